@@ -14,15 +14,13 @@ image_archive = $(target_dir)/fairway-image.tar
 ARGS ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
-# The Gateway API whose types and profiles Fairway has.
-gateway_api := v1.6.3
 
 # Where `make lab` and `make lab-long` put their reports. A run there that was interrupted is continued if it is the same.
 LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -61,7 +59,7 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 		--label org.opencontainers.image.revision=$(or $(revision),unknown) -o $(image_archive)
 	@echo "$(image_archive) is $(IMAGE); docs/install.md says how to load it"
 
-chart: ## the tests of the Helm chart; helm is built once, into the cache
+chart: gateway-crds ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
 
 h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
@@ -83,10 +81,23 @@ e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIG
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
-gateway-types: ## the types of the Gateway API, from the CRDs of its Go module
-	crds=$$(go mod download -json sigs.k8s.io/gateway-api@$(gateway_api) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/config/crd/experimental && \
+gateway-types: ## the types of Gateway API, from the CRDs of the module that conformance/gateway pins
+	cd conformance/gateway && go mod download sigs.k8s.io/gateway-api
+	crds=$$(cd conformance/gateway && go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental && \
 	cargo run --quiet --locked -p fairway-gateway-types --example generate -- $$crds crates/fairway-gateway-types/src && \
 	cargo fmt -p fairway-gateway-types
+
+gateway := conformance/gateway/run --image $(IMAGE) --archive $(image_archive)
+
+gateway-conformance: setup image ## Gateway API's conformance suite in a cluster of its own, as root; ARGS='--run HTTPRoute' for some tests
+	cd conformance/gateway && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./claims ./results
+	$(gateway) --report conformance/reports/experimental-v$(version)-default-report.yaml $(ARGS)
+
+gateway-conformance-quick: setup image
+	$(gateway) --quick $(ARGS)
+
+gateway-crds: ## the CRDs of Gateway API in the chart, from the module that conformance/gateway pins
+	charts/tools/crds
 
 deploy: ## deploy/fairway.yaml, from the chart
 	mkdir -p deploy

@@ -1,101 +1,157 @@
 //! Whether what the proxy spends on a request is the generator's doing: the same cell with the laboratory's generator and
-//! with h2load, in the order own, h2load, h2load, own. Owns the command line of h2load and the reading of its output.
+//! with h2load, one after the other, compared in pairs. Owns the command line of h2load and the reading of its output.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use fairway_lab_measure::CpuTime;
+use fairway_lab_measure::{Block, CpuTime, Distance, during, ratios};
 use fairway_lab_traffic::call;
 use serde::Serialize;
 
 use crate::body::Body;
 use crate::campaign::Campaign;
 use crate::interrupt;
-use crate::load::{GROUP, Generator};
+use crate::load::{FIELDS, GROUP, Generator};
 use crate::measure::ask;
+use crate::report::Ratio;
 use crate::running::{Running, settle};
 use crate::scenario::{HOST, Load, Scenario};
 
 const SETTLE: Duration = Duration::from_millis(20);
-/// The two may differ by so much, in percent, or by as much as two runs of the same generator do.
-const TOLERANCE: f64 = 5.0;
+/// The ratio of the two may differ from 1 by so much, the whole of its interval included.
+const TOLERANCE: f64 = 0.05;
+/// An interval that covers the true median with a smaller probability says nothing.
+const COVERAGE: f64 = 0.95;
 /// Requests before the first run: pools fill.
 const WARM_UP: Duration = Duration::from_millis(300);
+
+/// How much is compared.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct Rounds {
+    /// Runs of our own generator for each peer in each scenario; h2load has one more.
+    pub(crate) rounds: u32,
+    /// Requests of each run.
+    pub(crate) requests: u64,
+}
 
 /// Everything that was compared.
 #[derive(Serialize)]
 pub(crate) struct Crosscheck {
     revision: String,
     h2load: String,
-    requests: u64,
+    #[serde(flatten)]
+    rounds: Rounds,
     cells: Vec<Cell>,
 }
 
-/// A peer in a scenario: microseconds of its CPU per request.
+/// A peer in a scenario: microseconds of its CPU per request in the order of the runs, and what their pairs say.
 #[derive(Serialize)]
 struct Cell {
     scenario: &'static str,
     peer: String,
-    own: [f64; 2],
-    h2load: [f64; 2],
+    own: Vec<f64>,
+    h2load: Vec<f64>,
+    /// Own to h2load.
+    ratios: BTreeMap<Distance, Ratio>,
+}
+
+/// What pairs say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Agree,
+    Disagree,
+    /// The interval is too wide, or there are too few pairs for one.
+    Unknown,
+}
+
+impl Verdict {
+    fn of(ratio: &Ratio) -> Self {
+        let (low, high) = (1.0 - TOLERANCE, 1.0 + TOLERANCE);
+        if ratio.coverage < COVERAGE {
+            Self::Unknown
+        } else if ratio.low >= low && ratio.high <= high {
+            Self::Agree
+        } else if ratio.high < low || ratio.low > high {
+            Self::Disagree
+        } else {
+            Self::Unknown
+        }
+    }
 }
 
 impl Cell {
-    /// h2load's mean against our own, percent.
-    fn disagreement(&self) -> f64 {
-        let sum = |runs: [f64; 2]| runs[0] + runs[1];
-        (sum(self.h2load) / sum(self.own) - 1.0) * 100.0
+    fn new(scenario: &'static str, peer: String, [own, h2load]: [Vec<Block>; 2]) -> Self {
+        let ratios =
+            ratios(&own, &h2load).into_iter().map(|paired| (paired.distance, paired.into())).collect();
+        let figures = |blocks: Vec<Block>| blocks.iter().map(|block| block.figure).collect();
+        Self { scenario, peer, own: figures(own), h2load: figures(h2load), ratios }
     }
 
-    /// How far two runs of the same generator are apart, percent.
-    fn noise(&self) -> f64 {
-        let apart = |[one, other]: [f64; 2]| (other / one - 1.0).abs() * 100.0;
-        apart(self.own).max(apart(self.h2load))
+    /// That of the state of the CPUs in which most pairs ran.
+    fn ratio(&self) -> Option<&Ratio> {
+        self.ratios.values().max_by_key(|ratio| ratio.pairs)
     }
 
-    fn agrees(&self) -> bool {
-        self.disagreement().abs() <= self.noise().max(TOLERANCE)
+    fn verdict(&self) -> Verdict {
+        self.ratio().map_or(Verdict::Unknown, Verdict::of)
     }
 }
 
 impl Crosscheck {
     pub(crate) fn print(&self) {
-        println!("\nrevision {}, {}, {} requests a run", self.revision, self.h2load, self.requests);
+        let Rounds { rounds, requests } = self.rounds;
+        println!("\nrevision {}, {}, {rounds} rounds of {requests} requests", self.revision, self.h2load);
         println!(
-            "  {:<24} {:<10} {:>16} {:>16} {:>8} {:>8}",
-            "scenario", "peer", "own us", "h2load us", "differ", "noise"
+            "  {:<24} {:<10} {:>8} {:>9} {:>22} {:>6}",
+            "scenario", "peer", "own us", "h2load us", "own / h2load", "pairs"
         );
         for cell in &self.cells {
-            let pair = |[one, other]: [f64; 2]| format!("{one:.2}, {other:.2}");
+            let (ratio, pairs) = cell.ratio().map_or(("-".to_owned(), 0), |ratio| {
+                (format!("{:.3} ({:.3}-{:.3})", ratio.median, ratio.low, ratio.high), ratio.pairs)
+            });
             println!(
-                "  {:<24} {:<10} {:>16} {:>16} {:>+7.1}% {:>7.1}%{}",
+                "  {:<24} {:<10} {:>8.2} {:>9.2} {ratio:>22} {pairs:>6}{}",
                 cell.scenario,
                 cell.peer,
-                pair(cell.own),
-                pair(cell.h2load),
-                cell.disagreement(),
-                cell.noise(),
-                if cell.agrees() { "" } else { "  DISAGREE" }
+                mean(&cell.own),
+                mean(&cell.h2load),
+                match cell.verdict() {
+                    Verdict::Agree => "",
+                    Verdict::Disagree => "  DISAGREE",
+                    Verdict::Unknown => "  unknown: more rounds",
+                }
             );
         }
     }
 
-    /// An error where the generators disagree.
+    /// An error unless the generators are known to agree everywhere.
     pub(crate) fn verdict(&self) -> anyhow::Result<()> {
-        let disagree = self.cells.iter().filter(|cell| !cell.agrees());
-        let names: Vec<_> = disagree.map(|cell| format!("{} of {}", cell.scenario, cell.peer)).collect();
-        anyhow::ensure!(names.is_empty(), "the generators disagree: {}", names.join(", "));
+        let named = |verdict: Verdict| {
+            let cells = self.cells.iter().filter(move |cell| cell.verdict() == verdict);
+            cells.map(|cell| format!("{} of {}", cell.scenario, cell.peer)).collect::<Vec<_>>().join(", ")
+        };
+        let (disagree, unknown) = (named(Verdict::Disagree), named(Verdict::Unknown));
+        anyhow::ensure!(disagree.is_empty(), "the generators disagree: {disagree}");
+        anyhow::ensure!(
+            unknown.is_empty(),
+            "it takes more rounds to say whether the generators agree: {unknown}"
+        );
         Ok(())
     }
+}
+
+fn mean(figures: &[f64]) -> f64 {
+    figures.iter().sum::<f64>() / figures.len().max(1) as f64
 }
 
 /// Compares the generators in each of these scenarios with each peer.
 pub(crate) fn run(
     mut campaign: Campaign,
     scenarios: &[Scenario],
-    requests: u64,
+    rounds: Rounds,
 ) -> anyhow::Result<Crosscheck> {
     let version = Command::new("h2load").arg("--version").output();
     let version = version.context("h2load cannot be started (Debian: apt-get install nghttp2-client)")?;
@@ -106,16 +162,31 @@ pub(crate) fn run(
         for (peer, binary) in campaign.taking_part(scenario).0 {
             let Ok(proxy) = campaign.start(&peer.name, &peer, &binary, scenario)? else { continue };
             crate::load::send(&ask(scenario, &proxy), WARM_UP)?;
-            let first = own(scenario, &proxy, requests)?;
-            let h2load = [h2load(scenario, &proxy, requests)?, h2load(scenario, &proxy, requests)?];
-            let own = [first, own(scenario, &proxy, requests)?];
-            let cell = Cell { scenario: scenario.name, peer: peer.name.clone(), own, h2load };
-            eprintln!("  {} {}: {:+.1}%", cell.scenario, cell.peer, cell.disagreement());
+            let cell = Cell::new(scenario.name, peer.name.clone(), alternate(scenario, &proxy, rounds)?);
+            let median = cell.ratio().map_or(f64::NAN, |ratio| ratio.median);
+            eprintln!("  {} {}: {median:.3}", cell.scenario, cell.peer);
             cells.push(cell);
         }
     }
     let h2load = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    Ok(Crosscheck { revision: campaign.report().origin.revision.clone(), h2load, requests, cells })
+    Ok(Crosscheck { revision: campaign.report().origin.revision.clone(), h2load, rounds, cells })
+}
+
+/// h2load, own, h2load, own, ..., h2load: each of our own runs has one of h2load's on both sides.
+fn alternate(scenario: &Scenario, proxy: &Running, rounds: Rounds) -> anyhow::Result<[Vec<Block>; 2]> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for place in 0..=2 * rounds.rounds {
+        let before = proxy.pin.distance(proxy.pin.probe());
+        let (runs, figure) = match place % 2 {
+            0 => (&mut theirs, h2load(scenario, proxy, rounds.requests)?),
+            _ => (&mut ours, own(scenario, proxy, rounds.requests)?),
+        };
+        // A run in which the host moved a CPU makes no pair.
+        if let Ok(distance) = during(before, proxy.pin.distance(proxy.pin.probe())) {
+            runs.push(Block { place, figure, distance: Some(distance) });
+        }
+    }
+    Ok([ours, theirs])
 }
 
 /// Microseconds of the proxy's CPU per request, connections included: h2load's cannot be told apart from its requests.
@@ -147,6 +218,8 @@ fn h2load(scenario: &Scenario, proxy: &Running, requests: u64) -> anyhow::Result
     command.args(["-m", &scenario.downstream.streams().to_string()]);
     command.args(["--tls13-ciphers", "TLS_AES_256_GCM_SHA384", "--groups", GROUP]);
     command.args(["--connect-to", &address.to_string(), "-H", &format!(":authority: {HOST}")]);
+    // The same request as ours: every field costs a proxy something.
+    command.args(FIELDS.iter().flat_map(|(name, value)| ["-H".to_owned(), format!("{name}: {value}")]));
     if scenario.body == Body::Message {
         let content: PathBuf = proxy
             .site
@@ -186,11 +259,26 @@ mod tests {
         assert_eq!(outcome("unable to connect"), None);
     }
 
+    /// The verdict on runs with these figures, h2load's at the even places.
+    fn verdict(figures: &[f64]) -> Verdict {
+        let block = |(place, figure): (u32, &f64)| Block { place, figure: *figure, distance: None };
+        let blocks = (0..).zip(figures).map(block);
+        let (theirs, ours) = blocks.partition(|block| block.place.is_multiple_of(2));
+        Cell::new("", String::new(), [ours, theirs]).verdict()
+    }
+
+    /// Eight rounds in which our own generator's figures are these times as large as h2load's.
+    fn rounds(ratios: [f64; 8]) -> Vec<f64> {
+        [10.0].into_iter().chain(ratios.iter().flat_map(|ratio| [10.0 * ratio, 10.0])).collect()
+    }
+
     #[test]
-    fn generators_agree_within_the_tolerance_or_the_noise() {
-        let cell = |own, h2load| Cell { scenario: "", peer: String::new(), own, h2load };
-        assert!(cell([10.0, 10.0], [10.3, 10.5]).agrees());
-        assert!(!cell([10.0, 10.0], [11.0, 11.0]).agrees());
-        assert!(cell([10.0, 12.0], [12.0, 12.0]).agrees());
+    fn generators_agree_or_not_where_the_interval_says_so_and_else_nobody_knows() {
+        assert_eq!(verdict(&rounds([1.01, 1.02, 0.99, 1.0, 0.98, 1.03, 1.0, 1.01])), Verdict::Agree);
+        assert_eq!(verdict(&rounds([1.1, 1.12, 1.09, 1.1, 1.08, 1.13, 1.1, 1.11])), Verdict::Disagree);
+        assert_eq!(verdict(&rounds([0.9, 0.88, 0.91, 0.9, 0.92, 0.87, 0.9, 0.89])), Verdict::Disagree);
+        assert_eq!(verdict(&rounds([0.97, 1.08, 1.02, 1.09, 1.04, 0.96, 1.1, 1.0])), Verdict::Unknown);
+        assert_eq!(verdict(&[10.0, 10.0, 10.0, 10.0, 10.0]), Verdict::Unknown, "two pairs");
+        assert_eq!(verdict(&[]), Verdict::Unknown);
     }
 }

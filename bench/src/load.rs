@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The group of the key exchange, which all peers have.
 pub(crate) const GROUP: &str = "X25519";
 
+/// The fields of every request.
+pub(crate) const FIELDS: [(&str, &str); 2] = [("user-agent", "fairway-bench"), ("accept", "*/*")];
+
 /// What is asked of the proxy.
 #[derive(Clone)]
 pub(crate) struct Ask {
@@ -101,7 +104,7 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     let scheme = if tls { "https" } else { "http" };
     let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", body.path()), vec![ask.address])?;
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    plan.request.headers = vec![field("user-agent", "fairway-bench"), field("accept", "*/*")];
+    plan.request.headers = FIELDS.map(|(name, value)| field(name, value)).to_vec();
     plan.shape.connections = connections;
     plan.bounds.timeout = PATIENCE;
     plan.bounds.duration = Some(window);

@@ -34,11 +34,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::campaign::Campaign;
+use crate::crosscheck::Rounds;
 use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
 use crate::proofs::{
-    ChangesArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments, SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments,
+    SpreadArguments,
 };
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -59,6 +61,8 @@ enum Command {
     Changes(ChangesArguments),
     /// What thousands of Ingresses cost, and what a change in one of them costs.
     Scale(ScaleArguments),
+    /// What `fairway check` takes for the manifests of thousands of Ingresses.
+    Check(CheckArguments),
     /// kill -9 of a backend in the middle of its answer: what clients see.
     Kill(KillArguments),
     /// Attackers of every kind: what they cost the proxy and its other clients, and how soon it recovers.
@@ -117,6 +121,7 @@ fn main() -> anyhow::Result<()> {
         Command::Churn(arguments) => proofs::churn(&arguments),
         Command::Changes(arguments) => proofs::changes(&arguments),
         Command::Scale(arguments) => proofs::scale(&arguments),
+        Command::Check(arguments) => proofs::check(&arguments),
         Command::Kill(arguments) => proofs::kill(&arguments),
         Command::Floods(arguments) => proofs::floods(&arguments),
         Command::Spread(arguments) => proofs::spread(&arguments),
@@ -138,9 +143,12 @@ struct CrosscheckArguments {
     /// Peers, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "fairway,nginx,haproxy")]
     peers: Vec<String>,
-    /// Requests of a run; of each peer there are two with each generator.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    /// Requests of a run.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     requests: u64,
+    /// Runs of the generator for each peer and scenario, each between two of h2load.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=200))]
+    rounds: u32,
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
@@ -155,7 +163,8 @@ fn crosscheck(arguments: &CrosscheckArguments) -> anyhow::Result<()> {
     let effort = Effort { blocks: 1, seconds: 60.0 };
     let conditions = pinning::possible(Pin::Apart, Idle::Sleep);
     let campaign = Campaign::prepare(&arguments.peers, &binaries(&arguments.fairway)?, effort, conditions)?;
-    let crosscheck = crosscheck::run(campaign, &scenarios, arguments.requests)?;
+    let rounds = Rounds { rounds: arguments.rounds, requests: arguments.requests };
+    let crosscheck = crosscheck::run(campaign, &scenarios, rounds)?;
     crosscheck.print();
     write(&crosscheck, &arguments.out)?;
     crosscheck.verdict()

@@ -2,14 +2,16 @@
 //! proofs themselves are `fairway_testkit::proof`; tests run the same ones short.
 
 mod arguments;
+mod check;
 mod floods;
 mod outcome;
 mod run;
 mod spread;
 
 pub(crate) use arguments::{
-    ChangesArguments, ChurnArguments, KillArguments, ScaleArguments, SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, KillArguments, ScaleArguments, SpreadArguments,
 };
+pub(crate) use check::check;
 pub(crate) use floods::{FloodsArguments, floods};
 pub(crate) use run::{changes, churn, kill, scale};
 pub(crate) use spread::spread;

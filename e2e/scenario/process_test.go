@@ -19,16 +19,16 @@ import (
 
 // process is a Fairway that the test has started itself, outside of any pod.
 type process struct {
-	command     *exec.Cmd
-	http, admin string
+	command            *exec.Cmd
+	http, https, admin string
 }
 
-// run starts the binary against the cluster's API and says how long it took to be ready; it ends with the test.
-func (s *stage) run() (*process, time.Duration) {
+// run starts the binary against the cluster's API, with more flags, and says how long it took to be ready; it ends with the test.
+func (s *stage) run(more ...string) (*process, time.Duration) {
 	s.Helper()
-	p := &process{http: s.freeAddress(), admin: s.freeAddress()}
-	p.command = exec.Command(testbed.Fairway, "run", "--kubernetes", "--no-status", "--access-log=off",
-		"--http="+p.http, "--https="+s.freeAddress(), "--admin="+p.admin)
+	p := &process{http: s.freeAddress(), https: s.freeAddress(), admin: s.freeAddress()}
+	p.command = exec.Command(testbed.Fairway, append([]string{"run", "--kubernetes", "--no-status", "--access-log=off",
+		"--http=" + p.http, "--https=" + p.https, "--admin=" + p.admin}, more...)...)
 	var said bytes.Buffer
 	p.command.Stderr = &said
 	begun := time.Now()

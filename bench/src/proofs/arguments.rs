@@ -102,6 +102,18 @@ pub(crate) struct ScaleArguments {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct CheckArguments {
+    /// Files, with an Ingress, a Service and an EndpointSlice each.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub(crate) ingresses: u32,
+    /// Runs of each form of the command.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) runs: u8,
+    #[command(flatten)]
+    pub(crate) place: Paths,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct KillArguments {
     /// Backends killed for each kind of client.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1_000))]

@@ -17,7 +17,8 @@ Every attack runs against a proxy of its own with two workers, on the loopback a
   quiet      well-behaved clients alone, up to 5 s
   flood      the attackers and the same clients, --seconds
   recovery   from the end of the flood to 20 requests in a row that are served on new connections
-  honest     honest clients make the proxy spend as much CPU as the flood did, and the same clients ask, --seconds
+  honest     honest clients make the proxy spend as much CPU as the flood did, over as many connections and at the
+             same moments, and the same clients ask, --seconds
 
 Examples:
   fairway-bench floods
@@ -27,7 +28,7 @@ Examples:
 The command fails when a well-behaved request failed, an endpoint was ejected, memory exceeded its bound, the proxy did
 not recover, or a target
 was missed: less than 10 times the attackers' CPU, p99 less than twice that under honest load, recovery within 1 s.
-Pipelining, handshakes and regular expressions are asymmetric by nature: see docs/limits.md.")]
+Handshakes and regular expressions are asymmetric by nature: see docs/limits.md.")]
 pub(crate) struct FloodsArguments {
     /// Attacks, by name, comma-separated [default: all].
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds(), hide_default_value = true)]

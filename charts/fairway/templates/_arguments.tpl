@@ -32,6 +32,14 @@
 {{- with .Values.defaultCertificate }}
 - --default-certificate={{ include "fairway.reference" (dict "root" $ "name" .) }}
 {{- end }}
+{{- if .Values.gatewayApi.enabled }}
+- --gateway-pods={{ .Release.Namespace }}/{{ include "fairway.fullname" . }}-gateways
+{{- with .Values.gatewayApi.serviceType }}{{ if ne . "LoadBalancer" }}
+- --gateway-service-type={{ . }}
+{{- end }}{{ end }}
+{{- else }}
+- --gateway-controller=none
+{{- end }}
 {{ include "fairway.statusArguments" . }}
 {{- if ne .Values.compat "nginx" }}
 - --compat={{ .Values.compat }}

@@ -25,14 +25,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- include "fairway.labelsWith" (list . (dict)) -}}
 {{- end -}}
 
-{{/* The labels of an object that has labels of its own, which go before the common ones: list . LABELS. */}}
+{{/*
+The labels of an object that has labels of its own, which go before the common ones: list . LABELS. Those of the chart go before
+both, since selectors look for them: no key may come twice (YAML 1.2 §3.2.1.1).
+*/}}
 {{- define "fairway.labelsWith" -}}
 {{- $root := index . 0 -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
 {{ include "fairway.selector" $root }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-{{- with merge dict (index . 1) $root.Values.commonLabels }}
+{{- $own := merge dict (index . 1) $root.Values.commonLabels }}
+{{- with omit $own "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

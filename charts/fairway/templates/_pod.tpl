@@ -3,7 +3,7 @@
 metadata:
   labels:
     {{- include "fairway.selector" . | nindent 4 }}
-    {{- with merge dict .Values.podLabels .Values.commonLabels }}
+    {{- with omit (merge dict .Values.podLabels .Values.commonLabels) "app.kubernetes.io/name" "app.kubernetes.io/instance" }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- with .Values.podAnnotations }}

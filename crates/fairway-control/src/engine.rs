@@ -34,6 +34,8 @@ pub struct Outcome {
     pub problems: Arc<[Diagnostic]>,
     /// How long the steps took.
     pub durations: Durations,
+    /// The objects.
+    pub resources: Resources,
 }
 
 /// How long the steps from objects to snapshot took.
@@ -80,6 +82,7 @@ impl Engine {
             && same(&current.translation.config, &translation.config)
         {
             current.translation = translation;
+            current.resources = self.resources.clone();
             return Effect::Unchanged;
         }
         let nothing = Config::default();
@@ -89,7 +92,8 @@ impl Engine {
         let Compiled { snapshot, problems } = compile(&translation.config, previous);
         let durations = Durations { translate: translated - started, compile: translated.elapsed() };
         let problems = problems.into_iter().map(diagnostic).collect();
-        self.current = Some(Outcome { translation, snapshot, digest, problems, durations });
+        let resources = self.resources.clone();
+        self.current = Some(Outcome { translation, snapshot, digest, problems, durations, resources });
         Effect::NewSnapshot
     }
 
@@ -103,8 +107,8 @@ impl Engine {
         let Compiled { snapshot, problems } = compile(&config, None);
         let problems = problems.into_iter().map(diagnostic).collect();
         let translation = Translation { config, ..Translation::default() };
-        self.current =
-            Some(Outcome { translation, snapshot, digest, problems, durations: Durations::default() });
+        let (durations, resources) = (Durations::default(), Resources::default());
+        self.current = Some(Outcome { translation, snapshot, digest, problems, durations, resources });
     }
 
     /// What was made of the objects; `None` before the first update.

@@ -16,7 +16,6 @@ mod exposition;
 pub mod fleet;
 pub mod inlet;
 mod journal;
-pub mod manifest;
 pub mod pipeline;
 mod propagation;
 mod resolve;
@@ -26,6 +25,8 @@ pub mod state;
 pub mod status;
 mod trial;
 pub mod webhook;
+
+pub use fairway_manifest as manifest;
 
 pub use cluster::Cluster;
 pub use digest::Digest;

@@ -88,7 +88,7 @@ impl Line<'_> {
             answer_body_bytes: amounts.body,
             sent_bytes: amounts.sent,
             took_us: amounts.took.as_micros(),
-            rule: self.rule.map(|labels| RulePart {
+            rule: self.served_by.rule.map(|labels| RulePart {
                 namespace: &labels.namespace,
                 ingress: &labels.ingress,
                 service: &labels.service,

@@ -7,8 +7,12 @@ mod clock;
 mod escape;
 mod json;
 mod line;
+mod stream;
 mod user;
 mod value;
 
 pub use clock::WallClock;
-pub use line::{Amounts, Certificate, Connection, Line, Parties, Process, Target, Tls, Upstream, argument};
+pub use line::{
+    Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, argument,
+};
+pub use stream::StreamLine;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fairway_message::Head;
-use fairway_model::{Escape, HostPattern, LogFormat, Piece, RuleLabels, Variable};
+use fairway_model::{Escape, HostPattern, LogFormat, Piece, RuleLabels, ServiceName, Variable};
 
 use crate::clock::WallClock;
 use crate::escape::Escaped;
@@ -27,10 +27,8 @@ pub struct Line<'a> {
     pub connection: Connection<'a>,
     /// What was counted.
     pub amounts: Amounts,
-    /// The rule.
-    pub rule: Option<&'a RuleLabels>,
-    /// The host of the rule.
-    pub server: Option<&'a HostPattern>,
+    /// What of the configuration served it.
+    pub served_by: ServedBy<'a>,
     /// The last attempt.
     pub upstream: Option<Upstream<'a>>,
     /// Why the answer is not the endpoint's.
@@ -131,6 +129,17 @@ pub struct Amounts {
     pub took: Duration,
     /// The status of a gRPC call.
     pub grpc_status: Option<u32>,
+}
+
+/// What of the configuration a request belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServedBy<'a> {
+    /// The rule.
+    pub rule: Option<&'a RuleLabels>,
+    /// The host of the rule.
+    pub host: Option<&'a HostPattern>,
+    /// The Service of the rule's canary, where that got the request.
+    pub canary: Option<&'a ServiceName>,
 }
 
 /// The last attempt.

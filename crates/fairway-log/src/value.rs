@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fairway_message::{Known, Version};
-use fairway_model::{HostPattern, Word};
+use fairway_model::{HostPattern, ServiceName, Word};
 
 use crate::escape::Escaped;
 use crate::line::Line;
@@ -100,7 +100,7 @@ impl<'a> Line<'a> {
 
     /// Empty without a rule, as ingress-nginx sets them.
     fn rule(&self, word: Word, out: &mut Escaped<'_>) {
-        let Some(labels) = self.rule else { return };
+        let Some(labels) = self.served_by.rule else { return };
         match word {
             Word::Namespace => out.text(labels.namespace.as_bytes()),
             Word::IngressName => out.text(labels.ingress.as_bytes()),
@@ -108,8 +108,11 @@ impl<'a> Line<'a> {
             Word::ServicePort => out.text(labels.service_port.as_bytes()),
             Word::LocationPath => out.text(labels.path.as_bytes()),
             Word::UpstreamName if !labels.service.is_empty() => {
-                for part in [&*labels.namespace, "-", &*labels.service, "-", &*labels.service_port] {
-                    out.plain(part);
+                upstream_name([&labels.namespace, &labels.service, &labels.service_port], out);
+            }
+            Word::AlternativeUpstreamName => {
+                if let Some(ServiceName { namespace, name, port }) = self.served_by.canary {
+                    upstream_name([namespace, name, port], out);
                 }
             }
             _ => {}
@@ -196,7 +199,7 @@ impl<'a> Line<'a> {
                 let received = present(target.received_host);
                 out.text(received.or_else(|| self.request.first(Known::Host))?);
             }
-            Word::ServerName => match self.server? {
+            Word::ServerName => match self.served_by.host? {
                 HostPattern::Any => out.plain("_"),
                 host => out.display(host),
             },
@@ -235,6 +238,13 @@ impl<'a> Line<'a> {
     pub(crate) fn query(&self) -> Option<&'a [u8]> {
         let received = self.received();
         received.get(received.iter().position(|byte| *byte == b'?')? + 1..)
+    }
+}
+
+/// A Service and its port as ingress-nginx names an upstream.
+fn upstream_name([namespace, name, port]: [&str; 3], out: &mut Escaped<'_>) {
+    for part in [namespace, "-", name, "-", port] {
+        out.plain(part);
     }
 }
 

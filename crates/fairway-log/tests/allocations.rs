@@ -5,9 +5,9 @@
 use std::alloc::System;
 use std::time::{Duration, SystemTime};
 
-use fairway_log::{Amounts, Connection, Line, Parties, Process, Target, Tls, Upstream, WallClock};
+use fairway_log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock};
 use fairway_message::Head;
-use fairway_model::{Escape, LogFormat};
+use fairway_model::{Escape, HostPattern, LogFormat, RuleLabels, ServiceName};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -33,6 +33,8 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
         resumed: false,
         protocol: None,
     };
+    let rule = RuleLabels { service: "web".into(), ..RuleLabels::default() };
+    let canary = ServiceName { name: "canary".into(), ..ServiceName::default() };
     let line = Line {
         request: &request,
         answer: None,
@@ -47,8 +49,7 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
         parties: Parties { remote: address, client: Some(address), sender: None, named: None },
         connection: Connection { requests: 1, noted: Some((2, 3)), tls: Some(tls), certificate: None },
         amounts: Amounts { status: 200, request: 1, body: 2, sent: 3, took: time, grpc_status: None },
-        rule: None,
-        server: None,
+        served_by: ServedBy { rule: Some(&rule), host: Some(&HostPattern::Any), canary: Some(&canary) },
         upstream: Some(Upstream {
             endpoint: (address, 80).into(),
             status: 200,

@@ -28,6 +28,8 @@ pub struct Counters {
     pub attempts: Attempts,
     /// What happened on connections of HTTP/2.
     pub http2: Http2,
+    /// Connections that are forwarded as they come.
+    pub streams: Streams,
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
@@ -97,6 +99,40 @@ impl Hedges {
     }
 }
 
+/// Connections that are forwarded as they come.
+#[derive(Default)]
+pub struct Streams {
+    opened: Cell<u64>,
+    open: Cell<u64>,
+    received: Cell<u64>,
+    sent: Cell<u64>,
+}
+
+impl Streams {
+    /// One began.
+    pub fn opened(&self) {
+        count(&self.opened);
+        count(&self.open);
+    }
+
+    /// One is gone.
+    pub fn closed(&self) {
+        self.open.set(self.open.get().saturating_sub(1));
+    }
+
+    /// So many bytes came from a client, and so many went to one.
+    #[inline]
+    pub fn moved(&self, received: u64, sent: u64) {
+        self.received.set(self.received.get() + received);
+        self.sent.set(self.sent.get() + sent);
+    }
+
+    /// Those that are under way.
+    pub fn open(&self) -> u64 {
+        self.open.get()
+    }
+}
+
 #[derive(Default)]
 struct Bytes {
     received: Cell<u64>,
@@ -118,6 +154,7 @@ impl Default for Counters {
             adoption: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
             http2: Http2::default(),
+            streams: Streams::default(),
             bytes: Bytes::default(),
             reasons: RefCell::default(),
             series: RefCell::new(SeriesTable::new()),
@@ -182,7 +219,9 @@ impl Counters {
     pub fn handshake_failed(&self, fault: Fault) {
         let label = match fault {
             Fault::ClientTimeout => "handshake_timeout",
-            Fault::NoListener => fault.label(),
+            Fault::NoListener | Fault::NoRoute | Fault::NoBackend | Fault::ProtectionUnavailable => {
+                fault.label()
+            }
             _ => "handshake_failed",
         };
         self.label(Stage::Connection, label);
@@ -199,6 +238,11 @@ impl Counters {
             self.label(Stage::Call, Code::name_of(status));
         }
         self.series.borrow_mut().observe(record);
+    }
+
+    /// A connection that was forwarded as it came is over, for this reason.
+    pub fn stream_ended(&self, reason: &'static str) {
+        self.label(Stage::Stream, reason);
     }
 
     fn reason(&self, stage: Stage, fault: Fault) {
@@ -229,6 +273,9 @@ impl Counters {
             ("http2_held_requests_total", self.http2.held.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
+            ("streams_opened_total", self.streams.opened.get()),
+            ("stream_received_bytes_total", self.streams.received.get()),
+            ("stream_sent_bytes_total", self.streams.sent.get()),
             ("metrics_folded_requests_total", self.series.borrow().folded()),
         ];
         Sample {

@@ -19,6 +19,14 @@ pub struct Histogram<const N: usize> {
     pub sum: u64,
 }
 
+/// The same, whatever its bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed<'h> {
+    pub(crate) buckets: &'h [u64],
+    pub(crate) count: u64,
+    pub(crate) sum: u64,
+}
+
 impl<const N: usize> Default for Histogram<N> {
     fn default() -> Self {
         Self { buckets: [0; N], count: 0, sum: 0 }
@@ -33,6 +41,10 @@ impl<const N: usize> Histogram<N> {
         if let Some(bucket) = bounds.iter().position(|bound| value <= *bound) {
             self.buckets[bucket] += 1;
         }
+    }
+
+    pub(crate) fn observed(&self) -> Observed<'_> {
+        Observed { buckets: &self.buckets, count: self.count, sum: self.sum }
     }
 
     /// Adds those of another.

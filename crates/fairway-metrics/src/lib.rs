@@ -15,9 +15,9 @@ mod sample;
 mod series;
 mod text;
 
-pub use counters::{Counters, Hedges, count};
+pub use counters::{Counters, Hedges, Streams, count};
 pub use fault::{Fault, Party};
 pub use http2::Events;
 pub use process::write_spent;
 pub use sample::{Gauges, Sample};
-pub use text::{write as write_text, write_cpu, write_memory, write_spread};
+pub use text::{Text, write_cpu, write_memory, write_spread};

@@ -34,7 +34,7 @@ impl Traffic {
             handled,
             accepted: handled + refused.copied().unwrap_or_default(),
             under_way: sample.gauges.exchanges,
-            requests: sample.series.iter().map(|series| series.requests).sum(),
+            requests: sample.series.requests(),
         }
     }
 

@@ -9,6 +9,8 @@ pub enum Stage {
     Exchange,
     /// At the end of a gRPC call: its status.
     Call,
+    /// At the end of a connection that was forwarded as it came.
+    Stream,
 }
 
 /// A fault as it is counted.

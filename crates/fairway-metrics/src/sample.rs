@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::http2::Event;
 use crate::reason::Reason;
-use crate::series::Series;
+use crate::series::AllSeries;
 
 /// What a worker counted until now.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ pub struct Sample {
     /// Of connections of HTTP/2 to endpoints.
     pub upstream_http2: BTreeMap<Event, u64>,
     /// Requests by their labels.
-    pub series: Vec<Series>,
+    pub series: AllSeries,
 }
 
 /// What a worker holds now.
@@ -43,8 +43,10 @@ pub struct Gauges {
     pub http2_streams: u64,
     /// Bytes that windows of clients' uploads have grown by.
     pub http2_window: u64,
-    /// Exchanges under way.
+    /// Exchanges under way, and connections that are forwarded as they come.
     pub exchanges: u64,
+    /// Those among them that are forwarded as they come.
+    pub streams: u64,
     /// Time that the worker's thread has spent on CPUs.
     pub cpu: Duration,
 }
@@ -70,12 +72,13 @@ impl Sample {
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;
         self.gauges.exchanges += other.gauges.exchanges;
+        self.gauges.streams += other.gauges.streams;
         self.gauges.cpu += other.gauges.cpu;
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;
         self.gauges.adoption = self.gauges.adoption.max(other.gauges.adoption);
         self.gauges.shedding_workers += other.gauges.shedding_workers;
         self.open_connections += other.open_connections;
-        self.series.extend(other.series);
+        self.series.merge(other.series);
     }
 }

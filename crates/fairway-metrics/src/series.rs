@@ -26,9 +26,8 @@ pub struct SeriesLabels {
 }
 
 /// What is observed of the exchanges of one series.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Series {
-    pub labels: SeriesLabels,
     pub requests: u64,
     pub request_time: Histogram<11>,
     pub response_time: Histogram<11>,
@@ -50,7 +49,7 @@ const MOST_KEYS: usize = 4 * MOST;
 #[derive(Default)]
 pub(crate) struct SeriesTable {
     series: Vec<Series>,
-    by_labels: HashMap<SeriesLabels, usize>,
+    by_labels: HashMap<Arc<SeriesLabels>, usize>,
     by_key: HashMap<Key, Place, BuildHasherDefault<KeyHasher>>,
     /// Exchanges that were counted without their labels, because there were too many series.
     folded: u64,
@@ -111,8 +110,11 @@ impl SeriesTable {
     }
 
     /// Everything, copied.
-    pub(crate) fn series(&self) -> Vec<Series> {
-        self.series.clone()
+    pub(crate) fn series(&self) -> AllSeries {
+        let of = |(labels, at): (&Arc<SeriesLabels>, &usize)| {
+            (Arc::clone(labels), Box::new(self.series[*at].clone()))
+        };
+        AllSeries(self.by_labels.iter().map(of).collect())
     }
 
     /// Where the series of these labels is, which `key` stands for from now on.
@@ -125,8 +127,8 @@ impl SeriesTable {
             labels = SeriesLabels::nameless(labels.method, labels.status);
         }
         let series = &mut self.series;
-        let at = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
-            series.push(Series::new(labels.clone()));
+        let at = *self.by_labels.entry(Arc::new(labels)).or_insert_with(|| {
+            series.push(Series::default());
             series.len() - 1
         });
         let place = Place { at, folded };
@@ -135,18 +137,38 @@ impl SeriesTable {
     }
 }
 
-/// One series per set of labels: every worker has its own.
-pub(crate) fn merged(all: Vec<Series>) -> Vec<Series> {
-    let mut by_labels: HashMap<SeriesLabels, Series> = HashMap::new();
-    for series in all {
-        match by_labels.get_mut(&series.labels) {
-            Some(own) => own.merge(&series),
-            None => {
-                by_labels.insert(series.labels.clone(), series);
+/// One series per set of labels. The labels are those of the tables they were copied from.
+#[derive(Clone, Default)]
+pub struct AllSeries(HashMap<Arc<SeriesLabels>, Box<Series>>);
+
+impl AllSeries {
+    /// Adds those of another worker, which has its own series for the same labels.
+    pub(crate) fn merge(&mut self, other: Self) {
+        if self.0.is_empty() {
+            *self = other;
+            return;
+        }
+        for (labels, series) in other.0 {
+            match self.0.get_mut(&labels) {
+                Some(own) => own.merge(&series),
+                None => drop(self.0.insert(labels, series)),
             }
         }
     }
-    by_labels.into_values().collect()
+
+    /// Requests of all series.
+    pub(crate) fn requests(&self) -> u64 {
+        self.0.values().map(|series| series.requests).sum()
+    }
+}
+
+impl IntoIterator for AllSeries {
+    type Item = (Arc<SeriesLabels>, Box<Series>);
+    type IntoIter = std::collections::hash_map::IntoIter<Arc<SeriesLabels>, Box<Series>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
 }
 
 impl SeriesLabels {
@@ -172,20 +194,6 @@ impl SeriesLabels {
 }
 
 impl Series {
-    fn new(labels: SeriesLabels) -> Self {
-        Self {
-            labels,
-            requests: 0,
-            request_time: Histogram::default(),
-            response_time: Histogram::default(),
-            header_time: Histogram::default(),
-            connect_time: Histogram::default(),
-            request_size: Histogram::default(),
-            response_size: Histogram::default(),
-            bytes_sent: Histogram::default(),
-        }
-    }
-
     fn observe(&mut self, record: &Record<'_>) {
         self.requests += 1;
         self.request_time.observe(&TIME, micros(record.took()));
@@ -246,6 +254,7 @@ mod tests {
         let nameless = table.place(first, labels("/new"));
         assert_eq!(table.place(second, labels("/newer")), nameless);
         assert!(nameless.folded, "what is counted there is counted as folded");
-        assert_eq!((table.series.len(), &*table.series[nameless.at].labels.host), (MOST + 1, ""));
+        assert_eq!(table.series.len(), MOST + 1);
+        assert_eq!(table.by_labels[&SeriesLabels::nameless(Method::Get, 200)], nameless.at);
     }
 }

@@ -4,10 +4,12 @@
 
 mod quirks;
 mod report;
+mod shared;
 mod show;
 mod snippets;
 pub mod values;
 
 pub use quirks::Quirk;
 pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
+pub use shared::{Effect, SharedService};
 pub use show::{STYLE, escaped, html, markdown, text};

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use fairway_model::Origin;
 use fairway_translate::{
-    Change, Diagnostic, Known, Object, ObjectKey, Severity, Support, Translation, known_annotations,
+    Change, Compat, Diagnostic, Known, Object, ObjectKey, Severity, Support, Translation, known_annotations,
 };
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 
 use crate::quirks::{self, Quirk};
+use crate::shared::{self, SharedService};
 use crate::snippets;
 
 /// What is reported on.
@@ -25,6 +26,8 @@ pub struct Objects<'o> {
     pub diagnostics: &'o [Diagnostic],
     /// The prefix of annotations.
     pub prefix: &'o str,
+    /// Whether Ingresses without `fairway.dev/compat` share what they ask for their Services.
+    pub compat: Compat,
 }
 
 /// Ingresses, each with the place where it was read (`FILE:LINE`).
@@ -53,6 +56,8 @@ pub struct Report {
     pub summary: Summary,
     /// In alphabetical order.
     pub ingresses: Vec<Entry>,
+    /// Services through which Ingresses change each other.
+    pub shared: Vec<SharedService>,
     /// What is said about other objects.
     pub others: Vec<Diagnostic>,
 }
@@ -167,9 +172,11 @@ impl Report {
             entry.quirks = quirks::of(key, ingress, prefix, &hosts);
             ingresses.push(entry);
         }
+        let every = ours.iter().map(|(key, ingress, _)| (key, *ingress));
+        let shared = shared::services(every, found.compat, found.diagnostics);
         ingresses.sort_by(|one, other| one.ingress.cmp(&other.ingress));
         let of_others = found.ingresses.0.len() - ingresses.len();
-        Self { summary: Summary::of(&ingresses, of_others), ingresses, others }
+        Self { summary: Summary::of(&ingresses, of_others), ingresses, shared, others }
     }
 }
 

@@ -1,8 +1,13 @@
 //! A report for people: as text, as Markdown, and as one HTML page that needs nothing else.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use crate::report::{Entry, Report, Row, Verdict};
+use crate::shared::{Effect, SharedService};
+
+/// Names that are listed one by one.
+const MOST_NAMES: usize = 10;
 
 /// Text for a terminal.
 ///
@@ -33,6 +38,12 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
             writeln!(out, "  depends  {}: {}", quirk.name, quirk.what)?;
         }
     }
+    for it in &report.shared {
+        writeln!(out, "{}:", ended(it))?;
+        for Effect { on, what } in &it.ended_by_strict {
+            writeln!(out, "  shared   {on}: {what}")?;
+        }
+    }
     if !report.others.is_empty() {
         writeln!(out, "Other objects")?;
     }
@@ -44,6 +55,24 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 fn has_something(entry: &Entry) -> bool {
     !entry.annotations.is_empty() || !entry.findings.is_empty() || !entry.quirks.is_empty()
+}
+
+/// The beginning of what is said of a Service.
+fn ended(it: &SharedService) -> String {
+    format!(
+        "{} is shared by {}; fairway.dev/compat: strict would end this",
+        it.service,
+        listed(&it.ingresses)
+    )
+}
+
+fn listed(names: &BTreeSet<String>) -> String {
+    let mut list: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
+    let others = counted(names.len() - list.len(), "other", "others");
+    if names.len() > MOST_NAMES {
+        list.push(&others);
+    }
+    list.join(", ")
 }
 
 /// One sentence.
@@ -101,6 +130,12 @@ pub fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
             writeln!(out, "* depends on *{}*: {}", quirk.name, quirk.what)?;
         }
     }
+    for it in &report.shared {
+        writeln!(out, "\n## {}\n\n{}:\n", it.service, ended(it))?;
+        for Effect { on, what } in &it.ended_by_strict {
+            writeln!(out, "* {on}: {what}")?;
+        }
+    }
     if !report.others.is_empty() {
         writeln!(out, "\n## Other objects\n")?;
     }
@@ -143,6 +178,13 @@ pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "</table></div>")?;
     for entry in report.ingresses.iter().filter(|entry| has_something(entry)) {
         html_entry(out, entry)?;
+    }
+    for it in &report.shared {
+        writeln!(out, "<h2>{}</h2>\n<p>{}:\n<ul>", escaped(&it.service), escaped(&ended(it)))?;
+        for Effect { on, what } in &it.ended_by_strict {
+            writeln!(out, "<li>{}: {}", escaped(on), escaped(what))?;
+        }
+        writeln!(out, "</ul>")?;
     }
     if !report.others.is_empty() {
         writeln!(out, "<h2>Other objects</h2>\n<ul>")?;

@@ -56,7 +56,7 @@ pub use route::{
     VirtualHost, WeightedBackend,
 };
 pub use settings::{
-    AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, UpstreamSettings,
+    AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, StreamSettings, UpstreamSettings,
 };
 pub use stream::{StreamKey, StreamRoute};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};

@@ -16,6 +16,9 @@ pub struct Settings {
     pub downstream: DownstreamSettings,
     /// The pods' side.
     pub upstream: UpstreamSettings,
+    /// Connections that are forwarded as they come.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub streams: StreamSettings,
     /// Whose forwarding headers are believed.
     pub forwarded: ForwardedTrust,
     /// Whether requests are logged; `None` leaves it to the flag.
@@ -70,6 +73,13 @@ pub struct UpstreamSettings {
     pub requests_per_connection: u64,
 }
 
+/// Connections that are forwarded as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSettings {
+    /// How long one stays open on which nothing moves.
+    pub idle_timeout: Duration,
+}
+
 /// Whose `X-Forwarded-*` headers are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardedTrust {
@@ -102,6 +112,16 @@ impl Default for DownstreamSettings {
             tls_versions: TlsVersions::default(),
         }
     }
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        Self { idle_timeout: Duration::from_secs(3_600) }
+    }
+}
+
+fn is_default(streams: &StreamSettings) -> bool {
+    *streams == StreamSettings::default()
 }
 
 impl Default for Http2Settings {

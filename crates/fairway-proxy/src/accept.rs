@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use fairway_model::ListenerProtocol;
 use fairway_routing::Port;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::shortage::Shortage;
@@ -25,15 +26,19 @@ use tokio::task::JoinHandle;
 use crate::downstream;
 use crate::handshake::Shaken;
 use crate::listener::{ListenerId, PortId};
-use crate::listening::Choice;
+use crate::listening::{Choice, Chosen};
 use crate::network::Network;
-use crate::peer::{Facts, Noted, Peer, Scheme};
+use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme};
+use crate::stream::{self, StreamPeer};
 use crate::worker::{Open, Worker};
-use crate::{handshake, proxy_protocol};
+use crate::{handshake, hello, proxy_protocol};
 use fairway_metrics::Fault;
 
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);
+
+/// Connections that are accepted before those that are open have their turn: many may come at once.
+const ACCEPTED_IN_A_TURN: u32 = 16;
 
 /// What is sent where one connection too many arrives.
 const FULL: &[u8] =
@@ -101,6 +106,7 @@ impl<N: Network + 'static> AcceptLoops<N> {
                 Err(error) => result = Err(error),
             }
         }
+        self.worker.listen_on(running.len());
         result
     }
 
@@ -130,14 +136,22 @@ async fn accept<N: Network>(
     (port, socket): (PortId, TcpListener),
     mut closed: oneshot::Receiver<Infallible>,
 ) {
+    let mut accepted_now = 0;
     loop {
+        if accepted_now == ACCEPTED_IN_A_TURN {
+            accepted_now = 0;
+            tokio::task::yield_now().await;
+        }
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = worker.draining() => break,
             _ = &mut closed => break,
         };
         match accepted {
-            Ok((stream, address)) => admit(&worker, port, address, stream),
+            Ok((stream, address)) => {
+                accepted_now += 1;
+                admit(&worker, port, address, stream);
+            }
             Err(error) if Shortage::of(&error).is_some() => {
                 worker.counters.refused(Fault::Overloaded);
                 accepting.refuse_one(&socket).await;
@@ -171,7 +185,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     match open_port.carries {
         Port::Clear(Choice::Listener(listener)) if !expects_header => {
             let noted = note(worker, address.port(), None);
-            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted) };
+            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
             tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
         }
         Port::Clear(_) | Port::Tls(_) => {
@@ -192,33 +206,87 @@ fn scheme(carries: &Port<Choice>) -> Scheme {
 /// a connection is idle in its last one.
 async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     let introduced = Box::pin(introduce(&open, caller, stream)).await;
-    let (Caller { port, scheme, client, client_port }, stream, rest) = match introduced {
+    let (caller, stream, rest) = match introduced {
         Ok(introduced) => introduced,
         Err(fault) => return open.counters.refused(fault),
     };
+    let Caller { port, scheme, client, client_port } = caller;
     match scheme {
         Scheme::Http => match listener_in_the_clear(&open, port) {
             Some(listener) => {
                 let noted = note(&open, client_port, None);
-                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted) };
+                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
                 Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
             }
             None => open.counters.refused(Fault::NoListener),
         },
         Scheme::Https => {
-            let shaken = Box::pin(shake_hands(&open, port, Prefixed::new(rest, stream))).await;
-            if let Some(Shaken { listener, stream, proof }) = shaken {
-                let noted = note(&open, client_port, Some(stream.get_ref().1));
-                let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted) };
-                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
-                        serving.await;
-                    }
-                    return;
+            let chosen = open.adopted().listening().port(port).map_or(Chosen::Alone, |port| port.chosen);
+            match chosen {
+                Chosen::Alone | Chosen::InHandshake => {
+                    greet_over_tls(open, caller, Prefixed::new(rest, stream), chosen).await;
                 }
-                Box::pin(downstream::serve_http1(open, peer, stream, Vec::new())).await;
+                Chosen::BeforeHandshake => Box::pin(pass_or_greet(open, caller, stream, rest)).await,
             }
         }
+    }
+}
+
+/// Reads the name that the client asks for, before it is decided who ends its TLS.
+async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: TcpStream, rest: Vec<u8>) {
+    let limit = open.adopted().settings().downstream.handshake_timeout;
+    let (hello, rest) = match Box::pin(hello::read(&mut stream, rest, limit)).await {
+        Ok(read) => read,
+        Err(fault) => return open.counters.handshake_failed(fault),
+    };
+    let adopted = open.adopted();
+    match adopted.chosen(caller.port, hello.name.as_deref()) {
+        Some(listener) if adopted.protocol(listener) == Some(ListenerProtocol::TlsPassthrough) => {
+            drop(adopted);
+            let peer = StreamPeer { listener, client: caller.client, name: hello.name };
+            stream::serve(open, peer, stream, rest).await;
+        }
+        Some(_) => {
+            drop(adopted);
+            greet_over_tls(open, caller, Prefixed::new(rest, stream), Chosen::BeforeHandshake).await;
+        }
+        None => open.counters.handshake_failed(Fault::NoListener),
+    }
+}
+
+/// TLS, then what the listener speaks.
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
+fn greet_over_tls<N: Network>(
+    open: Open<N>,
+    caller: Caller,
+    stream: Prefixed<TcpStream>,
+    chosen: Chosen,
+) -> impl Future<Output = ()> {
+    let Caller { port, scheme, client, client_port } = caller;
+    async move {
+        let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
+        let Shaken { listener, protocol, stream, proof } = shaken;
+        let name = || stream.get_ref().1.server_name().map(|name| name.to_ascii_lowercase().into());
+        if protocol == ListenerProtocol::Tls {
+            let peer = StreamPeer { listener, client, name: name() };
+            return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;
+        }
+        let chosen_by = match chosen {
+            Chosen::Alone => None,
+            Chosen::InHandshake | Chosen::BeforeHandshake => {
+                Some(ChosenBy { port, name: name().unwrap_or_default() })
+            }
+        };
+        let noted = note(&open, client_port, Some(stream.get_ref().1));
+        let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted, chosen_by) };
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
+                serving.await;
+            }
+            return;
+        }
+        Box::pin(downstream::serve_http1(open, peer, stream, Vec::new())).await;
     }
 }
 
@@ -280,4 +348,48 @@ fn refuse(stream: &TcpStream) {
 
 fn reserve() -> io::Result<File> {
     File::open("/dev/null")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+    use crate::testing::{Meeting, Stage, on_stage};
+
+    /// How many of them the other side has closed.
+    fn closed(connections: &[std::net::TcpStream]) -> usize {
+        let is_closed = |stream: &&std::net::TcpStream| match stream.peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        connections.iter().filter(is_closed).count()
+    }
+
+    #[tokio::test]
+    async fn connections_that_come_at_once_are_accepted_in_turns_with_what_others_do() {
+        on_stage(async {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let address = socket.local_addr().unwrap();
+            let connect = |_| std::net::TcpStream::connect(address).unwrap();
+            let waiting: Vec<_> = (0..100).map(connect).collect();
+            waiting.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+            let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
+            let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
+            let (_open, ends) = oneshot::channel();
+            // Of a port that is gone: who is accepted there is closed at once.
+            let port = (PortId(77), TcpListener::from_std(socket).unwrap());
+            tokio::task::spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
+            while closed(&waiting) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let first = closed(&waiting);
+            assert!(first <= 2 * ACCEPTED_IN_A_TURN as usize, "{first} were accepted in a row");
+            while closed(&waiting) < waiting.len() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
 }

@@ -97,6 +97,8 @@ pub(crate) struct Written {
     pub(crate) session: Session,
     /// Cookies for the client, of a service that was asked; each ends with a line feed.
     pub(crate) cookies: Vec<u8>,
+    /// The cookie of the session that begins with the answer.
+    pub(crate) session_cookie: Vec<u8>,
     /// The value of a field in the making.
     pub(crate) value: Vec<u8>,
     /// Fields of the endpoint's answer as they came, for the access log.
@@ -111,6 +113,7 @@ static NOTHING: Written = Written {
     host: Vec::new(),
     session: Session { belongs: Belongs::Anywhere, fresh: None },
     cookies: Vec::new(),
+    session_cookie: Vec::new(),
     value: Vec::new(),
     received: Head::new(),
 };
@@ -135,6 +138,7 @@ impl Forms {
             written.host.clear();
             written.session = Session::default();
             written.cookies.clear();
+            written.session_cookie.clear();
             written.received.clear();
         }
     }
@@ -158,14 +162,22 @@ impl Forms {
         }
     }
 
+    /// The session that the answer of another exchange would have begun begins with this one's.
+    pub(crate) fn take_session_cookie(&mut self, other: &mut Self) {
+        if !other.read().session_cookie.is_empty() {
+            std::mem::swap(&mut self.write().session_cookie, &mut other.write().session_cookie);
+        }
+    }
+
     fn trim(&mut self, most: usize) {
         let Some(written) = &mut self.0 else { return };
         if written.received.kept_bytes() > most {
             written.received = Head::new();
         }
         written.received.clear();
-        let Written { origin, normalised, decoded, target, host, cookies, value, .. } = &mut **written;
-        for bytes in [origin, normalised, decoded, target, host, cookies, value] {
+        let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
+            &mut **written;
+        for bytes in [origin, normalised, decoded, target, host, cookies, session_cookie, value] {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -173,8 +185,10 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target, host, cookies, value, .. } = &**written;
-        let capacities = [origin, normalised, decoded, target, host, cookies, value].map(Vec::capacity);
+        let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
+            &**written;
+        let capacities =
+            [origin, normalised, decoded, target, host, cookies, session_cookie, value].map(Vec::capacity);
         size_of::<Written>() + written.received.kept_bytes() + capacities.iter().sum::<usize>()
     }
 }

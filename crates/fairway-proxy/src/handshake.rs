@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use fairway_model::ListenerProtocol;
 use fairway_runtime::transport::{ANSWER_READ, Transport};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
@@ -25,6 +26,8 @@ use fairway_sides::sides::Hop;
 /// A client that has shaken hands.
 pub(crate) struct Shaken<S> {
     pub(crate) listener: ListenerId,
+    /// What the listener speaks.
+    pub(crate) protocol: ListenerProtocol,
     pub(crate) stream: TlsStream<S>,
     /// What it showed, where it was asked.
     pub(crate) proof: Option<Box<Proof>>,
@@ -45,8 +48,13 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
             let adopted = adopted();
             (adopted.server_tls(port, name.as_deref(), trusts), adopted.settings().downstream.http2.offered)
         };
-        let ServerSide { listener, config, clients } = chosen.ok_or(Fault::NoListener)?;
-        let config = if offers_http2 { config } else { without_http2(&config) };
+        let ServerSide { listener, protocol, config, clients } = chosen?;
+        let config = match protocol {
+            ListenerProtocol::Https if offers_http2 => config,
+            ListenerProtocol::Https => offering(&config, |protocol| protocol != b"h2"),
+            // What is spoken inside is the endpoint's affair: nothing is agreed on for it.
+            _ => offering(&config, |_| false),
+        };
         // What came behind the ClientHello is with TLS already, and is looked at now: nothing more may ever come.
         let mut followed = Ok(());
         let rest =
@@ -64,14 +72,14 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
             let shown = trust.and_then(|trust| trust.judge(chain, UnixTime::now()));
             Box::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
         });
-        Ok(Shaken { listener, stream, proof })
+        Ok(Shaken { listener, protocol, stream, proof })
     };
     timeout(limit, handshake).await.unwrap_or(Err(Fault::ClientTimeout))
 }
 
-/// The same settings, but only HTTP/1.1 is offered. Next to a handshake the copy costs nothing.
-fn without_http2(config: &ServerConfig) -> Arc<ServerConfig> {
+/// The same settings, but fewer protocols are offered. Next to a handshake the copy costs nothing.
+fn offering(config: &ServerConfig, offered: impl Fn(&[u8]) -> bool) -> Arc<ServerConfig> {
     let mut config = config.clone();
-    config.alpn_protocols.retain(|protocol| protocol != b"h2");
+    config.alpn_protocols.retain(|protocol| offered(protocol));
     Arc::new(config)
 }

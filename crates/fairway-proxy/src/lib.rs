@@ -2,8 +2,8 @@
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
-//! [`proxy_protocol`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`]; the codecs
-//! are behind the two sides of an exchange, in [`fairway_sides`]. Beside them stand [`worker`], [`publish`]
+//! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
+//! the codecs are behind the two sides of an exchange, in [`fairway_sides`]. A [`stream`] has no exchanges. Beside them stand [`worker`], [`publish`]
 //! and [`access_log`].
 //! Each imports only what stands below it. What all of them stand on is [`fairway_runtime`]: streams, time, and what
 //! bounds them, memory and descriptors.
@@ -15,6 +15,7 @@ mod downstream;
 mod exchange;
 mod filter;
 mod handshake;
+mod hello;
 mod listener;
 mod listening;
 mod network;
@@ -24,6 +25,7 @@ mod proxy;
 mod proxy_protocol;
 mod publish;
 mod request;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod thread;
@@ -33,7 +35,7 @@ mod worker;
 pub use fairway_metrics::{Fault, Party};
 pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
 pub use fairway_tls::{IdentityError, SelfSigned};
-pub use listener::BindError;
+pub use listener::{BindError, TrustError};
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
 pub use proxy::{Proxy, ProxyHandle, StartError};
-pub use publish::{CertificateProblem, PublishProblem, Publisher};
+pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};

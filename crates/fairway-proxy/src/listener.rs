@@ -1,4 +1,4 @@
-//! The numbers by which workers know what they listen on, and the error of an address that cannot be listened on.
+//! The numbers by which workers know what they listen on, and what can be wrong with a listener.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,4 +26,21 @@ pub struct BindError {
     /// What the system says.
     #[source]
     pub error: io::Error,
+}
+
+/// Certificates that a listener is to trust, and that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the listener {listener} cannot verify its clients: {error}; its connections are closed")]
+pub struct TrustError {
+    /// The name of the listener.
+    pub listener: String,
+    /// What is wrong with them.
+    pub error: String,
+}
+
+/// What is wrong with a listener.
+#[derive(Debug)]
+pub(crate) enum ListenerError {
+    Bind(BindError),
+    Trust(TrustError),
 }

@@ -1,20 +1,24 @@
 //! What the process listens on, from snapshot to snapshot: sockets by address, listeners by number. Binds away from the
 //! workers, which take their sockets when they adopt the snapshot. Accepts nothing itself.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairway_model::{Listener, ListenerProtocol};
+use fairway_model::{ClientDemand, Listener, ListenerProtocol};
 use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId};
 use fairway_runtime::listen;
+use fairway_tls::ClientTrust;
 use imbl::OrdMap;
 
-use crate::listener::{BindError, ListenerId, PortId};
+use crate::listener::{BindError, ListenerError, ListenerId, PortId, TrustError};
 
 /// The sockets of the process, and who has which number. Follows one snapshot after the other.
 pub(crate) struct Sockets {
     workers: usize,
+    /// The most addresses that may be bound.
+    most: usize,
     bound: BTreeMap<PortKey, Arc<PortSockets>>,
     /// What could not be bound when it was last tried, and why.
     failed: BTreeMap<PortKey, String>,
@@ -38,6 +42,19 @@ pub(crate) struct Listening {
 pub(crate) struct OpenPort {
     pub(crate) sockets: Arc<PortSockets>,
     pub(crate) carries: Port<Choice>,
+    /// How the listener of a client is found out.
+    pub(crate) chosen: Chosen,
+}
+
+/// How the listener of a client is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// There is one.
+    Alone,
+    /// By the name in its handshake.
+    InHandshake,
+    /// By the same name, which is read before anybody answers: some listeners pass TLS through.
+    BeforeHandshake,
 }
 
 /// What becomes of a connection to a port.
@@ -58,9 +75,22 @@ pub(crate) struct ListenerFacts {
     pub(crate) https_port: u16,
 }
 
+/// How clients are verified whose host says nothing about it.
+#[derive(Clone)]
+pub(crate) enum Verification {
+    /// They are not.
+    None,
+    /// The certificates that are trusted cannot be read: nobody is served.
+    Impossible,
+    /// In the handshake.
+    By(Arc<ClientTrust>, ClientDemand),
+}
+
 struct Entry {
     generation: u16,
-    facts: ListenerFacts,
+    /// None where it does not speak HTTP.
+    facts: Option<ListenerFacts>,
+    verification: Verification,
     model: Arc<Listener>,
 }
 
@@ -73,9 +103,11 @@ pub(crate) struct PortSockets {
 }
 
 impl Sockets {
-    pub(crate) fn new(workers: usize) -> Self {
+    /// For so many workers, and at most `most` addresses.
+    pub(crate) fn new(workers: usize, most: usize) -> Self {
         Self {
             workers,
+            most,
             bound: BTreeMap::new(),
             failed: BTreeMap::new(),
             last: 0,
@@ -87,7 +119,7 @@ impl Sockets {
 
     /// Binds what `snapshot` adds and lets go of what it no longer has; addresses that stay are not touched. What
     /// cannot be bound is left out, reported when it is new, and tried again each time.
-    pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<BindError>) {
+    pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<ListenerError>) {
         let listeners = &snapshot.config().listeners;
         let is_known = self.followed.diff(listeners).next().is_none() && self.current.has_tables_of(snapshot);
         if is_known && self.failed.is_empty() {
@@ -104,7 +136,8 @@ impl Sockets {
         self.failed.retain(|key, _| ports.contains_key(key));
         let ids = self.numbers.follow(listeners);
         let mut errors = Vec::new();
-        let mut listening = Listening { ports: Vec::new(), listeners: entries(snapshot, &ids) };
+        let listeners_by_slot = self.entries(snapshot, &ids, &mut errors);
+        let mut listening = Listening { ports: Vec::new(), listeners: listeners_by_slot };
         for (key, port) in ports {
             let Some(sockets) = self.sockets(key, port, &mut errors) else { continue };
             let carries = port.map(|carried| match carried {
@@ -113,7 +146,7 @@ impl Sockets {
                 }
                 Carried::Closed(_) => Choice::Closed,
             });
-            listening.ports.push(OpenPort { sockets, carries });
+            listening.ports.push(OpenPort { sockets, carries, chosen: Chosen::on(port) });
         }
         listening.ports.sort_unstable_by_key(|port| port.sockets.id);
         self.followed = listeners.clone();
@@ -126,16 +159,32 @@ impl Sockets {
         self.failed.is_empty()
     }
 
+    /// The listeners of `snapshot` that have no socket at an address of theirs, with the address and the reason.
+    pub(crate) fn unbound(&self, snapshot: &Snapshot) -> Vec<(Arc<str>, SocketAddr, String)> {
+        let ports = snapshot.ports().filter_map(|(key, port)| Some((key, port, self.failed.get(key)?)));
+        let each = ports.flat_map(|(key, port, why)| {
+            port.carried().map(move |it| (it.listener().name.clone(), key.address, why.clone()))
+        });
+        each.collect()
+    }
+
     fn sockets(
         &mut self,
         key: &PortKey,
         port: &Port<Carried>,
-        errors: &mut Vec<BindError>,
+        errors: &mut Vec<ListenerError>,
     ) -> Option<Arc<PortSockets>> {
         if let Some(bound) = self.bound.get(key) {
             return Some(Arc::clone(bound));
         }
-        let bound = listen::bind(key.address, self.workers).and_then(|sockets| {
+        let room = match self.bound.len() < self.most {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "the limit of open files allows {} addresses with a socket for each of {} workers",
+                self.most, self.workers
+            ))),
+        };
+        let bound = room.and_then(|()| listen::bind(key.address, self.workers)).and_then(|sockets| {
             let address = sockets[0].local_addr()?;
             let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
             Ok(PortSockets { id: PortId(self.last + 1), address, waiting })
@@ -151,11 +200,45 @@ impl Sockets {
             Err(error) => {
                 let why = error.to_string();
                 if self.failed.insert(key.clone(), why.clone()) != Some(why) {
-                    errors.push(BindError { listener: names(port), address: key.address, error });
+                    let error = BindError { listener: names(port), address: key.address, error };
+                    errors.push(ListenerError::Bind(error));
                 }
                 None
             }
         }
+    }
+}
+
+impl Sockets {
+    /// By slot. Certificates that are trusted are read again only where they changed.
+    fn entries(
+        &self,
+        snapshot: &Snapshot,
+        ids: &BTreeMap<Arc<str>, ListenerId>,
+        errors: &mut Vec<ListenerError>,
+    ) -> Vec<Option<Entry>> {
+        let mut entries = Vec::new();
+        let over_tls = ports_over_tls(snapshot);
+        for model in snapshot.config().listeners.values() {
+            let Some(id) = ids.get(&model.name) else { continue };
+            let facts = match model.protocol.is_http() {
+                true => match facts(snapshot, model, &over_tls) {
+                    Some(facts) => Some(facts),
+                    None => continue,
+                },
+                false => None,
+            };
+            let known = self.current.entry(*id).filter(|known| known.model.tls.clients == model.tls.clients);
+            let verification =
+                known.map_or_else(|| Verification::of(model, errors), |known| known.verification.clone());
+            let slot = usize::from(id.slot);
+            if entries.len() <= slot {
+                entries.resize_with(slot + 1, || None);
+            }
+            entries[slot] =
+                Some(Entry { generation: id.generation, facts, verification, model: Arc::clone(model) });
+        }
+        entries
     }
 }
 
@@ -166,38 +249,53 @@ fn names(port: &Port<Carried>) -> String {
     names.join(", ")
 }
 
-fn entries(snapshot: &Snapshot, ids: &BTreeMap<Arc<str>, ListenerId>) -> Vec<Option<Entry>> {
-    let mut entries = Vec::new();
-    for model in snapshot.config().listeners.values() {
-        let (Some(id), Some(facts)) = (ids.get(&model.name), facts(snapshot, model)) else { continue };
-        let slot = usize::from(id.slot);
-        if entries.len() <= slot {
-            entries.resize_with(slot + 1, || None);
-        }
-        entries[slot] = Some(Entry { generation: id.generation, facts, model: Arc::clone(model) });
-    }
-    entries
-}
-
-/// `None` for what has no table of virtual hosts.
-fn facts(snapshot: &Snapshot, listener: &Listener) -> Option<ListenerFacts> {
-    if !listener.protocol.is_http() {
-        return None;
-    }
-    let is_the_same_over_tls =
-        |other: &&Arc<Listener>| other.protocol == ListenerProtocol::Https && other.table == listener.table;
+/// What requests need to know of a listener of HTTP.
+fn facts(snapshot: &Snapshot, listener: &Listener, over_tls: &HashMap<&str, u16>) -> Option<ListenerFacts> {
     let https_port = match listener.protocol {
         ListenerProtocol::Https => listener.public_port,
-        _ => {
-            let over_tls = snapshot.config().listeners.values().find(is_the_same_over_tls);
-            over_tls.map_or(443, |over_tls| over_tls.public_port)
-        }
+        _ => over_tls.get(&*listener.table).copied().unwrap_or(443),
     };
     Some(ListenerFacts {
         table: snapshot.table(&listener.table)?,
         public_port: listener.public_port,
         https_port,
     })
+}
+
+/// Where tables are served over TLS: the public port of the first listener of each, by name.
+fn ports_over_tls(snapshot: &Snapshot) -> HashMap<&str, u16> {
+    let mut ports = HashMap::new();
+    for listener in snapshot.config().listeners.values() {
+        if listener.protocol == ListenerProtocol::Https {
+            ports.entry(&*listener.table).or_insert(listener.public_port);
+        }
+    }
+    ports
+}
+
+impl Verification {
+    fn of(listener: &Listener, errors: &mut Vec<ListenerError>) -> Self {
+        let Some(rules) = &listener.tls.clients else { return Self::None };
+        match ClientTrust::new(rules) {
+            Ok(trust) => Self::By(Arc::new(trust), rules.demand),
+            Err(error) => {
+                let error = TrustError { listener: listener.name.to_string(), error: error.to_string() };
+                errors.push(ListenerError::Trust(error));
+                Self::Impossible
+            }
+        }
+    }
+}
+
+impl Chosen {
+    fn on(port: &Port<Carried>) -> Self {
+        let passes_through = |it: &Carried| it.listener().protocol == ListenerProtocol::TlsPassthrough;
+        match port {
+            Port::Tls(by_name) if by_name.values().any(passes_through) => Self::BeforeHandshake,
+            Port::Tls(by_name) if by_name.values().nth(1).is_some() => Self::InHandshake,
+            Port::Tls(_) | Port::Clear(_) => Self::Alone,
+        }
+    }
 }
 
 impl Listening {
@@ -211,10 +309,21 @@ impl Listening {
         &self.ports
     }
 
-    /// What requests need to know of a listener; `None` when it is gone.
+    /// What requests need to know of a listener; `None` when it is gone, or speaks something else.
     #[inline]
     pub(crate) fn facts(&self, id: ListenerId) -> Option<ListenerFacts> {
-        self.entry(id).map(|entry| entry.facts)
+        self.entry(id)?.facts
+    }
+
+    /// Whether the listener is still there.
+    #[inline]
+    pub(crate) fn has(&self, id: ListenerId) -> bool {
+        self.entry(id).is_some()
+    }
+
+    /// How it verifies clients; nobody's is served where it is gone.
+    pub(crate) fn verification(&self, id: ListenerId) -> &Verification {
+        self.entry(id).map_or(&Verification::Impossible, |entry| &entry.verification)
     }
 
     pub(crate) fn model(&self, id: ListenerId) -> Option<&Arc<Listener>> {
@@ -247,7 +356,9 @@ impl Listening {
 
     /// Whether the tables of all listeners have the same ids in `snapshot`.
     fn has_tables_of(&self, snapshot: &Snapshot) -> bool {
-        let same = |entry: &Entry| snapshot.table(&entry.model.table) == Some(entry.facts.table);
+        let same = |entry: &Entry| {
+            entry.facts.is_none_or(|facts| snapshot.table(&entry.model.table) == Some(facts.table))
+        };
         self.listeners.iter().flatten().all(same)
     }
 }
@@ -278,13 +389,13 @@ impl Numbers {
         self.by_name.retain(|name, (protocol, _)| {
             listeners.get(name).is_some_and(|listener| listener.protocol == *protocol)
         });
-        let mut taken: HashSet<u16> = self.by_name.values().map(|(_, id)| id.slot).collect();
+        let taken: HashSet<u16> = self.by_name.values().map(|(_, id)| id.slot).collect();
+        let mut vacant = (0..=u16::MAX).filter(|slot| !taken.contains(slot));
         for listener in listeners.values() {
             if self.by_name.contains_key(&listener.name) {
                 continue;
             }
-            let Some(slot) = (0..=u16::MAX).find(|slot| !taken.contains(slot)) else { break };
-            taken.insert(slot);
+            let Some(slot) = vacant.next() else { break };
             if self.generations.len() <= usize::from(slot) {
                 self.generations.push(0);
             }
@@ -329,7 +440,7 @@ mod tests {
     #[test]
     fn a_number_stays_with_its_listener_and_is_never_mistaken_for_a_later_one() {
         use ListenerProtocol::{Http, Https};
-        let mut sockets = Sockets::new(1);
+        let mut sockets = Sockets::new(1, 8);
         let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
         let second = sockets.follow(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
         assert_eq!(id(&first, "b"), id(&second, "b"));
@@ -345,7 +456,7 @@ mod tests {
     #[test]
     fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
         use ListenerProtocol::Http;
-        let mut sockets = Sockets::new(2);
+        let mut sockets = Sockets::new(2, 8);
         let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
         let a = first.addresses("a")[0];
         let taken = first.ports()[0].sockets.take(0).unwrap();
@@ -364,17 +475,17 @@ mod tests {
         let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
         let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
         config.listeners.insert(other.name.clone(), Arc::new(other));
-        let listening = Sockets::new(1).follow(&snapshot(&config)).0;
+        let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
         let https_port = |name| listening.facts(id(&listening, name)).unwrap().https_port;
         assert_eq!((https_port("plain"), https_port("over-tls"), https_port("zz")), (8443, 8443, 9443));
-        let alone = Sockets::new(1).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
+        let alone = Sockets::new(1, 8).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
         assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
     }
 
     #[test]
     fn nothing_is_made_again_where_no_listener_changes() {
         let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
-        let mut sockets = Sockets::new(1);
+        let mut sockets = Sockets::new(1, 8);
         let first = fairway_routing::compile(&config, None).snapshot;
         let listening = sockets.follow(&first).0;
         config.settings.workers = Some(3);

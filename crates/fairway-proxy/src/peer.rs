@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::ClientVerification;
 use fairway_tls::{Agreed, Shown};
 
-use crate::listener::ListenerId;
+use crate::listener::{ListenerId, PortId};
 
 /// What is known of a connection before its first byte of HTTP.
 #[derive(Clone, Debug)]
@@ -27,12 +27,27 @@ pub(crate) struct Facts {
     proof: Option<Box<Proof>>,
     /// What the access log shows, where its format asked for it when the connection began.
     noted: Option<Noted>,
+    /// What the listener was chosen by, where there was a choice.
+    chosen_by: Option<ChosenBy>,
+}
+
+/// What a listener was chosen by among those of its port.
+#[derive(Debug)]
+pub(crate) struct ChosenBy {
+    pub(crate) port: PortId,
+    /// The name that the client asked for in its handshake, lower case; empty where it said none.
+    pub(crate) name: Box<str>,
 }
 
 impl Facts {
     /// What there is.
-    pub(crate) fn of(proof: Option<Box<Proof>>, noted: Option<Noted>) -> Option<Arc<Self>> {
-        (proof.is_some() || noted.is_some()).then(|| Arc::new(Self { proof, noted }))
+    pub(crate) fn of(
+        proof: Option<Box<Proof>>,
+        noted: Option<Noted>,
+        chosen_by: Option<ChosenBy>,
+    ) -> Option<Arc<Self>> {
+        let is_any = proof.is_some() || noted.is_some() || chosen_by.is_some();
+        is_any.then(|| Arc::new(Self { proof, noted, chosen_by }))
     }
 }
 
@@ -41,6 +56,12 @@ impl Peer {
     #[inline]
     pub(crate) fn proof(&self) -> Option<&Proof> {
         self.facts.as_ref()?.proof.as_deref()
+    }
+
+    /// What its listener was chosen by, where that was another name than `host`.
+    #[inline]
+    pub(crate) fn chosen_by_other_than(&self, host: &str) -> Option<&ChosenBy> {
+        self.facts.as_ref()?.chosen_by.as_ref().filter(|by| *by.name != *host)
     }
 
     /// What the access log shows of the connection, as far as it was noted.

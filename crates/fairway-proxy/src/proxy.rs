@@ -18,7 +18,7 @@ use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::worker::{Neighbours, SharedGuards};
-use fairway_metrics::{Sample, write_cpu, write_memory, write_spent, write_spread, write_text};
+use fairway_metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread};
 use fairway_tls::IdentityError;
 use fairway_tls::ServerTls;
 
@@ -57,14 +57,20 @@ impl Proxy {
     /// Binds all addresses, then starts the workers, which serve by `first`.
     ///
     /// # Errors
-    /// When an address, the fallback certificate or a thread cannot be had; nothing is left running then.
+    /// When an address that no object asks for, the fallback certificate or a thread cannot be had; nothing is left
+    /// running then. An address that objects alone ask for is tried again later ([`Publisher::bind_again`]).
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate)?;
-        let (publisher, problems) = Publisher::new(tls, first, workers);
+        let limits = &options.limits;
+        let most = Budget::new(limits.descriptors, workers, limits.connections).addresses();
+        let is_of_an_object = of_objects(&first);
+        let (publisher, problems) = Publisher::new(tls, first, (workers, most));
         for problem in problems {
             match problem {
+                PublishProblem::Listener(error) if is_of_an_object(&error) => tracing::warn!("{error}"),
                 PublishProblem::Listener(error) => return Err(error.into()),
+                PublishProblem::Trust(error) => tracing::warn!("{error}"),
                 PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
                     tracing::warn!(%certificate, %error, "a certificate cannot be used");
                 }
@@ -139,9 +145,9 @@ impl Proxy {
 }
 
 impl ProxyHandle {
-    /// Everything the workers counted, in the Prometheus text format. The metrics of ingress-nginx have the labels of
-    /// `identity` as well: text like `controller_pod="a",controller_class="b"`.
-    pub async fn metrics_text(&self, identity: &str) -> String {
+    /// Everything the workers counted, in the Prometheus text format, in pieces that are written when they are asked for. The
+    /// metrics of ingress-nginx have the labels of `identity` as well: text like `controller_pod="a",controller_class="b"`.
+    pub async fn metrics(&self, identity: &str) -> Text {
         let (mut sum, mut cpu) = (Sample::default(), Vec::with_capacity(self.workers.len()));
         for (index, worker) in self.workers.iter().enumerate() {
             let (reply, sample) = oneshot::channel();
@@ -153,12 +159,12 @@ impl ProxyHandle {
                 sum.merge(sample);
             }
         }
-        let mut text = String::new();
-        write_text(sum, identity, &mut text);
-        write_memory(self.memory.figures(), &mut text);
-        write_spread(&self.spread.counts(), &mut text);
-        write_cpu(&cpu, &mut text);
-        write_spent(&Spent::by_process(), self.started, identity, &mut text);
+        let mut text = Text::of(sum, identity);
+        let beginning = text.beginning();
+        write_memory(self.memory.figures(), beginning);
+        write_spread(&self.spread.counts(), beginning);
+        write_cpu(&cpu, beginning);
+        write_spent(&Spent::by_process(), self.started, identity, beginning);
         text
     }
 
@@ -174,6 +180,16 @@ impl ProxyHandle {
             // One that is gone has drained.
             let _ = worker.send(Command::Drain);
         }
+    }
+}
+
+/// Whether only objects ask for an address: the mistake in one of them ends nothing else.
+fn of_objects(snapshot: &Arc<Snapshot>) -> impl Fn(&BindError) -> bool + use<> {
+    let snapshot = Arc::clone(snapshot);
+    move |error| {
+        let mut names = error.listener.split(", ").peekable();
+        names.peek().is_some()
+            && names.all(|name| snapshot.listener(name).is_some_and(|it| !it.origin.namespace.is_empty()))
     }
 }
 

@@ -9,7 +9,7 @@ use fairway_model::CertificateKey;
 use fairway_routing::Snapshot;
 use tokio::sync::{Notify, watch};
 
-use crate::listener::BindError;
+use crate::listener::{BindError, ListenerError, TrustError};
 use crate::listening::{Listening, Sockets};
 use fairway_tls::{Identities, IdentityError, ServerTls};
 
@@ -44,6 +44,19 @@ pub enum PublishProblem {
     Certificate(CertificateProblem),
     /// A new address of a listener: nobody listens there until [`Publisher::bind_again`] or a later snapshot succeeds.
     Listener(BindError),
+    /// Its connections are closed.
+    Trust(TrustError),
+}
+
+/// An address at which a listener of the latest snapshot is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unbound {
+    /// The name of the listener.
+    pub listener: Arc<str>,
+    /// Where nobody listens for it.
+    pub address: SocketAddr,
+    /// What the system says, or which limit is reached.
+    pub reason: String,
 }
 
 /// A certificate that could not be made ready.
@@ -56,10 +69,14 @@ pub struct CertificateProblem {
 }
 
 impl Publisher {
-    /// Starts with `first`, which no worker has adopted yet.
-    pub(crate) fn new(tls: ServerTls, first: Arc<Snapshot>, workers: usize) -> (Self, Vec<PublishProblem>) {
+    /// Starts with `first`, which none of the workers has adopted yet, and never binds more than `most` addresses.
+    pub(crate) fn new(
+        tls: ServerTls,
+        first: Arc<Snapshot>,
+        (workers, most): (usize, usize),
+    ) -> (Self, Vec<PublishProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
-        let mut sockets = Sockets::new(workers);
+        let mut sockets = Sockets::new(workers, most);
         let (listening, errors) = sockets.follow(&first);
         let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities, listening }));
         let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
@@ -91,6 +108,15 @@ impl Publisher {
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.lock_sockets().is_complete()
+    }
+
+    /// Where listeners of the latest snapshot are not served, and why.
+    #[must_use]
+    pub fn unbound(&self) -> Vec<Unbound> {
+        let sockets = self.lock_sockets();
+        let latest = Arc::clone(&self.shared.latest.borrow());
+        let unbound = sockets.unbound(&latest.snapshot).into_iter();
+        unbound.map(|(listener, address, reason)| Unbound { listener, address, reason }).collect()
     }
 
     /// Tries once more to bind what could not be bound: who held the address may be gone, be it another process or a
@@ -153,10 +179,14 @@ impl Publisher {
 
 fn report(
     certificates: Vec<(CertificateKey, IdentityError)>,
-    listeners: Vec<BindError>,
+    listeners: Vec<ListenerError>,
 ) -> Vec<PublishProblem> {
     let certificates = certificates
         .into_iter()
         .map(|(certificate, error)| PublishProblem::Certificate(CertificateProblem { certificate, error }));
-    certificates.chain(listeners.into_iter().map(PublishProblem::Listener)).collect()
+    let listeners = listeners.into_iter().map(|error| match error {
+        ListenerError::Bind(error) => PublishProblem::Listener(error),
+        ListenerError::Trust(error) => PublishProblem::Trust(error),
+    });
+    certificates.chain(listeners).collect()
 }

@@ -33,7 +33,7 @@ use crate::peer::{Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
-use fairway_metrics::write_text;
+use fairway_metrics::Text;
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;
 use fairway_tls::SelfSigned;
@@ -333,9 +333,7 @@ impl Stage {
 
     /// All metrics, as text.
     pub(crate) fn metrics(&self) -> String {
-        let mut text = String::new();
-        write_text(self.worker.sample(), "", &mut text);
-        text
+        Text::of(self.worker.sample(), "").collect()
     }
 }
 
@@ -500,7 +498,7 @@ pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
     let compiled = fairway_routing::compile(config, before);
     let tls = ServerTls::new(&options().fallback_certificate).expect("a certificate of the testkit");
-    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1);
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, (1, 8));
     Arc::clone(&publisher.subscribe().borrow())
 }
 

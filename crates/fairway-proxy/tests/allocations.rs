@@ -13,9 +13,12 @@ use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use std::sync::Arc;
+
 use fairway_model::{
-    Filter, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart,
-    Stickiness, StickyFailure,
+    Filter, HostPattern, Listener, ListenerProtocol, Origin, SameSite, SecureCookie, SessionCookie,
+    SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamRoute,
+    WeightedBackend,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -96,6 +99,33 @@ fn per_request(
     per_request
 }
 
+/// A ClientHello that asks for `example.com`.
+const HELLO: &[u8] = include_bytes!("../../../fuzz/corpus/client_hello/plain");
+
+/// TLS that passes through: called by the only test, because what is counted is the process.
+fn bytes_that_pass_through_allocate_nothing() {
+    let setup = Setup::to(&[endpoint(PLAIN, b"\r\n\r\n")]);
+    let mut config = setup.config();
+    let listener = Listener::new("pass", ListenerProtocol::TlsPassthrough, 443, "pass");
+    let listener = Listener { bind: vec!["127.0.0.1:0".parse().unwrap()], ..listener };
+    config.listeners.insert("pass".into(), Arc::new(listener));
+    let key = StreamKey { table: "pass".into(), host: HostPattern::Any };
+    let backends = vec![WeightedBackend::new("backend".into(), 1)];
+    let route = StreamRoute { key: key.clone(), origin: Origin::default(), backends };
+    config.streams.insert(key, Arc::new(route));
+    let proxy = setup.start_by(&config);
+    let mut stream = TcpStream::connect(proxy.publisher.addresses("pass")[0]).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(HELLO).unwrap();
+    ask(&mut stream, GET, b"9", WARM);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
+    ask(&mut stream, GET, b"9", COUNT);
+    let change = region.change();
+    // What the worker does once a second, whatever is asked.
+    let all = change.allocations + change.reallocations;
+    assert!(all * 100 < COUNT, "{all} for {COUNT} passages");
+}
+
 #[test]
 fn requests_on_warm_connections_allocate_next_to_nothing() {
     let mut post = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000\r\n\r\n".to_vec();
@@ -115,6 +145,7 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
     }
     belonging_allocates_nothing();
+    bytes_that_pass_through_allocate_nothing();
 }
 
 /// Sessions that go on, and hashes: called by the only test, because what is counted is the process.

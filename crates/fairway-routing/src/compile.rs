@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, Config, HostKey, Origin, VirtualHost};
+use fairway_model::{Backend, BackendKey, Config, HostKey, Origin, StreamKey, StreamRoute, VirtualHost};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
@@ -40,6 +40,7 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     }
     problems.extend(snapshot.ports.problems.iter().cloned());
     snapshot.adopt_backends(&before.backends, &config.backends);
+    snapshot.adopt_streams(&before.streams, &config.streams);
     let removed = snapshot.adopt_hosts(&before.hosts, &config.hosts, &mut problems);
     if removed || listeners_changed {
         snapshot.hosts.forget_unused(&config.listeners);
@@ -63,6 +64,21 @@ impl Snapshot {
                     self.slots.set(backend);
                 }
                 DiffItem::Remove(key, _) => self.slots.unset(key),
+            }
+        }
+    }
+
+    fn adopt_streams(
+        &mut self,
+        before: &OrdMap<StreamKey, Arc<StreamRoute>>,
+        now: &OrdMap<StreamKey, Arc<StreamRoute>>,
+    ) {
+        for change in before.diff(now) {
+            match change {
+                DiffItem::Add(key, route) | DiffItem::Update { new: (key, route), .. } => {
+                    self.streams.replace(key, Some(&**route), &mut self.slots);
+                }
+                DiffItem::Remove(key, _) => self.streams.replace(key, None, &mut self.slots),
             }
         }
     }

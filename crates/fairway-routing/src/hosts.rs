@@ -63,13 +63,22 @@ impl Hosts {
         if let Some(id) = self.id(table) {
             return Some(id);
         }
-        let taken: HashSet<TableId> = self.names.values().copied().collect();
-        let vacant = (0..=u16::MAX).map(TableId).find(|id| !taken.contains(id))?;
+        let vacant = self.vacant()?;
         if usize::from(vacant.0) == self.tables.len() {
             self.tables.push(Table::default());
         }
         self.names.insert(table.clone(), vacant);
         Some(vacant)
+    }
+
+    /// An id that no table has.
+    fn vacant(&self) -> Option<TableId> {
+        // Looked for only where a table is gone: thousands may come at once.
+        if self.names.len() == self.tables.len() {
+            return u16::try_from(self.tables.len()).ok().map(TableId);
+        }
+        let taken: HashSet<TableId> = self.names.values().copied().collect();
+        (0..=u16::MAX).map(TableId).find(|id| !taken.contains(id))
     }
 
     /// Forgets the tables that have no host and no listener.

@@ -30,6 +30,7 @@ mod rule;
 mod slots;
 mod snapshot;
 mod steps;
+mod streams;
 mod table;
 mod targets;
 mod tree;
@@ -52,5 +53,6 @@ pub use steps::{
     AnswerBounds, AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, EndpointRequest,
     FieldEdits, GrpcWeb, Logging, PolicyId, ReceivedStep,
 };
+pub use streams::CompiledStream;
 pub use table::TableId;
 pub use targets::Weighted;

@@ -14,6 +14,7 @@ use crate::ports::{Carried, Port, PortKey, Ports};
 use crate::request::{Fields, Request};
 use crate::slots::BackendSlot;
 use crate::slots::Slots;
+use crate::streams::{CompiledStream, Streams};
 use crate::table::TableId;
 
 /// A compiled configuration. Shares with the one before whatever did not change.
@@ -23,6 +24,7 @@ pub struct Snapshot {
     pub(crate) version: u64,
     pub(crate) hosts: Hosts,
     pub(crate) ports: Arc<Ports>,
+    pub(crate) streams: Streams,
     pub(crate) slots: Slots,
     /// The hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
@@ -56,6 +58,12 @@ impl Snapshot {
     /// The addresses of the listeners, in order, with what is carried there.
     pub fn ports(&self) -> impl Iterator<Item = (&PortKey, &Port<Carried>)> {
         self.ports.by_key.iter()
+    }
+
+    /// Where a connection of this table goes whose client asks for `name` (lower case), or for none.
+    #[must_use]
+    pub fn stream(&self, table: &str, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
+        self.streams.find(table, name)
     }
 
     /// The rule that serves a request.

@@ -17,7 +17,7 @@ pub enum Targets<R> {
 }
 
 /// What gets a share each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weighted<T> {
     /// The sum of all weights up to and including its own; the last sum is the total.
     bounds: Box<[(u64, T)]>,
@@ -71,7 +71,7 @@ impl<R> Targets<R> {
 }
 
 impl<T> Weighted<T> {
-    fn new(weighted: impl IntoIterator<Item = (T, u32)>) -> Self {
+    pub(crate) fn new(weighted: impl IntoIterator<Item = (T, u32)>) -> Self {
         let mut total = 0;
         let bounds = weighted
             .into_iter()
@@ -82,6 +82,12 @@ impl<T> Weighted<T> {
             })
             .collect();
         Self { bounds }
+    }
+
+    /// Whether nothing has a share.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bounds.is_empty()
     }
 
     /// What a random number chooses that is uniform over all of `u32`. `None` where nothing has a share.

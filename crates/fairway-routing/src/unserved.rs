@@ -3,15 +3,13 @@
 
 use fairway_model::{Filter, Listener, ListenerProtocol, Rule, VirtualHost};
 
-const CLIENT_CERTIFICATES: &str = "client certificates are not verified yet";
-
 /// Of a listener: its connections are closed.
 pub(crate) fn of_listener(listener: &Listener) -> Option<&'static str> {
     match listener.protocol {
-        ListenerProtocol::Http => None,
-        ListenerProtocol::Https => listener.tls.clients.is_some().then_some(CLIENT_CERTIFICATES),
-        ListenerProtocol::Tls => Some("TLS with anything but HTTP inside is not served yet"),
-        ListenerProtocol::TlsPassthrough => Some("TLS is not passed through yet"),
+        ListenerProtocol::Http
+        | ListenerProtocol::Https
+        | ListenerProtocol::Tls
+        | ListenerProtocol::TlsPassthrough => None,
         ListenerProtocol::Tcp => Some("TCP is not forwarded yet"),
         ListenerProtocol::Udp => Some("UDP is not forwarded yet"),
     }

@@ -31,6 +31,13 @@ impl Deadline {
         self.at = now.checked_add(after);
     }
 
+    /// Sets the limit to `after` from now, unless there is one.
+    pub fn set_once(&mut self, after: Duration) {
+        if self.at.is_none() {
+            self.set(Instant::now(), after);
+        }
+    }
+
     /// Ready when the limit has passed.
     #[inline]
     pub fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -11,8 +11,10 @@ use std::rc::Rc;
 /// What is not traffic's: the admin servers' connections (64 each), the webhook's, watches of the API, the source's and
 /// the log's files, and what hedged connects may have open for a moment.
 const RESERVE: usize = 256;
-/// Of each worker: its listeners, its event queue and what is left to refuse politely.
+/// Of each worker: its first addresses, its event queue and what is left to refuse politely.
 const RESERVE_OF_A_WORKER: usize = 8;
+/// Addresses that fit into what is reserved for a worker.
+const RESERVED_ADDRESSES: usize = 4;
 /// Where the process does not say its limit.
 const USUAL: usize = 1024;
 
@@ -37,6 +39,11 @@ impl Budget {
         let connections = connections.map_or(share / 2, |wanted| (wanted / workers).min(most)).max(1);
         Self { share, connections }
     }
+
+    /// Addresses that may be listened on, with a socket for each worker: a quarter of what traffic has.
+    pub fn addresses(&self) -> usize {
+        RESERVED_ADDRESSES + self.share / 4
+    }
 }
 
 /// Read from the process itself, so that no unsafe call is needed for `getrlimit`.
@@ -58,18 +65,25 @@ pub struct Descriptors {
     clients: Rc<Cell<u64>>,
     exchanges: Cell<usize>,
     idle: Rc<Cell<usize>>,
+    /// Addresses that are listened on beyond those that are reserved.
+    addresses: Cell<usize>,
 }
 
 impl Descriptors {
     /// Over the counts of open client connections and of idle connections to endpoints.
     pub fn new(budget: Budget, clients: Rc<Cell<u64>>, idle: Rc<Cell<usize>>) -> Self {
-        Self { budget, clients, exchanges: Cell::new(0), idle }
+        Self { budget, clients, exchanges: Cell::new(0), idle, addresses: Cell::new(0) }
     }
 
     /// Connections of clients that may be open.
     #[inline]
     pub fn connections(&self) -> u64 {
         self.budget.connections as u64
+    }
+
+    /// The worker listens on so many addresses now.
+    pub fn listen_on(&self, addresses: usize) {
+        self.addresses.set(addresses.saturating_sub(RESERVED_ADDRESSES));
     }
 
     /// Exchanges from the first byte of a request to the last of its answer.
@@ -94,7 +108,9 @@ impl Descriptors {
     #[inline]
     pub fn excess(&self, more: usize) -> usize {
         let clients = usize::try_from(self.clients.get()).unwrap_or(usize::MAX);
-        let used = clients.saturating_add(self.exchanges.get()).saturating_add(self.idle.get());
+        let others =
+            self.exchanges.get().saturating_add(self.idle.get()).saturating_add(self.addresses.get());
+        let used = clients.saturating_add(others);
         used.saturating_add(more).saturating_sub(self.budget.share)
     }
 }
@@ -115,6 +131,18 @@ mod tests {
             assert_eq!(Budget::new(Some(1_024), 2, Some(wanted)).connections, connections, "{wanted}");
         }
         assert_eq!(Budget::new(Some(0), 8, None), Budget { share: 2, connections: 1 });
+    }
+
+    #[test]
+    fn addresses_beyond_the_reserved_ones_are_taken_from_the_share_of_traffic() {
+        let budget = Budget::new(Some(20_000), 2, None);
+        assert_eq!(budget.addresses(), 2_470);
+        assert_eq!(Budget::new(Some(64), 2, None).addresses(), 6);
+        let descriptors = Descriptors::new(budget, Rc::default(), Rc::default());
+        descriptors.listen_on(4);
+        assert_eq!(descriptors.excess(budget.share), 0);
+        descriptors.listen_on(1_000);
+        assert_eq!(descriptors.excess(budget.share), 996);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What a worker of the data plane stands on, whatever protocol it speaks and whatever it is configured to do: time,
 //! streams, memory, descriptors.
 //!
-//! * *Time*: [`clock`], [`waits`] without a timer each, [`pace`], which says who is too slow, and [`stopping`].
+//! * *Time*: [`clock`], [`waits`] without a timer each, [`pace`], which says who is too slow, [`stopping`],
+//!   and [`turns`], which tasks leave to others.
 //! * *Streams*: sockets are made by [`listen`]; a [`transport`] carries bytes, in the clear or under TLS; a [`wire`] adds
 //!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
@@ -32,5 +33,6 @@ pub mod spread;
 pub mod stopping;
 mod sys;
 pub mod transport;
+pub mod turns;
 pub mod waits;
 pub mod wire;

@@ -57,9 +57,22 @@ const CRATES: &[Place] = &[
         ],
         never: INPUT_OUTPUT,
     },
+    Place { name: "fairway-manifest", may: &["fairway-model", "fairway-translate"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-gateway-control",
+        may: &["fairway-gateway", "fairway-objects"],
+        never: INPUT_OUTPUT,
+    },
     Place {
         name: "fairway-control",
-        may: &["fairway-model", "fairway-routing", "fairway-translate"],
+        may: &[
+            "fairway-gateway-control",
+            "fairway-gateway-types",
+            "fairway-manifest",
+            "fairway-model",
+            "fairway-routing",
+            "fairway-translate",
+        ],
         never: &["httparse", "h2"],
     },
     Place {
@@ -76,9 +89,15 @@ const CRATES: &[Place] = &[
             "fairway-runtime",
             "fairway-session",
             "fairway-sides",
+            "fairway-stream",
             "fairway-tls",
         ],
         never: KUBERNETES,
+    },
+    Place {
+        name: "fairway-stream",
+        may: &["fairway-runtime"],
+        never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"],
     },
     Place { name: "fairway-log", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place {
@@ -179,6 +198,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-runtime",
     "fairway-session",
     "fairway-sides",
+    "fairway-stream",
     "fairway-tls",
 ];
 

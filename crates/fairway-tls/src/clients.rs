@@ -1,16 +1,19 @@
 //! Certificates of clients. Every client of a host with such rules is asked for one, and the handshake succeeds whatever it shows:
-//! what is wrong with it is said in HTTP (400), as nginx does, and can be shown as a page. The signature of the handshake is
-//! verified in any case, so whoever shows a certificate has its key.
+//! what is wrong with it is said in HTTP (400), as nginx does, and can be shown as a page. A listener verifies its clients in
+//! the handshake instead, which fails. The signature of the handshake is verified in any case, so whoever shows a certificate
+//! has its key.
 
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use fairway_model::ClientVerification;
+use fairway_model::{ClientDemand, ClientVerification};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
+};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
 use webpki::{
     CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList,
@@ -74,6 +77,11 @@ impl ClientTrust {
 
     pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
         self.verifier.clone()
+    }
+
+    /// Fails the handshake of clients whose certificate is not trusted, or who show none where one is required.
+    pub(crate) fn enforcing(trust: &Arc<Self>, demand: ClientDemand) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Enforcing { trust: Arc::clone(trust), demand })
     }
 
     /// What a client has shown: its own certificate first. `None` where it showed none.
@@ -176,6 +184,70 @@ impl ClientCertVerifier for Asking {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Asks for a certificate and takes only one that is trusted.
+#[derive(Debug)]
+struct Enforcing {
+    trust: Arc<ClientTrust>,
+    demand: ClientDemand,
+}
+
+impl ClientCertVerifier for Enforcing {
+    fn client_auth_mandatory(&self) -> bool {
+        self.demand == ClientDemand::Required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.trust.verifier.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.trust.verify(own, others, now);
+        verified.map(|()| ClientCertVerified::assertion()).map_err(|error| alert(error).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.trust.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.trust.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trust.verifier.supported_verify_schemes()
+    }
+}
+
+/// What the client is told in an alert (RFC 8446 §6.2).
+fn alert(error: webpki::Error) -> CertificateError {
+    use webpki::Error as E;
+    match error {
+        E::CertExpired { .. } => CertificateError::Expired,
+        E::CertNotValidYet { .. } => CertificateError::NotValidYet,
+        E::CertRevoked => CertificateError::Revoked,
+        E::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        E::UnknownIssuer => CertificateError::UnknownIssuer,
+        E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        E::BadDer | E::BadDerTime => CertificateError::BadEncoding,
+        other => CertificateError::Other(OtherError(Arc::new(other))),
     }
 }
 
@@ -285,7 +357,7 @@ mod tests {
             roots: roots.into(),
             revoked: revoked.into(),
             depth: None,
-            demand: fairway_model::ClientDemand::Required,
+            demand: ClientDemand::Required,
         };
         for (roots, revoked) in
             [("", ""), ("nothing", ""), ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", "")]

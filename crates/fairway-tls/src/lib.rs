@@ -12,5 +12,5 @@ mod upstream;
 pub use agreed::Agreed;
 pub use clients::{ClientTrust, Shown};
 pub use identities::{Identities, IdentityError, SelfSigned, ServerTls};
-pub use suites::for_host;
+pub use suites::{Clients, for_host};
 pub use upstream::client_config;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::clients::ClientTrust;
-use fairway_model::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
+use fairway_model::{ChosenBy, CipherSuite, ClientDemand, HostSuites, TlsVersions};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
@@ -18,15 +19,40 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
     provider
 }
 
-/// The same settings with the suites of a host, and with what it asks of its clients. Next to a handshake, making them costs
+/// What is asked of clients in the handshake.
+#[derive(Clone, Copy, Debug)]
+pub enum Clients<'a> {
+    /// Nothing.
+    Unasked,
+    /// Their certificates, and any is taken: what it is worth is judged later.
+    Asked(&'a ClientTrust),
+    /// Certificates that are trusted; without one only where they are optional. The handshake fails otherwise.
+    Verified(&'a Arc<ClientTrust>, ClientDemand),
+}
+
+impl<'a> Clients<'a> {
+    /// Those of a listener, whose clients are judged by nobody later.
+    #[must_use]
+    pub fn of_listener(trust: &'a Arc<ClientTrust>, demand: ClientDemand) -> Self {
+        match demand {
+            ClientDemand::Required | ClientDemand::Optional => Self::Verified(trust, demand),
+            ClientDemand::Unverified => Self::Asked(trust),
+        }
+    }
+}
+
+/// The same settings with the suites of a host, and with what is asked of its clients. Next to a handshake, making them costs
 /// nothing.
+///
+/// A handshake that verifies clients is never a resumed one: the session might be of another listener, with the same name and
+/// the same key for tickets, that asks for other certificates or for none.
 ///
 /// # Errors
 /// Never with suites of this provider.
 pub fn for_host(
     (config, spoken): (&ServerConfig, TlsVersions),
     suites: Option<&HostSuites>,
-    clients: Option<&ClientTrust>,
+    clients: Clients<'_>,
 ) -> Result<ServerConfig, Error> {
     let provider = match suites {
         Some(suites) => Arc::new(provider(&suites.offered)),
@@ -34,14 +60,23 @@ pub fn for_host(
     };
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(spoken))?;
     let builder = match clients {
-        Some(clients) => builder.with_client_cert_verifier(clients.verifier()),
-        None => builder.with_no_client_auth(),
+        Clients::Asked(trust) => builder.with_client_cert_verifier(trust.verifier()),
+        Clients::Verified(trust, demand) => {
+            builder.with_client_cert_verifier(ClientTrust::enforcing(trust, demand))
+        }
+        Clients::Unasked => builder.with_no_client_auth(),
     };
     let mut own = builder.with_cert_resolver(Arc::clone(&config.cert_resolver));
     own.alpn_protocols.clone_from(&config.alpn_protocols);
-    own.ticketer = Arc::clone(&config.ticketer);
-    own.session_storage = Arc::clone(&config.session_storage);
-    own.send_tls13_tickets = config.send_tls13_tickets;
+    if let Clients::Verified(..) = clients {
+        // As made, it has no key for tickets.
+        own.session_storage = Arc::new(NoServerSessionStorage {});
+        own.send_tls13_tickets = 0;
+    } else {
+        own.ticketer = Arc::clone(&config.ticketer);
+        own.session_storage = Arc::clone(&config.session_storage);
+        own.send_tls13_tickets = config.send_tls13_tickets;
+    }
     own.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == ChosenBy::Server);
     Ok(own)
 }

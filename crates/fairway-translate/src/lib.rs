@@ -29,5 +29,6 @@ pub use fairway_objects::resources::{Change, Resources};
 pub use ingress::annotations::family::{Class, Known, Support};
 pub use ingress::annotations::registry::known_annotations;
 pub use ingress::references::References;
+pub use ingress::shared_service::KEPT_APART;
 pub use translation::{IngressStatus, Translation};
 pub use translator::{Translator, translate};

@@ -57,7 +57,11 @@ fn every_annotation_that_works_has_an_example_that_is_accepted() {
             _ = writeln!(annotations, "    nginx.ingress.kubernetes.io/{name}: {value:?}");
         }
         let main = if annotations.contains("/canary: ") { MAIN } else { "" };
-        let path = if annotations.contains("/rewrite-target: ") { "/a/(.*)" } else { "/a" };
+        let path = match () {
+            () if annotations.contains("/rewrite-target: ") => "/a/(.*)",
+            () if annotations.contains("/ssl-passthrough: ") => "/",
+            () => "/a",
+        };
         let scene = scene(
             &SITE.replace("MAIN\n", main).replace("PATH", path).replace("    ANNOTATIONS\n", &annotations),
         );

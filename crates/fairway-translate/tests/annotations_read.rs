@@ -42,12 +42,13 @@ fn reads(case: &str, name: &str) -> bool {
     without != case && meaning(&without) != meaning(case)
 }
 
-/// What becomes of requests. A backend's key tells how TLS is spoken; certificates are left out, because each reading of a
+/// What becomes of requests and of connections that are passed through. A backend's key tells how TLS is spoken; certificates are left out, because each reading of a
 /// case makes them anew.
 fn meaning(case: &str) -> String {
     let scene = scene(case);
     let Translation { config, .. } = translate(&scene.resources, &scene.options, NOW);
     let hosts: Vec<_> = config.hosts.values().collect();
     let backends: Vec<_> = config.backends.keys().collect();
-    serde_json::to_string(&(hosts, backends)).unwrap()
+    let streams: Vec<_> = config.streams.values().collect();
+    serde_json::to_string(&(hosts, backends, streams)).unwrap()
 }

@@ -8,10 +8,11 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use fairway_model::{
-    Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, Match, PathMatch, Policy, Retry, Rule,
-    TextMatch, VirtualHost,
+    Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, Listener, ListenerProtocol, Match,
+    PathMatch, Policy, Retry, Rule, StreamRoute, TextMatch, VirtualHost,
 };
 use fairway_translate::{Translation, translate};
 use serde_json::{Map, Value, json};
@@ -51,14 +52,25 @@ fn text(translation: &Translation) -> String {
     let backends: Map<String, Value> =
         config.backends.values().map(|it| (it.key.to_string(), backend(it))).collect();
     let certificates: Vec<_> = config.certificates.keys().map(|key| key.to_string()).collect();
+    let passed: Map<String, Value> = config.streams.values().map(|stream| passed(config, stream)).collect();
     let diagnostics: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
     let mut all = json!({"hosts": hosts, "backends": backends, "certificates": certificates});
     all["diagnostics"] = json!(diagnostics);
+    all["passed through"] = json!(passed);
     all["default certificate"] = json!(config.default_certificate.as_ref().map(ToString::to_string));
     all["settings"] = settings(config);
     all["external names"] = json!(translation.external_names);
     all.as_object_mut().unwrap().retain(|_, value| !is_empty(value));
     serde_saphyr::to_string(&all).unwrap()
+}
+
+/// Where connections go, and to which listener they come.
+fn passed(config: &Config, stream: &StreamRoute) -> (String, Value) {
+    let comes = |it: &&Arc<Listener>| it.table == stream.key.table && it.host == stream.key.host;
+    let passing = |it: &&Arc<Listener>| it.protocol == ListenerProtocol::TlsPassthrough && comes(it);
+    let listeners: Vec<_> = config.listeners.values().filter(passing).map(|it| it.name.to_string()).collect();
+    let backends: Vec<_> = stream.backends.iter().map(|it| it.backend.to_string()).collect();
+    (stream.key.host.to_string(), json!({"listeners": listeners, "backends": backends}))
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -68,6 +68,7 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("server-alias", "b.a.test, *.test, b.test"),
         ("server-alias", "*.a.test"),
         ("from-to-www-redirect", "true"),
+        ("ssl-passthrough", "true"),
     ]);
     let verified =
         [("backend-protocol", "HTTPS"), ("proxy-ssl-secret", "default/c0"), ("proxy-ssl-verify", "on")];

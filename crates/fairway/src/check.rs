@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairway_migrate::{Objects, Report};
-use fairway_translate::{Diagnostic, Severity};
+use fairway_translate::{Compat, Diagnostic, Severity};
 
 use crate::args::{CheckArgs, Output};
 use crate::offline::{self, Offline};
@@ -13,7 +13,7 @@ use crate::offline::{self, Offline};
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let options = args.translation.options()?;
-    let prefix = options.annotations_prefix.clone();
+    let (prefix, compat) = (options.annotations_prefix.clone(), options.hosts.compat);
     let found = match &args.manifests {
         Some(manifests) if manifests.as_os_str() == "-" => {
             args.cluster.refuse_without_cluster("the standard input")?;
@@ -25,26 +25,27 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         }
         None => offline::read_cluster(&args.cluster, options)?,
     };
+    let report = || report(&found, &prefix, compat);
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (args.output, args.report) {
         (Output::Text, false) => text(&mut out, &found)?,
         (Output::Json, false) => json(&mut out, &found)?,
-        (Output::Text, true) => fairway_migrate::text(&mut out, &report(&found, &prefix))?,
+        (Output::Text, true) => fairway_migrate::text(&mut out, &report())?,
         (Output::Json, true) => {
-            serde_json::to_writer_pretty(&mut out, &report(&found, &prefix))?;
+            serde_json::to_writer_pretty(&mut out, &report())?;
             writeln!(out)?;
         }
-        (Output::Markdown, _) => fairway_migrate::markdown(&mut out, &report(&found, &prefix))?,
-        (Output::Html, _) => fairway_migrate::html(&mut out, &report(&found, &prefix))?,
+        (Output::Markdown, _) => fairway_migrate::markdown(&mut out, &report())?,
+        (Output::Html, _) => fairway_migrate::html(&mut out, &report())?,
     }
     out.flush()?;
     let clean = found.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Note);
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn report(found: &Offline, prefix: &str) -> Report {
+fn report(found: &Offline, prefix: &str, compat: Compat) -> Report {
     let Offline { outcome, diagnostics, ingresses, .. } = found;
-    Report::of(&Objects { ingresses, translation: &outcome.translation, diagnostics, prefix })
+    Report::of(&Objects { ingresses, translation: &outcome.translation, diagnostics, prefix, compat })
 }
 
 fn text(out: &mut impl Write, found: &Offline) -> Result<()> {

@@ -121,3 +121,15 @@ async fn frames_of_http_2_without_end_cost_others_nothing_but_time() {
 async fn clients_of_http_2_that_wait_and_do_not_read_cost_others_nothing() {
     floods([Kind::H2TinyWindows, Kind::H2NoReads, Kind::H2Connections]).await;
 }
+
+#[tokio::test]
+async fn honest_clients_are_as_many_as_attackers_and_ask_when_those_went_on() {
+    for (kind, expected) in [(Kind::SlowBodies, (200, Some(1_000))), (Kind::Pipelined, (8, None))] {
+        let effort =
+            Effort { time: Duration::from_secs(2), connections: 200, rate: 40.0, cores: 0.3, compared: true };
+        let found = run(Path::new(BINARY), kind, &effort).await;
+        let honest = found.honest.as_ref().unwrap();
+        assert_eq!((honest.connections, honest.together_ms), expected, "{found:#?}");
+        assert!(honest.cores > 0.0 && honest.probed.answered == honest.probed.sent, "{honest:#?}");
+    }
+}

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use fairway_testkit::certificates::Authority;
+use fairway_testkit::proof::check::Installation;
 
 fn fairway(arguments: &[&str]) -> Output {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -56,6 +57,22 @@ fn a_report_says_what_moving_means_for_each_ingress() {
     insta::assert_snapshot!("check-report-markdown", moving(&["--output", "markdown"]));
 }
 
+/// The same that `fairway-bench check` measures with thousands.
+#[test]
+fn a_report_has_every_ingress_of_an_installation() {
+    let installation = Installation::of(200);
+    let binary = Path::new(env!("CARGO_BIN_EXE_fairway"));
+    let (run, printed) = installation.check(binary, &["--report", "--output", "json"]);
+    assert!(run.peak_mib > 1.0 && run.seconds > 0.0 && run.output_bytes == printed.len(), "{run:?}");
+    let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!(report["summary"]["ingresses"], 200);
+    // One kind of ten has a snippet.
+    assert_eq!(report["summary"]["refused"], 20);
+    let shared = report["shared"].as_array().unwrap();
+    assert_eq!(shared.len(), 16);
+    assert!(shared.iter().all(|it| it["ingresses"].as_array().unwrap().len() == 2), "{shared:?}");
+}
+
 #[test]
 fn a_report_as_a_page_shows_objects_as_text() {
     let page = moving(&["--output", "html"]);
@@ -70,8 +87,10 @@ fn a_report_as_json_has_the_same() {
     let text = moving(&["--report", "--output", "json"]);
     let json = text.strip_suffix("exit code 1\n").unwrap();
     let report: serde_json::Value = serde_json::from_str(json).unwrap();
-    assert_eq!(report["summary"]["ingresses"], 2);
+    assert_eq!(report["summary"]["ingresses"], 3);
     assert_eq!(report["summary"]["refused"], 1);
+    assert_eq!(report["shared"][0]["service"], "Service shop/main port 80");
+    assert_eq!(report["shared"][0]["ended_by_strict"][0]["on"], "shop/wide");
     assert_eq!(report["ingresses"][1]["ingress"], "shop/web");
     assert_eq!(report["ingresses"][1]["annotations"][0]["instead"][0][0], "fairway.dev/deny");
 }

@@ -114,12 +114,13 @@ fn exit_codes_say_whether_something_is_lost() {
 
 #[test]
 fn flags_are_read_as_the_program_reads_them() {
-    let flags = "{stream-port: 1, v: 3, enable-ssl-passthrough: '', annotations-prefix: a.test, new: x}";
+    let flags =
+        "{stream-port: 1, v: 3, enable-topology-aware-routing: '', annotations-prefix: a.test, new: x}";
     let (code, out, err) = migrated(&["-"], &format!("controller: {{extraArgs: {flags}}}"));
     assert_eq!(code, 1);
     assert!(out.contains("extraArgs:\n- --annotations-prefix=a.test\n"), "{out}");
     let said: Vec<_> = err.lines().filter_map(|line| line.split(": ").nth(1)?.rsplit('.').next()).collect();
-    assert_eq!(said, ["enable-ssl-passthrough", "new", "stream-port", "v"], "{err}");
+    assert_eq!(said, ["enable-topology-aware-routing", "new", "stream-port", "v"], "{err}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use fairway_translate::Severity;
+use fairway_translate::{Resources, Severity};
 
 use crate::exposition::{head, line, single};
 use crate::pipeline::{Freshness, View};
@@ -27,6 +27,7 @@ pub fn text(view: &View) -> String {
             f64::from(u8::from(view.freshness == Freshness::Stale)),
         ),
         ("config_kept_snapshots", "Snapshots in memory, the published one included.", view.kept as f64),
+        ("config_listeners", "Its listeners.", config.listeners.len() as f64),
         ("config_hosts", "Its virtual hosts.", config.hosts.len() as f64),
         ("config_backends", "Its backends.", config.backends.len() as f64),
         ("config_certificates", "Its certificates.", config.certificates.len() as f64),
@@ -36,8 +37,33 @@ pub fn text(view: &View) -> String {
     let help = "1; the label names the published configuration by its content.";
     let digest = format!("digest=\"{}\"", outcome.digest);
     single(&mut out, ("fairway_config_info", "gauge"), help, (&digest, 1));
+    objects(&mut out, &outcome.resources);
     diagnostics(&mut out, view);
     out
+}
+
+fn objects(out: &mut String, resources: &Resources) {
+    let name = "fairway_objects";
+    head(out, (name, "gauge"), "Objects that are read, by kind.");
+    let gateway = &resources.gateway;
+    for (kind, count) in [
+        ("Ingress", resources.ingresses.len()),
+        ("IngressClass", resources.classes.len()),
+        ("Service", resources.services.len()),
+        ("EndpointSlice", resources.slices.len()),
+        ("Secret", resources.secrets.len()),
+        ("ConfigMap", resources.config_maps.len()),
+        ("GatewayClass", gateway.classes.len()),
+        ("Gateway", gateway.gateways.len()),
+        ("ListenerSet", gateway.listener_sets.len()),
+        ("HTTPRoute", gateway.http_routes.len()),
+        ("GRPCRoute", gateway.grpc_routes.len()),
+        ("TLSRoute", gateway.tls_routes.len()),
+        ("ReferenceGrant", gateway.grants.len()),
+        ("BackendTLSPolicy", gateway.tls_policies.len()),
+    ] {
+        line(out, name, &format!("kind=\"{kind}\""), count);
+    }
 }
 
 fn diagnostics(out: &mut String, view: &View) {

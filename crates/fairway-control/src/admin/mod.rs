@@ -1,14 +1,16 @@
 //! The admin server: a few read-only pages about the process, on a thread of its own.
 //!
 //! [`pages`] answers, [`metrics`] writes what the control side counts, and `controller` what ingress-nginx counts of its
-//! controller, [`readiness`] says why not yet. Never serves a
+//! controller, `scrape` sends both in pieces, [`readiness`] says why not yet. Never serves a
 //! private key: none can be written ([`fairway_model::PrivateKey`]).
 
+mod audience;
 mod controller;
 mod identity;
 pub mod metrics;
 pub mod pages;
 pub mod readiness;
+mod scrape;
 mod served;
 
 use std::convert::Infallible;
@@ -25,10 +27,12 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
+pub use audience::Audience;
 pub use identity::Identity;
-pub use pages::{Audience, Body, Pages};
+pub use pages::{Body, Pages};
 pub use readiness::Readiness;
-pub use served::{Served, ServedIngress};
+pub use scrape::{Pieces, Scrape, Scrapes};
+pub use served::{Served, ServedIngress, ServedObject};
 
 /// Connections at a time; more wait in the listen queue.
 const MAX_CONNECTIONS: usize = 64;

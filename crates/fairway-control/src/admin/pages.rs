@@ -1,36 +1,30 @@
 //! The admin server's pages: a request line in, an answer out.
 
+use std::iter;
 use std::pin::Pin;
 
 use fairway_model::Config;
 use fairway_translate::Diagnostic;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 use serde::Serialize;
 
+use super::audience::Audience;
 use super::controller;
 use super::identity::Identity;
 use super::metrics;
 use super::readiness::Readiness;
-use super::served::{Served, ServedIngress};
+use super::scrape::{Pieces, Scrape, Scrapes};
+use super::served::{Served, ServedIngress, ServedObject};
 use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
 
-/// A whole answer.
-pub type Body = Full<Bytes>;
+/// A whole answer, or one that is written as it is read.
+pub type Body = Either<Full<Bytes>, Scrape>;
 /// Asks for the data plane's and other metrics that are not the pipeline's.
-pub type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
-
-/// Which pages there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
-    /// Whoever may look at the process itself: all of them.
-    Operators,
-    /// Probes and scrapes from outside: what names no host and no object that was not asked for.
-    Probes,
-}
+pub type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Pieces> + Send>> + Send + Sync>;
 
 /// Where the pages take their content from.
 pub struct Pages {
@@ -44,6 +38,8 @@ pub struct Pages {
     pub identity: Identity,
     /// The data plane's metrics as Prometheus text.
     pub metrics: MetricsText,
+    /// The scrapes under way.
+    pub scrapes: Scrapes,
 }
 
 /// The answer of `/config`.
@@ -54,6 +50,8 @@ struct ConfigPage<'a> {
     freshness: Freshness,
     /// The served Ingresses with the resource version they were read at.
     ingresses: Vec<ServedIngress>,
+    /// The objects of the Gateway API that are this controller's.
+    objects: Vec<ServedObject>,
     config: &'a Config,
     diagnostics: Vec<&'a Diagnostic>,
 }
@@ -81,7 +79,7 @@ impl Pages {
             ("/healthz", _) => page(StatusCode::OK, TEXT, "ok\n".into()),
             // The second is what the manifests of NGINX's own controller ask for.
             ("/readyz" | "/nginx-ready", _) => self.readyz(),
-            ("/metrics", _) => self.metrics().await,
+            ("/metrics", _) => self.metrics(audience).await,
             ("/served", _) => self.served(uri.query()),
             ("/", Audience::Operators) => page(StatusCode::OK, "text/html; charset=utf-8", INDEX.into()),
             ("/config", Audience::Operators) => self.config(),
@@ -95,17 +93,19 @@ impl Pages {
         page(status, TEXT, format!("{readiness}\n"))
     }
 
-    async fn metrics(&self) -> Response<Body> {
+    async fn metrics(&self, audience: Audience) -> Response<Body> {
+        let place = self.scrapes.place(audience).await;
         let mut text = self.identity.build();
         if let Some(view) = self.viewer.view() {
             text.push_str(&metrics::text(&view));
             text.push_str(&controller::text(&view, (self.adopted)(), &self.identity));
         }
-        text.push_str(&(self.metrics)().await);
-        page(StatusCode::OK, PROMETHEUS, text)
+        let pieces = iter::once(text).chain((self.metrics)().await);
+        answer(StatusCode::OK, PROMETHEUS, Either::Right(Scrape::new(Box::new(pieces), place)))
     }
 
-    /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for.
+    /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for, and the object of the Gateway API that
+    /// `?object=KIND/NAMESPACE/NAME` asks for.
     fn served(&self, query: Option<&str>) -> Response<Body> {
         let adopted = (self.adopted)();
         let Some(view) = self.viewer.view() else {
@@ -127,11 +127,13 @@ impl Pages {
 }
 
 fn config_json(view: &View) -> serde_json::Result<String> {
+    let statuses = &view.outcome.translation.gateway.statuses;
     let page = ConfigPage {
         version: view.outcome.snapshot.version(),
         digest: view.outcome.digest,
         freshness: view.freshness,
         ingresses: view.outcome.translation.status.values().map(|status| ServedIngress::of(status)).collect(),
+        objects: statuses.iter().map(|(object, status)| ServedObject::of(object, status)).collect(),
         config: &view.outcome.translation.config,
         diagnostics: view.diagnostics().collect(),
     };
@@ -139,7 +141,11 @@ fn config_json(view: &View) -> serde_json::Result<String> {
 }
 
 fn page(status: StatusCode, content_type: &'static str, body: String) -> Response<Body> {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    answer(status, content_type, Either::Left(Full::new(Bytes::from(body))))
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

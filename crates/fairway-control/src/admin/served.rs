@@ -1,9 +1,10 @@
 //! What every worker serves now, by name: the page that tells whether replicas agree.
 
-use fairway_translate::{IngressStatus, ObjectKey};
+use fairway_translate::{IngressStatus, ObjectKey, ObjectRef, ObjectStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};
+use fairway_manifest::gateway_kinds;
 
 /// The answer of `/served`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,25 @@ pub struct Served {
     pub freshness: Freshness,
     /// The Ingress that was asked for, when it is served.
     pub ingress: Option<ServedIngress>,
+    /// The object of the Gateway API that was asked for, when it is this controller's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<ServedObject>,
+}
+
+/// An object of the Gateway API as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedObject {
+    /// Its kind.
+    pub kind: String,
+    /// `NAMESPACE/NAME`, or `NAME` where it has no namespace.
+    pub name: String,
+    /// Its `metadata.uid`.
+    pub uid: String,
+    /// Its `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// Its `metadata.generation`.
+    pub generation: Option<i64>,
 }
 
 /// An Ingress as it is served.
@@ -38,9 +58,12 @@ impl Served {
     /// Of `view`, when every worker has adopted `adopted` or a newer version.
     pub(super) fn of(view: &View, adopted: u64, query: Option<&str>) -> Self {
         let outcome = &view.outcome;
-        let asked = query.and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("ingress=")));
-        let asked = asked.map(|name| name.replace("%2F", "/").replace("%2f", "/"));
-        let status = asked
+        let asked = |parameter: &str| {
+            let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+            let mut values = pairs.filter(|(name, _)| *name == parameter).map(|(_, value)| value);
+            values.next().map(|name| name.replace("%2F", "/").replace("%2f", "/"))
+        };
+        let status = asked("ingress")
             .and_then(|name| ObjectKey::parse(&name))
             .and_then(|key| outcome.translation.status.get(&key));
         Self {
@@ -49,7 +72,31 @@ impl Served {
             adopted: adopted >= outcome.snapshot.version(),
             freshness: view.freshness,
             ingress: status.map(|status| ServedIngress::of(status)),
+            object: asked("object").and_then(|name| ServedObject::named(&name, view)),
         }
+    }
+}
+
+impl ServedObject {
+    /// Of an object that is this controller's.
+    pub(super) fn of(object: &ObjectRef, status: &ObjectStatus) -> Self {
+        Self {
+            kind: object.kind.name().to_owned(),
+            name: object.key.to_string(),
+            uid: status.uid.to_string(),
+            resource_version: status.version.to_string(),
+            generation: status.generation,
+        }
+    }
+
+    /// Of `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace.
+    fn named(name: &str, view: &View) -> Option<Self> {
+        let (kind, name) = name.split_once('/')?;
+        let kind = gateway_kinds::KINDS.iter().find(|known| known.kind.name() == kind)?.kind;
+        let key = ObjectKey::parse(name).unwrap_or_else(|| ObjectKey::new("", name));
+        let object = ObjectRef::new(kind, key);
+        let status = view.outcome.translation.gateway.statuses.get(&object)?;
+        Some(Self::of(&object, status))
     }
 }
 

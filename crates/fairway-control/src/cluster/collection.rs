@@ -1,10 +1,13 @@
 //! What is listed and watched: a kind of object, everywhere or in a namespace, all of them or the one of a name. Owns
 //! its paths and its words; never sends anything.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use fairway_translate::Kind;
+
+use fairway_manifest::gateway_kinds::{self, GatewayKind};
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,13 +26,53 @@ pub enum Watched {
     ConfigMap,
     /// `v1` Namespace, which says where to look for the others.
     Namespace,
+    /// `v1` Namespace, by whose labels Gateways choose.
+    LabelledNamespace,
+    /// GatewayClass.
+    GatewayClass,
+    /// Gateway.
+    Gateway,
+    /// ListenerSet.
+    ListenerSet,
+    /// HTTPRoute.
+    HttpRoute,
+    /// GRPCRoute.
+    GrpcRoute,
+    /// TLSRoute.
+    TlsRoute,
+    /// TCPRoute.
+    TcpRoute,
+    /// UDPRoute.
+    UdpRoute,
+    /// ReferenceGrant.
+    ReferenceGrant,
+    /// BackendTLSPolicy.
+    BackendTlsPolicy,
 }
+
+/// The kinds of the Gateway API, which a cluster may have or not. TCPRoute and UDPRoute are not served yet, so that nobody asks
+/// for them either.
+pub(super) const OF_GATEWAYS: [Watched; 8] = [
+    Watched::GatewayClass,
+    Watched::Gateway,
+    Watched::ListenerSet,
+    Watched::HttpRoute,
+    Watched::GrpcRoute,
+    Watched::TlsRoute,
+    Watched::ReferenceGrant,
+    Watched::BackendTlsPolicy,
+];
+
+/// The kinds of the Gateway API that a cluster has, with their versions.
+pub(super) type Offered = BTreeMap<Watched, BTreeSet<&'static str>>;
 
 /// Objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Collection {
     /// The kind.
     pub kind: Watched,
+    /// The version of its API.
+    pub version: &'static str,
     /// The namespace; all of them where there is none.
     pub namespace: Option<Arc<str>>,
     /// The one object; all of them where there is none.
@@ -42,15 +85,7 @@ impl Watched {
     /// The kind as Kubernetes spells it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Ingress => "Ingress",
-            Self::IngressClass => "IngressClass",
-            Self::Service => "Service",
-            Self::EndpointSlice => "EndpointSlice",
-            Self::Secret => "Secret",
-            Self::ConfigMap => "ConfigMap",
-            Self::Namespace => "Namespace",
-        }
+        self.kind().unwrap_or(Kind::Namespace).name()
     }
 
     /// The name of the resource in paths and in roles.
@@ -63,37 +98,55 @@ impl Watched {
             Self::EndpointSlice => "endpointslices",
             Self::Secret => "secrets",
             Self::ConfigMap => "configmaps",
-            Self::Namespace => "namespaces",
+            Self::Namespace | Self::LabelledNamespace => "namespaces",
+            of_gateways => of_gateways.of_gateways().map_or("", |known| known.resource),
         }
     }
 
-    /// The group and version of its API.
+    /// The group of its API; empty for the oldest kinds.
     #[must_use]
-    pub fn api(self) -> &'static str {
+    pub fn group(self) -> &'static str {
         match self {
-            Self::Ingress | Self::IngressClass => "networking.k8s.io/v1",
-            Self::EndpointSlice => "discovery.k8s.io/v1",
-            _ => "v1",
+            Self::Ingress | Self::IngressClass => "networking.k8s.io",
+            Self::EndpointSlice => "discovery.k8s.io",
+            kind if kind.of_gateways().is_some() => gateway_kinds::GROUP,
+            _ => "",
         }
     }
 
-    /// The kind of the objects that are passed on; Namespaces are not.
+    /// The kind of the objects that are passed on; of Namespaces that only say where to look, none are.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
-        match self {
-            Self::Ingress => Some(Kind::Ingress),
-            Self::IngressClass => Some(Kind::IngressClass),
-            Self::Service => Some(Kind::Service),
-            Self::EndpointSlice => Some(Kind::EndpointSlice),
-            Self::Secret => Some(Kind::Secret),
-            Self::ConfigMap => Some(Kind::ConfigMap),
-            Self::Namespace => None,
-        }
+        Some(match self {
+            Self::Ingress => Kind::Ingress,
+            Self::IngressClass => Kind::IngressClass,
+            Self::Service => Kind::Service,
+            Self::EndpointSlice => Kind::EndpointSlice,
+            Self::Secret => Kind::Secret,
+            Self::ConfigMap => Kind::ConfigMap,
+            Self::Namespace => return None,
+            Self::LabelledNamespace => Kind::Namespace,
+            Self::GatewayClass => Kind::GatewayClass,
+            Self::Gateway => Kind::Gateway,
+            Self::ListenerSet => Kind::ListenerSet,
+            Self::HttpRoute => Kind::HttpRoute,
+            Self::GrpcRoute => Kind::GrpcRoute,
+            Self::TlsRoute => Kind::TlsRoute,
+            Self::TcpRoute => Kind::TcpRoute,
+            Self::UdpRoute => Kind::UdpRoute,
+            Self::ReferenceGrant => Kind::ReferenceGrant,
+            Self::BackendTlsPolicy => Kind::BackendTlsPolicy,
+        })
+    }
+
+    /// What is known of it as a kind of the Gateway API.
+    pub(super) fn of_gateways(self) -> Option<GatewayKind> {
+        self.kind().and_then(GatewayKind::of)
     }
 
     /// Whether its objects are in namespaces.
     pub(super) fn is_namespaced(self) -> bool {
-        !matches!(self, Self::IngressClass | Self::Namespace)
+        !matches!(self, Self::IngressClass | Self::GatewayClass | Self::Namespace | Self::LabelledNamespace)
     }
 }
 
@@ -101,7 +154,13 @@ impl Collection {
     /// All objects of a kind.
     #[must_use]
     pub fn all(kind: Watched) -> Self {
-        Self { kind, namespace: None, name: None, labels: None }
+        Self { kind, version: "v1", namespace: None, name: None, labels: None }
+    }
+
+    /// The same in another version of its API.
+    #[must_use]
+    pub(super) fn in_version(self, version: &'static str) -> Self {
+        Self { version, ..self }
     }
 
     /// Those in a namespace.
@@ -118,11 +177,19 @@ impl Collection {
 
     /// The path of the resource (Kubernetes API concepts, "Resource URIs").
     pub(super) fn path(&self) -> String {
-        let root = if self.kind.api() == "v1" { "/api" } else { "/apis" };
-        let (api, resource) = (self.kind.api(), self.kind.resource());
+        let root = if self.kind.group().is_empty() { "/api" } else { "/apis" };
+        let (api, resource) = (self.api(), self.kind.resource());
         match &self.namespace {
             Some(namespace) => format!("{root}/{api}/namespaces/{namespace}/{resource}"),
             None => format!("{root}/{api}/{resource}"),
+        }
+    }
+
+    /// The group and version of its API.
+    pub(super) fn api(&self) -> String {
+        match self.kind.group() {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
         }
     }
 
@@ -133,9 +200,9 @@ impl Collection {
 
     /// `ingresses.networking.k8s.io` or `secrets`.
     pub(super) fn resource(&self) -> String {
-        match self.kind.api().rsplit_once('/') {
-            Some((group, _)) => format!("{}.{group}", self.kind.resource()),
-            None => self.kind.resource().to_owned(),
+        match self.kind.group() {
+            "" => self.kind.resource().to_owned(),
+            group => format!("{}.{group}", self.kind.resource()),
         }
     }
 }
@@ -168,5 +235,8 @@ mod tests {
         assert_eq!(one.fields().as_deref(), Some("metadata.name=settings"));
         assert_eq!(one.to_string(), "configmaps \"settings\" in namespace edge");
         assert_eq!(Collection::all(Watched::IngressClass).to_string(), "ingressclasses.networking.k8s.io");
+        let routes = Collection::within(Watched::TlsRoute, &"shop".into()).in_version("v1alpha2");
+        assert_eq!(routes.path(), "/apis/gateway.networking.k8s.io/v1alpha2/namespaces/shop/tlsroutes");
+        assert_eq!(routes.to_string(), "tlsroutes.gateway.networking.k8s.io in namespace shop");
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use fairway_translate::Kind;
+
 use super::collection::Collection;
 use super::probe::{Reach, ServerVersion};
 use super::stage::{Stage, problem};
@@ -136,6 +138,12 @@ impl SharedCondition {
 
     pub(super) fn read(&self) -> Condition {
         self.lock().clone()
+    }
+
+    pub(super) fn version(&self, kind: Kind) -> Option<&'static str> {
+        let condition = self.lock();
+        let mut stores = condition.stores.iter();
+        stores.find(|store| store.collection.kind.kind() == Some(kind)).map(|store| store.collection.version)
     }
 
     pub(super) fn reach(&self, reach: Reach) {

@@ -36,6 +36,11 @@ impl Held {
         self.changes.remove(object);
     }
 
+    /// What the object's change waits for.
+    pub(super) fn missing(&self, object: &ObjectRef) -> &[ObjectRef] {
+        self.changes.get(object).map(|waiting| waiting.missing.as_slice()).unwrap_or_default()
+    }
+
     /// More is known.
     pub(super) fn look_again(&mut self) {
         self.stale = true;

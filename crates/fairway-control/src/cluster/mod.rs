@@ -1,7 +1,8 @@
 //! The cluster source: watches of the Kubernetes API -> changes of objects, at once and each once.
 //!
 //! [`access`] finds the way to the API server, [`selection`] says what is wanted there. A [`watch`] follows one
-//! [`collection`] of objects through lists, events and breaks; [`probe`] notices that the server is gone and is back.
+//! [`collection`] of objects through lists, events and breaks; `discovery` says which kinds of the Gateway API there are;
+//! [`probe`] notices that the server is gone and is back.
 //! [`tracker`] decides what of all this the pipeline receives: only what differs, nothing removed by a failure, and an
 //! Ingress never before its Secrets. Never judges what an object means.
 
@@ -9,6 +10,7 @@ pub mod access;
 mod backoff;
 pub mod collection;
 pub mod condition;
+mod discovery;
 mod fault;
 mod held;
 mod once;
@@ -20,6 +22,7 @@ mod stage;
 mod tests;
 mod tracker;
 mod trimmed;
+mod trimmed_gateways;
 mod watch;
 mod wire;
 
@@ -27,6 +30,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use fairway_translate::Kind;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
@@ -35,7 +39,7 @@ pub use kube::Client;
 pub use access::{AccessError, Credentials, connect};
 pub use condition::{Condition, Store, StoreState};
 pub use once::read_once;
-pub use selection::{Namespaces, Selection};
+pub use selection::{Namespaces, Selection, ServeGateways};
 
 use crate::inlet::Inlet;
 use condition::SharedCondition;
@@ -72,6 +76,12 @@ impl Cluster {
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// In which version kinds of the Gateway API are watched, now and later; `None` for one that is not.
+    pub fn versions(&self) -> impl Fn(Kind) -> Option<&'static str> + Send + Sync + use<> {
+        let condition = self.condition.clone();
+        move |kind| condition.version(kind)
     }
 
     /// Ends the thread. Nothing is passed on after it.

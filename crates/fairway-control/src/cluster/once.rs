@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::access::AccessError;
 use super::collection::{Collection, Watched};
+use super::discovery;
 use super::fault::Fault;
 use super::probe;
-use super::selection::Selection;
+use super::selection::{Selection, ServeGateways};
 use super::stage::problem;
 use super::tracker::{Action, Tracker};
 use super::watch::{WatchEvent, WatchId, WatchReport};
@@ -32,6 +33,17 @@ pub async fn read_once(
         return Err(AccessError::Refused { resource: server(), problem });
     }
     let mut tracker = Tracker::new(selection.clone());
+    if selection.gateways == ServeGateways::Yes {
+        // Whoever may not ask sees no CRD.
+        let offered = match discovery::offered(client).await {
+            Err(fault) if !fault.is_definite() => {
+                let resource = "the list of APIs".to_owned();
+                return Err(AccessError::Refused { resource, problem: fault.to_string() });
+            }
+            offered => offered.unwrap_or_default(),
+        };
+        take(&mut tracker, WatchId(0), WatchEvent::Offered(offered));
+    }
     loop {
         let actions = tracker.actions();
         if actions.is_empty() {

@@ -14,9 +14,10 @@ use tokio::time::{self, Instant};
 use super::backoff::Backoff;
 use super::collection::Collection;
 use super::condition::SharedCondition;
+use super::discovery;
 use super::fault::Fault;
 use super::probe::{self, Alarm, Probe, Pulse, Reach, ServerVersion};
-use super::selection::Selection;
+use super::selection::{Selection, ServeGateways};
 use super::tracker::{Action, Tracker};
 use super::trimmed::Item;
 use super::watch::{Lists, Watch, WatchContext, WatchEvent, WatchId, WatchReport};
@@ -44,6 +45,9 @@ pub(super) async fn run(client: Client, selection: Selection, inlet: Inlet, cond
     let lists = if version.streams_lists() { Lists::Streamed } else { Lists::Paged };
     condition.server(version);
     let (reports, heard) = mpsc::channel(WAITING);
+    if selection.gateways == ServeGateways::Yes {
+        tokio::spawn(discovery::follow(client.clone(), reports.clone(), pulse.clone()));
+    }
     let gate = Arc::new(Semaphore::new(ABREAST));
     let context = WatchContext { client, reports, pulse, alarm, gate, lists };
     let runner =

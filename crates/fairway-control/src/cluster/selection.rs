@@ -32,6 +32,18 @@ pub struct Selection {
     pub options: Options,
     /// Services that are wanted too, wherever they are.
     pub services: Vec<ObjectKey>,
+    /// Whether objects of the Gateway API are served.
+    pub gateways: ServeGateways,
+}
+
+/// Whether objects of the Gateway API are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServeGateways {
+    /// Where the cluster has the CRDs.
+    #[default]
+    Yes,
+    /// They are not even looked for.
+    No,
 }
 
 impl Selection {
@@ -50,9 +62,20 @@ impl Selection {
         all
     }
 
-    /// What is watched in each selected namespace.
+    /// What is watched in each selected namespace, whatever the cluster has of the Gateway API.
     pub(super) fn in_namespace(namespace: &Arc<str>) -> [Collection; 3] {
         EVERYWHERE.map(|kind| Collection::within(kind, namespace))
+    }
+
+    /// What is watched of a kind of the Gateway API from the start; namespaces with the labels asked for come later.
+    pub(super) fn of_gateways(&self, kind: Watched, version: &'static str) -> Vec<Collection> {
+        let all = match &self.namespaces {
+            _ if !kind.is_namespaced() => vec![Collection::all(kind)],
+            Namespaces::All => vec![Collection::all(kind)],
+            Namespaces::Listed(names) => names.iter().map(|name| Collection::within(kind, name)).collect(),
+            Namespaces::Labelled(_) => Vec::new(),
+        };
+        all.into_iter().map(|collection| collection.in_version(version)).collect()
     }
 
     /// The objects that are watched by name. No other watch tells of them.

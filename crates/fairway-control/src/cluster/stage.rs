@@ -89,11 +89,14 @@ pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
                 collection.resource()
             )
         }
-        Fault::NoSuchApi => format!(
-            "the API server does not serve {} of {}; Kubernetes 1.21 or newer does",
-            collection.kind.resource(),
-            collection.kind.api()
-        ),
+        Fault::NoSuchApi => {
+            let remedy = match collection.kind.of_gateways() {
+                Some(_) => "install the CRDs of the Gateway API",
+                None => "Kubernetes 1.21 or newer does",
+            };
+            let (resource, api) = (collection.kind.resource(), collection.api());
+            format!("the API server does not serve {resource} of {api}; {remedy}")
+        }
         other => format!("{collection} are not in step: {other}"),
     }
 }
@@ -110,6 +113,24 @@ fn consequence(kind: Watched, listed: bool) -> &'static str {
         }
         (false, Watched::ConfigMap) => "what it sets is not in force",
         (false, Watched::Namespace) => "no namespace is selected and nothing is served",
+        (false, Watched::LabelledNamespace) => {
+            "listeners of Gateways that choose namespaces by their labels accept no routes"
+        }
+        (false, Watched::GatewayClass) => "no Gateway is served",
+        (false, Watched::Gateway) => "no Gateway there is served",
+        (false, Watched::ListenerSet) => "the listeners of ListenerSets there are not served",
+        (false, Watched::ReferenceGrant) => "references into namespaces there are refused",
+        (false, Watched::BackendTlsPolicy) => {
+            "endpoints there are not spoken to with TLS because of a policy"
+        }
+        (
+            false,
+            Watched::HttpRoute
+            | Watched::GrpcRoute
+            | Watched::TlsRoute
+            | Watched::TcpRoute
+            | Watched::UdpRoute,
+        ) => "no such route there is served",
     }
 }
 

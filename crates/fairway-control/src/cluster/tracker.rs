@@ -8,6 +8,7 @@
 //!   for the moment between the two ([`super::held`]).
 
 mod events;
+mod offered;
 mod references;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
 use super::held::Held;
-use super::selection::Selection;
+use super::selection::{Selection, ServeGateways};
 use super::stage::{self, Stage};
 use super::trimmed::Version;
 use super::watch::WatchId;
@@ -47,7 +48,7 @@ type Name = (Watched, ObjectKey);
 
 /// The memory.
 pub(super) struct Tracker {
-    selection: Selection,
+    scope: Scope,
     /// Watched by name, so that no other watch tells of them.
     named: BTreeSet<Name>,
     watches: BTreeMap<WatchId, Progress>,
@@ -62,6 +63,20 @@ pub(super) struct Tracker {
     /// No longer named, to be removed once nothing is held.
     unnamed: BTreeSet<ObjectRef>,
     outbox: Outbox,
+}
+
+/// What is to be watched.
+struct Scope {
+    selection: Selection,
+    gateways: Gateways,
+}
+
+/// The kinds of the Gateway API that are watched, each in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Gateways {
+    /// It was not said yet what there is.
+    Unknown,
+    Known(BTreeMap<Watched, &'static str>),
 }
 
 /// A watch.
@@ -136,6 +151,10 @@ impl Tracker {
     pub(super) fn new(selection: Selection) -> Self {
         let named = selection.named().into_iter().filter_map(name_of).collect();
         let references = References::new(&selection.options);
+        let gateways = match selection.gateways {
+            ServeGateways::Yes => Gateways::Unknown,
+            ServeGateways::No => Gateways::Known(BTreeMap::new()),
+        };
         let mut tracker = Self {
             named,
             watches: BTreeMap::new(),
@@ -148,9 +167,9 @@ impl Tracker {
             held: Held::default(),
             unnamed: BTreeSet::new(),
             outbox: Outbox::default(),
-            selection,
+            scope: Scope { selection, gateways },
         };
-        for collection in tracker.selection.collections() {
+        for collection in tracker.scope.selection.collections() {
             tracker.begin(collection);
         }
         tracker
@@ -202,7 +221,9 @@ impl Tracker {
 
     /// Every watch has its first list or never gets one, and nothing is held.
     fn is_complete(&self) -> bool {
-        self.held.is_empty() && self.watches.values().all(|watch| watch.listed || watch.stage.is_definite())
+        self.scope.gateways != Gateways::Unknown
+            && self.held.is_empty()
+            && self.watches.values().all(|watch| watch.listed || watch.stage.is_definite())
     }
 
     /// What there is to say about the watches.
@@ -261,15 +282,21 @@ impl Tracker {
     }
 
     fn select(&mut self, namespace: &Arc<str>) {
-        for collection in Selection::in_namespace(namespace) {
+        for collection in self.in_namespace(namespace) {
             self.begin(collection);
         }
     }
 
     fn deselect(&mut self, namespace: &Arc<str>, now: Instant) {
-        for collection in Selection::in_namespace(namespace) {
+        for collection in self.in_namespace(namespace) {
             self.end(&collection, now);
         }
+    }
+
+    /// What is watched in each selected namespace.
+    fn in_namespace(&self, namespace: &Arc<str>) -> Vec<Collection> {
+        let of_gateways = self.gateways_in(namespace);
+        Selection::in_namespace(namespace).into_iter().chain(of_gateways).collect()
     }
 }
 

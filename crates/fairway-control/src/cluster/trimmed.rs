@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use fairway_translate::{Object, ObjectKey};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, LoadBalancerStatus, ObjectReference, Secret, Service, ServicePort, ServiceSpec, ServiceStatus,
+    ConfigMap, LoadBalancerStatus, Namespace, ObjectReference, Secret, Service, ServicePort, ServiceSpec,
+    ServiceStatus,
 };
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass, IngressClassSpec, IngressSpec, IngressStatus};
@@ -76,12 +77,12 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    fn item(&self, object: Option<Object>, written: Option<SystemTime>) -> Item {
+    pub(super) fn item(&self, object: Option<Object>, written: Option<SystemTime>) -> Item {
         let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), &self.name);
         Item { key, version: Version::of(self), revision: self.resource_version.clone(), object, written }
     }
 
-    fn kept(self) -> ObjectMeta {
+    pub(super) fn kept(self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name),
             namespace: self.namespace,
@@ -95,8 +96,16 @@ impl Meta {
         }
     }
 
-    fn without_labels(mut self) -> Self {
+    pub(super) fn without_labels(mut self) -> Self {
         self.labels = None;
+        self
+    }
+
+    /// Without the copy of the object that `kubectl apply` leaves.
+    pub(super) fn without_copy(mut self) -> Self {
+        if let Some(annotations) = &mut self.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
         self
     }
 
@@ -120,14 +129,11 @@ pub(super) struct IngressWire {
 
 impl Wire for IngressWire {
     fn trim(mut self) -> Item {
-        if let Some(annotations) = &mut self.metadata.annotations {
-            annotations.remove(LAST_APPLIED);
-        }
         if let Some(spec) = &mut self.spec {
             fit_spec(spec);
         }
         let item = self.metadata.item(None, None);
-        let metadata = self.metadata.without_labels().kept();
+        let metadata = self.metadata.without_labels().without_copy().kept();
         let object = Ingress { metadata, spec: self.spec, status: self.status };
         Item { object: Some(Object::Ingress(Arc::new(object))), ..item }
     }
@@ -306,6 +312,21 @@ pub(super) struct NamespaceWire {
 impl Wire for NamespaceWire {
     fn trim(self) -> Item {
         self.metadata.item(None, None)
+    }
+}
+
+/// A Namespace by whose labels Gateways choose.
+#[derive(Clone, Deserialize)]
+pub(super) struct LabelledNamespaceWire {
+    metadata: Meta,
+}
+
+impl Wire for LabelledNamespaceWire {
+    fn trim(mut self) -> Item {
+        self.metadata.annotations = None;
+        let item = self.metadata.item(None, None);
+        let object = Namespace { metadata: self.metadata.kept(), ..Namespace::default() };
+        Item { object: Some(Object::Namespace(Arc::new(object))), ..item }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
-use super::collection::Collection;
+use super::collection::{Collection, Offered};
 use super::fault::Fault;
 use super::probe::{Alarm, Pulse};
 use super::trimmed::Item;
@@ -55,6 +55,8 @@ pub(super) enum WatchEvent {
     InStep,
     /// It failed and will try again.
     Failed(Fault),
+    /// The kinds of the Gateway API that the cluster has. No watch says this: the id means nothing.
+    Offered(Offered),
     /// What a question for one object was answered with: the object, if there is one, and the version of the answer.
     Fetched(fairway_translate::ObjectRef, Result<Option<Box<Item>>, Fault>),
 }

@@ -4,7 +4,11 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use fairway_gateway_types::{
+    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
+    TlsRoute, UdpRoute,
+};
+use futures_util::{FutureExt, Stream, StreamExt};
 use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};
 use serde::Deserialize;
@@ -12,9 +16,10 @@ use serde::Deserialize;
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
 use super::trimmed::{
-    ConfigMapWire, EndpointSliceWire, IngressClassWire, IngressWire, Item, NamespaceWire, SecretWire,
-    ServiceWire, Wire,
+    ConfigMapWire, EndpointSliceWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire,
+    NamespaceWire, SecretWire, ServiceWire, Wire,
 };
+use super::trimmed_gateways::GatewayWire;
 
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
@@ -61,23 +66,37 @@ pub(super) enum From<'a> {
 /// The events of a watch.
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event, Fault>> + Send>>;
 
+/// Evaluates an expression in which `$wire` is the form that objects of the kind have on the wire.
+macro_rules! with_wire {
+    ($kind:expr, $wire:ident => $asked:expr) => {
+        with_wire!(@ $kind, $wire, $asked;
+            Ingress = IngressWire, IngressClass = IngressClassWire, Service = ServiceWire,
+            EndpointSlice = EndpointSliceWire, Secret = SecretWire, ConfigMap = ConfigMapWire,
+            Namespace = NamespaceWire, LabelledNamespace = LabelledNamespaceWire,
+            GatewayClass = GatewayWire<GatewayClass>, Gateway = GatewayWire<Gateway>,
+            ListenerSet = GatewayWire<ListenerSet>, HttpRoute = GatewayWire<HttpRoute>,
+            GrpcRoute = GatewayWire<GrpcRoute>, TlsRoute = GatewayWire<TlsRoute>,
+            TcpRoute = GatewayWire<TcpRoute>, UdpRoute = GatewayWire<UdpRoute>,
+            ReferenceGrant = GatewayWire<ReferenceGrant>, BackendTlsPolicy = GatewayWire<BackendTlsPolicy>
+        )
+    };
+    (@ $kind:expr, $wire:ident, $asked:expr; $($watched:ident = $form:ty),*) => {
+        match $kind {
+            $(Watched::$watched => {
+                type $wire = $form;
+                $asked
+            })*
+        }
+    };
+}
+
 /// A page of the list; `rest` is what the page before said.
 pub(super) async fn page(
     client: &Client,
     collection: &Collection,
     rest: Option<String>,
 ) -> Result<Page, Fault> {
-    let asked = async {
-        match collection.kind {
-            Watched::Ingress => page_of::<IngressWire>(client, collection, rest).await,
-            Watched::IngressClass => page_of::<IngressClassWire>(client, collection, rest).await,
-            Watched::Service => page_of::<ServiceWire>(client, collection, rest).await,
-            Watched::EndpointSlice => page_of::<EndpointSliceWire>(client, collection, rest).await,
-            Watched::Secret => page_of::<SecretWire>(client, collection, rest).await,
-            Watched::ConfigMap => page_of::<ConfigMapWire>(client, collection, rest).await,
-            Watched::Namespace => page_of::<NamespaceWire>(client, collection, rest).await,
-        }
-    };
+    let asked = with_wire!(collection.kind, W => page_of::<W>(client, collection, rest).boxed());
     within(PAGE_TIME, "a list", asked).await
 }
 
@@ -97,17 +116,7 @@ pub(super) async fn list(client: &Client, collection: &Collection) -> Result<Pag
 
 /// Opens a watch.
 pub(super) async fn watch(client: &Client, collection: &Collection, from: From<'_>) -> Result<Events, Fault> {
-    let asked = async {
-        match collection.kind {
-            Watched::Ingress => watch_of::<IngressWire>(client, collection, from).await,
-            Watched::IngressClass => watch_of::<IngressClassWire>(client, collection, from).await,
-            Watched::Service => watch_of::<ServiceWire>(client, collection, from).await,
-            Watched::EndpointSlice => watch_of::<EndpointSliceWire>(client, collection, from).await,
-            Watched::Secret => watch_of::<SecretWire>(client, collection, from).await,
-            Watched::ConfigMap => watch_of::<ConfigMapWire>(client, collection, from).await,
-            Watched::Namespace => watch_of::<NamespaceWire>(client, collection, from).await,
-        }
-    };
+    let asked = with_wire!(collection.kind, W => watch_of::<W>(client, collection, from).boxed());
     within(HEAD_TIME, "a watch", asked).await
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fairway_model::{Origin, SourceLine};
 use fairway_translate::{Diagnostic, DocumentSource, Object, ObjectRef, Severity};
 
-use crate::manifest::{self, Reading, Section};
+use fairway_manifest::{self as manifest, Reading, Section};
 
 /// What is remembered of a file: enough to read again only the documents that changed.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use fairway_translate::{Change, Diagnostic, ObjectRef};
 
 use super::file::{File, Update, duplicate};
 use super::scan::{self, Stamp, Walk};
-use crate::manifest;
+use fairway_manifest as manifest;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 256 << 20;

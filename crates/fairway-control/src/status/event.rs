@@ -7,6 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::notices::namespace;
+use fairway_manifest::gateway_kinds;
 
 /// Who reports (`Event.reportingController`).
 const REPORTER: &str = "fairway.dev/ingress-controller";
@@ -86,6 +87,9 @@ fn api_version(kind: &str) -> &'static str {
     match kind {
         "Ingress" | "IngressClass" => "networking.k8s.io/v1",
         "EndpointSlice" => "discovery.k8s.io/v1",
+        kind if gateway_kinds::KINDS.iter().any(|known| known.kind.name() == kind) => {
+            "gateway.networking.k8s.io/v1"
+        }
         _ => "v1",
     }
 }
@@ -121,6 +125,15 @@ mod tests {
         assert_eq!(regarding.uid.as_deref(), Some("u-1"));
         assert_eq!(regarding.field_path.as_deref(), Some("spec.tls[0]"));
         assert_eq!(event.metadata.namespace.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn an_event_about_a_route_names_its_api() {
+        let origin = Origin::object("HTTPRoute", "a", "web");
+        let event = event(&Diagnostic { origin, ..diagnostic("x") }, "u", "pod", Timestamp::UNIX_EPOCH);
+        let regarding = event.regarding.unwrap();
+        assert_eq!(regarding.api_version.as_deref(), Some("gateway.networking.k8s.io/v1"));
+        assert_eq!(regarding.kind.as_deref(), Some("HTTPRoute"));
     }
 
     #[test]

@@ -1,17 +1,22 @@
-//! What is written to the cluster: the addresses in the status of Ingresses, and Events about what is wrong.
+//! What is written to the cluster: the addresses in the status of Ingresses, the statuses of objects of the Gateway API with what
+//! Gateways have ([`gateways`]), and Events about what is wrong.
 //!
 //! [`Reporter`] runs all this on a thread of its own, so that a slow or absent API server delays nothing else.
 //! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this
 //! fleet, `schedule` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
-//! writer, `fleet` knows whether this is the last replica. `notices` says which diagnostic is due as an Event, `event` words
+//! writer; `objects` says whose status is due of the Gateway API, `object_writer` carries that out; `fleet` knows whether this is the last replica. `notices` says which diagnostic is due as an Event, `event` words
 //! it, `recorder` writes it. `permission` words what the API server refuses.
 
 mod contest;
 mod election;
 mod event;
 mod fleet;
+mod gateways;
+mod known;
 mod lease;
 mod notices;
+mod object_writer;
+mod objects;
 mod observed;
 mod pauses;
 mod permission;
@@ -25,6 +30,8 @@ mod tests;
 mod updates;
 mod writer;
 
+pub use gateways::{Bindings, PlaceOptions, PortRange, ServiceType};
+pub use object_writer::Versions;
 pub use publish::PublishAddresses;
-pub use reporter::{Connect, Reporter, ReporterOptions, StatusMode};
+pub use reporter::{Connect, GatewayDuties, Reporter, ReporterOptions, StatusMode};
 pub use standing::Standing;

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::pauses::{Pauses, growing};
 use crate::pipeline::View;
+use fairway_manifest::gateway_kinds;
 
 /// What lasts less is flicker.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -22,7 +23,7 @@ const REPEAT: Duration = Duration::from_secs(30 * 60);
 const QUIET: Duration = Duration::from_secs(5 * 60);
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
-/// The kinds that Events are written about.
+/// The kinds that Events are written about, besides those of the Gateway API.
 const KINDS: [&str; 6] = ["Ingress", "IngressClass", "Service", "EndpointSlice", "Secret", "ConfigMap"];
 
 /// Everything that stands or stood a while ago.
@@ -210,5 +211,7 @@ fn concerns(it: &Diagnostic, translation: &Translation) -> bool {
     let origin = &it.origin;
     let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
     let ours = it.code != "ingress-class" || translation.status.contains_key(&key);
-    ours && origin.source.is_none() && !origin.name.is_empty() && KINDS.contains(&&*origin.kind)
+    let of_gateways = || gateway_kinds::KINDS.iter().any(|known| *known.kind.name() == *origin.kind);
+    let reported = KINDS.contains(&&*origin.kind) || of_gateways();
+    ours && origin.source.is_none() && !origin.name.is_empty() && reported
 }

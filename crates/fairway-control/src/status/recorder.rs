@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_model::Origin;
 use fairway_translate::{Diagnostic, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
@@ -17,11 +18,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::election::Role;
 use super::event::event;
+use super::known;
 use super::notices::{Due, Notices, WriteOutcome, namespace};
 use super::observed::FIELD_MANAGER;
 use super::permission::{Permit, Refusals, is_ending};
 use super::standing::Standing;
 use super::updates::Updates;
+use crate::engine::Outcome;
 
 /// So many at once, when none was written for a while.
 const BURST: u32 = 50;
@@ -87,12 +90,8 @@ impl Recorder {
     async fn write_one(&mut self, sources: &mut Sources) {
         let Some(due) = self.notices.take(Instant::now()) else { return };
         self.pace.spend(Instant::now());
-        let status = sources.updates.view().map(|view| view.outcome.translation.status);
-        let origin = &due.diagnostic.origin;
-        let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
-        let known =
-            status.as_ref().filter(|_| *origin.kind == *"Ingress").and_then(|status| status.get(&key));
-        let uid = known.map(|status| status.uid.to_string()).filter(|uid| !uid.is_empty());
+        let outcome = sources.updates.view().map(|view| view.outcome);
+        let uid = outcome.and_then(|outcome| known_uid(&outcome, &due.diagnostic.origin));
         let wrote = tokio::select! {
             wrote = self.write(&due, uid) => wrote,
             // Another may write now.
@@ -204,7 +203,11 @@ impl Recorder {
                 Api::<EndpointSlice>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
             }
             "Secret" => Api::<Secret>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of),
-            _ => Api::<ConfigMap>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of),
+            "ConfigMap" => {
+                Api::<ConfigMap>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
+            }
+            // An object of the Gateway API that is not known any more.
+            _ => Ok(None),
         };
         match metadata {
             // Without it the Event is still of use; what is lost by not reading the kind is said by who reads it.
@@ -212,6 +215,16 @@ impl Recorder {
             other => other,
         }
     }
+}
+
+/// The uid of an object that is known without a question.
+fn known_uid(outcome: &Outcome, origin: &Origin) -> Option<String> {
+    let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
+    let uid = match &*origin.kind {
+        "Ingress" => outcome.translation.status.get(&key).map(|status| status.uid.to_string()),
+        kind => known::uid(&outcome.resources, kind, &key),
+    };
+    uid.filter(|uid| !uid.is_empty())
 }
 
 fn uid_of<K>(found: Option<kube::core::PartialObjectMeta<K>>) -> Option<String> {

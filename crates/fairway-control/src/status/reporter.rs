@@ -14,14 +14,16 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::election::{Candidacy, Election, Role};
 use super::fleet::{Fleet, Others};
+use super::gateways::{Keeper, PlaceOptions, Signals};
 use super::lease::RETRY;
+use super::object_writer::{ObjectWriter, Versions};
 use super::permission::Refusals;
 use super::publish::{self, PublishAddresses};
 use super::recorder::{Recorder, Sources};
 use super::standing::Standing;
 use super::updates::Updates;
-use super::writer::{Order, Signals, Writer};
-use crate::pipeline::Viewer;
+use super::writer::{self, Order, Writer};
+use crate::pipeline::{View, Viewer};
 
 /// How often the configuration is looked at for changes of status.
 const LOOK: Duration = Duration::from_millis(100);
@@ -43,6 +45,23 @@ pub struct ReporterOptions {
     pub election_id: String,
     /// What is written.
     pub mode: StatusMode,
+    /// What the Gateway API adds; nothing where its objects are not served.
+    pub gateways: Option<GatewayDuties>,
+}
+
+/// What the Gateway API adds to what is written.
+#[derive(Clone)]
+pub struct GatewayDuties {
+    /// In which version its kinds are asked for.
+    pub versions: Versions,
+    /// What Gateways get; nothing where nobody said where Fairway's pods are.
+    pub places: Option<PlaceOptions>,
+}
+
+impl std::fmt::Debug for GatewayDuties {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GatewayDuties").field("places", &self.places).finish_non_exhaustive()
+    }
 }
 
 /// What is written to the cluster.
@@ -76,7 +95,11 @@ impl Reporter {
     /// No thread or runtime can be started.
     pub fn start(connect: Connect, options: ReporterOptions, viewer: Viewer) -> io::Result<Self> {
         let standing = Standing::default();
+        if options.gateways.as_ref().is_none_or(|duties| duties.places.is_none()) {
+            standing.gateways_placed();
+        }
         let StatusMode::Written(publish) = options.mode else {
+            standing.gateways_placed();
             tracing::info!("shadow mode: no status, no Lease and no Events are written");
             return Ok(Self { standing, running: None });
         };
@@ -84,10 +107,12 @@ impl Reporter {
         let (stop, stopped) = oneshot::channel();
         let (ends, ended) = mpsc::channel();
         let (pod, election_id, told) = (options.pod, options.election_id, standing.clone());
+        let gateways = options.gateways;
         let work = async move {
             match connect() {
                 Ok(client) => {
-                    let setting = Setting { client, pod, election_id, publish, viewer, standing: told };
+                    let setting =
+                        Setting { client, pod, election_id, publish, viewer, standing: told, gateways };
                     run(setting, stopped).await;
                 }
                 Err(error) => tracing::error!(
@@ -124,6 +149,7 @@ pub(super) struct Setting {
     pub(super) publish: PublishAddresses,
     pub(super) viewer: Viewer,
     pub(super) standing: Standing,
+    pub(super) gateways: Option<GatewayDuties>,
 }
 
 /// The parts that run at the same time.
@@ -159,7 +185,7 @@ pub(super) async fn run(setting: Setting, mut stop: oneshot::Receiver<Duration>)
 
 impl Parts {
     fn start(setting: Setting) -> Self {
-        let Setting { client, pod, election_id, publish, viewer, standing } = setting;
+        let Setting { client, pod, election_id, publish, viewer, standing, gateways } = setting;
         let refusals = Arc::<Refusals>::default();
         let candidacy = Candidacy { namespace: &pod.namespace, lease: &election_id, identity: &pod.name };
         let election = Election::new(&client, &candidacy, refusals.clone(), standing.clone());
@@ -172,11 +198,25 @@ impl Parts {
         };
         let recorder = Recorder::new(client.clone(), &pod.name, refusals.clone(), standing.clone());
         let mut others = vec![tokio::spawn(recorder.run(sources))];
+        if let Some(GatewayDuties { versions, places }) = gateways {
+            let statuses = Box::new(|view: &View| view.outcome.translation.gateway.statuses.clone());
+            let (client, refusals) = (client.clone(), refusals.clone());
+            let part =
+                ObjectWriter::new(client.clone(), refusals.clone(), standing.clone(), versions, statuses);
+            others.push(tokio::spawn(part.run(Updates::new(viewer.clone(), LOOK), role.clone())));
+            if let Some(places) = places {
+                let signals = Signals { updates: Updates::new(viewer.clone(), LOOK), role: role.clone() };
+                let whose = (&pod, election_id.as_str());
+                let keeper = Keeper::new(client, whose, refusals, standing.clone(), places);
+                others.push(tokio::spawn(keeper.run(signals)));
+            }
+        }
         let mut writer = None;
         if publish != PublishAddresses::Unset {
             let (told, addresses) = watch::channel(None);
             let updates = Updates::new(viewer, LOOK);
-            let signals = Signals { updates, addresses, role: role.clone(), order: order.subscribe() };
+            let signals =
+                writer::Signals { updates, addresses, role: role.clone(), order: order.subscribe() };
             let part = Writer::new(client.clone(), refusals.clone(), standing);
             writer = Some(tokio::spawn(part.run(signals)));
             others.push(tokio::spawn(publish::follow(client.clone(), publish, refusals.clone(), told)));

@@ -19,6 +19,7 @@ struct Shared {
     status_written: AtomicU64,
     status_failed: AtomicU64,
     events: AtomicU64,
+    gateways_placed: AtomicBool,
     contests: Mutex<Vec<Diagnostic>>,
     /// Counts their changes.
     contested: watch::Sender<u64>,
@@ -46,7 +47,7 @@ impl Standing {
         for (name, kind, help, value) in [
             ("leader", "gauge", "1 when this replica writes status and Events.", u64::from(self.leads())),
             ("status_contested", "gauge", "Ingresses whose status another writer fights for.", contested),
-            ("status_writes_total", "counter", "Ingress statuses written.", count(&self.0.status_written)),
+            ("status_writes_total", "counter", "Statuses of objects written.", count(&self.0.status_written)),
             ("status_failures_total", "counter", "Failed tries to write one.", count(&self.0.status_failed)),
             ("events_total", "counter", "Kubernetes Events written.", count(&self.0.events)),
         ] {
@@ -69,6 +70,16 @@ impl Standing {
         let help = "1 when this replica leads; the name is that of the Lease.";
         single(&mut out, (name, "gauge"), help, (&labels, u64::from(self.leads())));
         out
+    }
+
+    /// Whether every port that Gateways have in this replica was bound once, or cannot be; also where nobody looks after that.
+    #[must_use]
+    pub fn has_placed_gateways(&self) -> bool {
+        self.0.gateways_placed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn gateways_placed(&self) {
+        self.0.gateways_placed.store(true, Ordering::Release);
     }
 
     pub(crate) fn lead(&self, leads: bool) {

@@ -1,5 +1,10 @@
 //! A connection as the `h2` crate wants it: `AsyncRead` and `AsyncWrite` that never wait. Whoever polls must poll again
 //! when epoll says that the socket moved; the wakers are not used.
+//!
+//! Once it was read empty, the socket is read again only when it has moved ([`Pipe::moved`]). Polling a connection to
+//! write requests would read as well: the few answers that came meanwhile would be answered with a few requests in a
+//! write of their own, over and over, and the proxy would have to wake and read for each. h2load reads until nothing is
+//! left and writes once for each time that epoll reports a connection.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,6 +25,8 @@ pub(super) struct Pipe {
     scratch: Scratch,
     taken: usize,
     has_ended: bool,
+    /// Whether there may be more to read.
+    may_have_more: bool,
     received: u64,
 }
 
@@ -30,7 +37,13 @@ impl Pipe {
     /// `said` was read from it already.
     pub(super) fn new(transport: Transport, said: &[u8]) -> Self {
         let scratch = Scratch::holding(said);
-        Self { transport, scratch, taken: 0, has_ended: false, received: said.len() as u64 }
+        let received = said.len() as u64;
+        Self { transport, scratch, taken: 0, has_ended: false, may_have_more: true, received }
+    }
+
+    /// The socket has moved.
+    pub(super) fn moved(&mut self) {
+        self.may_have_more = true;
     }
 
     /// Bytes received since this was last asked.
@@ -50,9 +63,15 @@ impl Pipe {
             if self.has_ended {
                 return Poll::Ready(Ok(()));
             }
+            if !self.may_have_more {
+                return Poll::Pending;
+            }
             self.taken = 0;
             match self.transport.receive(&mut self.scratch)? {
-                Received::Nothing => return Poll::Pending,
+                Received::Nothing => {
+                    self.may_have_more = false;
+                    return Poll::Pending;
+                }
                 Received::Bytes => {}
                 Received::End => self.has_ended = true,
             }
@@ -91,5 +110,47 @@ impl AsyncWrite for Handle {
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What there is to read now.
+    fn read(pipe: &mut Pipe) -> Option<Vec<u8>> {
+        let mut room = [0; 64];
+        let mut buffer = ReadBuf::new(&mut room);
+        match pipe.read(&mut buffer) {
+            Poll::Ready(read) => read.map(|()| Some(buffer.filled().to_vec())).unwrap(),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn what_was_read_empty_is_read_again_when_the_socket_has_moved() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let transport = Transport::open(listener.local_addr().unwrap(), None).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut pipe = Pipe::new(transport, b"said");
+        assert_eq!(read(&mut pipe).as_deref(), Some(&b"said"[..]));
+        assert_eq!(read(&mut pipe), None);
+        peer.write_all(b"more").unwrap();
+        assert_eq!(read(&mut pipe), None);
+        pipe.moved();
+        while read(&mut pipe).is_none_or(|came| came != b"more") {
+            pipe.moved();
+        }
+        assert_eq!(read(&mut pipe), None);
+        drop(peer);
+        assert_eq!(read(&mut pipe), None);
+        pipe.moved();
+        while read(&mut pipe).is_none_or(|came| !came.is_empty()) {
+            pipe.moved();
+        }
+        assert_eq!(read(&mut pipe).as_deref(), Some(&[][..]), "an end stays one");
     }
 }

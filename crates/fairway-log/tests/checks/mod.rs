@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fairway_log::{Amounts, Connection, Line, Parties, Process, Target, WallClock};
+use fairway_log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, WallClock};
 use fairway_message::Head;
 use fairway_message::bytes::{is_token, is_value_byte};
 use fairway_model::{Escape, LogFormat, Piece};
@@ -133,8 +133,7 @@ fn written(asked: &Asked<'_>, format: &LogFormat) -> Vec<u8> {
             took: Duration::ZERO,
             grpc_status: None,
         },
-        rule: None,
-        server: None,
+        served_by: ServedBy::default(),
         upstream: None,
         reason: None,
         clock: &clock,

@@ -100,4 +100,16 @@ fn metrics(input: Input<'_>, outcome: &mut Outcome) {
         let what = "there was none without controller.metrics.enabled and its Service";
         outcome.note("controller.metrics.serviceMonitor", what);
     }
+    if !outcome.is_true("metrics.rules.enabled") {
+        return;
+    }
+    let path = "controller.metrics.prometheusRule";
+    if input.is_true("controller.metrics.enabled") {
+        let what =
+            "the PrometheusRule has the alerts of Fairway as well; metrics.rules.disabled leaves alerts out";
+        outcome.note(path, what);
+    } else {
+        outcome.set("metrics.rules.enabled", false.into());
+        outcome.note(path, "there was none without controller.metrics.enabled");
+    }
 }

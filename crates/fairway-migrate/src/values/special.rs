@@ -131,6 +131,16 @@ pub(super) fn metrics_annotations(outcome: &mut Outcome, path: &str, value: &Val
     annotations("metrics.service.annotations", outcome, path, value)
 }
 
+/// Rules of Prometheus in a group of their own. Braces in them are templates of Prometheus: neither chart evaluates them.
+pub(super) fn rules(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
+    let rules = value.as_array().filter(|rules| rules.iter().all(Value::is_object));
+    let rules = rules.ok_or("a list of mappings")?;
+    let group = [("name", "ingress-nginx".into()), ("rules", rules.clone().into())];
+    let group = group.map(|(key, value)| (key.to_owned(), value));
+    outcome.push("metrics.rules.additionalGroups", Value::Object(Map::from_iter(group)));
+    Ok(())
+}
+
 /// Annotations by which Prometheus finds the port of metrics.
 fn annotations(own: &str, outcome: &mut Outcome, path: &str, value: &Value) -> Done {
     let Some(mut annotations) = Kind::Texts.convert(value)? else { return Ok(()) };

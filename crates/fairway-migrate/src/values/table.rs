@@ -59,9 +59,8 @@ const WEBHOOK: &str =
 const PROTOCOLS: &str = "the ports of the Service name no protocol";
 const BY_HAND: &str = "Fairway's chart has no value for it";
 const ADD_HEADERS: &str =
-    "headers of all answers cannot be set yet; fairway.dev/response-headers sets them for an Ingress";
-const PROXY_SET_HEADERS: &str =
-    "headers of all requests cannot be set yet; fairway.dev/request-headers sets them for an Ingress";
+    "Fairway's chart makes no ConfigMap of them: make one and name it NAMESPACE/NAME in settings.add-headers";
+const PROXY_SET_HEADERS: &str = "Fairway's chart makes no ConfigMap of them: make one and name it NAMESPACE/NAME in settings.proxy-set-headers";
 const NODE_ADDRESSES: &str = "it counts only where ingress-nginx publishes the addresses of its nodes";
 const PROBE: &str = "paths and ports of probes are Fairway's own";
 const LEASE: &str = "the replicas agree through a Lease with the name of their release";
@@ -367,7 +366,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
         "controller.metrics.serviceMonitor.metricRelabelings",
         Is("metrics.serviceMonitor.metricRelabelings", Mappings),
     ),
-    ("controller.metrics.serviceMonitor.honorLabels", Nothing("labels of metrics are always kept")),
+    ("controller.metrics.serviceMonitor.honorLabels", Is("metrics.serviceMonitor.honorLabels", Switch)),
     (
         "controller.metrics.serviceMonitor.namespaceSelector",
         Nothing("only the namespace of the release is scraped"),
@@ -384,10 +383,14 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.metrics.serviceMonitor.labelValueLengthLimit", Lost(MONITOR)),
     ("controller.metrics.serviceMonitor.sampleLimit", Lost(MONITOR)),
     ("controller.metrics.serviceMonitor.targetLimit", Lost(MONITOR)),
+    ("controller.metrics.prometheusRule.enabled", Is("metrics.rules.enabled", Switch)),
+    ("controller.metrics.prometheusRule.additionalLabels", Is("metrics.rules.labels", Texts)),
+    ("controller.metrics.prometheusRule.annotations", Is("metrics.rules.annotations", Texts)),
     (
-        "controller.metrics.prometheusRule",
-        IfEnabled("make the PrometheusRule by hand; metrics keep their names"),
+        "controller.metrics.prometheusRule.namespace",
+        Lost("the PrometheusRule is in the namespace of the release"),
     ),
+    ("controller.metrics.prometheusRule.rules", Does(special::rules)),
     // The webhook.
     ("controller.admissionWebhooks.enabled", Is("webhook.enabled", Switch)),
     ("controller.admissionWebhooks.annotations", Is("webhook.annotations", Texts)),

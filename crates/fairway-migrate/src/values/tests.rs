@@ -402,6 +402,38 @@ fn values_that_fairways_chart_refuses_together_do_not_come_together() {
         &json!({ "metrics": { "service": { "enabled": false } } }),
         &[],
     );
+    let rule = json!({ "prometheusRule": { "enabled": true } });
+    let off = json!({ "metrics": { "rules": { "enabled": false } } });
+    check(&json!({ "controller": { "metrics": rule } }), &off, &[]);
+}
+
+#[test]
+fn alerts_of_the_installation_come_after_those_of_the_chart() {
+    let rules = json!([{
+        "alert": "Certificate", "expr": "nginx_ingress_controller_ssl_expire_time_seconds - time() < 604800",
+        "annotations": { "summary": "{{ $labels.host }} ends" },
+    }]);
+    let prometheus = json!({
+        "enabled": true, "additionalLabels": { "release": "prometheus" }, "annotations": { "team": "edge" },
+        "rules": rules,
+    });
+    let input = json!({ "controller": { "metrics": { "enabled": true, "prometheusRule": prometheus } } });
+    check(
+        &input,
+        &json!({ "metrics": {
+            "service": { "enabled": true },
+            "rules": {
+                "enabled": true, "labels": { "release": "prometheus" }, "annotations": { "team": "edge" },
+                "additionalGroups": [{ "name": "ingress-nginx", "rules": rules }],
+            },
+        } }),
+        &[],
+    );
+    assert!(said(&input, "controller.metrics.prometheusRule").contains("metrics.rules.disabled"));
+    let path = "controller.metrics.prometheusRule.rules";
+    let input = json!({ "controller": { "metrics": { "prometheusRule": { "rules": ["up"] } } } });
+    check(&input, &json!({}), &[path]);
+    assert_eq!(said(&input, path), "expected a list of mappings, found a list");
 }
 
 #[test]
@@ -555,6 +587,45 @@ fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
         let (Meaning::Is(own, _) | Meaning::Kept(own, ..)) = meaning else { continue };
         let found = own.split('.').try_fold(schema.clone(), |schema, key| property(&schema, key));
         assert!(found.is_some(), "{of}: {own}");
+        assert!(is_value_of_the_chart(own), "{of}: {own} is in the schema and not in values.yaml");
+    }
+}
+
+/// Whether values.yaml has the value, or an empty one around it, whose members it does not list.
+fn is_value_of_the_chart(path: &str) -> bool {
+    let values: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    let mut found = &values;
+    for key in path.split('.') {
+        match (found, found.get(key)) {
+            (_, Some(below)) => found = below,
+            (Value::Object(around), None) => {
+                return around.is_empty() || OPEN.iter().any(|it| path.starts_with(it));
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Mappings of which values.yaml lists the members that have a default.
+const OPEN: [&str; 2] = ["probes.", "resources."];
+
+#[test]
+fn a_value_that_both_charts_have_is_taken_over() {
+    // The image and the names of objects are Fairway's own.
+    const OWN: [&str; 5] =
+        ["fullnameOverride", "nameOverride", "image.repository", "image.tag", "image.digest"];
+    for (of, meaning) in ROWS {
+        let is_left_out = matches!(
+            meaning,
+            Meaning::Nothing(_) | Meaning::Lost(_) | Meaning::IfEnabled(_) | Meaning::EachLost(_)
+        );
+        let own = of.strip_prefix("controller.").unwrap_or(of);
+        if is_left_out && !OWN.contains(&own) {
+            let values: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+            let found = values.pointer(&format!("/{}", own.replace('.', "/")));
+            assert_eq!(found, None, "{of} is left out, and Fairway's chart has {own}");
+        }
     }
 }
 

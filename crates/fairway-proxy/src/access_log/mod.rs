@@ -8,11 +8,12 @@ mod tests;
 mod words;
 
 use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use fairway_log::{Process, WallClock};
+use fairway_log::{Process, StreamLine, WallClock};
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_routing::Logging;
 use fairway_runtime::output::OutputSender;
@@ -127,6 +128,27 @@ impl AccessLog {
         }
     }
 
+    /// Writes the line of a connection of `listener` that was forwarded as it came.
+    pub(crate) fn write_stream(&self, listener: &str, seen: &StreamSeen<'_>) {
+        if self.format == AccessLogFormat::Off || self.wanted.borrow().switched == Switch::Off {
+            return;
+        }
+        let mut clock = self.clock.borrow_mut();
+        clock.set(SystemTime::now());
+        let &StreamSeen { client, name, upstream, status, received, sent, took, reason } = seen;
+        let clock = &*clock;
+        let line =
+            StreamLine { client, listener, name, upstream, status, received, sent, took, reason, clock };
+        let mut lines = self.lines.borrow_mut();
+        match self.format {
+            AccessLogFormat::Json => line.write_json(&mut lines),
+            _ => line.write(&mut lines),
+        }
+        if lines.len() >= FULL {
+            self.hand_over(&mut lines);
+        }
+    }
+
     /// Whether lines show who sent the bytes.
     pub(crate) fn shows_sender(&self) -> bool {
         self.wanted.borrow().sender == Sender::Shown
@@ -167,6 +189,18 @@ impl AccessLog {
             self.dropped.set(self.dropped.get() + count);
         }
     }
+}
+
+/// What is known of a connection that was forwarded as it came, when it is over: as [`StreamLine`] has it.
+pub(crate) struct StreamSeen<'a> {
+    pub(crate) client: IpAddr,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) upstream: Option<(SocketAddr, u8)>,
+    pub(crate) status: u16,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) took: Duration,
+    pub(crate) reason: Option<&'a str>,
 }
 
 impl Wanted {

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_log::{Process, WallClock};
 use fairway_message::HeadLimits;
-use fairway_model::{Escape, Filter, LogFormat, Settings};
+use fairway_model::{Backend, Escape, Filter, LogFormat, ServiceName, Settings};
 use fairway_routing::{CompiledRule, Matched, Request};
 use fairway_runtime::clock::Instant;
 use serde_json::json;
@@ -122,6 +123,24 @@ fn the_nginx_format_is_that_of_ingress_nginx_with_a_flag_behind() {
             "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET /a?b=c HTTP/1.1\" 200 10 \"http://r/\" \"curl/8\" \
              100 0.012 [default-web-80] [] 192.0.2.1:8080 10 0.011 200 4bf9 -\n"
         );
+    });
+}
+
+#[test]
+fn the_alternative_upstream_is_the_canary_that_got_the_request() {
+    with_rule(|rule| {
+        let mut record = record(Some(rule), None);
+        let names = "$proxy_upstream_name $proxy_alternative_upstream_name";
+        assert_eq!(line_in(names, Escape::Nginx, (&record, &buffers(PLAIN))), "default-web-80 \n");
+        let snapshot = snapshot(Vec::new());
+        let mut backend = Backend::clone(snapshot.config().backends.values().next().unwrap());
+        backend.service =
+            ServiceName { namespace: "default".into(), name: "web-new".into(), port: "http".into() };
+        record.served_by.canary = Some(Arc::new(backend));
+        let line = line_in(names, Escape::Nginx, (&record, &buffers(PLAIN)));
+        assert_eq!(line, "default-web-80 default-web-new-http\n");
+        let built_in = nginx_line(&record, &buffers(PLAIN));
+        assert!(built_in.contains(" [default-web-80] [default-web-new-http] "), "{built_in}");
     });
 }
 
@@ -338,7 +357,7 @@ fn a_connection_is_shown_as_far_as_it_was_noted() {
         resumed: true,
         protocol: None,
     };
-    let noted = |tls| Facts::of(None, Some(Noted { number: 9, port: 4711, tls }));
+    let noted = |tls| Facts::of(None, Some(Noted { number: 9, port: 4711, tls }), None);
     let secured = Peer { scheme: Scheme::Https, facts: noted(Some(tls)), ..peer() };
     assert_eq!(
         line(&secured, false),
@@ -353,7 +372,7 @@ fn an_answer_is_shown_as_it_came_and_kept_only_where_the_format_asks() {
         let (sender, receiver) = std::sync::mpsc::sync_channel(4);
         let log = AccessLog::new(format, OutputSender::to(sender));
         let format = LogFormat::read(text, Escape::Nginx).unwrap().format;
-        log.adopt(&Settings { log_format: Some(std::sync::Arc::new(format)), ..Settings::default() });
+        log.adopt(&Settings { log_format: Some(Arc::new(format)), ..Settings::default() });
         (log, receiver)
     };
     let text = "$upstream_http_x_a|$upstream_http_none|$upstream_cookie_sid|$sent_http_x_a";
@@ -385,7 +404,7 @@ fn connections_are_numbered_only_where_the_format_shows_them() {
         let (sender, _receiver) = std::sync::mpsc::sync_channel(4);
         let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
         let format = LogFormat::read(text, Escape::Nginx).unwrap().format;
-        log.adopt(&Settings { log_format: Some(std::sync::Arc::new(format)), ..Settings::default() });
+        log.adopt(&Settings { log_format: Some(Arc::new(format)), ..Settings::default() });
         log.next_connection()
     };
     assert_eq!(number("$remote_addr"), None);
@@ -482,7 +501,7 @@ fn a_format_of_the_configuration_is_adopted_live_and_json_stays_json() {
     let seen = Seen { peer: &peer, port: None, introduced: true, served: 4 };
     let format =
         LogFormat::read("$proxy_protocol_addr $realip_remote_addr $fairway_reason", Escape::Nginx).unwrap();
-    let custom = Settings { log_format: Some(std::sync::Arc::new(format.format)), ..Settings::default() };
+    let custom = Settings { log_format: Some(Arc::new(format.format)), ..Settings::default() };
     for format in [AccessLogFormat::Nginx, AccessLogFormat::NginxAddresses, AccessLogFormat::Json] {
         let (sender, receiver) = std::sync::mpsc::sync_channel(4);
         let log = AccessLog::new(format, OutputSender::to(sender));

@@ -1,7 +1,7 @@
 //! What the log knows of an exchange, for any format.
 
 use fairway_log::{
-    Amounts, Certificate, Connection, Line, Parties, Process, Target, Tls, Upstream, WallClock,
+    Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
 };
 use fairway_tls::Agreed;
 
@@ -55,8 +55,11 @@ pub(super) fn line<'a>(
             took: record.took(),
             grpc_status: record.call.status,
         },
-        rule: record.served_by.rule.map(|rule| &rule.rule().labels),
-        server: record.served_by.host,
+        served_by: ServedBy {
+            rule: record.served_by.rule.map(|rule| &rule.rule().labels),
+            host: record.served_by.host,
+            canary: record.served_by.canary.as_ref().map(|backend| &backend.service),
+        },
         upstream: record.upstream.map(|up| Upstream {
             endpoint: up.endpoint,
             status: up.status,

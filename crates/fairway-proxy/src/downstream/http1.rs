@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_message::{HeadLimits, Malformed};
-use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;
 
@@ -30,6 +30,9 @@ use fairway_sides::sides::{Arrival, HeadRead, Hop};
 /// How long a connection that has not sent its first request is waited for when the worker drains: the request may be
 /// on its way.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// Requests that came together and are served before other connections have their turn.
+const REQUESTS_IN_A_TURN: u32 = 16;
 
 /// What a client gets whose head did not come in time.
 const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -67,7 +70,7 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
 ) -> impl Future<Output = ()> {
     let down = H1::new(Wire::with_input(stream, input), Rc::clone(&open.reuse.workspace));
     // Boxed, so that handing it to an exchange and back moves a pointer.
-    let mut connection = Box::new(Connection { down, deadline: Deadline::unset(), peer, served: 0 });
+    let mut connection = Box::new(Connection::new(down, peer));
     let frames = open.reuse.frames.of(exchange::<N, H1<S>>);
     async move {
         let worker = &*open;
@@ -99,9 +102,14 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
             let request = (Rc::clone(worker), connection, buffers, arrival);
             let ending;
             (connection, ending, now) = frames.run(exchange(request)).await;
-            connection.served += 1;
+            connection.served = connection.served.saturating_add(1);
             match ending {
-                Ending::Again => connection.down.rest(),
+                Ending::Again => {
+                    if connection.down.residue() > 0 && connection.served.is_multiple_of(REQUESTS_IN_A_TURN) {
+                        tokio::task::yield_now().await;
+                    }
+                    connection.down.rest();
+                }
                 Ending::Linger => break Box::pin(linger(&mut connection.down)).await,
                 Ending::Abort | Ending::Finished => break,
             }
@@ -164,7 +172,11 @@ fn poll_next<N: Network, S: Transport>(
             }
             return connection.deadline.poll_passed(cx).map(|()| Next::Late);
         }
-        Poll::Pending => drop(buffers),
+        Poll::Pending => {
+            // It has read, or can read, every answer.
+            connection.own_answers = 0;
+            drop(buffers);
+        }
     }
     if worker.phase() == Phase::Draining {
         if connection.served > 0 {

@@ -21,6 +21,7 @@ use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::slots::{MOST, Slots};
 use fairway_runtime::spread::Share;
 use fairway_runtime::transport::Transport;
+use fairway_runtime::turns::go_on_later;
 use fairway_runtime::wire::{Wire, Workspace};
 
 use super::conduct::Conduct;
@@ -211,7 +212,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 return Poll::Ready(());
             }
             if polled > TURN {
-                cx.waker().wake_by_ref();
+                go_on_later(cx);
                 break;
             }
             if round == 0 && !has_read && !has_written && self.slots.rest() {
@@ -556,10 +557,11 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
         }
         let mut side = self.sides[slot].take().unwrap_or_else(|| {
             let down = H2Side::new(self.streams, slot);
-            Box::new(ClientSide { down, deadline: Deadline::unset(), peer: self.peer.clone(), served: 0 })
+            Box::new(ClientSide::new(down, self.peer.clone()))
         });
         side.down.renew();
-        side.served = self.conduct.served;
+        let served = u32::try_from(self.conduct.served).unwrap_or(u32::MAX);
+        (side.served, side.own_answers) = (served, 0);
         self.conduct.served += 1;
         let exchange = (self.begin)((Rc::clone(self.worker), side, loan, arrival));
         self.slots.begin(slot, exchange);

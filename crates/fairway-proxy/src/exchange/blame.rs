@@ -10,7 +10,7 @@ use fairway_metrics::Fault;
 use fairway_metrics::count;
 
 /// What a failed connect says about the endpoint.
-pub(super) fn note_connect_failure<N: Network>(
+pub(crate) fn note_connect_failure<N: Network>(
     worker: &Worker<N>,
     group: &Group<ToEndpoint<N>>,
     endpoint: &Endpoint<ToEndpoint<N>>,
@@ -23,7 +23,7 @@ pub(super) fn note_connect_failure<N: Network>(
 }
 
 /// Counts a failure against the endpoint, and an ejection that follows from it.
-pub(super) fn blame<N: Network>(
+pub(crate) fn blame<N: Network>(
     worker: &Worker<N>,
     group: &Group<ToEndpoint<N>>,
     endpoint: &Endpoint<ToEndpoint<N>>,

@@ -23,8 +23,17 @@ pub(crate) struct ClientSide<D> {
     pub(crate) down: D,
     pub(crate) deadline: Deadline,
     pub(crate) peer: Peer,
-    /// Requests of the connection before this one.
-    pub(crate) served: u64,
+    /// Requests of the connection before this one; no more are counted than there is room for.
+    pub(crate) served: u32,
+    /// Answers that Fairway made since the client last waited for one.
+    pub(crate) own_answers: u16,
+}
+
+impl<D> ClientSide<D> {
+    /// Of a connection, or a part of one, that begins.
+    pub(crate) fn new(down: D, peer: Peer) -> Self {
+        Self { down, deadline: Deadline::unset(), peer, served: 0, own_answers: 0 }
+    }
 }
 
 /// What becomes of the connection.
@@ -84,8 +93,8 @@ pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<In
 pub(crate) enum Unroutable {
     /// It breaks a rule, or there is no room for it: the connection ends with it.
     Broken(Fault),
-    /// Nobody serves it.
-    NoRoute(Intake),
+    /// Nobody serves it, or nobody at this connection.
+    Unserved(Intake, Fault),
 }
 
 impl<N: Network> Environment<'_, N> {

@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use fairway_message::{BodySize, Head, HeadLimits, Known};
-use fairway_runtime::clock::Deadline;
 use fairway_runtime::transport::{Secured, Transport, UpstreamStream};
 use fairway_runtime::wire::Workspace;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -421,7 +420,7 @@ impl Pair {
         down.whole = body == BodySize::None;
         let listener = ListenerId { slot: 0, generation: 1 };
         let peer = Peer { listener, scheme: Scheme::Http, client: endpoint(9999).ip(), facts: None };
-        let side = Box::new(ClientSide { down, deadline: Deadline::unset(), peer, served: 0 });
+        let side = Box::new(ClientSide::new(down, peer));
         let mut buffers = self.worker.lend_buffers();
         buffers.request.start_request(method.as_bytes(), format!("/{number}").as_bytes());
         buffers.request.append(b"Host", b"a");

@@ -12,7 +12,7 @@ mod acquire;
 mod any_split_tests;
 mod ask;
 mod attempt;
-mod blame;
+pub(crate) mod blame;
 mod decide;
 #[cfg(test)]
 mod departure_tests;
@@ -34,7 +34,7 @@ mod lookup;
 mod mirror;
 #[cfg(test)]
 mod pairing_tests;
-mod peer_watch;
+pub(crate) mod peer_watch;
 mod relay;
 mod replace;
 mod respond;
@@ -115,7 +115,7 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         worker.counters.exchange(&record);
         let peer = &client_side.peer;
         let port = adopted.listener(peer.listener).map(|facts| facts.public_port);
-        let (introduced, served) = (is_introduced(&worker, peer), client_side.served);
+        let (introduced, served) = (is_introduced(&worker, peer), u64::from(client_side.served));
         worker.log.write(&record, &buffers, Seen { peer, port, introduced, served });
         (client_side, ending, ended)
     }
@@ -224,8 +224,11 @@ fn admit<'a, N: Network>(
     let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = Some(client.address);
+    if is_misdirected(adopted, peer, &buffers.host) {
+        return Err(Unroutable::Unserved(intake, Fault::Misdirected));
+    }
     let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
-        return Err(Unroutable::NoRoute(intake));
+        return Err(Unroutable::Unserved(intake, Fault::NoRoute));
     };
     let client = match &rule.steps().real_ip {
         Some(real_ip) => client.behind(real_ip, &mut buffers.request),
@@ -251,6 +254,14 @@ fn call_limit(intake: &Intake, request: &Head, record: &mut Record<'_>) -> Optio
     }
     record.call.dialect = dialect_of_answers(request, intake.dialect);
     environment::limit_of_call(request, record.began)
+}
+
+/// Whether another listener of the port is the one for the request's host: its connection was made for another name
+/// (RFC 9110 §15.5.20; Gateway API `Listener.hostname`).
+#[inline]
+fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool {
+    let Some(by) = peer.chosen_by_other_than(host) else { return false };
+    adopted.chosen(by.port, Some(host)).is_some_and(|listener| listener != peer.listener)
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

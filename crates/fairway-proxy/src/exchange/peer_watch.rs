@@ -47,11 +47,22 @@ impl<'w> PeerWatch<'w> {
         worker: &'w Worker<N>,
         up: &impl Upstream,
     ) -> PeerState {
+        self.look_at(cx, first, worker, || up.owes_acknowledgement())
+    }
+
+    /// The same of whatever says how long the endpoint has owed an acknowledgement.
+    pub(crate) fn look_at<N: Network>(
+        &mut self,
+        cx: &Context<'_>,
+        first: impl FnOnce() -> Instant,
+        worker: &'w Worker<N>,
+        owes: impl FnOnce() -> Option<Duration>,
+    ) -> PeerState {
         let wait = self.wait.get_or_insert_with(|| worker.waits.begin(first(), cx.waker()));
         if !wait.take_due() {
             return PeerState::NotYet;
         }
-        let Some(unheard) = up.owes_acknowledgement() else {
+        let Some(unheard) = owes() else {
             self.owes_since = None;
             return PeerState::Present;
         };

@@ -8,6 +8,7 @@ use fairway_grpc::Encoder;
 use fairway_model::AnswerRate;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::pace::Pace;
+use fairway_runtime::turns::go_on_later;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
@@ -196,7 +197,7 @@ impl Flow {
             }
             if pieces == PIECES_IN_A_TURN {
                 self.has_more = true;
-                cx.waker().wake_by_ref();
+                go_on_later(cx);
                 return Poll::Pending;
             }
             let room = outlet.poll_room(cx);

@@ -34,6 +34,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     (intake.version, intake.persistence, intake.expectation, intake.upgrade) =
         (outer.version, outer.persistence, outer.expectation, outer.upgrade);
     question.body = RequestBody::none(env.client.trust);
+    question.forms.take_session_cookie(&mut buffers.forms);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);
     let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit: None };
     // Counted and logged as the client's own, by its own rule.

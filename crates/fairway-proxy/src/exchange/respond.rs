@@ -23,6 +23,10 @@ use fairway_sides::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 /// How long the client may take to receive an answer that Fairway made.
 const OWN_ANSWER: Duration = Duration::from_secs(10);
 
+/// Answers that Fairway makes on a connection whose client always has the next request there before the answer. Most of
+/// such requests cost their sender almost nothing: they have no endpoint to reach.
+const OWN_ANSWERS_AHEAD: u16 = 100;
+
 /// An unread request body of at most this size is read and dropped to keep the connection.
 const WORTH_DRAINING: u64 = 64 * 1024;
 
@@ -35,14 +39,13 @@ pub(crate) async fn unroutable<N: Network, D: Downstream>(
     record: &mut Record<'_>,
 ) -> Ending {
     let fault = match why {
-        Unroutable::Broken(fault) => *fault,
-        Unroutable::NoRoute(_) => Fault::NoRoute,
+        Unroutable::Broken(fault) | Unroutable::Unserved(_, fault) => *fault,
     };
     record.fault = Some(fault);
     record.call.dialect = dialect_of_answers(&buffers.request, dialect_of(&buffers.request));
     own_fault(buffers, fault);
     match why {
-        Unroutable::NoRoute(intake) => finish(worker, client_side, buffers, intake, record).await,
+        Unroutable::Unserved(intake, _) => finish(worker, client_side, buffers, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
             let how = (buffers.request.version(), Method::Get, Persistence::Close);
@@ -164,11 +167,13 @@ async fn finish<N: Network, D: Downstream>(
     intake: &Intake,
     record: &mut Record<'_>,
 ) -> Ending {
+    client_side.own_answers = client_side.own_answers.saturating_add(1);
     // The rest of a body that did not come in time may come yet: no request may begin behind it (RFC 9110 §15.5.9).
     let persistence = match record.fault {
         Some(Fault::ClientTimeout) => Persistence::Close,
         // Its own descriptor is one that is missing.
         Some(Fault::LocalShortage) => Persistence::Close,
+        _ if client_side.own_answers >= OWN_ANSWERS_AHEAD => Persistence::Close,
         _ => persistence(worker, client_side, intake),
     };
     if !send(client_side, buffers, (intake.version, intake.method, persistence), record).await {
@@ -192,7 +197,7 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
     };
     if intake.persistence == Persistence::KeepAlive
         && worker.phase_of(client_side.peer.listener) == Phase::Running
-        && client_side.served + 1 < most
+        && u64::from(client_side.served) + 1 < most
         && drainable
     {
         Persistence::KeepAlive

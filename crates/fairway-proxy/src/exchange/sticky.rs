@@ -30,7 +30,8 @@ pub(super) fn begin<N: Network>(
     buffers.forms.write().session = session;
 }
 
-/// Tells the client with its answer where the session is, where that is new. `index` is the endpoint that answered.
+/// Writes the cookie by which the client finds its session again, where that is new, for the answer that the client gets: the endpoint's
+/// or, as in nginx, the page that replaces it. `index` is the endpoint that answered.
 pub(super) fn tell<N: Network, D>(
     exchange: &mut Exchange<'_, '_, N, D>,
     group: &Group<ToEndpoint<N>>,
@@ -41,8 +42,10 @@ pub(super) fn tell<N: Network, D>(
     let session = buffers.forms.read().session;
     let random = || env.worker.random(|random| random.u64(..));
     let Some(key) = session.told(cookie, (group.keys(), index as usize), random) else { return };
-    let Buffers { request, answer, .. } = &mut **buffers;
+    let Buffers { request, forms, .. } = &mut **buffers;
     let user_agent = request.named(b"user-agent");
     let about = (&*env.rule.rule().labels.path, env.client.scheme == Scheme::Https, user_agent);
-    answer.append_with(b"Set-Cookie", |value| set_cookie(value, (cookie, key), about));
+    let value = &mut forms.write().session_cookie;
+    value.clear();
+    set_cookie(value, (cookie, key), about);
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendKey, Config, Endpoint, Fallback, FieldMatch, Filter, Match, Route, Rule,
-    SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
-    StickyFailure, TextMatch, VirtualHost, WeightedBackend,
+    Action, Backend, BackendKey, Config, CookieRewrite, Endpoint, ErrorPages, Fallback, FieldMatch, Filter,
+    Match, Replacement, Route, Rule, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey,
+    SessionPart, SessionStart, Stickiness, StickyFailure, TextMatch, VirtualHost, WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
@@ -542,4 +542,81 @@ async fn a_canary_without_endpoints_gets_no_requests() {
         }
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_begins_with_an_answer_that_a_page_replaces() {
+    const BUSY: &str = "HTTP/1.1 503 No\r\nSet-Cookie: own=1\r\nContent-Length: 4\r\n\r\nbusy";
+    const PAGE: &str = "HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\npage";
+    on_stage(async {
+        // A page; nobody who makes it; no backend for it.
+        for (backend, is_page_up, start) in [
+            (Some("pages"), true, "HTTP/1.1 404 "),
+            (Some("pages"), false, "HTTP/1.1 502 "),
+            (None, true, "HTTP/1.1 404 "),
+        ] {
+            let pages =
+                ErrorPages { statuses: vec![503], backend: backend.map(Into::into), fields: Vec::new() };
+            let mut config = filtered(2, vec![Filter::ErrorPages(pages)]);
+            add_backend(&mut config, "pages", &[9]);
+            let backend = Backend {
+                session: Some(SessionKey::Cookie(cookie())),
+                ..Backend::clone(&config.backends[&BackendKey::from("backend")])
+            };
+            config.backends.insert(backend.key.clone(), Arc::new(backend));
+            let stage = Stage::serving(&config, move |to| match (to.port(), is_page_up) {
+                (9, false) => Meeting::Refused,
+                (9, true) => Meeting::with(|stream| always(PAGE, stream)),
+                _ => Meeting::with(|stream| always(BUSY, stream)),
+            });
+            let cookies = async |fields: &str| {
+                let mut client = stage.client();
+                client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await;
+                let text = client.answer_text().await;
+                assert!(text.starts_with(start) && !text.contains("busy"), "{text}");
+                let cookies = text.lines().filter_map(|line| line.strip_prefix("Set-Cookie: "));
+                cookies.map(str::to_owned).collect::<Vec<_>>()
+            };
+            let set = cookies("").await;
+            assert!(matches!(&set[..], [one] if one.starts_with("route=")), "{start} {set:?}");
+            let again = cookies(&format!("Cookie: {}\r\n", value(&set[0]))).await;
+            assert!(again.is_empty(), "{start} the session goes on: {again:?}");
+        }
+    })
+    .await;
+}
+
+/// nginx rewrites the cookies of the upstream alone.
+#[tokio::test(start_paused = true)]
+async fn the_path_of_a_session_stays_where_paths_of_cookies_are_rewritten() {
+    const OWN: &str = "HTTP/1.1 200 OK\r\nSet-Cookie: own=1; Path=/\r\nContent-Length: 0\r\n\r\n";
+    on_stage(async {
+        let path = Some(Replacement { from: "/".into(), to: "/app/".into() });
+        let mut config = filtered(1, vec![Filter::AnswerCookies(CookieRewrite { domain: None, path })]);
+        let key = BackendKey::from("backend");
+        let session = Some(SessionKey::Cookie(cookie()));
+        let backend = Backend { session, ..Backend::clone(&config.backends[&key]) };
+        config.backends.insert(key, Arc::new(backend));
+        let stage = Stage::serving(&config, |_| Meeting::with(|stream| always(OWN, stream)));
+        let mut client = stage.client();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let text = client.answer_text().await;
+        assert!(text.contains("Set-Cookie: own=1; Path=/app/\r\n"), "{text}");
+        assert!(text.contains("Set-Cookie: route=") && text.contains("; Path=/; HttpOnly\r\n"), "{text}");
+    })
+    .await;
+}
+
+/// Answers every request with this.
+async fn always(answer: &'static str, mut stream: DuplexStream) {
+    let mut head = Vec::new();
+    while let Ok(byte) = stream.read_u8().await {
+        head.push(byte);
+        if head.ends_with(b"\r\n\r\n") {
+            head.clear();
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
 }

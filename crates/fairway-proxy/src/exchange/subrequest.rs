@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use fairway_grpc::Dialect;
 use fairway_message::{BodySize, Head};
 use fairway_routing::CompiledRule;
-use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::clock::Instant;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::forward::forward;
@@ -64,7 +64,7 @@ pub(super) async fn run<N: Network, D: Downstream>(
     let Environment { worker, adopted, limit, .. } = *outer;
     let Question { rule, intake, client, prefix, buffers } = question;
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port: 0, limit };
-    let mut client_side = ClientSide { down, deadline: Deadline::unset(), peer, served: 0 };
+    let mut client_side = ClientSide::new(down, peer);
     let mut record = Record::new(Instant::now(), 0);
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
 use crate::options::Limits;
-use crate::testing::{GET, Meeting, OK, Stage, answering, endpoint, on_stage, read_head};
+use crate::testing::{GET, Meeting, OK, Stage, answering, endpoint, filtered, on_stage, read_head};
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -648,6 +648,89 @@ async fn a_tunnel_without_a_byte_ends_after_the_read_time_out() {
         assert_eq!(client.answer().await.unwrap().status, 101);
         assert_eq!(client.rest().await, b"ping");
         assert_took(began, seconds(50 + 60));
+    })
+    .await;
+}
+
+/// One that has no route for anybody.
+fn without_routes() -> Stage {
+    let mut config = filtered(1, Vec::new());
+    config.hosts.clear();
+    Stage::serving(&config, |_| Meeting::Refused)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_nothing_gets_a_hundred_answers_that_no_endpoint_made() {
+    on_stage(async {
+        let stage = without_routes();
+        let mut eager = stage.client();
+        eager.send(GET.repeat(150)).await;
+        let mut answers = 0;
+        while let Some(seen) = eager.answer().await {
+            assert_eq!(seen.status, 404);
+            answers += 1;
+        }
+        assert_eq!(answers, 100);
+        let mut patient = stage.client();
+        for _ in 0..150 {
+            assert_eq!(patient.ask(GET).await.unwrap().status, 404);
+        }
+        for _ in 0..3 {
+            patient.send(GET.repeat(60)).await;
+            for _ in 0..60 {
+                assert_eq!(patient.answer().await.unwrap().status, 404, "it has waited for those before");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_came_together_are_served_in_turns_with_those_of_others() {
+    on_stage(async {
+        let stage = without_routes();
+        let (mut eager, mut other) = (stage.client(), stage.client());
+        eager.send(GET.repeat(90)).await;
+        assert_eq!(other.ask(GET).await.unwrap().status, 404);
+        let mut came = Vec::with_capacity(64 * 1024);
+        eager.stream.read_buf(&mut came).await.unwrap();
+        let answers = came.windows(4).filter(|bytes| bytes == b"\r\n\r\n").count();
+        assert!((1..=32).contains(&answers), "{answers} of 90 were served before the other client's");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chunks_of_a_byte_that_come_together_go_on_as_one() {
+    on_stage(async {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let theirs = Rc::clone(&seen);
+        let stage = Stage::new(
+            1,
+            |_, _| (),
+            move |_| {
+                let seen = Rc::clone(&theirs);
+                Meeting::with(|mut stream| async move {
+                    let mut bytes = Vec::new();
+                    while !bytes.ends_with(b"0\r\n\r\n") && stream.read_buf(&mut bytes).await.unwrap() > 0 {}
+                    *seen.borrow_mut() = bytes;
+                    let answer = [
+                        &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..],
+                        &b"1\r\ny\r\n".repeat(20),
+                        b"0\r\n\r\n",
+                    ];
+                    stream.write_all(&answer.concat()).await.unwrap();
+                })
+            },
+        );
+        let mut client = stage.client();
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        client.send([&head[..], &b"1\r\nx\r\n".repeat(300), b"0\r\n\r\n"].concat()).await;
+        let answer = client.answer_text().await;
+        let body = format!("\r\n\r\n12c\r\n{}\r\n0\r\n\r\n", "x".repeat(300));
+        let seen = String::from_utf8(seen.take()).unwrap();
+        assert!(seen.to_lowercase().ends_with(&body), "{seen}");
+        assert!(answer.ends_with(&format!("\r\n\r\n14\r\n{}\r\n0\r\n\r\n", "y".repeat(20))), "{answer}");
     })
     .await;
 }

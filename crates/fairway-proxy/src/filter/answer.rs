@@ -22,6 +22,16 @@ pub(crate) fn own_answer(buffers: &mut Buffers, status: u16, why: Option<&str>) 
     buffers.answer.append(b"Content-Type", b"text/plain; charset=utf-8");
 }
 
+/// Adds the cookie of the session that begins with this answer. It is no endpoint's, so rewrites of theirs have left it alone.
+#[inline]
+pub(super) fn add_session_cookie(buffers: &mut Buffers) {
+    let Buffers { answer, forms, .. } = buffers;
+    let cookie = &forms.read().session_cookie;
+    if !cookie.is_empty() {
+        answer.append(b"Set-Cookie", cookie);
+    }
+}
+
 /// The host as redirects write it: as the client sent it, without port.
 pub(crate) fn host_for_redirect(buffers: &Buffers) -> &[u8] {
     let host = buffers.request.first(Known::Host).unwrap_or(buffers.host.as_bytes());

@@ -104,6 +104,7 @@ pub(crate) fn on_answer(
     buffers: &mut Buffers,
 ) {
     let scheme = of.client.scheme;
+    answer::add_session_cookie(buffers);
     for step in &rule.steps().answer {
         match step {
             // Acts on the exchange, before this (`replacing`).

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fairway_grpc::Decoder;
 use fairway_message::Malformed;
 use fairway_runtime::pace::Pace;
+use fairway_runtime::turns::go_on_later;
 use fairway_runtime::wire::GATHER;
 
 use super::copy::CopyWriter;
@@ -15,7 +16,7 @@ use fairway_metrics::Fault;
 use fairway_sides::sides::{BodyStep, Downstream, Failure, Upstream};
 
 /// Pieces of a body that are moved before other exchanges have their turn. A piece is what one read brings: in chunks of one
-/// byte it costs half a millisecond, and a client can have the next one ready always.
+/// byte it is expensive to read, and a client can have the next one ready always.
 const PIECES_IN_A_TURN: usize = 2;
 
 /// The request's body.
@@ -238,7 +239,7 @@ impl RequestBody {
                 (Sending::Flowing, Arrival::Coming) => {
                     let has_had_its_turn = pieces == PIECES_IN_A_TURN;
                     if has_had_its_turn {
-                        cx.waker().wake_by_ref();
+                        go_on_later(cx);
                     }
                     pieces += 1;
                     if has_had_its_turn || self.poll_piece(cx, (down, room), up, replay)?.is_pending() {

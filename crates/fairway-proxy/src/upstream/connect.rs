@@ -13,7 +13,7 @@ use std::time::Duration;
 use fairway_http2::{Note, Noted};
 use fairway_model::{BackendProtocol, UpstreamTls};
 use fairway_runtime::shortage::Shortage;
-use fairway_runtime::transport::Secured;
+use fairway_runtime::transport::{Secured, UpstreamStream};
 use fairway_runtime::wire::Workspace;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -77,6 +77,7 @@ impl<N: Network> Connector<N> {
                     return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
                 };
                 // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
+                let tls = TlsConnector::from(tls);
                 let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
                 let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
                 Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
@@ -87,12 +88,34 @@ impl<N: Network> Connector<N> {
         })
     }
 
+    /// Connects without speaking anything over it; the connect ends within `limit`. Under TLS where the backend asks for it
+    /// and the client's ends here (`inside`).
+    pub(crate) async fn stream(
+        &self,
+        to: &EndpointIdentity,
+        (identities, inside): (&Identities, bool),
+        limit: Duration,
+    ) -> Result<UpstreamStream<N::Stream>, Fault> {
+        let secure = if inside { self.tls(to, identities)? } else { None };
+        let connect = async {
+            let stream =
+                reach(&*self.network, &self.room, to.address).await.map_err(|error| fault_of(&error))?;
+            let Some((config, name)) = secure else { return Ok(Secured::Plain(stream)) };
+            let mut config = ClientConfig::clone(&config);
+            config.alpn_protocols.clear();
+            let tls = TlsConnector::from(Arc::new(config));
+            let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
+            Ok(Secured::Tls(Box::new(stream)))
+        };
+        timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))
+    }
+
     /// What TLS towards `to` needs; none where the backend is in the clear.
     fn tls(
         &self,
         to: &EndpointIdentity,
         identities: &Identities,
-    ) -> Result<Option<(TlsConnector, ServerName<'static>)>, Fault> {
+    ) -> Result<Option<(Arc<ClientConfig>, ServerName<'static>)>, Fault> {
         let Some(tls) = &to.tls else { return Ok(None) };
         let config = self.tls_config(tls, to.protocol, identities)?;
         // Without a name the address stands in: rustls sends no SNI for addresses (RFC 6066 §3).
@@ -100,7 +123,7 @@ impl<N: Network> Connector<N> {
             Some(name) => ServerName::try_from(name.to_string()).map_err(|_| Fault::UpstreamTls)?,
             None => ServerName::IpAddress(to.address.ip().into()),
         };
-        Ok(Some((TlsConnector::from(config), name)))
+        Ok(Some((config, name)))
     }
 
     fn tls_config(

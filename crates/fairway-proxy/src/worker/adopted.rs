@@ -4,17 +4,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fairway_model::{Backend, ClientVerification, Settings};
-use fairway_routing::{BackendSlot, Port, Snapshot};
+use fairway_metrics::Fault;
+use fairway_model::{Backend, ClientVerification, ListenerProtocol, Settings};
+use fairway_routing::{BackendSlot, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
 use crate::listener::{ListenerId, PortId};
-use crate::listening::{Choice, ListenerFacts, Listening};
+use crate::listening::{Choice, ListenerFacts, Listening, Verification};
 use crate::publish::Published;
 use crate::upstream::{Group, Groups};
 use crate::worker::guards::Trusts;
 use fairway_sides::sides::Hop;
-use fairway_tls::{ClientTrust, Identities, for_host};
+use fairway_tls::{ClientTrust, Clients, Identities, for_host};
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.
@@ -78,7 +79,7 @@ impl<H: Hop> Adopted<H> {
         &self.published.listening
     }
 
-    /// What requests need to know of their listener; `None` when it is gone.
+    /// What requests need to know of their listener; `None` when it is gone, or speaks something else.
     #[inline]
     pub(crate) fn listener(&self, id: ListenerId) -> Option<ListenerFacts> {
         self.published.listening.facts(id)
@@ -96,32 +97,93 @@ impl<H: Hop> Adopted<H> {
         Some(group)
     }
 
-    /// What a client gets that comes to `port` and asks for `name` (lower case). `None` where nothing serves it.
-    pub(crate) fn server_tls(&self, port: PortId, name: Option<&str>, trusts: &Trusts) -> Option<ServerSide> {
+    /// The listener of a client that comes to `port` and asks for `name` (lower case).
+    pub(crate) fn chosen(&self, port: PortId, name: Option<&str>) -> Option<ListenerId> {
         let Port::Tls(by_name) = &self.listening().port(port)?.carries else { return None };
-        let Choice::Listener(listener) = *by_name.choose(name)? else { return None };
-        let facts = self.listener(listener)?;
-        let host = name.and_then(|name| self.snapshot().host(facts.table, name));
-        let tls = &self.listening().model(listener)?.tls;
+        match by_name.choose(name)? {
+            Choice::Listener(listener) => Some(*listener),
+            Choice::Closed => None,
+        }
+    }
+
+    /// What a listener speaks; `None` when it is gone.
+    pub(crate) fn protocol(&self, listener: ListenerId) -> Option<ListenerProtocol> {
+        self.listening().model(listener).map(|model| model.protocol)
+    }
+
+    /// Where a connection of `listener` goes whose client asks for `name` (lower case).
+    ///
+    /// # Errors
+    /// Nobody serves it.
+    pub(crate) fn stream(&self, listener: ListenerId, name: Option<&str>) -> Result<&CompiledStream, Fault> {
+        let model = self.listening().model(listener).ok_or(Fault::NoListener)?;
+        let stream = self.snapshot().stream(&model.table, name).ok_or(Fault::NoRoute)?;
+        if stream.targets().is_empty() { Err(Fault::NoBackend) } else { Ok(stream) }
+    }
+
+    /// What a client gets that comes to `port` and asks for `name` (lower case).
+    ///
+    /// # Errors
+    /// Nothing here ends its TLS, or nothing behind it would serve it.
+    pub(crate) fn server_tls(
+        &self,
+        port: PortId,
+        name: Option<&str>,
+        trusts: &Trusts,
+    ) -> Result<ServerSide, Fault> {
+        let listener = self.chosen(port, name).ok_or(Fault::NoListener)?;
+        let model = self.listening().model(listener).ok_or(Fault::NoListener)?;
+        let host = match model.protocol {
+            ListenerProtocol::Https => {
+                let facts = self.listener(listener).ok_or(Fault::NoListener)?;
+                name.and_then(|name| self.snapshot().host(facts.table, name))
+            }
+            ListenerProtocol::Tls => self.stream(listener, name).map(|_| None)?,
+            _ => return Err(Fault::NoListener),
+        };
         let own = host.and_then(|host| host.certificate());
-        let certificate = own.or_else(|| self.identities().best(&tls.certificates, name));
+        let certificate = own.or_else(|| self.identities().best(&model.tls.certificates, name));
         let config = self.identities().server(certificate);
+        let (config, clients) = self.with_clients(config, host, listener, trusts)?;
+        Ok(ServerSide { listener, protocol: model.protocol, config, clients })
+    }
+
+    /// The settings with what the host, or else the listener, asks of clients.
+    fn with_clients(
+        &self,
+        config: &Arc<ServerConfig>,
+        host: Option<&CompiledHost>,
+        listener: ListenerId,
+        trusts: &Trusts,
+    ) -> Result<(Arc<ServerConfig>, Option<Verified>), Fault> {
         let suites = host.and_then(|host| host.model().suites.as_ref());
         let rules = host.and_then(|host| host.model().clients.as_ref());
         let clients = rules.map(|rules| (Arc::clone(rules), trusts.of(rules)));
-        let trust = clients.as_ref().and_then(|(_, trust)| trust.as_deref());
-        let config = match suites.is_some() || trust.is_some() {
-            false => Arc::clone(config),
-            true => Arc::new(for_host((config, self.identities().versions()), suites, trust).ok()?),
+        let asked = match (&clients, self.listening().verification(listener)) {
+            (Some((_, Some(trust))), _) => Clients::Asked(trust),
+            (Some((_, None)), _) | (None, Verification::None) => Clients::Unasked,
+            (None, Verification::By(trust, demand)) => Clients::of_listener(trust, *demand),
+            (None, Verification::Impossible) => return Err(Fault::ProtectionUnavailable),
         };
-        Some(ServerSide { listener, config, clients })
+        let config = match (suites, asked) {
+            (None, Clients::Unasked) => Arc::clone(config),
+            _ => {
+                let own = for_host((config, self.identities().versions()), suites, asked);
+                Arc::new(own.map_err(|_| Fault::ProtectionUnavailable)?)
+            }
+        };
+        Ok((config, clients))
     }
 }
+
+/// By which rules of a host a client is verified; `None` in it is nobody's certificate.
+type Verified = (Arc<ClientVerification>, Option<Rc<ClientTrust>>);
 
 /// How a client that asks for a host is served.
 pub(crate) struct ServerSide {
     pub(crate) listener: ListenerId,
+    /// What the listener speaks.
+    pub(crate) protocol: ListenerProtocol,
     pub(crate) config: Arc<ServerConfig>,
-    /// How it is verified; `None` in it is nobody's certificate.
-    pub(crate) clients: Option<(Arc<ClientVerification>, Option<Rc<ClientTrust>>)>,
+    pub(crate) clients: Option<Verified>,
 }

@@ -158,6 +158,7 @@ impl<N: Network> Worker<N> {
             http2_streams: self.counters.http2.streams().get(),
             http2_window: self.budgets.windows.lent(),
             exchanges: self.admission.room.descriptors.exchanges() as u64,
+            streams: self.counters.streams.open(),
             cpu: thread_cpu(),
         };
         self.counters.sample(gauges)
@@ -223,7 +224,19 @@ impl<N: Network> Worker<N> {
 
     /// Whether the listener is in the snapshot to serve by.
     pub(crate) fn has(&self, listener: ListenerId) -> bool {
-        self.adopted.borrow().listener(listener).is_some()
+        self.adopted.borrow().listening().has(listener)
+    }
+
+    /// The worker accepts on so many addresses from now on.
+    pub(crate) fn listen_on(&self, addresses: usize) {
+        self.admission.room.descriptors.listen_on(addresses);
+    }
+
+    /// For a connection that is forwarded as it comes: it has one more descriptor, and counts as open, until this is dropped.
+    pub(crate) fn begin_stream(self: &Rc<Self>) -> StreamTicket<N> {
+        self.admission.room.descriptors.begin();
+        self.counters.streams.opened();
+        StreamTicket(Rc::clone(self))
     }
 
     /// Moves towards the end, and wakes idle connections so that they see it.
@@ -318,6 +331,16 @@ impl<N: Network> Drop for CopyTicket<N> {
     fn drop(&mut self) {
         let copies = &self.0.budgets.copies;
         copies.set(copies.get() - 1);
+    }
+}
+
+/// A connection that is forwarded as it comes, counted as open until this is dropped.
+pub(crate) struct StreamTicket<N: Network>(Rc<Worker<N>>);
+
+impl<N: Network> Drop for StreamTicket<N> {
+    fn drop(&mut self) {
+        self.0.admission.room.descriptors.end();
+        self.0.counters.streams.closed();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Listeners are data: they come and go live, several share a TLS port, and none touches another.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -201,6 +202,27 @@ async fn an_address_that_is_taken_at_the_start_fails_the_start() {
     assert_eq!(error.error.kind(), ErrorKind::AddrInUse);
 }
 
+#[tokio::test]
+async fn an_address_that_an_object_asks_for_and_that_is_taken_keeps_nothing_from_starting() {
+    let taken = TcpListener::bind(free()).unwrap();
+    let address = taken.local_addr().unwrap();
+    let setup = Setup::to(&[]);
+    let mut config = setup.config();
+    let origin = fairway_model::Origin::object("Gateway", "shop", "edge");
+    let extra = Listener {
+        bind: vec![address],
+        origin,
+        ..Listener::new("extra", ListenerProtocol::Http, 1234, "extra")
+    };
+    config.listeners.insert(extra.name.clone(), Arc::new(extra));
+    let snapshot = fairway_routing::compile(&config, None).snapshot;
+    let proxy = Proxy::start(setup.options, snapshot).map_err(|error| error.to_string()).unwrap();
+    assert!(!proxy.publisher().is_bound());
+    drop(taken);
+    assert!(proxy.publisher().bind_again().is_empty() && proxy.publisher().is_bound());
+    proxy.handle().drain();
+}
+
 fn tls(name: &str, address: SocketAddr, host: &str, certificate: &str) -> Listener {
     Listener {
         bind: vec![address],
@@ -214,6 +236,59 @@ fn keep(config: &mut Config, key: &str, leaf: &Leaf, names: &[&str]) {
     let mut certificate = certificate(key, leaf);
     certificate.names = names.iter().map(|name| (*name).into()).collect();
     config.certificates.insert(certificate.key.clone(), Arc::new(certificate));
+}
+
+/// The cases of the conformance test of Gateway API `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
+#[tokio::test]
+async fn a_request_for_another_listener_of_the_port_is_misdirected() {
+    let authority = Authority::new("test");
+    let leaf = authority.leaf(&["example.org"]);
+    let setup = Setup::to(&[]);
+    let (mut config, address) = (setup.config(), free_address());
+    keep(&mut config, "default/one", &leaf, &[]);
+    let mut backends = Vec::new();
+    for (name, listens, serves) in [
+        ("v1", "", "example.org"),
+        ("v2", "second-example.org", ""),
+        ("v3", "*.wildcard.org", ""),
+        ("v4", "fourth-example.wildcard.org", ""),
+    ] {
+        backends.push(named(name).await);
+        add(&mut config, tls(name, address, listens, "default/one"), &backends[backends.len() - 1]);
+        let (from, to) = (HostPattern::Any, HostPattern::parse(serves, WildcardSpan::ManyLabels).unwrap());
+        let from = HostKey { table: name.into(), host: from };
+        let mut host = (*config.hosts.remove(&from).unwrap()).clone();
+        host.key.host = to;
+        config.hosts.insert(host.key.clone(), Arc::new(host));
+    }
+    let proxy = setup.start_by(&config);
+    for (server_name, host, expected) in [
+        ("example.org", "example.org", "v1"),
+        ("example.org", "second-example.org", "421"),
+        ("example.org", "unknown-example.org", "404"),
+        ("second-example.org", "second-example.org", "v2"),
+        ("second-example.org", "example.org", "421"),
+        ("second-example.org", "unknown-example.org", "421"),
+        ("third-example.wildcard.org", "third-example.wildcard.org", "v3"),
+        ("third-example.wildcard.org", "fith-example.wildcard.org", "v3"),
+        ("third-example.wildcard.org", "fourth-example.wildcard.org", "421"),
+        ("third-example.wildcard.org", "second-example.org", "421"),
+        ("third-example.wildcard.org", "unknown-example.org", "421"),
+        ("fourth-example.wildcard.org", "fourth-example.wildcard.org", "v4"),
+        ("fourth-example.wildcard.org", "fith-example.wildcard.org", "421"),
+        ("unknown-example.org", "example.org", "v1"),
+        ("unknown-example.org", "unknown-example.org", "404"),
+    ] {
+        let offer = TlsOffer::new(trusting_anything(), server_name);
+        let mut client = Client::connect_tls(address, &offer).await.unwrap();
+        // The connection goes on: the next request may be for the right one.
+        for _ in 0..2 {
+            let answer = client.exchange(&Request::get(host, "/")).await.unwrap();
+            let said = if answer.status == 200 { answer.text() } else { answer.status.to_string() };
+            assert_eq!(said, expected, "{server_name} {host}");
+        }
+    }
+    proxy.expect_fault("misdirected", 14).await;
 }
 
 /// Who answers a client that asks for this name, and with which certificate.
@@ -270,39 +345,6 @@ async fn listeners_of_one_address_are_chosen_by_name_each_with_its_certificate_a
 }
 
 #[tokio::test]
-async fn a_client_whose_listener_is_not_served_yet_is_closed_and_counted() {
-    let backend = named("one").await;
-    let leaf = Authority::new("test").leaf(&["one.test"]);
-    let setup = Setup::to(&[]);
-    let mut config = setup.config();
-    let mut proxy = setup.start();
-    let address = free_address();
-    keep(&mut config, "default/one", &leaf, &[]);
-    add(&mut config, tls("one", address, "", "default/one"), &backend);
-    for (name, protocol) in [("inner", ListenerProtocol::Tls), ("pass", ListenerProtocol::TlsPassthrough)] {
-        let host = HostPattern::Exact(format!("{name}.test").into());
-        let listener =
-            Listener { bind: vec![address], host, ..Listener::new(name, protocol, 443, "streams") };
-        config.listeners.insert(name.into(), Arc::new(listener));
-    }
-    assert_eq!(
-        publish(&mut proxy, &config).await,
-        [
-            "Listener inner: the listener inner: TLS with anything but HTTP inside is not served yet; its connections \
-             are closed",
-            "Listener pass: the listener pass: TLS is not passed through yet; its connections are closed",
-        ]
-    );
-    assert_eq!(over_tls(address, "one.test").await.0, "one");
-    for (name, count) in [("inner.test", 1), ("pass.test", 2)] {
-        let offer = TlsOffer::new(trusting_anything(), name);
-        assert!(Client::connect_tls(address, &offer).await.is_err(), "it is closed");
-        proxy.expect_refused("no_listener", count).await;
-    }
-    assert_eq!(over_tls(address, "one.test").await.0, "one");
-}
-
-#[tokio::test]
 async fn an_address_that_changes_its_protocol_stays_bound_and_old_connections_end() {
     let backend = named("one").await;
     let leaf = Authority::new("test").leaf(&["one.test"]);
@@ -321,6 +363,119 @@ async fn an_address_that_changes_its_protocol_stays_bound_and_old_connections_en
     assert_eq!(plain.read_to_end().await.unwrap(), b"");
     assert_eq!(over_tls(address, "one.test").await, ("one".to_owned(), leaf.chain_der[0].to_vec()));
     assert_eq!(backend.requests()[1].header("X-Forwarded-Proto"), Some("https"));
+}
+
+/// Each descriptor of this process that is a listening socket at one of these addresses.
+fn sockets_at(addresses: &[SocketAddr]) -> usize {
+    let inodes: HashSet<String> = std::fs::read_to_string("/proc/self/net/tcp")
+        .unwrap()
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let port = u16::from_str_radix(words.get(1)?.rsplit_once(':')?.1, 16).ok()?;
+            let is_one = *words.get(3)? == "0A" && addresses.iter().any(|address| address.port() == port);
+            is_one.then(|| format!("socket:[{}]", words[9]))
+        })
+        .collect();
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+    links.filter(|link| link.to_str().is_some_and(|link| inodes.contains(link))).count()
+}
+
+/// So many listeners in the clear on free ports, all of the table `many`.
+fn add_many(config: &mut Config, count: usize, backend: &Backend) {
+    add(config, Listener::new("unbound", ListenerProtocol::Http, 80, "many"), backend);
+    for number in 0..count {
+        let name = format!("many-{number}");
+        let listener =
+            Listener { bind: vec![free()], ..Listener::new(&name, ListenerProtocol::Http, 80, "many") };
+        config.listeners.insert(Arc::clone(&listener.name), Arc::new(listener));
+    }
+}
+
+fn addresses_of_many(proxy: &Running, count: usize) -> Vec<SocketAddr> {
+    (0..count).flat_map(|number| proxy.publisher.addresses(&format!("many-{number}"))).collect()
+}
+
+#[tokio::test]
+async fn many_listeners_come_at_once_and_go_with_all_their_sockets() {
+    let (first, second) = (named("first").await, named("second").await);
+    let setup = Setup::to(&[first.address()]).options(|options| {
+        options.workers = 2;
+        options.limits.descriptors = Some(20_000);
+    });
+    let mut proxy = setup.start();
+    let mut open = proxy.client().await;
+    assert_eq!(text(&mut open).await, "first");
+    for count in [64, 1_000] {
+        let mut config = setup.config();
+        add_many(&mut config, count, &second);
+        assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new());
+        let addresses = addresses_of_many(&proxy, count);
+        assert_eq!(addresses.len(), count);
+        assert_eq!(sockets_at(&addresses), 2 * count, "one for each worker");
+        for address in addresses.iter().step_by(count / 8) {
+            assert_eq!(text(&mut Client::connect(*address).await.unwrap()).await, "second");
+        }
+        assert_eq!(text(&mut open).await, "first");
+        assert_eq!(publish(&mut proxy, &setup.config()).await, Vec::<String>::new());
+        eventually("their sockets are closed", PATIENCE, || async { sockets_at(&addresses) == 0 }).await;
+        assert_eq!(text(&mut open).await, "first");
+    }
+}
+
+#[tokio::test]
+async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
+    const MOST: usize = 98;
+    let (first, second) = (named("first").await, named("second").await);
+    let setup = Setup::to(&[first.address()]).options(|options| {
+        options.workers = 2;
+        options.limits.descriptors = Some(1_024);
+    });
+    let mut proxy = setup.start();
+    let mut config = setup.config();
+    add_many(&mut config, 120, &second);
+    let problems = publish(&mut proxy, &config).await;
+    // `http` and `https` are two of them.
+    assert_eq!(problems.len(), 120 + 2 - MOST, "{problems:?}");
+    let reason = "the limit of open files allows 98 addresses with a socket for each of 2 workers";
+    for problem in &problems {
+        assert!(problem.starts_with("cannot listen on 127.0.0.1:0 (many-"), "{problem}");
+        assert!(problem.ends_with(reason), "{problem}");
+    }
+    let unbound = proxy.publisher.unbound();
+    assert_eq!(unbound.len(), problems.len());
+    let one = &unbound[0];
+    assert!(proxy.publisher.addresses(&one.listener).is_empty());
+    assert_eq!((one.address, &*one.reason), (free(), reason));
+    assert_eq!(text(&mut proxy.client().await).await, "first");
+    // Room for them comes with the listeners that go.
+    for number in 0..40 {
+        config.listeners.remove(&*format!("many-{number}"));
+    }
+    assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new());
+    assert_eq!(proxy.publisher.unbound(), []);
+    for number in 40..120 {
+        let [address] = proxy.publisher.addresses(&format!("many-{number}"))[..] else { panic!("{number}") };
+        assert_eq!(text(&mut Client::connect(address).await.unwrap()).await, "second");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_only_an_object_asks_for_does_not_keep_the_others_from_starting() {
+    let (first, second) = (named("first").await, named("second").await);
+    let taken = TcpListener::bind(free()).unwrap();
+    let address = taken.local_addr().unwrap();
+    let mut config = Setup::to(&[first.address()]).config();
+    let origin = fairway_model::Origin::object("Gateway", "shop", "outer");
+    add(&mut config, Listener { origin, ..extra(ListenerProtocol::Http, address) }, &second);
+    let proxy = Setup::to(&[first.address()]).start_by(&config);
+    assert_eq!(text(&mut proxy.client().await).await, "first");
+    let [one] = &proxy.publisher.unbound()[..] else { panic!("one address is taken") };
+    assert_eq!((&*one.listener, one.address), ("extra", address));
+    drop(taken);
+    assert!(proxy.publisher.bind_again().is_empty() && proxy.publisher.is_bound());
+    eventually("it is served", PATIENCE, || async { Client::connect(address).await.is_ok() }).await;
 }
 
 /// A listener comes and goes as fast as it can while clients of another one ask without a pause.

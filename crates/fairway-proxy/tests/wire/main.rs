@@ -28,6 +28,7 @@ mod publish;
 mod retries;
 mod sessions;
 mod spread;
+mod streams;
 mod tls;
 mod upstream_rules;
 mod websocket;

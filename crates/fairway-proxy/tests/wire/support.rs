@@ -259,6 +259,7 @@ impl Running {
         problems.extend(unready.iter().map(|problem| match problem {
             PublishProblem::Certificate(problem) => format!("{}: {}", problem.certificate, problem.error),
             PublishProblem::Listener(error) => error.to_string(),
+            PublishProblem::Trust(error) => error.to_string(),
         }));
         self.snapshot = compiled.snapshot;
         (self.snapshot.version(), problems)
@@ -272,7 +273,7 @@ impl Running {
 
     /// The value of one line of the metrics; 0 when it is not there.
     pub(crate) async fn metric(&self, series: &str) -> u64 {
-        let text = self.handle.metrics_text("").await;
+        let text: String = self.handle.metrics("").await.collect();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }

@@ -19,6 +19,7 @@ use fairway_message::{BodySize, Head, HeadLimits, Known, Malformed, Method, Vers
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::{Ahead, Input, Wire, Workspace};
 
+use super::gather::Gatherer;
 use crate::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
     RequestPlan, Upgrade, Upstream,
@@ -134,9 +135,10 @@ impl<S: Transport> Channel for H1<S> {
         if reader.is_done() {
             return Poll::Ready(Ok(BodyStep::End));
         }
-        let input = ready!(
-            wire.poll_input(cx, workspace, most, |cx, bytes| drain(reader, bytes, |data| sink(cx, data)))
-        );
+        let workspace: &Workspace = workspace;
+        let input = ready!(wire.poll_input(cx, workspace, most, |cx, bytes| {
+            drain(reader, bytes, workspace, |data| sink(cx, data))
+        }));
         Poll::Ready(match input {
             Ok(Input::Taken(step)) => step,
             Ok(Input::Eof) => reader.at_eof().map(|()| BodyStep::End).map_err(|_| Failure::Closed),
@@ -347,28 +349,39 @@ fn poll_head<S: Transport>(
     })
 }
 
-/// Feeds `bytes` to the reader and its data to `sink`; says how many bytes belong to this body.
+/// Feeds `bytes` to the reader and its data to `sink`, small pieces together; says how many bytes belong to this body.
 fn drain(
     reader: &mut BodyReader,
     bytes: &[u8],
+    workspace: &Workspace,
     mut sink: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> (usize, Result<BodyStep, Failure>) {
     let mut used = 0;
-    loop {
+    let mut gatherer = Gatherer::new(workspace);
+    let step = loop {
         match reader.next(&bytes[used..]) {
             Ok((count, part)) => {
                 used += count;
                 match part {
                     Part::Data(data) => {
-                        if let Err(failure) = sink(data) {
-                            return (used, Err(failure));
+                        if let Err(failure) = gatherer.add(data, &mut sink) {
+                            break Err(failure);
                         }
                     }
-                    Part::NeedMore => return (used, Ok(BodyStep::More)),
-                    Part::End => return (used, Ok(BodyStep::End)),
+                    Part::NeedMore => break Ok(BodyStep::More),
+                    Part::End => break Ok(BodyStep::End),
                 }
             }
-            Err(malformed) => return (used, Err(Failure::Malformed(malformed))),
+            Err(malformed) => break Err(Failure::Malformed(malformed)),
+        }
+    };
+    // What came before a mistake goes on as well.
+    match gatherer.end(&mut sink) {
+        Ok(()) => (used, step),
+        Err(refused) => {
+            // It may have been read to its end, but was not taken: nothing may begin behind it.
+            *reader = BodyReader::new(Framing::UntilClose, BodyLimits::default());
+            (used, Err(refused))
         }
     }
 }

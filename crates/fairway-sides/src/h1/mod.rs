@@ -1,5 +1,6 @@
 //! HTTP/1.x: the hop, and how its last answer is received.
 
+mod gather;
 mod hop;
 mod linger;
 

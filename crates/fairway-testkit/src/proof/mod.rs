@@ -2,10 +2,11 @@
 //! counted. Tests run them short, `fairway-bench` runs them long; both judge the same figures.
 //!
 //! [`fleet`] is the backends, [`traffic`] the load, [`deliveries`] what arrived; [`churn`], [`changes`], [`steadiness`],
-//! [`kill`], [`scale`], [`spread`] and [`floods`] are the proofs. Everything stays on the loopback address, and ends with the value that started
+//! [`kill`], [`scale`], [`check`], [`spread`] and [`floods`] are the proofs. Everything stays on the loopback address, and ends with the value that started
 //! it. Nothing here judges: the figures are handed to whoever asked.
 
 pub mod changes;
+pub mod check;
 pub mod churn;
 pub mod delays;
 pub mod deliveries;

@@ -103,6 +103,8 @@ pub(crate) struct HostFeatures {
     pub(crate) suite_chosen_by: Option<ChosenBy>,
     /// `auth-tls-secret`.
     pub(crate) clients: Option<HostClients>,
+    /// `ssl-passthrough`.
+    pub(crate) passthrough: bool,
 }
 
 /// Which clients a host serves.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, VirtualHost};
+use fairway_model::{
+    ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, StreamRoute, VirtualHost,
+};
 
 use crate::ingress::context::Context;
 use crate::ingress::contributions::HostClients;
@@ -11,6 +13,7 @@ use crate::ingress::layout::{self, Layout, Matching};
 use crate::ingress::location::Location;
 use crate::ingress::order::{self, Entry};
 use crate::ingress::ownership::{HostIngresses, decides};
+use crate::ingress::passthrough;
 use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::SharedServices;
@@ -35,6 +38,8 @@ pub(crate) struct HostInputs<'a> {
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) host: VirtualHost,
+    /// Where its TLS goes, where it does not end here.
+    pub(crate) stream: Option<StreamRoute>,
     /// Its own certificate, before that of a wildcard host takes its place.
     pub(crate) certificate: HostCertificate,
     pub(crate) backends: Vec<BackendRef>,
@@ -73,6 +78,10 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         annotations_prefix: &inputs.context.inputs.options.annotations_prefix,
     };
     diagnostics.extend(shared.describe());
+    let stream = match inputs.alias {
+        Some(_) => None,
+        None => passthrough::stream(host, (serving, &layout), &mut builder),
+    };
     diagnostics.append(&mut builder.diagnostics);
     let host = VirtualHost {
         key: HostKey { table: INGRESS_TABLE.into(), host: inputs.alias.unwrap_or(host).clone() },
@@ -87,7 +96,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         suites: suites(serving, &inputs.context.defaults.values),
         falls_through: false,
     };
-    Built { host, certificate: own, backends: builder.backends, diagnostics }
+    Built { host, stream, certificate: own, backends: builder.backends, diagnostics }
 }
 
 /// The cipher suites of the oldest Ingress that names some, or else of the settings, in the order of the oldest that says whose order counts.

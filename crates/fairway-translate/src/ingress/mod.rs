@@ -25,6 +25,7 @@ pub(crate) mod old_api;
 pub(crate) mod order;
 pub(crate) mod own;
 pub(crate) mod ownership;
+pub(crate) mod passthrough;
 pub(crate) mod pattern;
 pub(crate) mod read;
 pub(crate) mod reader;

@@ -105,6 +105,18 @@ impl<'a> Builder<'a> {
         routes.into_iter().map(Arc::new).collect()
     }
 
+    /// Where TLS goes that ends at the backend of a location; nowhere where that has none, or is closed. What is wrong with it
+    /// is said with its rules.
+    pub(crate) fn passed_through(&mut self, location: &Location) -> Vec<WeightedBackend> {
+        let said = self.diagnostics.len();
+        let destination = self.destination(location);
+        self.diagnostics.truncate(said);
+        let Ok(Some(backend)) = destination else { return Vec::new() };
+        let weighted = WeightedBackend::new(backend.key.clone(), 1);
+        self.backends.push(backend);
+        vec![weighted]
+    }
+
     /// The rule for the clients that the host serves.
     fn guarded(&self, mut rule: Rule) -> Rule {
         if let Some(clients) = self.clients {

@@ -14,8 +14,8 @@ use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 
-/// The end of each diagnostic.
-const APART: &str = "fairway.dev/compat: strict keeps them apart";
+/// The end of each diagnostic about what Ingresses share, and of no other.
+pub const KEPT_APART: &str = "fairway.dev/compat: strict keeps them apart";
 
 /// What the Ingresses with a Service and port share.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl SharedService {
 fn told(location: &Location, said: [Option<Said>; 2]) -> Vec<Diagnostic> {
     let diagnostic = |(severity, problem, consequence): Said| {
         let found = Diagnostic::new(severity, "shared-service", place(location));
-        found.because(problem, format!("{consequence}; {APART}"))
+        found.because(problem, format!("{consequence}; {KEPT_APART}"))
     };
     said.into_iter().flatten().map(diagnostic).collect()
 }
@@ -173,7 +173,7 @@ fn told(location: &Location, said: [Option<Said>; 2]) -> Vec<Diagnostic> {
 /// That a canary takes a part of the requests of a location, although it does not name it.
 pub(crate) fn canary_shared(location: &Location, canary: &Location) -> Option<Diagnostic> {
     let problem = format!("{} has a canary, {}", shown(location)?, canary.origin(""));
-    let taken = format!("it takes its part of the requests of this Ingress, too; {APART}");
+    let taken = format!("it takes its part of the requests of this Ingress, too; {KEPT_APART}");
     Some(Diagnostic::new(Severity::Warning, "shared-service", place(location)).because(problem, taken))
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn canary_displaced(
 ) -> Option<Diagnostic> {
     let problem = format!("{} is the canary of {} already", canary.origin(""), shown(location)?);
     let found = Diagnostic::new(Severity::Warning, "canary-unused", named.origin(""));
-    Some(found.because(problem, format!("this canary gets no requests; {APART}")))
+    Some(found.because(problem, format!("this canary gets no requests; {KEPT_APART}")))
 }
 
 fn shown(location: &Location) -> Option<String> {

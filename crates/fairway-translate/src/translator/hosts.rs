@@ -10,7 +10,7 @@ use crate::ingress::further;
 use crate::ingress::host::{self, Built, HostInputs};
 use crate::ingress::layout;
 use crate::ingress::ownership::{HostIngresses, Ownership};
-use crate::listeners::INGRESS_TABLE;
+use crate::listeners::{self, INGRESS_TABLE};
 use crate::translator::dependencies::parent;
 use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
 use crate::translator::work::Work;
@@ -56,12 +56,13 @@ impl State {
             self.remember_host(host, HostMemo::default(), work);
             self.hosts.remove(host);
             self.current.config.hosts.remove(&key);
+            listeners::pass_through(inputs.options, host, None, &mut self.current.config);
             let mut diagnostics = serving.diagnostics;
             diagnostics.extend(layout::without_main(host, &serving.canaries));
             self.current.diagnostics.replace(scope, diagnostics);
             return;
         }
-        let Built { host: made, certificate: own_certificate, backends, mut diagnostics } =
+        let Built { host: made, stream, certificate: own_certificate, backends, mut diagnostics } =
             self.built_host((host, None), &serving, above.map(|(_, memo)| memo), inputs);
         let names = further::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
@@ -74,6 +75,7 @@ impl State {
         }
         self.remember_host(host, memo, work);
         self.current.diagnostics.replace(scope, diagnostics);
+        listeners::pass_through(inputs.options, host, stream, &mut self.current.config);
         if self.current.config.hosts.get(&key).is_none_or(|before| **before != made) {
             self.current.config.hosts.insert(key, Arc::new(made));
         }

@@ -1,6 +1,7 @@
 //! The command line: every flag is also an environment variable `FAIRWAY_*`.
 
 mod compare;
+mod gateways;
 mod inspect;
 mod limits;
 mod migrate;

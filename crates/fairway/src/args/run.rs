@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_proxy::{AccessLogFormat, DrainOptions};
-use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own};
+use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own, Places};
 
+use super::gateways::GatewayPlaceArgs;
 use super::limits::LimitArgs;
 use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
@@ -37,6 +38,9 @@ pub(crate) struct RunArgs {
     /// What objects mean
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
+    /// Where Gateways are in a cluster
+    #[command(flatten)]
+    pub(crate) gateways: GatewayPlaceArgs,
     /// What is written to the standard output
     #[command(flatten)]
     pub(crate) logs: LogArgs,
@@ -143,6 +147,10 @@ impl RunArgs {
     pub(crate) fn validated(&self) -> Result<Source<'_>> {
         let source = self.source.validated()?;
         self.report.validate(&source)?;
+        self.gateways.validate(self.source.kubernetes)?;
+        if self.source.kubernetes {
+            self.translation.gateways.refuse_address_in_a_cluster()?;
+        }
         self.listen.validate(self.report.webhook.address)?;
         self.translation.trust.trust()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
@@ -166,6 +174,9 @@ impl RunArgs {
             false => LoopbackEndpoints::Accepted,
         };
         let mut options = self.translation.options()?;
+        if self.source.kubernetes {
+            options.gateways.places = Places::Given;
+        }
         options.trust.external.own = self.listen.own(self.report.webhook.address);
         options.listeners.http.bind.clone_from(&self.listen.http);
         options.listeners.https.bind.clone_from(&self.listen.https);

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use fairway_control::cluster::{Credentials, Namespaces, Selection};
-use fairway_translate::{LoopbackEndpoints, Options};
+use fairway_translate::{GatewayOptions, LoopbackEndpoints, Options, Places};
+
+use super::gateways;
 
 /// Where configuration comes from.
 #[derive(Debug, Args)]
@@ -219,8 +221,11 @@ impl ClusterArgs {
     /// The flags contradict each other.
     pub(crate) fn selection(&self, options: Options) -> Result<Selection> {
         self.validate()?;
-        let options = Options { loopback_endpoints: LoopbackEndpoints::Refused, ..options };
-        Ok(Selection { namespaces: self.namespaces(), options, services: Vec::new() })
+        let gateways = gateways::serve(&options.gateways);
+        let of_gateways = GatewayOptions { places: Places::Given, ..options.gateways };
+        let options =
+            Options { loopback_endpoints: LoopbackEndpoints::Refused, gateways: of_gateways, ..options };
+        Ok(Selection { namespaces: self.namespaces(), options, services: Vec::new(), gateways })
     }
 
     /// # Errors

@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, Compat, GatewayOptions, HostOptions, HostOwnership, IngressListeners, ListenAt,
-    LoopbackEndpoints, ObjectKey, Options, UnsupportedProtection, WithoutClass,
+    CONTROLLER, Compat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
+    Options, UnsupportedProtection, WithoutClass,
 };
 
+use super::gateways::GatewayArgs;
 use super::trust::TrustArgs;
 
 /// What objects mean.
@@ -54,6 +55,9 @@ pub(crate) struct TranslationArgs {
     /// What holds for all hosts and paths
     #[command(flatten)]
     pub(crate) hosts: HostArgs,
+    /// What objects of the Gateway API mean
+    #[command(flatten)]
+    pub(crate) gateways: GatewayArgs,
     /// The port on which clients see the plain listener: for redirects, headers and logs
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
     pub(crate) public_http_port: u16,
@@ -176,8 +180,8 @@ impl TranslationArgs {
                 http: ListenAt { bind: Vec::new(), public_port: self.public_http_port },
                 https: ListenAt { bind: Vec::new(), public_port: self.public_https_port },
             },
-            gateways: GatewayOptions::default(),
             downstream: fairway_model::DownstreamSettings::default(),
+            gateways: self.gateways.options(),
         })
     }
 }

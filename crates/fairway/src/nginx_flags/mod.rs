@@ -3,6 +3,8 @@
 //!
 //! [`table`] says what each flag means here, [`mod@line`] takes a command line apart.
 
+#[cfg(test)]
+mod document;
 mod line;
 mod table;
 
@@ -143,6 +145,8 @@ impl<'n> Translation<'n> {
         if !self.writes_status {
             self.arguments.retain(|argument| !argument.starts_with("--publish-"));
             self.arguments.push("--no-status".to_owned());
+        } else if !self.arguments.iter().any(|argument| argument.starts_with("--publish-")) {
+            self.lost.extend(self.dialect.lost_without_publishing().map(str::to_owned));
         }
         self.arguments.extend(self.ports.arguments());
         Translated { arguments: self.arguments, lost: self.lost }
@@ -199,6 +203,43 @@ mod tests {
     }
 
     #[test]
+    fn the_manifests_of_ingress_nginx_for_bare_metal_and_kind_start() {
+        let common = "/nginx-ingress-controller --election-id=ingress-nginx-leader \
+             --controller-class=k8s.io/ingress-nginx --ingress-class=nginx \
+             --configmap=ingress-nginx/ingress-nginx-controller --validating-webhook=:8443 \
+             --validating-webhook-certificate=/usr/local/certificates/cert \
+             --validating-webhook-key=/usr/local/certificates/key";
+        let (_, lost) = run(common);
+        assert!(matches!(&lost[..], [status] if status.contains("addresses of its nodes")), "{lost:?}");
+        let (arguments, lost) = run(&format!(
+            "{common} --watch-ingress-without-class=true --enable-metrics=false --publish-status-address=localhost"
+        ));
+        assert_eq!(lost, [""; 0]);
+        for own in ["--watch-ingress-without-class", "--publish-status-address=localhost"] {
+            assert!(arguments.iter().any(|argument| argument == own), "{own} {arguments:?}");
+        }
+    }
+
+    /// Its names and its values: `fairway run` starts with them.
+    #[test]
+    fn the_arguments_of_the_plain_manifest_are_accepted() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/fairway.yaml");
+        let text = std::fs::read_to_string(file).unwrap();
+        let documents =
+            text.split("\n---\n").map(|it| serde_saphyr::from_str::<serde_json::Value>(it).unwrap());
+        let workload = documents.into_iter().find(|it| it["kind"] == "Deployment").unwrap();
+        let container = &workload["spec"]["template"]["spec"]["containers"][0];
+        let given = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+        let arguments: Vec<_> = std::iter::once("fairway").chain(given).collect();
+        let Command::Run(run) = Cli::try_parse_from(&arguments).unwrap().command else {
+            panic!("{arguments:?}")
+        };
+        run.validated().unwrap();
+        run.options().unwrap();
+        assert!(arguments.len() > 10, "{arguments:?}");
+    }
+
+    #[test]
     fn the_manifest_of_nginx_inc_starts() {
         let (arguments, lost) = run(
             "/nginx-ingress -nginx-configmaps=nginx-ingress/nginx-config -default-server-tls-secret nginx-ingress/secret \
@@ -244,12 +285,7 @@ mod tests {
         let flags: Vec<_> = lost.iter().map(|lost| lost.split(':').next().unwrap()).collect();
         assert_eq!(
             flags,
-            [
-                "--default-backend-service=a/c",
-                "--sync-rate-limit=0.5",
-                "--enable-ssl-passthrough",
-                "--nonsense=1"
-            ]
+            ["--default-backend-service=a/c", "--sync-rate-limit=0.5", "--nonsense=1", "status of Ingresses"]
         );
     }
 

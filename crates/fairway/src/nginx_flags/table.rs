@@ -13,7 +13,7 @@ pub(super) enum Dialect {
 /// A flag of another controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flag {
-    name: &'static str,
+    pub(super) name: &'static str,
     pub(super) meaning: Meaning,
     kind: Kind,
 }
@@ -109,7 +109,7 @@ impl Dialect {
         }
     }
 
-    fn flags(self) -> &'static [Flag] {
+    pub(super) fn flags(self) -> &'static [Flag] {
         match self {
             Self::IngressNginx => INGRESS_NGINX,
             Self::NginxInc => NGINX_INC,
@@ -167,6 +167,17 @@ impl Dialect {
                 "annotations nginx.org/...: they are not read; those of ingress-nginx, nginx.ingress.kubernetes.io/..., are"
                     .to_owned(),
             ],
+        }
+    }
+
+    /// What is lost where status is written and no flag says which addresses.
+    pub(super) fn lost_without_publishing(self) -> Option<&'static str> {
+        match self {
+            Self::IngressNginx => Some(
+                "status of Ingresses: ingress-nginx writes the addresses of its nodes, and Fairway none; give \
+                 --publish-service or --publish-status-address",
+            ),
+            Self::NginxInc => None,
         }
     }
 
@@ -242,7 +253,11 @@ const INGRESS_NGINX: &[Flag] = &[
     unless("enable-annotation-validation", ON, "annotations are validated always"),
     unless("enable-metrics", EITHER, ""),
     unless("enable-ssl-chain-completion", OFF, "chains are sent as the Secret has them"),
-    unless("enable-ssl-passthrough", OFF, "TLS is not passed through; Ingresses that ask for it answer 503"),
+    unless(
+        "enable-ssl-passthrough",
+        ON,
+        "ssl-passthrough needs no flag here: TLS of Ingresses that ask for it is passed through",
+    ),
     unless("enable-topology-aware-routing", OFF, "requests go to the endpoints of all zones"),
     unless("exclude-socket-metrics", EITHER, ""),
     value("health-check-path", Meaning::Lost { without: &["/healthz"], what: "the path is /healthz" }),

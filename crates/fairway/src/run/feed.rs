@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use fairway_control::admin::Readiness;
 use fairway_control::cluster::Cluster;
 use fairway_control::state::{self, Keeper};
-use fairway_control::{Directory, Pipeline};
+use fairway_control::{Directory, Freshness, Pipeline};
 
 use super::gate::Gate;
 use super::reporting::Reporting;
@@ -63,7 +63,7 @@ impl Feed {
         let selection = cluster.selection(args.options()?)?;
         let source =
             Cluster::start(cluster.credentials(), selection, pipeline.inlet()).context("--kubernetes")?;
-        let reporting = Reporting::start(&args.report, &source, pipeline)?;
+        let reporting = Reporting::start(args, &source, pipeline, gate.bindings())?;
         Ok(Self::Cluster(Arc::new(source), reporting))
     }
 
@@ -138,6 +138,12 @@ impl Condition {
                 let condition = cluster.condition();
                 let problems: Vec<_> = condition.problems().collect();
                 Readiness::Loading((!problems.is_empty()).then(|| problems.join("; ")))
+            }
+            // Who is sent traffic for a Gateway must be listening for it.
+            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting))
+                if !reporting.has_placed_gateways() =>
+            {
+                Readiness::Loading(Some("the ports of Gateways are not bound yet".to_owned()))
             }
             (readiness, _) => readiness,
         }

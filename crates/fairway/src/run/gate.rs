@@ -9,11 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use fairway_control::admin::Readiness;
 use fairway_control::state::Keeper;
+use fairway_control::status::Bindings;
 use fairway_control::{Freshness, Propagation, Publication};
+use fairway_model::Config;
 use fairway_proxy::{
     BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher, StartError,
 };
 
+use super::bound::BoundAddresses;
 use super::reporting::Reporting;
 
 /// How often an address that cannot be bound is tried again.
@@ -26,6 +29,7 @@ pub(super) struct Gate {
     state: Mutex<GateState>,
     draining: AtomicBool,
     propagation: Arc<Propagation>,
+    bound: Arc<BoundAddresses>,
 }
 
 #[derive(Default)]
@@ -58,9 +62,9 @@ impl Gate {
     pub(super) fn publish(&self, publication: Publication) {
         let mut state = self.lock();
         if let Some(serving) = &state.serving {
-            for problem in serving.publisher.publish(publication.outcome.snapshot.clone()) {
-                warn_of(&problem);
-            }
+            let problems = serving.publisher.publish(publication.outcome.snapshot.clone());
+            problems.iter().for_each(warn_of);
+            self.bound.note(&publication.outcome.translation.config, &serving.publisher, &problems);
             // The thread ends with the process.
             _ = serving.published.send(publication.clone());
         }
@@ -78,11 +82,18 @@ impl Gate {
         if let Some(workers) = first.config().settings.workers {
             options.workers = usize::try_from(workers)?.max(1);
         }
-        let proxy = Proxy::start(options, first).map_err(|error| match error {
+        let proxy = Proxy::start(options, first.clone()).map_err(|error| match error {
             StartError::Bind(error) => anyhow!("--{} {}: {}", error.listener, error.address, error.error),
             error => error.into(),
         })?;
-        let published = watch_adoption(proxy.publisher(), self.propagation.clone())?;
+        self.bound.note(first.config(), &proxy.publisher(), &[]);
+        let adoption = Adoption {
+            publisher: proxy.publisher(),
+            propagation: self.propagation.clone(),
+            bound: self.bound.clone(),
+            config: first.config().clone(),
+        };
+        let published = adoption.watch()?;
         state.serving = Some(Serving { publisher: proxy.publisher(), handle: proxy.handle(), published });
         Ok(proxy)
     }
@@ -103,6 +114,11 @@ impl Gate {
     /// The version of the oldest snapshot that a worker serves by; 0 before every worker has one.
     pub(super) fn adopted(&self) -> u64 {
         self.lock().serving.as_ref().map_or(0, |serving| serving.publisher.adopted_version())
+    }
+
+    /// Which addresses of Gateways are bound.
+    pub(super) fn bindings(&self) -> Bindings {
+        self.bound.bindings()
     }
 
     pub(super) fn propagation(&self) -> &Propagation {
@@ -131,26 +147,12 @@ impl Gate {
     }
 }
 
-/// The next publication; `None` at the process's end.
-fn next(receiver: &Receiver<Publication>, publisher: &Publisher) -> Option<Publication> {
-    while !publisher.is_bound() {
-        match receiver.recv_timeout(BIND_AGAIN) {
-            Ok(publication) => return Some(publication),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => publisher.bind_again().iter().for_each(warn_of),
-        }
-        if publisher.is_bound() {
-            tracing::info!("every listener is bound now");
-        }
-    }
-    receiver.recv().ok()
-}
-
 fn warn_of(problem: &PublishProblem) {
     match problem {
         PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
             tracing::warn!(%certificate, %error, "a certificate cannot be used");
         }
+        PublishProblem::Trust(error) => tracing::warn!("{error}"),
         PublishProblem::Listener(BindError { listener, address, error }) => {
             tracing::warn!(
                 %listener, %address, %error,
@@ -161,22 +163,52 @@ fn warn_of(problem: &PublishProblem) {
     }
 }
 
-/// Starts the thread that measures how long each publication takes to the last worker, and that tries to bind again what
-/// could not be bound.
-fn watch_adoption(publisher: Publisher, propagation: Arc<Propagation>) -> Result<Sender<Publication>> {
-    let (sender, receiver): (_, Receiver<Publication>) = channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let watch = move || {
-        while let Some(publication) = next(&receiver, &publisher) {
-            let Publication { outcome, heard, written, freshness } = publication;
-            runtime.block_on(publisher.adopted(outcome.snapshot.version()));
-            if freshness == Freshness::Current {
-                // A clock that was set back shows no time at all.
-                let written = written.map(|written| written.elapsed().unwrap_or_default());
-                propagation.observe(heard.elapsed(), written);
+/// Measures how long each publication takes to the last worker, and tries to bind again what could not be bound.
+struct Adoption {
+    publisher: Publisher,
+    propagation: Arc<Propagation>,
+    bound: Arc<BoundAddresses>,
+    /// The one that was published last.
+    config: Config,
+}
+
+impl Adoption {
+    /// Starts the thread.
+    fn watch(mut self) -> Result<Sender<Publication>> {
+        let (sender, receiver): (_, Receiver<Publication>) = channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let watch = move || {
+            while let Some(publication) = self.next(&receiver) {
+                let Publication { outcome, heard, written, freshness } = publication;
+                self.config = outcome.translation.config;
+                runtime.block_on(self.publisher.adopted(outcome.snapshot.version()));
+                if freshness == Freshness::Current {
+                    // A clock that was set back shows no time at all.
+                    let written = written.map(|written| written.elapsed().unwrap_or_default());
+                    self.propagation.observe(heard.elapsed(), written);
+                }
+            }
+        };
+        thread::Builder::new().name("fairway-adoption".into()).spawn(watch)?;
+        Ok(sender)
+    }
+
+    /// The next publication; `None` at the process's end.
+    fn next(&self, receiver: &Receiver<Publication>) -> Option<Publication> {
+        while !self.publisher.is_bound() {
+            match receiver.recv_timeout(BIND_AGAIN) {
+                Ok(publication) => return Some(publication),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    let problems = self.publisher.bind_again();
+                    problems.iter().for_each(warn_of);
+                    self.bound.note(&self.config, &self.publisher, &problems);
+                }
+            }
+            if self.publisher.is_bound() {
+                tracing::info!("every listener is bound now");
             }
         }
-    };
-    thread::Builder::new().name("fairway-adoption".into()).spawn(watch)?;
-    Ok(sender)
+        receiver.recv().ok()
+    }
 }

@@ -4,11 +4,13 @@
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
 //! plane, [`signals`] says when to stop.
 
+mod bound;
 mod feed;
 mod gate;
 mod reporting;
 mod signals;
 
+use std::iter;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
-use fairway_control::admin::{Admin, Audience, Identity, Pages};
+use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_proxy::{ProxyOptions, SelfSigned, refuse_huge_pages};
 
 use crate::args::{ReportArgs, RunArgs};
@@ -91,12 +93,14 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
             let (handle, labels) = (for_metrics.handle(), labels.clone());
             let control = for_metrics.propagation().text() + &told.metrics_text(&labels);
             Box::pin(async move {
-                match handle {
-                    Some(handle) => control + &handle.metrics_text(&labels).await,
-                    None => control,
-                }
+                let proxy = match handle {
+                    Some(handle) => Some(handle.metrics(&labels).await),
+                    None => None,
+                };
+                Box::new(iter::once(control).chain(proxy.into_iter().flatten())) as Pieces
             })
         }),
+        scrapes: Scrapes::default(),
     }
 }
 

@@ -1,16 +1,19 @@
 //! What a cluster is told: status, Events, and answers of the webhook. Starts and stops them; owns no rule of theirs.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fairway_control::Pipeline;
-use fairway_control::cluster::Cluster;
-use fairway_control::status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
+use fairway_control::cluster::{Cluster, ServeGateways};
+use fairway_control::status::{
+    Bindings, GatewayDuties, PlaceOptions, PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode,
+};
 use fairway_control::webhook::{Files, Reviews, Webhook};
 use fairway_translate::ObjectKey;
 
-use crate::args::{ReportArgs, WebhookArgs};
+use crate::args::{ReportArgs, RunArgs, WebhookArgs};
 
 /// How long the cluster is told that this replica ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -28,7 +31,14 @@ pub(super) struct Reporting {
 }
 
 impl Reporting {
-    pub(super) fn start(args: &ReportArgs, cluster: &Cluster, pipeline: &Pipeline) -> Result<Self> {
+    pub(super) fn start(
+        args: &RunArgs,
+        cluster: &Cluster,
+        pipeline: &Pipeline,
+        bindings: Bindings,
+    ) -> Result<Self> {
+        let duties = duties(args, cluster, pipeline, bindings)?;
+        let args = &args.report;
         let mut reviews = None;
         if let WebhookArgs {
             address: Some(address),
@@ -44,6 +54,7 @@ impl Reporting {
         }
         let reporter = match options(args)? {
             Some(options) => {
+                let options = ReporterOptions { gateways: duties, ..options };
                 let client = cluster.client();
                 Some(Reporter::start(Box::new(move || Ok(client)), options, pipeline.viewer())?)
             }
@@ -62,6 +73,11 @@ impl Reporting {
         standing.into_iter().chain(reviews).collect()
     }
 
+    /// Whether the ports of Gateways are bound, as far as anybody looks after them.
+    pub(super) fn has_placed_gateways(&self) -> bool {
+        self.standing.as_ref().is_none_or(Standing::has_placed_gateways)
+    }
+
     /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
     /// does anything, and a second one waits for it, so that the process does not end before the cluster was told.
     pub(super) fn stop(&self) {
@@ -70,6 +86,34 @@ impl Reporting {
             reporter.stop(FAREWELL);
         }
     }
+}
+
+/// What the Gateway API adds to what is written.
+fn duties(
+    args: &RunArgs,
+    cluster: &Cluster,
+    pipeline: &Pipeline,
+    bindings: Bindings,
+) -> Result<Option<GatewayDuties>> {
+    let options = args.options()?;
+    let selection = args.source.cluster.selection(options.clone())?;
+    if selection.gateways == ServeGateways::No {
+        return Ok(None);
+    }
+    let mut bind: Vec<_> = args.listen.http.iter().map(SocketAddr::ip).collect();
+    bind.sort_unstable();
+    bind.dedup();
+    let places = args.gateways.pods()?.map(|pods| PlaceOptions {
+        controller: options.gateways.controller,
+        pods,
+        ports: args.gateways.gateway_ports.unwrap_or_default(),
+        service_type: args.gateways.gateway_service_type.unwrap_or_default(),
+        bind,
+        namespaces: selection.namespaces,
+        bindings,
+        inlet: pipeline.inlet(),
+    });
+    Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places }))
 }
 
 /// The name of the Lease.
@@ -98,5 +142,5 @@ fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
             "status is written by one pod of the fleet: give POD_NAME and POD_NAMESPACE, or --no-status"
         ),
     };
-    Ok(Some(ReporterOptions { pod, election_id: lease(args).to_owned(), mode }))
+    Ok(Some(ReporterOptions { pod, election_id: lease(args).to_owned(), mode, gateways: None }))
 }

@@ -138,6 +138,17 @@ fn version(object: &Object) -> String {
         Object::EndpointSlice(it) => &it.metadata,
         Object::Secret(it) => &it.metadata,
         Object::ConfigMap(it) => &it.metadata,
+        Object::Namespace(it) => &it.metadata,
+        Object::GatewayClass(it) => &it.metadata,
+        Object::Gateway(it) => &it.metadata,
+        Object::ListenerSet(it) => &it.metadata,
+        Object::HttpRoute(it) => &it.metadata,
+        Object::GrpcRoute(it) => &it.metadata,
+        Object::TlsRoute(it) => &it.metadata,
+        Object::TcpRoute(it) => &it.metadata,
+        Object::UdpRoute(it) => &it.metadata,
+        Object::ReferenceGrant(it) => &it.metadata,
+        Object::BackendTlsPolicy(it) => &it.metadata,
         Object::OldIngress(_) => panic!("a cluster has none"),
     };
     metadata.resource_version.clone().unwrap_or_default()
@@ -185,6 +196,32 @@ pub(super) fn slice(namespace: &str, name: &str) -> Value {
 
 pub(super) fn class(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "controller": "fairway.dev/ingress-controller" } })
+}
+
+/// A GatewayClass of ours.
+pub(super) fn gateway_class(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "controllerName": "fairway.dev/gateway-controller" } })
+}
+
+/// A Gateway of the class `edge` with an HTTPS listener that has these Secrets, as `NAME` or `NAMESPACE/NAME`.
+pub(super) fn gateway(namespace: &str, name: &str, secrets: &[&str]) -> Value {
+    let named = |secret: &&str| match secret.split_once('/') {
+        Some((namespace, name)) => json!({ "namespace": namespace, "name": name }),
+        None => json!({ "name": secret }),
+    };
+    let tls = json!({ "certificateRefs": secrets.iter().map(named).collect::<Vec<_>>() });
+    let listener = json!({ "name": "https", "port": 443, "protocol": "HTTPS", "tls": tls });
+    json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "gatewayClassName": "edge", "listeners": [listener] },
+    })
+}
+
+pub(super) fn http_route(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "parentRefs": [{ "name": "edge" }], "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }] },
+    })
 }
 
 pub(super) fn namespace(name: &str, label: &str) -> Value {

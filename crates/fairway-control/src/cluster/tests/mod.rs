@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 mod faults;
+mod gateways;
 mod harness;
 mod interleavings;
 mod orders;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::harness::{ingress, secret, texts};
 use crate::cluster::collection::{Collection, Watched};
-use crate::cluster::selection::Selection;
+use crate::cluster::selection::{Selection, ServeGateways};
 use crate::cluster::tracker::{Action, Tracker};
 use crate::cluster::trimmed::{IngressWire, Item, SecretWire, Wire};
 use crate::cluster::watch::{WatchEvent, WatchId, WatchReport};
@@ -20,7 +20,8 @@ struct Fixture {
 impl Fixture {
     /// With complete and empty lists of everything but the Ingresses.
     fn new() -> Self {
-        let mut fixture = Self { tracker: Tracker::new(Selection::default()), actions: Vec::new() };
+        let selection = Selection { gateways: ServeGateways::No, ..Selection::default() };
+        let mut fixture = Self { tracker: Tracker::new(selection), actions: Vec::new() };
         fixture.note();
         for kind in [Watched::IngressClass, Watched::Service, Watched::EndpointSlice] {
             fixture.take(fixture.watch(kind), WatchEvent::Began);

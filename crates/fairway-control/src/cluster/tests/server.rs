@@ -28,15 +28,15 @@ pub(super) struct Server {
 pub(super) struct State {
     version: u64,
     objects: BTreeMap<Place, Value>,
-    events: Vec<Event>,
-    /// Watches from before this version are answered with 410.
-    oldest: u64,
+    history: History,
     /// Resources and namespaces that are denied; an empty namespace for all.
     pub(super) denied: BTreeSet<(String, String)>,
     /// Resources whose lists fail with 500.
     pub(super) broken_lists: BTreeSet<String>,
     /// Resources that do not exist.
     pub(super) unknown: BTreeSet<String>,
+    /// The CRDs of the Gateway API, as version and resource.
+    pub(super) crds: BTreeSet<(&'static str, &'static str)>,
     pub(super) line: Network,
     pub(super) lists: Listing,
     /// Minor version.
@@ -44,6 +44,13 @@ pub(super) struct State {
     /// Every path with its query.
     pub(super) requests: Vec<String>,
     watches: Watches,
+}
+
+#[derive(Default)]
+struct History {
+    events: Vec<Event>,
+    /// Watches from before this version are answered with 410.
+    oldest: u64,
 }
 
 /// Watches by their number.
@@ -133,7 +140,7 @@ impl Server {
             object["metadata"]["uid"] = uid;
             object["metadata"]["resourceVersion"] = json!(version.to_string());
             state.objects.insert(place.clone(), object.clone());
-            state.events.push(Event { version, place, before, after: Some(object) });
+            state.history.events.push(Event { version, place, before, after: Some(object) });
         });
     }
 
@@ -142,7 +149,12 @@ impl Server {
             let place = (resource.to_owned(), namespace.to_owned(), name.to_owned());
             if let Some(before) = state.objects.remove(&place) {
                 state.version += 1;
-                state.events.push(Event { version: state.version, place, before: Some(before), after: None });
+                state.history.events.push(Event {
+                    version: state.version,
+                    place,
+                    before: Some(before),
+                    after: None,
+                });
             }
         });
     }
@@ -151,7 +163,7 @@ impl Server {
     pub(super) fn forget_history(&self) {
         self.with(|state| {
             state.version += 1;
-            state.oldest = state.version;
+            state.history.oldest = state.version;
             state.watches.closed = state.watches.begun;
         });
     }
@@ -222,11 +234,49 @@ impl Server {
                 json!({ "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0") });
             return Ok(whole(version.to_string()));
         }
+        if let Some(path) = uri.path().strip_prefix("/apis/gateway.networking.k8s.io")
+            && let Some(answer) = self.of_gateways(path.trim_start_matches('/'))
+        {
+            return Ok(answer);
+        }
         let query = Query::read(uri.path(), uri.query().unwrap_or_default());
         if let Some((code, reason, message)) = self.refusal(&query) {
             return Ok(status(code, reason, &message));
         }
         Ok(if query.is("watch") { self.watch(query) } else { self.list(&query) })
+    }
+
+    /// The answer about a path in the group of the Gateway API, unless it is about objects that there are.
+    fn of_gateways(&self, path: &str) -> Option<Answer> {
+        let state = self.lock();
+        let (version, rest) = path.split_once('/').unwrap_or((path, ""));
+        let offered = |version: &str| state.crds.iter().any(|(known, _)| *known == version);
+        let resource = rest.rsplit('/').next().unwrap_or_default();
+        let known = state.crds.contains(&(version, resource)).then_some(());
+        if state.crds.is_empty() || (!version.is_empty() && !offered(version)) {
+            return Some(status(404, "NotFound", "the server could not find the requested resource"));
+        }
+        if version.is_empty() {
+            let versions: BTreeSet<_> = state.crds.iter().map(|(version, _)| *version).collect();
+            let group = "gateway.networking.k8s.io";
+            let one =
+                |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
+            let versions: Vec<_> = versions.iter().map(one).collect();
+            return Some(whole(
+                json!({ "kind": "APIGroup", "name": group, "versions": versions }).to_string(),
+            ));
+        }
+        if rest.is_empty() {
+            let of_version = state.crds.iter().filter(|(known, _)| *known == version);
+            let one = |resource: &str| json!({ "name": resource, "singularName": "", "namespaced": true, "kind": "X", "verbs": ["list"] });
+            let resources: Vec<_> = of_version.map(|(_, resource)| one(resource)).collect();
+            let list = json!({ "kind": "APIResourceList", "groupVersion": version, "resources": resources });
+            return Some(whole(list.to_string()));
+        }
+        match known {
+            Some(()) => None,
+            None => Some(status(404, "NotFound", "the server could not find the requested resource")),
+        }
     }
 
     fn refusal(&self, query: &Query) -> Option<(u16, &'static str, String)> {
@@ -286,7 +336,7 @@ impl Server {
         } else {
             query.number("resourceVersion").unwrap_or(0)
         };
-        if from < state.oldest {
+        if from < state.history.oldest {
             let gone = json!({ "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old" });
             first.push(json!({ "type": "ERROR", "object": gone }));
         }
@@ -311,7 +361,7 @@ impl Server {
                         // What was sent into the black hole is lost, and with it the connection.
                         from = u64::MAX;
                     }
-                    state.events.iter().find(|event| event.version > from && !silent).cloned()
+                    state.history.events.iter().find(|event| event.version > from && !silent).cloned()
                 };
                 match next {
                     Some(event) => {

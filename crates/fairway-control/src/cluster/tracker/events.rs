@@ -17,6 +17,9 @@ impl Tracker {
     /// Takes what a watch reports. What comes from a watch that was ended meanwhile is nothing.
     pub(in crate::cluster) fn take(&mut self, report: WatchReport) {
         let WatchReport { id, at, event } = report;
+        if let WatchEvent::Offered(offered) = event {
+            return self.offered(&offered, at);
+        }
         let Some(progress) = self.watches.get_mut(&id) else { return };
         match event {
             WatchEvent::Began => progress.round += 1,
@@ -26,6 +29,7 @@ impl Tracker {
             WatchEvent::InStep => self.in_step(id),
             WatchEvent::Failed(fault) => self.fail(id, fault, at),
             WatchEvent::Fetched(object, answer) => self.fetched(id, &object, answer, at),
+            WatchEvent::Offered(_) => {}
         }
     }
 
@@ -66,27 +70,7 @@ impl Tracker {
     /// Passes an object on, or holds it.
     fn tell(&mut self, object: Object, at: Instant) {
         let reference = object.reference();
-        let missing = match &object {
-            Object::Ingress(ingress) => {
-                let difference = self.references.set_ingress(&reference.key, Some(ingress));
-                self.follow_references(difference);
-                let named: Vec<_> = self.references.of(&reference.key).cloned().collect();
-                self.unknown(named)
-            }
-            Object::IngressClass(class) => {
-                let difference = self.references.set_class(&reference.key.name, Some(class));
-                let gained: Vec<_> = difference.gained.iter().cloned().collect();
-                self.follow_references(difference);
-                self.unknown(gained)
-            }
-            Object::ConfigMap(map) => {
-                let difference = self.references.set_config_map(&reference.key, Some(map));
-                self.follow_references(difference);
-                let named: Vec<_> = self.references.of_config_map(&reference.key).cloned().collect();
-                self.unknown(named)
-            }
-            _ => Vec::new(),
-        };
+        let missing = self.named_and_unknown(&object, &reference);
         let change = Change::Set(object, None);
         if missing.is_empty() {
             self.held.drop(&reference);
@@ -117,22 +101,10 @@ impl Tracker {
             return;
         }
         let (kind, key) = name;
-        match kind {
-            Watched::Namespace => return self.deselect(&Arc::clone(&key.name), at),
-            Watched::Ingress => {
-                let difference = self.references.set_ingress(key, None);
-                self.follow_references(difference);
-            }
-            Watched::IngressClass => {
-                let difference = self.references.set_class(&key.name, None);
-                self.follow_references(difference);
-            }
-            Watched::ConfigMap => {
-                let difference = self.references.set_config_map(key, None);
-                self.follow_references(difference);
-            }
-            _ => {}
+        if *kind == Watched::Namespace {
+            return self.deselect(&Arc::clone(&key.name), at);
         }
+        self.forget_naming(*kind, key);
         if let Some(object) = object_ref(name) {
             self.held.drop(&object);
             self.outbox.say(Change::Remove(object), at);

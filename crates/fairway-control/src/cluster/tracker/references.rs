@@ -1,6 +1,6 @@
 //! What served Ingresses name: one watch for each kind and namespace that something is named in, as long as it is.
 
-use fairway_translate::{Change, Difference, Kind, ObjectRef};
+use fairway_translate::{Change, Difference, Kind, Object, ObjectKey, ObjectRef};
 use tokio::time::Instant;
 
 use super::{Action, Name, Progress, Tracker};
@@ -9,6 +9,45 @@ use crate::cluster::stage::Stage;
 use crate::cluster::watch::WatchId;
 
 impl Tracker {
+    /// Takes what an object names; of that, what is not known yet and must be before the object is passed on.
+    pub(super) fn named_and_unknown(&mut self, object: &Object, reference: &ObjectRef) -> Vec<ObjectRef> {
+        let ObjectRef { key, .. } = reference;
+        let difference = match object {
+            Object::Ingress(it) => self.references.set_ingress(key, Some(it)),
+            Object::IngressClass(it) => self.references.set_class(&key.name, Some(it)),
+            Object::ConfigMap(it) => self.references.set_config_map(key, Some(it)),
+            Object::GatewayClass(it) => self.references.set_gateway_class(&key.name, Some(it)),
+            Object::Gateway(it) => self.references.set_gateway(key, Some(it)),
+            Object::ListenerSet(it) => self.references.set_listener_set(key, Some(it)),
+            Object::BackendTlsPolicy(it) => self.references.set_tls_policy(key, Some(it)),
+            _ => return Vec::new(),
+        };
+        let gained: Vec<_> = difference.gained.iter().cloned().collect();
+        self.follow_references(difference);
+        let named = match object {
+            Object::Ingress(_) => self.references.of(key).cloned().collect(),
+            Object::ConfigMap(_) => self.references.of_config_map(key).cloned().collect(),
+            // What it named before is known, or it waits for it.
+            _ => gained.into_iter().chain(self.held.missing(reference).iter().cloned()).collect(),
+        };
+        self.unknown(named)
+    }
+
+    /// The object is gone: it names nothing any more.
+    pub(super) fn forget_naming(&mut self, kind: Watched, key: &ObjectKey) {
+        let difference = match kind {
+            Watched::Ingress => self.references.set_ingress(key, None),
+            Watched::IngressClass => self.references.set_class(&key.name, None),
+            Watched::ConfigMap => self.references.set_config_map(key, None),
+            Watched::GatewayClass => self.references.set_gateway_class(&key.name, None),
+            Watched::Gateway => self.references.set_gateway(key, None),
+            Watched::ListenerSet => self.references.set_listener_set(key, None),
+            Watched::BackendTlsPolicy => self.references.set_tls_policy(key, None),
+            _ => return,
+        };
+        self.follow_references(difference);
+    }
+
     /// Whether only named objects are taken from this watch.
     pub(super) fn is_by_reference(&self, id: WatchId) -> bool {
         self.watches.get(&id).is_some_and(|watch| {
@@ -94,8 +133,12 @@ impl Tracker {
         self.watches.values().any(|watch| {
             let Collection { kind, namespace: place, .. } = &watch.collection;
             let decides = match kind {
-                Watched::IngressClass => true,
-                Watched::Ingress => place.is_none() || place.as_ref() == namespace,
+                Watched::IngressClass | Watched::GatewayClass => true,
+                // They may name objects of other namespaces.
+                Watched::Gateway | Watched::ListenerSet => true,
+                Watched::Ingress | Watched::BackendTlsPolicy => {
+                    place.is_none() || place.as_ref() == namespace
+                }
                 _ => false,
             };
             decides && watch.stage == Stage::Listing

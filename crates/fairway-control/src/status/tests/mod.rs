@@ -2,6 +2,8 @@
 
 mod election;
 mod events;
+mod gateways;
+mod objects;
 mod scripted;
 mod status;
 mod world;

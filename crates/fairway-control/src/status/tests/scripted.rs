@@ -28,10 +28,20 @@ struct State {
     version: u64,
     log: Vec<Asked>,
     refused: Vec<(Method, &'static str)>,
+    /// Requests that find the object changed, and how many more do.
+    overtaken: Vec<(Method, &'static str, u32)>,
     terminating: Vec<&'static str>,
     reach: Reach,
-    watches: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
+    watches: Vec<Watching>,
+    /// Every event so far: lists and the watches after them are two requests.
+    history: Vec<(u64, String, Bytes)>,
 }
+
+/// The path and the labels of a watch, and where its events go.
+type Watching = (String, Labels, mpsc::UnboundedSender<Bytes>);
+
+/// Labels that objects must have; without a value any is good.
+type Labels = Vec<(String, Option<String>)>;
 
 /// Whether requests are answered.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -82,7 +92,7 @@ impl ApiServer {
     }
 
     pub(crate) fn remove(&self, path: &str) {
-        self.lock().objects.remove(path);
+        self.lock().delete(path);
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -98,6 +108,11 @@ impl ApiServer {
     /// Refuses `method` on paths that contain `part`.
     pub(crate) fn refuse(&self, method: Method, part: &'static str) {
         self.lock().refused.push((method, part));
+    }
+
+    /// The next `times` of `method` on paths that contain `part` come too late.
+    pub(crate) fn overtake(&self, method: Method, part: &'static str, times: u32) {
+        self.lock().overtaken.push((method, part, times));
     }
 
     /// Nothing can be made on paths that contain `part` any more.
@@ -154,12 +169,19 @@ impl State {
         if self.refused.iter().any(|(refused, part)| refused == method && path.contains(part)) {
             return failure(StatusCode::FORBIDDEN, "Forbidden");
         }
+        let too_late = |(late, part, times): &&mut (Method, &str, u32)| {
+            late == method && path.contains(*part) && *times > 0
+        };
+        if let Some((_, _, times)) = self.overtaken.iter_mut().find(too_late) {
+            *times -= 1;
+            return failure(StatusCode::CONFLICT, "Conflict");
+        }
         if method == Method::POST && self.terminating.iter().any(|part| path.contains(part)) {
             return terminating();
         }
         let object = path.strip_suffix("/status").unwrap_or(path);
         match method.as_str() {
-            "GET" if query.contains("watch=true") => self.watch(path),
+            "GET" if query.contains("watch=true") => self.watch(path, query),
             "GET" => match self.objects.get(object) {
                 Some(found) => success(found),
                 None if is_collection(path) => self.list(path, query),
@@ -171,8 +193,17 @@ impl State {
                 if self.objects.contains_key(&object) {
                     return failure(StatusCode::CONFLICT, "AlreadyExists");
                 }
-                success(&self.store(&object, body.clone()))
+                let mut body = body.clone();
+                if body["metadata"]["uid"].is_null() {
+                    body["metadata"]["uid"] = json!(format!("uid-{name}"));
+                }
+                body["metadata"]["namespace"] = json!(path.split('/').rev().nth(1));
+                success(&self.store(&object, body))
             }
+            "DELETE" => match self.delete(object) {
+                Some(gone) => success(&gone),
+                None => failure(StatusCode::NOT_FOUND, "NotFound"),
+            },
             "PUT" | "PATCH" => self.write(method, object, asked),
             other => panic!("{other} {path} is not scripted"),
         }
@@ -201,10 +232,25 @@ impl State {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let kind = if self.objects.contains_key(path) { "MODIFIED" } else { "ADDED" };
-        let event = Bytes::from(format!("{}\n", json!({ "type": kind, "object": object })));
-        self.watches.retain(|(below, sender)| !is_below(path, below) || sender.send(event.clone()).is_ok());
+        self.tell(path, kind, &object);
         self.objects.insert(path.to_owned(), object.clone());
         object
+    }
+
+    fn delete(&mut self, path: &str) -> Option<Value> {
+        let mut gone = self.objects.remove(path)?;
+        self.version += 1;
+        gone["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.tell(path, "DELETED", &gone);
+        Some(gone)
+    }
+
+    fn tell(&mut self, path: &str, kind: &str, object: &Value) {
+        let event = Bytes::from(format!("{}\n", json!({ "type": kind, "object": object })));
+        self.watches.retain(|(below, labels, sender)| {
+            !is_below(path, below) || !has(object, labels) || sender.send(event.clone()).is_ok()
+        });
+        self.history.push((self.version, path.to_owned(), event));
     }
 
     fn below(&self, path: &str) -> Vec<Value> {
@@ -216,22 +262,26 @@ impl State {
     }
 
     fn list(&self, path: &str, query: &str) -> Answer {
-        let label = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
-        let label = label.map(|label| label.replace("%3D", "="));
-        let matches = |object: &Value| {
-            let Some((name, value)) = label.as_deref().and_then(|label| label.split_once('=')) else {
-                return true;
-            };
-            object.pointer(&format!("/metadata/labels/{name}")).and_then(Value::as_str) == Some(value)
-        };
-        let items: Vec<_> = self.below(path).into_iter().filter(matches).collect();
+        let labels = labels(query);
+        let items: Vec<_> = self.below(path).into_iter().filter(|object| has(object, &labels)).collect();
         let metadata = json!({ "resourceVersion": self.version.to_string() });
         success(&json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }))
     }
 
-    fn watch(&mut self, path: &str) -> Answer {
+    fn watch(&mut self, path: &str, query: &str) -> Answer {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        self.watches.push((path.to_owned(), sender));
+        let from = query.split('&').find_map(|part| part.strip_prefix("resourceVersion="));
+        let from = from.and_then(|version| version.parse().ok()).unwrap_or(self.version);
+        let labels = labels(query);
+        let missed =
+            self.history.iter().filter(|(version, object, _)| *version > from && is_below(object, path));
+        for (_, _, event) in missed {
+            let value: Value = serde_json::from_slice(event).unwrap();
+            if has(&value["object"], &labels) {
+                sender.send(event.clone()).unwrap();
+            }
+        }
+        self.watches.push((path.to_owned(), labels, sender));
         let frames = futures_util::stream::poll_fn(move |context| {
             receiver.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
         });
@@ -253,13 +303,35 @@ pub(crate) fn manage(object: &mut Value, manager: &str) {
 }
 
 fn is_collection(path: &str) -> bool {
-    ["pods", "services", "ingresses", "events", "leases"]
+    ["pods", "services", "ingresses", "events", "leases", "configmaps", "endpointslices"]
         .iter()
         .any(|kind| path.ends_with(&format!("/{kind}")))
 }
 
+/// Whether an object is in a collection, be it of a namespace or of all.
 fn is_below(object: &str, path: &str) -> bool {
-    object.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+    let within = object.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    let (root, resource) = path.rsplit_once('/').unwrap_or_default();
+    let mut parts = object.strip_prefix(root).unwrap_or_default().rsplit('/');
+    let everywhere = parts.nth(1) == Some(resource) && parts.nth(1) == Some("namespaces");
+    within || everywhere
+}
+
+fn labels(query: &str) -> Labels {
+    let selector = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
+    let selector = selector.unwrap_or_default().replace("%3D", "=").replace("%2F", "/").replace("%2C", ",");
+    let one = |part: &str| match part.split_once('=') {
+        Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+        None => (part.to_owned(), None),
+    };
+    selector.split(',').filter(|part| !part.is_empty()).map(one).collect()
+}
+
+fn has(object: &Value, labels: &Labels) -> bool {
+    labels.iter().all(|(name, value)| {
+        let found = object["metadata"]["labels"][name].as_str();
+        found.is_some() && (value.is_none() || found == value.as_deref())
+    })
 }
 
 /// RFC 7396.

@@ -246,6 +246,7 @@ fn shadow_mode_does_not_even_connect() {
         pod: ObjectKey::new("infra", "one"),
         election_id: "fairway-leader".into(),
         mode: StatusMode::Shadow,
+        gateways: None,
     };
     let connect = Box::new(|| panic!("it connects"));
     let reporter = Reporter::start(connect, options, Viewer::blank()).unwrap();

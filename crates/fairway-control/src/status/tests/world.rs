@@ -117,6 +117,7 @@ impl World {
             publish,
             viewer: self.viewer.clone(),
             standing: standing.clone(),
+            gateways: None,
         };
         Replica { standing, stop, task: tokio::spawn(run(setting, stopped)), cut }
     }

@@ -35,7 +35,10 @@ impl Worker {
                 }
                 self.settle(index)?;
             }
-            State::Http2(_) => self.pump(index)?,
+            State::Http2(http2) => {
+                http2.pipe.borrow_mut().moved();
+                self.pump(index)?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! Attackers that hold connections: they open many, send a beginning on each, and then go on slowly or not at all.
-//! One thread goes over all of them once a round; a connection that the proxy ended is made again.
+//! Attackers that hold connections: they open many, send a beginning on each, and then go on slowly or not at all. One
+//! thread goes over all of them once a round; a connection that the proxy ended is made again. Honest clients that hold
+//! as many and ask at the same moments are these, too: in each round only as many of them go on as the pace allows.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,6 +22,17 @@ pub(super) struct Holding {
     pub(super) new_in_a_turn: usize,
     /// The receive buffer; the system's when there is none.
     pub(super) receive_buffer: Option<usize>,
+    /// How many of them go on in a round.
+    pub(super) going: Going,
+}
+
+/// How many connections go on in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Going {
+    /// All of them.
+    All,
+    /// As many as the pace allows, one after the other.
+    Paced,
 }
 
 /// What follows the beginning.
@@ -44,26 +56,64 @@ const BUFFER: usize = 64 * 1024;
 
 /// Holds `connections` to `address` until it is told to end.
 pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, control: &Control) {
-    let mut held: Vec<Option<Connection>> = (0..connections).map(|_| None).collect();
-    let mut room = waste(BUFFER);
+    let mut all = All::closed(connections);
     let mut next = Instant::now();
     while !control.is_over() {
-        let mut new = 0;
-        for slot in &mut held {
+        all.round(holding, address, control);
+        next = (next + holding.step).max(Instant::now());
+        while !control.is_over() && Instant::now() < next {
+            std::thread::sleep(GLANCE.min(next.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+/// All connections of a thread.
+struct All {
+    slots: Vec<Option<Connection>>,
+    room: Waste,
+    /// Whose turn it is first.
+    first: usize,
+    /// What the pace allows and was not done yet.
+    owed: f64,
+}
+
+impl All {
+    fn closed(connections: usize) -> Self {
+        let slots = (0..connections).map(|_| None).collect();
+        Self { slots, room: waste(BUFFER), first: 0, owed: 0.0 }
+    }
+
+    fn round(&mut self, holding: &Holding, address: SocketAddr, control: &Control) {
+        let (most, count) = (self.most(holding, control), self.slots.len());
+        let (mut new, mut gone_on) = (0, 0);
+        for place in self.first..self.first + count {
+            let slot = &mut self.slots[place % count];
             if slot.is_none() && new < holding.new_in_a_turn {
                 *slot = dial(address, holding.receive_buffer).ok().map(Connection::new);
                 control.count_opened(1);
                 new += 1;
             }
-            let goes_on = slot.as_mut().is_none_or(|connection| connection.step(holding, &mut room));
-            if !goes_on {
-                *slot = None;
+            if gone_on < most {
+                gone_on += 1;
+                let goes_on = slot.as_mut().is_none_or(|connection| connection.step(holding, &mut self.room));
+                if !goes_on {
+                    *slot = None;
+                }
             }
         }
-        next = (next + holding.step).max(Instant::now());
-        while !control.is_over() && Instant::now() < next {
-            std::thread::sleep(GLANCE.min(next.saturating_duration_since(Instant::now())));
+        self.first = (self.first + gone_on) % count.max(1);
+        control.pace.count(gone_on as u64);
+    }
+
+    /// How many go on in this round.
+    fn most(&mut self, holding: &Holding, control: &Control) -> usize {
+        let count = self.slots.len();
+        if holding.going == Going::All {
+            return count;
         }
+        // What there are too few of is not made up for later.
+        self.owed = (self.owed.fract() + control.pace.due_in(holding.step)).min(count as f64);
+        self.owed as usize
     }
 }
 
@@ -106,5 +156,41 @@ impl Connection {
             }
             Err(error) => error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::NotConnected,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// How often each of `connections` was gone on with after some rounds of half a second at this pace.
+    fn rounds(connections: usize, going: Going, (each, cores): (Duration, f64)) -> Vec<usize> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let step = Duration::from_millis(500);
+        let (pieces, then) = (Vec::new(), Then::Send(b"x".to_vec()));
+        let holding = Holding { pieces, then, step, new_in_a_turn: connections, receive_buffer: None, going };
+        let control = Control::new(1);
+        control.pace.aim(each, cores);
+        let mut all = All::closed(connections);
+        (0..4).for_each(|_| all.round(&holding, address, &control));
+        let accepted: Vec<_> = (0..connections).map(|_| listener.accept().unwrap().0).collect();
+        all.slots.iter().flatten().for_each(|held| held.stream.shutdown(std::net::Shutdown::Write).unwrap());
+        let came = |mut stream: TcpStream| stream.read_to_end(&mut Vec::new()).unwrap();
+        let mut came: Vec<_> = accepted.into_iter().map(came).collect();
+        came.sort_unstable();
+        came
+    }
+
+    #[test]
+    fn attackers_go_on_with_every_connection_and_honest_clients_with_as_many_as_the_pace_allows() {
+        let pace = (Duration::from_millis(10), 0.05);
+        assert_eq!(rounds(4, Going::All, pace), [4; 4]);
+        // Five a second are two and a half in each round, in turn.
+        assert_eq!(rounds(4, Going::Paced, pace), [2, 2, 3, 3]);
+        assert_eq!(rounds(2, Going::Paced, pace), [4; 2], "there are only two");
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::held::{Holding, Then};
+use super::held::{Going, Holding, Then};
 use super::kind::Kind;
 use super::rush::Rush;
 use super::threads::Work;
@@ -43,6 +43,15 @@ pub(super) fn work(kind: Kind) -> Work {
         }
         Kind::H2LateResets => Work::Rush(Rush::Stream(Arc::new(late_resets()))),
         _ => Work::Rush(Rush::stream(&bytes(kind))),
+    }
+}
+
+/// Streams that attackers of `kind` hold on each of their connections.
+pub(super) fn streams(kind: Kind) -> usize {
+    match kind {
+        Kind::H2TinyWindows => TINY as usize,
+        Kind::H2NoReads => UNREAD as usize,
+        _ => 1,
     }
 }
 
@@ -149,5 +158,6 @@ fn unread() -> Work {
 
 fn holding(beginning: Vec<u8>, then: Then, receive_buffer: Option<usize>) -> Work {
     let step = Duration::from_secs(1);
-    Work::Hold(Holding { pieces: vec![beginning], then, step, new_in_a_turn: 500, receive_buffer })
+    let (pieces, new_in_a_turn, going) = (vec![beginning], 500, Going::All);
+    Work::Hold(Holding { pieces, then, step, new_in_a_turn, receive_buffer, going })
 }

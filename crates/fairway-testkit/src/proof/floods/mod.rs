@@ -1,13 +1,16 @@
 //! Floods: attackers against `fairway run`, and what they cost it and its other clients.
 //!
-//! [`Kind`] names the attacks and [`plan`] says how each is carried out. Attackers are threads of this process ([`threads`]),
-//! so that their CPU time can be read apart from the proxy's; [`held`] keeps connections open and slow, [`rush`] sends as
-//! much as it may, [`http2`] says what bytes that is for HTTP/2. While they work, [`probe`] asks as a well-behaved client does and [`watch`] reads what the proxy uses.
-//! [`mod@run`] puts the phases in order, [`found`] holds the figures and judges them.
+//! [`Kind`] names the attacks and [`plan`] says how each is carried out. Attackers are threads of this process
+//! ([`threads`]), so that their CPU time can be read apart from the proxy's, and of the lowest priority, so that they
+//! do not keep it from what they attack; [`held`] keeps connections open and slow, [`rush`] sends as much as it may,
+//! [`http2`] says what bytes that is for HTTP/2. While they work, [`probe`] asks as a well-behaved client does, at
+//! times that [`due`] tells, and [`watch`] reads what the proxy uses. [`mod@run`] puts the phases in order, [`found`]
+//! holds the figures and judges them.
 //!
 //! Everything stays on the loopback address, is bounded in connections and time, and ends with the future that runs it.
 
 mod control;
+mod due;
 mod found;
 mod held;
 mod http2;
@@ -28,4 +31,4 @@ pub use found::{Attacked, Flooded, Honest, Memory, Recovery};
 pub use kind::Kind;
 pub use probe::Probed;
 pub use run::{Effort, run};
-pub(super) use usage::cpu_of_thread;
+pub(super) use usage::{cpu_of_thread, peak};

@@ -31,9 +31,19 @@ impl Pace {
         self.rounds.load(Ordering::Relaxed)
     }
 
+    /// Counts `count` rounds.
+    pub(super) fn count(&self, count: u64) {
+        self.rounds.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The rounds of a member that are due in `time`.
+    pub(super) fn due_in(&self, time: Duration) -> f64 {
+        time.as_nanos() as f64 / self.interval.load(Ordering::Relaxed).max(1) as f64
+    }
+
     /// Counts `count` rounds of a member and sleeps until its next one is due.
     pub(super) fn rest(&self, due: &mut Instant, count: u64) {
-        self.rounds.fetch_add(count, Ordering::Relaxed);
+        self.count(count);
         let interval = Duration::from_nanos(self.interval.load(Ordering::Relaxed)) * count as u32;
         let now = Instant::now();
         *due = (*due + interval).max(now.checked_sub(LARGEST_DEBT).unwrap_or(now));
@@ -72,5 +82,13 @@ mod tests {
         (0..5).for_each(|_| pace.rest(&mut due, 1));
         assert!(began.elapsed() >= Duration::from_millis(45), "{:?}", began.elapsed());
         assert_eq!(pace.rounds(), 5);
+    }
+
+    #[test]
+    fn what_is_done_together_is_what_would_have_been_done_one_by_one() {
+        let pace = Pace::new(1);
+        pace.aim(Duration::from_millis(1), 0.1);
+        assert!((pace.due_in(Duration::from_secs(1)) - 100.0).abs() < 1e-9);
+        assert!((pace.due_in(Duration::from_millis(5)) - 0.5).abs() < 1e-9);
     }
 }

@@ -7,7 +7,7 @@ use rustls::ClientConnection;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
-use super::held::{Holding, Then};
+use super::held::{Going, Holding, Then};
 use super::http2;
 use super::kind::Kind;
 use super::regex;
@@ -22,6 +22,8 @@ use crate::proof::site::{HOST, Scheme, Site};
 /// [`HEADS`] connections, which may all arrive between two looks.
 const ROOM_MIB: u64 = 16;
 const HEADS: usize = 1_000;
+/// Honest clients that ask one by one, a connection each: as many as attackers that send as much as they may.
+const HONEST: usize = 8;
 /// Open files of the proxy under the attack on its descriptors.
 const OPEN_FILES: u32 = 256;
 /// The proxy looks at its memory four times a second; what arrives in between comes on top of the budget: 64 KiB for each
@@ -146,6 +148,7 @@ impl Kind {
                     step: SECOND / 4,
                     new_in_a_turn: 100,
                     receive_buffer: None,
+                    going: Going::All,
                 })
             }
             Self::Regex => Work::Rush(Rush::Ask(Arc::new(regex::most_expensive(fairway.http).await))),
@@ -188,20 +191,33 @@ impl Kind {
 /// What a well-behaved client asks for, and the length of its answer.
 pub(super) const ASKED: (&str, usize) = ("/bytes/1000", 1_000);
 
-/// Honest clients that load the proxy as much as a flood did.
-pub(super) fn honest() -> Work {
-    Work::Rush(Rush::Requests(Arc::new(Request::get(HOST, ASKED.0).bytes()), ASKED.1))
+/// Honest clients that load the proxy as much as a flood did, at the same times, and how many connections they have.
+/// Where attackers go on together at every step, clients of as many connections, or streams, ask together, unless their
+/// number is what uses up a resource. All others ask one by one.
+pub(super) fn honest(kind: Kind, flood: &Work, connections: usize) -> (Work, usize) {
+    let request = Request::get(HOST, ASKED.0).bytes();
+    match flood {
+        Work::Hold(Holding { step, .. }) if kind != Kind::Descriptors => {
+            let (pieces, then, step) = (Vec::new(), Then::Send(request), *step);
+            let (new_in_a_turn, receive_buffer, going) = (AT_ONCE, None, Going::Paced);
+            let holding = Holding { pieces, then, step, new_in_a_turn, receive_buffer, going };
+            (Work::Hold(holding), connections * http2::streams(kind))
+        }
+        _ => (Work::Rush(Rush::Requests(Arc::new(request), ASKED.1)), HONEST),
+    }
 }
 
 fn holding(pieces: Vec<Vec<u8>>, then: Then, step: Duration) -> Work {
-    Work::Hold(Holding { pieces, then, step, new_in_a_turn: AT_ONCE, receive_buffer: None })
+    let (new_in_a_turn, receive_buffer, going) = (AT_ONCE, None, Going::All);
+    Work::Hold(Holding { pieces, then, step, new_in_a_turn, receive_buffer, going })
 }
 
 fn reading(then: Then) -> Work {
     let request = Request::get(HOST, &format!("/bytes/{LARGE_ANSWER}")).bytes();
     // So small that it costs the attacker nothing.
-    let receive_buffer = Some(4 * 1024);
-    Work::Hold(Holding { pieces: vec![request], then, step: SECOND, new_in_a_turn: AT_ONCE, receive_buffer })
+    let (pieces, receive_buffer) = (vec![request], Some(4 * 1024));
+    let (step, new_in_a_turn, going) = (SECOND, AT_ONCE, Going::All);
+    Work::Hold(Holding { pieces, then, step, new_in_a_turn, receive_buffer, going })
 }
 
 fn streaming(bytes: &[u8]) -> Work {
@@ -232,4 +248,23 @@ fn large_head() -> Vec<u8> {
 fn chunked(chunk: &[u8], count: usize) -> Vec<u8> {
     let head = format!("POST /sink HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n");
     [head.as_bytes(), &chunk.repeat(count), b"0\r\n\r\n"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn honest_clients_ask_together_where_attackers_go_on_together_and_else_one_by_one() {
+        let seen = |kind: Kind, flood: Work, attackers: usize| {
+            let (work, connections) = honest(kind, &flood, attackers);
+            (work.step(), connections)
+        };
+        assert_eq!(seen(Kind::SlowBodies, Kind::SlowBodies.slow(), 1_000), (Some(SECOND), 1_000));
+        let windows = http2::work(Kind::H2TinyWindows);
+        assert_eq!(seen(Kind::H2TinyWindows, windows, 16), (Some(SECOND), 1_600), "as many as streams");
+        let request = holding(vec![Vec::new()], Then::Hold, SECOND);
+        assert_eq!(seen(Kind::Descriptors, request, 1_000), (None, HONEST), "more would be the attack");
+        assert_eq!(seen(Kind::Pipelined, streaming(b"GET"), 8), (None, HONEST));
+    }
 }

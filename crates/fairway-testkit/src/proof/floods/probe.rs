@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
+use super::due::due_times;
 use super::plan::ASKED;
 use crate::client::{Client, RawResponse, Request};
 use crate::proof::delays::Delays;
@@ -76,11 +76,9 @@ impl Clients {
 
     /// Asks `rate` times a second for `time`, then waits for what is on its way.
     pub(super) async fn ask(&self, rate: f64, time: Duration) -> Probed {
-        let began = Instant::now();
         let mut asked = JoinSet::new();
-        for number in 0..(rate * time.as_secs_f64()) as u64 {
-            let due = began + Duration::from_secs_f64(number as f64 / rate);
-            sleep_until(due).await;
+        let mut due_times = due_times(rate, time);
+        while let Some((number, due)) = due_times.recv().await {
             let clients = self.clone();
             asked.spawn(async move { (clients.once(number.is_multiple_of(FRESH)).await, due.elapsed()) });
         }

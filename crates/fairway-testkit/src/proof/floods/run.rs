@@ -1,4 +1,4 @@
-//! The phases of a flood: quiet, flood, recovery, the same load by honest clients.
+//! The phases of a flood: quiet, flood, recovery, the same load by honest clients at the same times.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::kind::Kind;
 use super::plan::honest;
 use super::probe::{Clients, Probed};
 use super::socket_memory::Port;
-use super::threads::Threads;
+use super::threads::{Threads, Work};
 use super::usage::{cpu_of_process, forget_peak, peak, resident};
 use super::watch::{Allowance, Watch};
 use crate::process::Fairway;
@@ -23,8 +23,6 @@ use crate::proof::site::{Scheme, Site};
 const ENDPOINTS: usize = 2;
 /// Threads of attackers that go as fast as they may; those that hold connections need one.
 const THREADS: usize = 2;
-/// Honest clients, a connection each.
-const HONEST: usize = 8;
 /// Until attackers and pace have settled, at most half of a flood's time.
 const SETTLE: Duration = Duration::from_millis(800);
 /// Requests in a row that must be served on new connections.
@@ -68,9 +66,9 @@ pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     site.list(&fleet.addresses());
     let mut stage = FloodRun::open(binary, kind, *effort, &site, &fleet).await;
     let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
-    let mut found = stage.flood(quiet).await;
+    let (mut found, work) = stage.flood(quiet).await;
     if effort.compared {
-        found.honest = Some(stage.compare(found.attacked.cores()).await);
+        found.honest = Some(stage.compare(&work, &found.attacked).await);
     }
     found
 }
@@ -141,7 +139,7 @@ impl FloodRun {
         probed
     }
 
-    async fn flood(&mut self, quiet: Probed) -> Flooded {
+    async fn flood(&mut self, quiet: Probed) -> (Flooded, Work) {
         let (kind, effort) = (self.kind, self.effort);
         let resident_before = resident(self.process);
         let work = kind.work(&self.fairway).await;
@@ -152,7 +150,7 @@ impl FloodRun {
         };
         forget_peak(self.process);
         let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { THREADS });
-        let watch = self.watch(&threads, effort.cores);
+        let watch = self.watch(&threads, &work, effort.cores);
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
         let settling = self.clients.ask(effort.rate, effort.settling()).await;
         let (mut attacked, mut flooded) = self.measure(&threads, connections).await;
@@ -169,11 +167,12 @@ impl FloodRun {
             resident_bound: kind.bound(resident_before, connections),
             sockets_peak,
         };
-        Flooded { kind, attacked, memory, quiet, flooded, honest: None, recovery }
+        (Flooded { kind, attacked, memory, quiet, flooded, honest: None, recovery }, work)
     }
 
-    fn watch(&self, threads: &Threads, cores: f64) -> Watch {
-        let allowance = Allowance { control: threads.control(), cores, others: self.quiet_cores };
+    fn watch(&self, threads: &Threads, work: &Work, cores: f64) -> Watch {
+        let step = work.step().unwrap_or_default();
+        let allowance = Allowance { control: threads.control(), cores, others: self.quiet_cores, step };
         Watch::start(self.process, self.ports.clone(), Some(allowance))
     }
 
@@ -235,18 +234,25 @@ impl FloodRun {
         Recovery { served_after_ms, ready, alive: well && self.fairway.program().is_running(), ejections }
     }
 
-    /// Honest clients that keep `cores` CPUs busy in the proxy.
-    async fn compare(&self, cores: f64) -> Honest {
+    /// Honest clients that make the proxy spend as much as `flood` did when it `attacked`, at the same times.
+    async fn compare(&self, flood: &Work, attacked: &Attacked) -> Honest {
+        let cores = attacked.cores();
         if cores < NO_LOAD {
             let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
-            return Honest { cores: 0.0, probed };
+            return Honest { cores: 0.0, connections: 0, together_ms: None, probed };
         }
-        let threads = Threads::start(&honest(), self.fairway.http, HONEST, HONEST);
-        let watch = self.watch(&threads, cores);
+        let (work, connections) = honest(self.kind, flood, attacked.connections);
+        let number = if work.step().is_some() { 1 } else { connections };
+        let threads = Threads::start(&work, self.fairway.http, connections, number);
+        // They connect first: what that costs would be taken for what asking costs.
         self.clients.ask(self.effort.rate, self.effort.settling()).await;
-        let (measured, probed) = self.measure(&threads, HONEST).await;
+        let watch = self.watch(&threads, &work, cores);
+        let learning = self.effort.settling().max(work.step().unwrap_or_default());
+        self.clients.ask(self.effort.rate, learning).await;
+        let (measured, probed) = self.measure(&threads, connections).await;
         watch.end();
         threads.stop();
-        Honest { cores: measured.cores(), probed }
+        let together_ms = work.step().map(|step| step.as_millis() as u64);
+        Honest { cores: measured.cores(), connections, together_ms, probed }
     }
 }

@@ -12,6 +12,10 @@ use super::held::{self, Holding};
 use super::rush::{self, Rush};
 use super::usage::{cpu_of_thread, this_thread};
 
+/// How much less urgent these threads are than the proxy and its other clients (`nice`). On machines of their own they
+/// would take no CPU from either.
+const NICENESS: i32 = 19;
+
 /// What each thread of [`Threads`] does.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
@@ -19,6 +23,16 @@ pub(super) enum Work {
     Hold(Holding),
     /// Goes as fast as the pace allows.
     Rush(Rush),
+}
+
+impl Work {
+    /// The time between two moments at which connections go on together; nothing where each goes on by itself.
+    pub(super) fn step(&self) -> Option<Duration> {
+        match self {
+            Self::Hold(holding) => Some(holding.step),
+            Self::Rush(_) => None,
+        }
+    }
 }
 
 /// The running threads; they end with this value.
@@ -41,6 +55,8 @@ impl Threads {
             let body = move || {
                 let _ = sender.send(this_thread());
                 drop(sender);
+                // Where that is not allowed they take what they get.
+                _ = rustix::process::nice(NICENESS);
                 match &work {
                     Work::Hold(holding) => held::hold(holding, address, share, &control),
                     Work::Rush(rush) => rush::rush(rush, address, share, &control),

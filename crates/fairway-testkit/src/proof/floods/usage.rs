@@ -43,7 +43,7 @@ pub(super) fn resident(process: u32) -> u64 {
 }
 
 /// The most resident memory since [`forget_peak`], in bytes.
-pub(super) fn peak(process: u32) -> u64 {
+pub(in crate::proof) fn peak(process: u32) -> u64 {
     kibibytes(process, "VmHWM:") * 1024
 }
 

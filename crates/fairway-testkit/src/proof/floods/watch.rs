@@ -13,7 +13,8 @@ use super::usage::cpu_of_process;
 const LOOK: Duration = Duration::from_millis(50);
 /// The kernel goes over all of its sockets for it.
 const LOOKS_PER_SOCKETS: u32 = 5;
-/// How much of what was seen before counts beside what was seen last.
+/// How much of what was seen before counts beside what was seen last, in a look or in a step of the work that is
+/// longer.
 const MEMORY: f64 = 0.8;
 
 /// The CPU that a flood may make the proxy spend.
@@ -24,6 +25,8 @@ pub(super) struct Allowance {
     pub(super) cores: f64,
     /// What the proxy spends on everything else.
     pub(super) others: f64,
+    /// How long it takes until work repeats: what happens once a second cannot be learnt from half a second.
+    pub(super) step: Duration,
 }
 
 /// The running thread; it ends with this value.
@@ -92,24 +95,49 @@ struct PaceControl {
     last: (Instant, Duration, u64),
     /// CPU seconds and rounds, the older the lighter.
     learnt: (f64, f64),
+    /// What is left of it at the next look.
+    memory: f64,
 }
 
 impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
         let last = (Instant::now(), cpu_of_process(process), allowance.control.pace.rounds());
-        Self { allowance, last, learnt: (0.0, 0.0) }
+        let memory = memory_of_a_look(allowance.step);
+        Self { allowance, last, learnt: (0.0, 0.0), memory }
     }
 
     fn look(&mut self, process: u32) {
-        let Allowance { control, cores, others } = &self.allowance;
+        let Allowance { control, cores, others, .. } = &self.allowance;
         let now = (Instant::now(), cpu_of_process(process), control.pace.rounds());
         let (time, cpu) = (now.0 - self.last.0, now.1.saturating_sub(self.last.1));
-        let own = (cpu.as_secs_f64() - others * time.as_secs_f64()).max(0.0);
-        self.learnt.0 = self.learnt.0 * MEMORY + own;
-        self.learnt.1 = self.learnt.1 * MEMORY + (now.2 - self.last.2) as f64;
+        // Less than nothing in one look makes up for too much in another.
+        let own = cpu.as_secs_f64() - others * time.as_secs_f64();
+        self.learnt.0 = self.learnt.0 * self.memory + own;
+        self.learnt.1 = self.learnt.1 * self.memory + (now.2 - self.last.2) as f64;
         self.last = now;
         if self.learnt.1 >= 1.0 {
-            control.pace.aim(Duration::from_secs_f64(self.learnt.0 / self.learnt.1), *cores);
+            let each = (self.learnt.0 / self.learnt.1).max(0.0);
+            control.pace.aim(Duration::from_secs_f64(each), *cores);
         }
+    }
+}
+
+/// What is left after a look of what was seen before, where work repeats after `step`.
+fn memory_of_a_look(step: Duration) -> f64 {
+    let looks = step.div_duration_f64(LOOK).max(1.0);
+    MEMORY.powf(looks.recip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_work_is_remembered_for_as_long_as_a_look_is_where_there_are_no_steps() {
+        for step in [Duration::ZERO, LOOK / 2, LOOK] {
+            assert!((memory_of_a_look(step) - MEMORY).abs() < 1e-9, "{step:?}");
+        }
+        let looks = 20;
+        assert!((memory_of_a_look(LOOK * looks).powi(looks as i32) - MEMORY).abs() < 1e-9);
     }
 }

@@ -1,16 +1,17 @@
 //! What holds for a whole host: its further names (`server-alias`) and its cipher suites (`ssl-ciphers`,
-//! `ssl-prefer-server-ciphers`). TLS is not passed through yet.
+//! `ssl-prefer-server-ciphers`), and whether its backend ends TLS itself (`ssl-passthrough`).
 
 use std::collections::BTreeSet;
 
 use fairway_model::{ChosenBy, CipherList, CipherSuite, HostPattern, WildcardSpan};
 
-use crate::ingress::annotations::family::{Family, Known, differs, guards, needless};
+use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::reader::Reader;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     contributions.host.aliases = aliases(reader);
+    contributions.host.passthrough = reader.switch("ssl-passthrough", false);
     contributions.host.suites = suites(reader, "ssl-ciphers");
     contributions.host.suite_chosen_by = reader
         .value("ssl-prefer-server-ciphers")
@@ -26,7 +27,10 @@ const ANNOTATIONS: &[Known] = &[
         "ssl-ciphers",
         "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
     ),
-    guards("ssl-passthrough", "TLS would end here instead of at the backend", &["false"]),
+    differs(
+        "ssl-passthrough",
+        "needs no flag, where ingress-nginx ignores it without `--enable-ssl-passthrough`; names of `server-alias` are not passed through, and neither are connections to a host whose `/` is closed: they end",
+    ),
     differs(
         "ssl-prefer-server-ciphers",
         "without it, and without `ssl-ciphers`, the client's order counts; ingress-nginx would take the server's",

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::node::{Entry, Node, Value};
-use super::scalar;
-use super::split::Section;
+use crate::node::{Entry, Node, Value};
+use crate::scalar;
+use crate::split::Section;
 
 /// Levels of nesting that a document may have; Kubernetes objects have about ten.
 const MAX_DEPTH: usize = 64;

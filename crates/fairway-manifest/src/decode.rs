@@ -8,7 +8,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-use super::node::{Entry, Node, Value};
+use crate::node::{Entry, Node, Value};
 
 /// A decoded value and the fields that its type does not know.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,7 +244,7 @@ mod tests {
     use k8s_openapi::api::networking::v1::Ingress;
 
     use super::*;
-    use crate::manifest::{Section, parse};
+    use crate::{Section, parse};
 
     fn ingress(text: &str) -> Result<Decoded<Ingress>, Misfit> {
         decode(&parse(&Section { text, line: 1 }).unwrap().unwrap())

@@ -2,7 +2,7 @@
 //!
 //! The YAML 1.1 booleans `yes`, `no`, `on`, `off` are texts here, as they are in YAML 1.2.
 
-use super::node::Value;
+use crate::node::Value;
 
 /// The value of a plain scalar.
 #[must_use]

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
-use fairway_translate::gateway::kinds as gateway;
 use fairway_translate::{Diagnostic, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Severity};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::decode::{Decoded, Misfit, decode, push_key};
-use super::node::{Node, Value};
+use crate::decode::{Decoded, Misfit, decode, push_key};
+use crate::gateway_kinds::{self, GatewayKind};
+use crate::node::{Node, Value};
 
 /// What a document gave.
 #[derive(Debug, Default)]
@@ -49,10 +49,7 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
         return;
     };
     match (api, kind) {
-        (
-            _,
-            "List" | "IngressList" | "ServiceList" | "SecretList" | "ConfigMapList" | "EndpointSliceList",
-        ) if node.field("items").is_some() => {
+        (_, kind) if is_list(kind) && node.field("items").is_some() => {
             let Some(Value::List(items)) = node.field("items").map(|items| &items.value) else {
                 place.refuse(reading, "items is no list");
                 return;
@@ -76,14 +73,33 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
             );
         }
         ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, |it| Object::ConfigMap(Arc::new(it)), reading),
+        ("v1", "Namespace") => place.typed(Kind::Namespace, |it| Object::Namespace(Arc::new(it)), reading),
         ("discovery.k8s.io/v1", "EndpointSlice") => {
             place.typed(Kind::EndpointSlice, |it| Object::EndpointSlice(Arc::new(it)), reading);
         }
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
             place.keep(Object::OldIngress(node.to_json()), reading);
         }
-        _ => place.pass_over(api, kind, reading),
+        _ => match GatewayKind::find(api, kind) {
+            Some(known) => place.of_gateways(known.kind, reading),
+            None => place.pass_over(api, kind, reading),
+        },
     }
+}
+
+/// Whether it is a list of objects, some of which may be read.
+fn is_list(kind: &str) -> bool {
+    let of_gateways = |item: &str| gateway_kinds::KINDS.iter().any(|known| known.kind.name() == item);
+    kind.strip_suffix("List").is_some_and(|item| {
+        let ordinary =
+            ["", "Ingress", "IngressClass", "Service", "Secret", "ConfigMap", "EndpointSlice", "Namespace"];
+        ordinary.contains(&item) || of_gateways(item)
+    })
+}
+
+/// Whether objects of the kind have no namespace.
+fn is_cluster_wide(kind: Kind) -> bool {
+    matches!(kind, Kind::IngressClass | Kind::GatewayClass | Kind::Namespace)
 }
 
 /// Moves `stringData` over `data`, as the API server does.
@@ -117,11 +133,13 @@ impl Place<'_> {
     {
         match decode::<T>(self.node) {
             Ok(Decoded { mut value, unknown }) => {
-                if kind != Kind::IngressClass {
+                if !is_cluster_wide(kind) {
                     value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
                 }
-                for misfit in unknown {
-                    reading.diagnostics.push(self.unknown_field(kind.name(), &misfit));
+                // Not all types of kinds have what names them.
+                let named_by = |misfit: &Misfit| matches!(misfit.field.as_str(), "apiVersion" | "kind");
+                for misfit in unknown.into_iter().filter(|misfit| !named_by(misfit)) {
+                    reading.diagnostics.push(self.unknown_field(kind, &misfit));
                 }
                 self.keep(wrap(value), reading);
             }
@@ -129,7 +147,7 @@ impl Place<'_> {
                 let consequence = "the object is not read; what was known of it before stays";
                 let diagnostic = Diagnostic {
                     severity: Severity::Error,
-                    origin: self.origin(kind.name(), &misfit),
+                    origin: self.origin(kind, &misfit),
                     code: "wrong-type",
                     problem: in_words(kind, misfit),
                     consequence: consequence.to_owned(),
@@ -138,6 +156,40 @@ impl Place<'_> {
                 reading.broken.push(ObjectRef::new(kind, self.key(kind)));
             }
         }
+    }
+
+    /// An object of the Gateway API, whichever of its versions it is written in.
+    fn of_gateways(&self, kind: Kind, reading: &mut Reading) {
+        match kind {
+            Kind::GatewayClass => self.typed(kind, |it| Object::GatewayClass(Arc::new(it)), reading),
+            Kind::Gateway => self.typed(kind, |it| Object::Gateway(Arc::new(it)), reading),
+            Kind::ListenerSet => self.typed(kind, |it| Object::ListenerSet(Arc::new(it)), reading),
+            Kind::HttpRoute => self.typed(kind, |it| Object::HttpRoute(Arc::new(it)), reading),
+            Kind::GrpcRoute => self.typed(kind, |it| Object::GrpcRoute(Arc::new(it)), reading),
+            Kind::TlsRoute => self.typed(kind, |it| Object::TlsRoute(Arc::new(it)), reading),
+            Kind::ReferenceGrant => self.typed(kind, |it| Object::ReferenceGrant(Arc::new(it)), reading),
+            Kind::BackendTlsPolicy => self.typed(kind, |it| Object::BackendTlsPolicy(Arc::new(it)), reading),
+            Kind::TcpRoute => {
+                self.not_served(kind, reading);
+                self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading);
+            }
+            Kind::UdpRoute => {
+                self.not_served(kind, reading);
+                self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading);
+            }
+            _ => {}
+        }
+    }
+
+    fn not_served(&self, kind: Kind, reading: &mut Reading) {
+        let origin = self.origin_of(kind.name(), &self.key(kind), "", self.node.line);
+        reading.diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            origin,
+            code: "not-served-yet",
+            problem: format!("is a {}, which Fairway does not serve yet", kind.name()),
+            consequence: "no connection is forwarded by it".to_owned(),
+        });
     }
 
     fn keep(&self, object: Object, reading: &mut Reading) {
@@ -169,10 +221,10 @@ impl Place<'_> {
                 "is of an API version that does not exist",
                 "it is ignored",
             ),
-            (gateway::GROUP, _) => (
+            (gateway_kinds::GROUP, _) => (
                 Severity::Warning,
                 "gateway-api-not-read",
-                "belongs to the Gateway API, which is not served yet",
+                "is of a kind or version of the Gateway API that is not read",
                 "it is ignored",
             ),
             _ if is_ordinary(group) => return,
@@ -200,7 +252,7 @@ impl Place<'_> {
         ));
     }
 
-    fn unknown_field(&self, kind: &str, misfit: &Misfit) -> Diagnostic {
+    fn unknown_field(&self, kind: Kind, misfit: &Misfit) -> Diagnostic {
         Diagnostic {
             severity: Severity::Warning,
             origin: self.origin(kind, misfit),
@@ -210,9 +262,8 @@ impl Place<'_> {
         }
     }
 
-    fn origin(&self, kind: &str, misfit: &Misfit) -> Origin {
-        let key = self.key(if kind == "IngressClass" { Kind::IngressClass } else { Kind::Ingress });
-        self.origin_of(kind, &key, &misfit.field, misfit.line)
+    fn origin(&self, kind: Kind, misfit: &Misfit) -> Origin {
+        self.origin_of(kind.name(), &self.key(kind), &misfit.field, misfit.line)
     }
 
     fn origin_of(&self, kind: &str, key: &ObjectKey, field: &str, line: u32) -> Origin {
@@ -229,7 +280,7 @@ impl Place<'_> {
     fn key(&self, kind: Kind) -> ObjectKey {
         let metadata = self.node.field("metadata");
         let text = |key| metadata.and_then(|metadata| metadata.text_of(key));
-        let namespace = if kind == Kind::IngressClass { "" } else { text("namespace").unwrap_or("default") };
+        let namespace = if is_cluster_wide(kind) { "" } else { text("namespace").unwrap_or("default") };
         ObjectKey::new(namespace, text("name").unwrap_or_default())
     }
 }
@@ -291,7 +342,7 @@ fn collect_lines(node: &Node, path: &mut String, lines: &mut BTreeMap<String, u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Section, parse};
+    use crate::{Section, parse};
 
     fn reading(text: &str) -> Reading {
         let file: Arc<str> = "web.yaml".into();
@@ -325,14 +376,61 @@ mod tests {
             reading.diagnostics.first().map(|diagnostic| (diagnostic.severity, diagnostic.code))
         };
         assert_eq!(of("apps/v1", "Deployment"), None);
-        assert_eq!(of("v1", "Namespace"), None);
+        assert_eq!(of("v1", "PersistentVolumeClaim"), None);
         assert_eq!(of("acme.example/v1", "Anvil"), Some((Severity::Note, "unknown-kind")));
         assert_eq!(of("v1", "Endpoints"), Some((Severity::Warning, "endpoints-not-read")));
         assert_eq!(of("networking.k8s.io/v2", "Ingress"), Some((Severity::Error, "unknown-version")));
-        assert_eq!(
-            of("gateway.networking.k8s.io/v1", "Gateway"),
-            Some((Severity::Warning, "gateway-api-not-read"))
+        for (version, kind) in [("v1alpha2", "HTTPRoute"), ("v1", "Balloon")] {
+            let api = format!("gateway.networking.k8s.io/{version}");
+            assert_eq!(of(&api, kind), Some((Severity::Warning, "gateway-api-not-read")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_the_gateway_api_is_read_in_each_of_its_versions() {
+        for known in gateway_kinds::KINDS {
+            for version in known.versions {
+                let (group, kind) = (gateway_kinds::GROUP, known.kind.name());
+                let text = format!("apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{name: x}}\n");
+                let reading = reading(&text);
+                let namespace = if known.kind == Kind::GatewayClass { "" } else { "default" };
+                let expected = ObjectRef::new(known.kind, ObjectKey::new(namespace, "x"));
+                assert_eq!(reading.objects[0].0.reference(), expected, "{kind} {version}");
+                let later = matches!(known.kind, Kind::TcpRoute | Kind::UdpRoute);
+                assert_eq!(codes(&reading), if later { vec!["not-served-yet"] } else { vec![] }, "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_in_a_route_names_the_field_and_its_line_and_loses_only_that_route() {
+        let route = |name: &str, port: &str| {
+            format!(
+                "- apiVersion: gateway.networking.k8s.io/v1\n  kind: HTTPRoute\n  metadata: {{name: {name}}}\n  spec:\n    \
+                 rules:\n    - backendRefs:\n      - name: web\n        port: {port}\n"
+            )
+        };
+        let text = format!(
+            "apiVersion: v1\nkind: HTTPRouteList\nitems:\n{}{}",
+            route("good", "80"),
+            route("bad", "http")
         );
+        let reading = reading(&text);
+        assert_eq!(codes(&reading), ["wrong-type"]);
+        let said = reading.diagnostics[0].to_string();
+        assert!(said.contains("HTTPRoute default/bad spec.rules[0].backendRefs[0].port"), "{said}");
+        assert_eq!(reading.diagnostics[0].origin.source.as_ref().unwrap().line, 19);
+        assert_eq!(reading.objects.len(), 1);
+        assert_eq!(reading.objects[0].1.line_of("spec.rules[0].backendRefs[0].port"), 11);
+        assert_eq!(reading.broken, [ObjectRef::new(Kind::HttpRoute, ObjectKey::new("default", "bad"))]);
+    }
+
+    #[test]
+    fn a_namespace_brings_the_labels_that_gateways_choose_by() {
+        let reading = reading("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n");
+        let (Object::Namespace(namespace), _) = &reading.objects[0] else { panic!() };
+        assert_eq!(namespace.metadata.labels.as_ref().unwrap()["team"], "a");
+        assert_eq!(reading.objects[0].0.reference().key, ObjectKey::new("", "shop"));
     }
 
     #[test]

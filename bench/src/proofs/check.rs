@@ -1,0 +1,90 @@
+//! `fairway check` over many manifests: its time and its memory, against what is promised.
+
+use std::path::Path;
+
+use fairway_testkit::proof::check::{Installation, Run};
+use serde::Serialize;
+
+use super::arguments::CheckArguments;
+use super::outcome::Outcome;
+use crate::interrupt;
+
+/// A check of 10,000 Ingresses takes at most so many seconds.
+const SECONDS: f64 = 2.0;
+/// Its memory is at most so many mebibytes.
+const MEBIBYTES: f64 = 500.0;
+/// For this many Ingresses.
+const PROMISED_FOR: usize = 10_000;
+
+/// The forms of the command.
+const FORMS: [&[&str]; 3] = [&[], &["--report"], &["--report", "--output", "json"]];
+
+/// The runs of a form.
+#[derive(Serialize)]
+struct Form {
+    arguments: String,
+    runs: Vec<Run>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    ingresses: usize,
+    forms: Vec<Form>,
+}
+
+/// What checking many objects costs.
+pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
+    let binary = arguments.place.binary()?;
+    eprintln!("writing {} manifests", arguments.ingresses);
+    let installation = Installation::of(arguments.ingresses as usize);
+    let mut forms = Vec::new();
+    for form in FORMS {
+        let arguments = (form, arguments.runs);
+        forms.push(runs(&installation, &binary, arguments)?);
+    }
+    let rows: Vec<_> = forms.iter().flat_map(Form::rows).collect();
+    let promised = installation.ingresses() <= PROMISED_FOR;
+    let broken = forms.iter().filter(|_| promised).flat_map(Form::broken_promises).collect();
+    let found = Found { ingresses: installation.ingresses(), forms };
+    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("check"))
+}
+
+fn runs(installation: &Installation, binary: &Path, (form, count): (&[&str], u8)) -> anyhow::Result<Form> {
+    let mut runs = Vec::new();
+    for _ in 0..count {
+        interrupt::check()?;
+        eprintln!("fairway check {}", form.join(" "));
+        runs.push(installation.check(binary, form).0);
+    }
+    Ok(Form { arguments: form.join(" "), runs })
+}
+
+impl Form {
+    fn slowest(&self) -> f64 {
+        self.runs.iter().map(|run| run.seconds).fold(0.0, f64::max)
+    }
+
+    fn peak(&self) -> f64 {
+        self.runs.iter().map(|run| run.peak_mib).fold(0.0, f64::max)
+    }
+
+    fn rows(&self) -> [(String, String); 2] {
+        let fastest = self.runs.iter().map(|run| run.seconds).fold(f64::INFINITY, f64::min);
+        let name = |what: &str| format!("check {}: {what}", self.arguments).replace(" :", ":");
+        [
+            (name("time"), format!("{fastest:.2} to {:.2} s in {} runs", self.slowest(), self.runs.len())),
+            (name("memory at its peak"), format!("{:.0} MiB", self.peak())),
+        ]
+    }
+
+    fn broken_promises(&self) -> Vec<String> {
+        let mut broken = Vec::new();
+        if self.slowest() > SECONDS {
+            broken.push(format!("check {} took {:.2} s, not {SECONDS} s", self.arguments, self.slowest()));
+        }
+        if self.peak() > MEBIBYTES {
+            broken.push(format!("check {} took {:.0} MiB, not {MEBIBYTES}", self.arguments, self.peak()));
+        }
+        broken
+    }
+}

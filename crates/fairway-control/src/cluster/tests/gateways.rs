@@ -1,0 +1,163 @@
+//! Kinds of the Gateway API, which a cluster may have or not, now or later.
+
+use std::time::Duration;
+
+use fairway_translate::Kind;
+
+use super::harness::{
+    Harness, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts,
+};
+use super::server::Server;
+use crate::cluster::collection::Watched;
+use crate::cluster::selection::{Namespaces, Selection, ServeGateways};
+
+const STANDARD: [(&str, &str); 4] =
+    [("v1", "gatewayclasses"), ("v1", "gateways"), ("v1", "httproutes"), ("v1", "referencegrants")];
+
+fn with_crds() -> Server {
+    let server = Server::new();
+    server.with(|state| state.crds.extend(STANDARD));
+    server.put("gatewayclasses", gateway_class("edge"));
+    server.put("gateways", gateway("infra", "edge", &[]));
+    server.put("httproutes", http_route("shop", "web"));
+    server.put("namespaces", namespace("shop", "prod"));
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_batch_has_the_objects_of_the_kinds_that_there_are() {
+    let mut harness = Harness::start(&with_crds(), Selection::default());
+    let mut first = texts(&harness.batch().await.changes);
+    first.sort();
+    assert_eq!(
+        first,
+        ["+Gateway infra/edge", "+GatewayClass edge", "+HTTPRoute shop/web", "+Namespace shop"]
+    );
+    assert!(harness.condition().is_synced(), "{:#?}", harness.condition());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_crds_everything_else_is_served_and_no_watch_fails() {
+    let server = Server::new();
+    server.put("ingresses", ingress("shop", "web", &[]));
+    let harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::Ingress, "shop", "web"));
+    let condition = harness.condition();
+    assert!(condition.is_synced() && condition.problems().next().is_none(), "{condition:#?}");
+    assert_eq!(condition.stores.iter().filter(|it| it.collection.kind.of_gateways().is_some()).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn crds_that_are_installed_later_are_noticed_and_their_objects_served() {
+    let server = Server::new();
+    let mut harness = Harness::started(&server).await;
+    server.put("gateways", gateway("infra", "edge", &[]));
+    assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
+    server.with(|state| state.crds.extend(STANDARD));
+    harness.until("the Gateway", |harness| harness.has(Kind::Gateway, "infra", "edge")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
+    let server = with_crds();
+    let mut harness = Harness::started(&server).await;
+    let routes = || ("v1", "httproutes");
+    server.with(|state| state.crds.remove(&routes()));
+    server.close_watches();
+    assert!(harness.pass(Duration::from_secs(10)).await.is_empty(), "it may be back in a moment");
+    server.with(|state| state.crds.insert(routes()));
+    assert!(harness.pass(Duration::from_secs(60)).await.is_empty());
+    server.with(|state| state.crds.clear());
+    server.close_watches();
+    harness.until("no route", |harness| !harness.has(Kind::HttpRoute, "shop", "web")).await;
+    assert!(!harness.has(Kind::Gateway, "infra", "edge"));
+    assert!(!harness.has(Kind::Namespace, "", "shop"), "nothing chooses by labels any more");
+    harness.until("no problem", |harness| harness.condition().problems().next().is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
+    let server = Server::new();
+    server.with(|state| state.crds.insert(("v1beta1", "referencegrants")));
+    let mut harness = Harness::started(&server).await;
+    let version = |harness: &Harness| {
+        let condition = harness.condition();
+        let grants = condition.stores.iter().find(|it| it.collection.kind == Watched::ReferenceGrant);
+        grants.map(|it| it.collection.version)
+    };
+    assert_eq!(version(&harness), Some("v1beta1"));
+    server.with(|state| state.crds.insert(("v1", "referencegrants")));
+    harness.pass(Duration::from_secs(60)).await;
+    assert_eq!(version(&harness), Some("v1beta1"), "a watch that works is not replaced");
+    server.with(|state| state.crds.remove(&("v1beta1", "referencegrants")));
+    harness.until("the other version", |harness| version(harness) == Some("v1")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_comes_with_the_secrets_that_it_names_in_whichever_namespace() {
+    let server = with_crds();
+    server.put("secrets", secret("infra", "a"));
+    server.put("secrets", secret("certs", "b"));
+    server.put("secrets", secret("certs", "unnamed"));
+    let mut harness = Harness::started(&server).await;
+    server.put("gateways", gateway("infra", "edge", &["a", "certs/b"]));
+    let mut changes = texts(&harness.changes().await.changes);
+    assert_eq!(changes.pop().as_deref(), Some("+Gateway infra/edge"), "after what it names");
+    changes.sort();
+    assert_eq!(changes, ["+Secret certs/b", "+Secret infra/a"]);
+    server.delete("gateways", "infra", "edge");
+    harness.until("forgotten", |harness| !harness.has(Kind::Secret, "certs", "b")).await;
+    assert!(!harness.has(Kind::Secret, "certs", "unnamed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_in_the_selected_namespaces_is_watched() {
+    let server = with_crds();
+    server.put("httproutes", http_route("bank", "web"));
+    let mut harness = Harness::start(&server, listed(&["shop"]));
+    harness.batch().await;
+    assert!(harness.has(Kind::HttpRoute, "shop", "web") && !harness.has(Kind::HttpRoute, "bank", "web"));
+    assert!(harness.has(Kind::GatewayClass, "", "edge"), "classes have no namespace");
+    assert_eq!(server.requests("/v1/httproutes?"), 0, "never in all namespaces");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_selected_later_brings_its_routes() {
+    let server = with_crds();
+    let selection =
+        Selection { namespaces: Namespaces::Labelled("edge=prod".into()), ..Selection::default() };
+    server.put("namespaces", namespace("bank", "test"));
+    server.put("httproutes", http_route("bank", "web"));
+    let mut harness = Harness::start(&server, selection);
+    harness.batch().await;
+    harness.until("the route", |harness| harness.has(Kind::HttpRoute, "shop", "web")).await;
+    assert!(!harness.has(Kind::HttpRoute, "bank", "web"));
+    server.put("namespaces", namespace("bank", "prod"));
+    harness.until("the other route", |harness| harness.has(Kind::HttpRoute, "bank", "web")).await;
+    server.put("namespaces", namespace("shop", "test"));
+    harness.until("deselected", |harness| !harness.has(Kind::HttpRoute, "shop", "web")).await;
+    assert!(harness.has(Kind::Namespace, "", "shop"), "Gateways may choose by its labels");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_read_is_named_and_holds_up_nothing() {
+    let server = with_crds();
+    server.with(|state| state.denied.insert(("httproutes".to_owned(), String::new())));
+    let mut harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::Gateway, "infra", "edge") && !harness.has(Kind::HttpRoute, "shop", "web"));
+    let named = |harness: &Harness| {
+        let condition = harness.condition();
+        condition.problems().any(|it| it.contains("list and watch on httproutes.gateway.networking.k8s.io"))
+    };
+    harness.until("the missing permission", named).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_serves_no_gateways_asks_for_none() {
+    let server = with_crds();
+    let selection = Selection { gateways: ServeGateways::No, ..Selection::default() };
+    let mut harness = Harness::start(&server, selection);
+    harness.batch().await;
+    harness.pass(Duration::from_secs(60)).await;
+    assert_eq!(server.requests("gateway.networking.k8s.io"), 0);
+}

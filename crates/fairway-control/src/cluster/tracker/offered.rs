@@ -1,0 +1,84 @@
+//! The kinds of the Gateway API that the cluster has: their watches begin and end with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Gateways, Tracker};
+use crate::cluster::collection::{Collection, Offered, Watched};
+
+impl Tracker {
+    /// Takes what the cluster has now.
+    pub(super) fn offered(&mut self, offered: &Offered, at: Instant) {
+        let before = match &self.scope.gateways {
+            Gateways::Unknown => BTreeMap::new(),
+            Gateways::Known(before) => before.clone(),
+        };
+        let now: BTreeMap<_, _> = offered
+            .iter()
+            .filter_map(|(kind, versions)| {
+                // A watch goes on in the version that it has, as long as there is that one.
+                let kept = before.get(kind).copied().filter(|version| versions.contains(version));
+                let best = || kind.of_gateways()?.preferred(|version| versions.contains(version));
+                Some((*kind, kept.or_else(best)?))
+            })
+            .collect();
+        if self.scope.gateways == Gateways::Unknown || before.is_empty() != now.is_empty() {
+            announce(&now);
+        }
+        self.scope.gateways = Gateways::Known(now.clone());
+        for (kind, version) in &now {
+            if before.get(kind) != Some(version) {
+                self.watch_of_gateways(*kind, version);
+            }
+        }
+        for (kind, version) in before.iter().filter(|(kind, version)| now.get(kind) != Some(version)) {
+            self.end_kind(*kind, version, at);
+        }
+        match (before.is_empty(), now.is_empty()) {
+            (true, false) => drop(self.begin(Collection::all(Watched::LabelledNamespace))),
+            (false, true) => self.end(&Collection::all(Watched::LabelledNamespace), at),
+            _ => {}
+        }
+        self.end_waiting();
+    }
+
+    /// The collections of the Gateway API in a namespace.
+    pub(super) fn gateways_in(&self, namespace: &Arc<str>) -> Vec<Collection> {
+        let Gateways::Known(kinds) = &self.scope.gateways else { return Vec::new() };
+        let namespaced = kinds.iter().filter(|(kind, _)| kind.is_namespaced());
+        namespaced.map(|(kind, version)| Collection::within(*kind, namespace).in_version(version)).collect()
+    }
+
+    fn watch_of_gateways(&mut self, kind: Watched, version: &'static str) {
+        let mut wanted = self.scope.selection.of_gateways(kind, version);
+        if kind.is_namespaced() {
+            // Those that were selected by their labels.
+            let selected = self.entries.keys().filter(|(kind, _)| *kind == Watched::Namespace);
+            let within = |key: &Arc<str>| Collection::within(kind, key).in_version(version);
+            wanted.extend(selected.map(|(_, key)| within(&key.name)));
+        }
+        for collection in wanted {
+            self.begin(collection);
+        }
+    }
+
+    fn end_kind(&mut self, kind: Watched, version: &str, at: Instant) {
+        let of_it = |it: &&Collection| it.kind == kind && it.version == version;
+        let ended: Vec<_> = self.ids.keys().filter(of_it).cloned().collect();
+        for collection in ended {
+            self.end(&collection, at);
+        }
+    }
+}
+
+/// Says once what there is.
+fn announce(kinds: &BTreeMap<Watched, &'static str>) {
+    if kinds.is_empty() {
+        tracing::info!("the cluster has no CRDs of the Gateway API; they are served once they are installed");
+        return;
+    }
+    let names: Vec<_> = kinds.iter().map(|(kind, version)| format!("{}/{version}", kind.name())).collect();
+    tracing::info!(kinds = names.join(", "), "the cluster has CRDs of the Gateway API");
+}

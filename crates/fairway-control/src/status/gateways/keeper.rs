@@ -1,0 +1,418 @@
+//! Does what is missing of what Gateways have, and tells the pipeline where they are. Owns who does what and when: the leader gives
+//! ports and writes Services; every replica copies the slices of the pods, the first ready one at once, so that a drain needs no
+//! leader.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_gateway_control::places::Known;
+use fairway_gateway_control::ports::{PortRange, Ports};
+use fairway_gateway_control::services::{self, DesiredService, ServiceEdit, ServiceType};
+use fairway_gateway_control::slices::{self, SliceEdit};
+use fairway_gateway_types::Gateway;
+use fairway_translate::{Change, ObjectKey, Placement, PortState, Resources, WantedGateway};
+use imbl::OrdMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::bindings::Bindings;
+use super::edits::{Edits, Failure};
+use super::efforts::{Efforts, Task};
+use super::sources::{Places, Sources};
+use crate::cluster::Namespaces;
+use crate::inlet::Inlet;
+use crate::pipeline::View;
+use crate::status::election::Role;
+use crate::status::permission::Refusals;
+use crate::status::standing::Standing;
+use crate::status::updates::Updates;
+use fairway_manifest::gateway_kinds;
+
+/// A replica that is not the first one waits so long for each one before it.
+const TURN: Duration = Duration::from_millis(500);
+const TAKEN: &str = "a Service of this name is there that does not belong to the Gateway";
+
+/// What Gateways get.
+#[derive(Clone, Debug)]
+pub struct PlaceOptions {
+    /// The `spec.controllerName` of the classes that are served.
+    pub controller: Arc<str>,
+    /// The headless Service whose endpoints are Fairway's pods.
+    pub pods: ObjectKey,
+    /// The ports of the pods that Gateways may have.
+    pub ports: PortRange,
+    /// The type of their Services.
+    pub service_type: ServiceType,
+    /// The addresses that their ports are bound at.
+    pub bind: Vec<IpAddr>,
+    /// Where they are served.
+    pub namespaces: Namespaces,
+    /// What the data plane has bound.
+    pub bindings: Bindings,
+    /// The way into the pipeline.
+    pub inlet: Inlet,
+}
+
+/// What the keeper listens to.
+pub(in crate::status) struct Signals {
+    pub(in crate::status) updates: Updates,
+    pub(in crate::status) role: watch::Receiver<Role>,
+}
+
+/// Keeps what Gateways have.
+pub(in crate::status) struct Keeper {
+    options: PlaceOptions,
+    /// The list of ports.
+    list: ObjectKey,
+    /// This pod.
+    own: Arc<str>,
+    edits: Edits,
+    sources: Sources,
+    standing: Standing,
+    /// What this process wrote, until the watch of it has come so far.
+    written: Option<ConfigMap>,
+    placed: BTreeMap<ObjectKey, Arc<Placement>>,
+    efforts: Efforts,
+    /// Since when the slices of a Service differ.
+    differing: BTreeMap<ObjectKey, Instant>,
+}
+
+/// What Gateways want, and the Services that this makes.
+struct Plan {
+    wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
+    ports: Ports,
+    services: BTreeMap<ObjectKey, Vec<DesiredService>>,
+}
+
+impl Keeper {
+    pub(in crate::status) fn new(
+        client: Client,
+        (own, election_id): (&ObjectKey, &str),
+        refusals: Arc<Refusals>,
+        standing: Standing,
+        options: PlaceOptions,
+    ) -> Self {
+        let list = ObjectKey::new(&own.namespace, &format!("{election_id}-gateway-ports"));
+        let places = Places { list: &list, pods: &options.pods, namespaces: &options.namespaces };
+        let sources = Sources::follow(client.clone(), refusals.clone(), &places);
+        Self {
+            edits: Edits::new(client, refusals),
+            sources,
+            list,
+            own: own.name.clone(),
+            standing,
+            options,
+            written: None,
+            placed: BTreeMap::new(),
+            efforts: Efforts::default(),
+            differing: BTreeMap::new(),
+        }
+    }
+
+    /// Keeps it until it is given up.
+    pub(in crate::status) async fn run(mut self, mut signals: Signals) {
+        loop {
+            let bound = self.options.bindings.changes();
+            if let Some(view) = signals.updates.view() {
+                let leads = *signals.role.borrow_and_update() == Role::Leader;
+                self.efforts.begin();
+                if self.sources.are_listed() {
+                    self.look(&view, leads && is_complete(&view)).await;
+                } else if view.outcome.translation.gateway.wanted.is_empty() || self.sources.are_refused() {
+                    self.standing.gateways_placed();
+                }
+            }
+            let bell = self.sources.bell.clone();
+            let again = self.efforts.again();
+            tokio::select! {
+                () = signals.updates.next() => {}
+                () = bell.notified() => {}
+                () = bound => {}
+                Ok(()) = signals.role.changed() => {}
+                () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
+            }
+        }
+    }
+
+    async fn look(&mut self, view: &View, leads: bool) {
+        let (wanted, resources) = (&view.outcome.translation.gateway.wanted, &view.outcome.resources);
+        let ports = self.ports(wanted, leads).await;
+        let plan = Plan::of(wanted.clone(), ports, self.options.service_type);
+        if leads {
+            self.keep_services(&plan, resources).await;
+        }
+        self.keep_slices(&plan, resources).await;
+        self.place(&plan);
+    }
+
+    /// The list of ports; the leader gives what is missing.
+    async fn ports(&mut self, wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>, leads: bool) -> Ports {
+        let seen = self.sources.list();
+        let current = newest(seen.as_deref(), self.written.as_ref()).cloned();
+        let data = current.as_ref().and_then(|map| map.data.as_ref());
+        let given = data.map(Ports::read).unwrap_or_default();
+        let mut settled = given.clone();
+        if !leads || !settled.settle(in_order(wanted).into_iter(), self.options.ports) {
+            return given;
+        }
+        if self.efforts.must_wait(&Task::List, "", Instant::now()) {
+            return given;
+        }
+        match self.edits.list(&self.list, current.as_ref(), settled.data()).await {
+            Ok(map) => {
+                self.efforts.is_good(&Task::List);
+                self.written = Some(map);
+                settled
+            }
+            Err(failure) => {
+                // Somebody else wrote or deleted it: the watch knows better.
+                self.written = None;
+                self.efforts.failed(Task::List, &failure, Instant::now());
+                given
+            }
+        }
+    }
+
+    /// Makes and changes the Services of Gateways, and deletes those that they no longer need.
+    async fn keep_services(&mut self, plan: &Plan, resources: &Resources) {
+        let existing = self.sources.services();
+        for (gateway, desired) in &plan.services {
+            let Some(wanted) = plan.wanted.get(gateway) else { continue };
+            for service in desired {
+                self.keep_service(service, existing.get(&service.key), &wanted.uid).await;
+            }
+        }
+        let controller = self.options.controller.clone();
+        for (key, service) in &existing {
+            let (task, seen) = (Task::Service(key.clone()), version(Some(&service.metadata)));
+            if !plan.is_needless(key, service, (resources, &controller))
+                || self.efforts.must_wait(&task, &seen, Instant::now())
+            {
+                continue;
+            }
+            match self.edits.delete_service(key, service).await {
+                Ok(()) => self.efforts.wrote(task, seen, Instant::now()),
+                Err(failure) => self.efforts.failed(task, &failure, Instant::now()),
+            }
+        }
+        let desired = |key: &ObjectKey| plan.services.values().flatten().any(|service| service.key == *key);
+        self.efforts.problems.retain(|key, _| desired(key));
+    }
+
+    async fn keep_service(&mut self, desired: &DesiredService, existing: Option<&Arc<Service>>, uid: &str) {
+        let key = &desired.key;
+        let (task, seen) = (Task::Service(key.clone()), version(existing.map(|it| &it.metadata)));
+        if self.efforts.must_wait(&task, &seen, Instant::now()) {
+            return;
+        }
+        let answer = match services::edit(existing.map(|it| &**it), desired, uid) {
+            ServiceEdit::Nothing => {
+                self.efforts.is_good(&task);
+                return;
+            }
+            ServiceEdit::Foreign => Err(Failure::Exists),
+            ServiceEdit::Create(service) => self.edits.create_service(key, &service).await,
+            ServiceEdit::Patch(patch) => self.edits.patch_service(key, &patch).await,
+        };
+        match answer {
+            Ok(()) => {
+                self.efforts.problems.remove(key);
+                self.efforts.wrote(task, seen, Instant::now());
+            }
+            Err(failure) => {
+                let problem: Option<Arc<str>> = match &failure {
+                    Failure::Exists => Some(TAKEN.into()),
+                    Failure::Refused(message) => {
+                        Some(format!("the Service {key} cannot be written: {message}").into())
+                    }
+                    Failure::Overtaken | Failure::NoAnswer => None,
+                };
+                if let Some(problem) = problem {
+                    self.efforts.problems.insert(key.clone(), problem);
+                }
+                self.efforts.failed(task, &failure, Instant::now());
+            }
+        }
+    }
+
+    /// Copies the slices of the pods to the Services of Gateways, when it is this replica's turn.
+    async fn keep_slices(&mut self, plan: &Plan, resources: &Resources) {
+        let (pods, copies, services) = (self.sources.pods(), self.sources.copies(), self.sources.services());
+        let now = Instant::now();
+        let wait = TURN * u32::try_from(slices::rank(pods.iter().map(|it| &**it), &self.own)).unwrap_or(60);
+        let mut differing = BTreeMap::new();
+        for (key, service) in &services {
+            let edits = match plan.desired(key, service) {
+                Some(desired) => slice_edits(service, Some(desired), (pods.as_slice(), &copies)),
+                // The ports may soon be those of another Gateway.
+                None if owner(key, service, resources).is_some() => {
+                    slice_edits(service, None, (pods.as_slice(), &copies))
+                }
+                None => continue,
+            };
+            if edits.is_empty() {
+                continue;
+            }
+            let since = self.differing.get(key).copied().unwrap_or(now);
+            differing.insert(key.clone(), since);
+            let (task, seen) = (Task::Slices(key.clone()), versions_of(key, &copies));
+            if now < since + wait {
+                self.efforts.look_again(since + wait);
+            } else if !self.efforts.must_wait(&task, &seen, now) {
+                self.write_slices(task, seen, &edits).await;
+            }
+        }
+        self.differing = differing;
+    }
+
+    async fn write_slices(&mut self, task: Task, seen: String, edits: &[SliceEdit]) {
+        for edit in edits {
+            match self.edits.slice(edit).await {
+                // Another replica was faster: its watch event is on its way.
+                Ok(()) | Err(Failure::Overtaken | Failure::Exists) => {}
+                Err(failure) => return self.efforts.failed(task, &failure, Instant::now()),
+            }
+        }
+        self.efforts.wrote(task, seen, Instant::now());
+    }
+
+    /// Tells the pipeline where Gateways are, where that is different.
+    fn place(&mut self, plan: &Plan) {
+        let services = self.sources.services();
+        let bound = |address: SocketAddr| self.options.bindings.state(address);
+        let known = Known {
+            ports: &plan.ports,
+            range: self.options.ports,
+            bind: &self.options.bind,
+            bound: &bound,
+            services: &services,
+            problems: &self.efforts.problems,
+        };
+        let none = Vec::new();
+        let placement = |(gateway, wanted): (&ObjectKey, &Arc<WantedGateway>)| {
+            let desired = plan.services.get(gateway).unwrap_or(&none);
+            (gateway.clone(), Arc::new(known.placement(gateway, wanted, desired)))
+        };
+        let now: BTreeMap<_, _> = plan.wanted.iter().map(placement).collect();
+        let before = std::mem::replace(&mut self.placed, now);
+        for (gateway, placement) in &self.placed {
+            if before.get(gateway) != Some(placement) {
+                let placement = Some(placement.clone());
+                self.options.inlet.change(Change::Placed { gateway: gateway.clone(), placement });
+            }
+        }
+        for gateway in before.into_keys().filter(|gateway| !self.placed.contains_key(gateway)) {
+            self.options.inlet.change(Change::Placed { gateway, placement: None });
+        }
+        let mut ports = self.placed.values().flat_map(|placement| placement.ports.values());
+        if ports.all(|port| port.bind.is_empty() || port.state != PortState::Pending) {
+            self.standing.gateways_placed();
+        }
+    }
+}
+
+/// The version of an object; empty where there is none.
+fn version(metadata: Option<&ObjectMeta>) -> String {
+    metadata.and_then(|metadata| metadata.resource_version.clone()).unwrap_or_default()
+}
+
+/// The versions of all slices of a Service.
+fn versions_of(service: &ObjectKey, copies: &BTreeMap<ObjectKey, Arc<EndpointSlice>>) -> String {
+    let of_service = copies.iter().filter(|(key, slice)| slices::is_of(key, slice, service));
+    of_service.map(|(key, slice)| format!("{key}@{} ", version(Some(&slice.metadata)))).collect()
+}
+
+/// The list as it was written here, unless the watch has come further.
+fn newest<'a>(seen: Option<&'a ConfigMap>, written: Option<&'a ConfigMap>) -> Option<&'a ConfigMap> {
+    let version = |map: &ConfigMap| map.metadata.resource_version.as_deref()?.parse::<u64>().ok();
+    match (seen, written) {
+        (Some(seen), Some(written)) if version(seen) >= version(written) => Some(seen),
+        (seen, written) => written.or(seen),
+    }
+}
+
+/// The ports of Gateways, those of the oldest Gateway first.
+fn in_order(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&ObjectKey, u16)> {
+    let mut gateways: Vec<_> = wanted.iter().collect();
+    gateways.sort_by_key(|(key, gateway)| (gateway.created.unwrap_or(i64::MAX), *key));
+    gateways
+        .into_iter()
+        .flat_map(|(key, gateway)| gateway.ports.keys().map(move |port| (key, *port)))
+        .collect()
+}
+
+/// What is to be done about the slices of a Service; without a desired one there should be none.
+fn slice_edits(
+    service: &Service,
+    desired: Option<&DesiredService>,
+    (pods, copies): (&[Arc<EndpointSlice>], &BTreeMap<ObjectKey, Arc<EndpointSlice>>),
+) -> Vec<SliceEdit> {
+    let copied = |it: &DesiredService| slices::desired(service, &it.service, pods.iter().map(|it| &**it));
+    let wanted = desired.map(copied).unwrap_or_default();
+    let own = ObjectKey::of(&service.metadata);
+    let of_service = copies.iter().filter(|(key, slice)| slices::is_of(key, slice, &own));
+    slices::edits(of_service.map(|(key, slice)| (key, &**slice)), &wanted)
+}
+
+/// Whether all that says what Gateways want is known: what is missing only because it may not be read takes nothing away.
+fn is_complete(view: &View) -> bool {
+    let of_gateways = |kind: &str| gateway_kinds::KINDS.iter().any(|known| known.kind.name() == kind);
+    !view.source.iter().any(|it| of_gateways(&it.origin.kind))
+}
+
+/// The Gateway, served or not, that owns a Service.
+fn owner<'a>(key: &ObjectKey, service: &Service, resources: &'a Resources) -> Option<&'a Gateway> {
+    let gateways =
+        resources.gateway.gateways.iter().filter(|(gateway, _)| gateway.namespace == key.namespace);
+    let mut owners = gateways.map(|(_, gateway)| &*gateway.object);
+    owners.find(|it| services::is_owned(service, it.metadata.uid.as_deref().unwrap_or_default()))
+}
+
+impl Plan {
+    fn of(wanted: OrdMap<ObjectKey, Arc<WantedGateway>>, ports: Ports, service_type: ServiceType) -> Self {
+        let desired = |(key, gateway): (&ObjectKey, &Arc<WantedGateway>)| {
+            (key.clone(), services::desired(key, gateway, &ports, service_type))
+        };
+        let services = wanted.iter().map(desired).collect();
+        Self { wanted, ports, services }
+    }
+
+    /// Whether a Service is one that its Gateway no longer needs. One whose Gateway is gone is deleted by Kubernetes; one whose
+    /// Gateway is not accepted for now keeps its address.
+    fn is_needless(
+        &self,
+        key: &ObjectKey,
+        service: &Service,
+        (resources, controller): (&Resources, &str),
+    ) -> bool {
+        if let Some(desired) = self.of_owner(key, service) {
+            return !desired.is_empty() && desired.iter().all(|it| it.key != *key);
+        }
+        // It has another class now, whose controller is somebody else.
+        owner(key, service, resources).is_some_and(|gateway| {
+            let class = ObjectKey::new("", &gateway.spec.gateway_class_name);
+            let class = resources.gateway.classes.get(&class);
+            class.is_some_and(|class| class.object.spec.controller_name != controller)
+        })
+    }
+
+    /// The Services that the served Gateway should have which owns this one.
+    fn of_owner(&self, key: &ObjectKey, service: &Service) -> Option<&[DesiredService]> {
+        let own = |(gateway, wanted): &(&ObjectKey, &Arc<WantedGateway>)| {
+            gateway.namespace == key.namespace && services::is_owned(service, &wanted.uid)
+        };
+        let (gateway, _) = self.wanted.iter().find(own)?;
+        self.services.get(gateway).map(Vec::as_slice)
+    }
+
+    /// How a Service should be.
+    fn desired(&self, key: &ObjectKey, service: &Service) -> Option<&DesiredService> {
+        self.of_owner(key, service)?.iter().find(|it| it.key == *key)
+    }
+}

@@ -1,0 +1,255 @@
+//! Carries out what [`Objects`] says: reads and replaces the status of objects of the Gateway API, a few at a time, while this
+//! replica leads. Owns no decision about what is written; most of what is due is found to be there already without a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_translate::{Kind, ObjectRef, ObjectStatus, Resources};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use http::Request;
+use imbl::OrdMap;
+use kube::{Client, Error};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::election::Role;
+use super::known;
+use super::objects::{Objects, Said};
+use super::observed::FIELD_MANAGER;
+use super::permission::{Permit, Refusals};
+use super::standing::Standing;
+use super::updates::Updates;
+use crate::clock;
+use crate::pipeline::View;
+use fairway_manifest::gateway_kinds::{GROUP, GatewayKind};
+
+/// Requests at a time.
+const AT_ONCE: usize = 16;
+/// What takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOST: &str = "the status of objects of the Gateway API there does not say what became of them";
+
+/// In which version a kind of the Gateway API is asked for.
+pub type Versions = Arc<dyn Fn(Kind) -> Option<&'static str> + Send + Sync>;
+
+/// What the status of an object should say.
+pub(crate) trait Says: PartialEq + Send + Sync + 'static {
+    /// The uid of the object that it is made for.
+    fn uid(&self) -> &str;
+    /// The generation that it is made for.
+    fn generation(&self) -> Option<i64>;
+    /// The status to write over `existing`; `None` where that says it already. `now` is in seconds since 1970.
+    fn merged(&self, existing: &Value, now: i64) -> Option<Value>;
+}
+
+impl Says for ObjectStatus {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn generation(&self) -> Option<i64> {
+        self.generation
+    }
+
+    fn merged(&self, existing: &Value, now: i64) -> Option<Value> {
+        self.merged(existing, now)
+    }
+}
+
+/// What the statuses should say, by a view.
+pub(crate) type Statuses<S> = Box<dyn Fn(&View) -> OrdMap<ObjectRef, Arc<S>> + Send>;
+
+/// Writes the status of objects of the Gateway API.
+pub(crate) struct ObjectWriter<S> {
+    client: Client,
+    refusals: Arc<Refusals>,
+    standing: Standing,
+    versions: Versions,
+    statuses: Statuses<S>,
+    objects: Objects<S>,
+    resources: Resources,
+    running: FuturesUnordered<BoxFuture<'static, (ObjectRef, Said)>>,
+}
+
+impl<S: Says> ObjectWriter<S> {
+    /// One that has not written yet.
+    pub(crate) fn new(
+        client: Client,
+        refusals: Arc<Refusals>,
+        standing: Standing,
+        versions: Versions,
+        statuses: Statuses<S>,
+    ) -> Self {
+        Self {
+            client,
+            refusals,
+            standing,
+            versions,
+            statuses,
+            objects: Objects::new(),
+            resources: Resources::default(),
+            running: FuturesUnordered::new(),
+        }
+    }
+
+    /// Writes until it is given up.
+    pub(crate) async fn run(mut self, mut updates: Updates, mut role: watch::Receiver<Role>) {
+        self.look(&mut updates);
+        loop {
+            let leads = *role.borrow_and_update() == Role::Leader;
+            if leads {
+                self.start_jobs();
+            }
+            let due = self.objects.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
+            tokio::select! {
+                Some((object, said)) = self.running.next(), if !self.running.is_empty() => {
+                    self.done(&object, said);
+                }
+                () = updates.next() => self.look(&mut updates),
+                Ok(()) = role.changed() => self.change_role(&role),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+        }
+    }
+
+    /// Another may write while this replica does not lead, or wrote while it did not.
+    fn change_role(&mut self, role: &watch::Receiver<Role>) {
+        self.running.clear();
+        if *role.borrow() == Role::Leader {
+            self.objects.look_at_all(Instant::now());
+        }
+    }
+
+    fn look(&mut self, updates: &mut Updates) {
+        if let Some(view) = updates.view() {
+            self.objects.want(&(self.statuses)(&view), Instant::now());
+            self.resources = view.outcome.resources;
+        }
+    }
+
+    fn start_jobs(&mut self) {
+        while self.running.len() < AT_ONCE {
+            let Some((object, status)) = self.objects.take(Instant::now()) else { return };
+            let known = known::status(&self.resources, &object);
+            if known.is_some_and(|known| status.merged(&known, clock::unix_seconds()).is_none()) {
+                self.objects.done(&object, Said::Nothing, Instant::now());
+                continue;
+            }
+            let version = (self.versions)(object.kind);
+            let Some(path) = path(&object, version) else {
+                self.objects.done(&object, Said::Nothing, Instant::now());
+                continue;
+            };
+            let job = Job { client: self.client.clone(), refusals: self.refusals.clone(), path, status };
+            self.running.push(Box::pin(job.run(object)));
+        }
+    }
+
+    fn done(&mut self, object: &ObjectRef, said: Said) {
+        match said {
+            Said::Written => self.standing.status_written(),
+            Said::Refused | Said::Failed => self.standing.status_failed(),
+            Said::Nothing | Said::Conflict => {}
+        }
+        self.objects.done(object, said, Instant::now());
+    }
+}
+
+/// The path of the object, without `/status`.
+fn path(object: &ObjectRef, version: Option<&'static str>) -> Option<String> {
+    let known = GatewayKind::of(object.kind)?;
+    let version = version.or(known.versions.first().copied())?;
+    let (namespace, name) = (&object.key.namespace, &object.key.name);
+    let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+    Some(format!("/apis/{GROUP}/{version}/{place}{}/{name}", known.resource))
+}
+
+/// One status under way.
+struct Job<S> {
+    client: Client,
+    refusals: Arc<Refusals>,
+    path: String,
+    status: Arc<S>,
+}
+
+impl<S: Says> Job<S> {
+    async fn run(self, object: ObjectRef) -> (ObjectRef, Said) {
+        let said = match timeout(PATIENCE, self.say(&object)).await {
+            Ok(Ok(said)) => said,
+            Ok(Err(Error::Api(status))) if status.is_forbidden() => Said::Refused,
+            Ok(Err(Error::Api(status))) if status.is_conflict() => Said::Conflict,
+            Ok(Err(Error::Api(status))) if status.is_not_found() => Said::Nothing,
+            Ok(Err(error)) => {
+                tracing::debug!(path = self.path, %error, "status; tried again");
+                Said::Failed
+            }
+            Err(_) => Said::Failed,
+        };
+        (object, said)
+    }
+
+    /// What is there is read first, as it is written: entries of others must stay byte for byte, and what is known here has only
+    /// the fields that this version knows.
+    async fn say(&self, object: &ObjectRef) -> Result<Said, Error> {
+        let get = Request::get(&self.path).body(Vec::new()).map_err(Error::HttpError)?;
+        let mut found: Value = self.ask("get", object, get).await?;
+        if !self.is_about(&found) {
+            return Ok(Said::Nothing);
+        }
+        let existing = found.get("status").unwrap_or(&Value::Null);
+        let Some(status) = self.status.merged(existing, clock::unix_seconds()) else {
+            return Ok(Said::Nothing);
+        };
+        found["status"] = status;
+        let uri = format!("{}/status?fieldManager={FIELD_MANAGER}", self.path);
+        let put = Request::put(uri).header(http::header::CONTENT_TYPE, "application/json");
+        let put = put.body(found.to_string().into_bytes()).map_err(Error::HttpError)?;
+        self.ask("update", object, put).await?;
+        Ok(Said::Written)
+    }
+
+    /// Whether the status was made for this object as it is now; if not, another one is on its way.
+    fn is_about(&self, found: &Value) -> bool {
+        let uid = found.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+        let generation = found.pointer("/metadata/generation").and_then(Value::as_i64);
+        uid == self.status.uid() && generation == self.status.generation()
+    }
+
+    async fn ask(
+        &self,
+        verb: &'static str,
+        object: &ObjectRef,
+        request: Request<Vec<u8>>,
+    ) -> Result<Value, Error> {
+        let answer = self.client.request(request).await;
+        let resource = resource(object.kind, verb);
+        let permit = Permit { verb, resource, namespace: object.key.namespace.clone(), lost: LOST };
+        self.refusals.judge(permit, answer)
+    }
+}
+
+/// As RBAC spells what is asked for.
+fn resource(kind: Kind, verb: &'static str) -> &'static str {
+    macro_rules! named {
+        ($resource:literal) => {
+            match verb {
+                "get" => concat!($resource, ".gateway.networking.k8s.io"),
+                _ => concat!($resource, "/status.gateway.networking.k8s.io"),
+            }
+        };
+    }
+    match kind {
+        Kind::GatewayClass => named!("gatewayclasses"),
+        Kind::Gateway => named!("gateways"),
+        Kind::ListenerSet => named!("listenersets"),
+        Kind::HttpRoute => named!("httproutes"),
+        Kind::GrpcRoute => named!("grpcroutes"),
+        Kind::TlsRoute => named!("tlsroutes"),
+        Kind::TcpRoute => named!("tcproutes"),
+        Kind::UdpRoute => named!("udproutes"),
+        _ => named!("backendtlspolicies"),
+    }
+}

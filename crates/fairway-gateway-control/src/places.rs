@@ -1,0 +1,272 @@
+//! Where a Gateway is: its addresses by its Services, and its ports by the list and by what the data plane has bound. Owns the
+//! words for what is missing.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use fairway_gateway::WantedGateway;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::placement::{Address, Addresses, Placement, PortPlacement, PortState};
+use k8s_openapi::api::core::v1::Service;
+
+use crate::ports::{PortRange, Ports};
+use crate::services::{self, DesiredService};
+
+/// What is known of a cluster and of the data plane.
+pub struct Known<'a> {
+    /// The ports that were given.
+    pub ports: &'a Ports,
+    /// Those that may be given.
+    pub range: PortRange,
+    /// The addresses that each of them is bound at.
+    pub bind: &'a [IpAddr],
+    /// What became of an address to bind.
+    pub bound: &'a dyn Fn(SocketAddr) -> PortState,
+    /// The Services that there are.
+    pub services: &'a BTreeMap<ObjectKey, Arc<Service>>,
+    /// Why a Service could not be written.
+    pub problems: &'a BTreeMap<ObjectKey, Arc<str>>,
+}
+
+impl Known<'_> {
+    /// Where the Gateway is that should have the Services `desired`.
+    #[must_use]
+    pub fn placement(
+        &self,
+        gateway: &ObjectKey,
+        wanted: &WantedGateway,
+        desired: &[DesiredService],
+    ) -> Placement {
+        let ports = wanted.ports.keys().map(|port| (*port, self.port(gateway, *port))).collect();
+        Placement { addresses: self.addresses(gateway, wanted, desired), ports }
+    }
+
+    fn port(&self, gateway: &ObjectKey, port: u16) -> PortPlacement {
+        let Some(given) = self.ports.of(gateway, port) else {
+            return PortPlacement { bind: Vec::new(), state: PortState::Pending };
+        };
+        let bind: Vec<_> = self.bind.iter().map(|ip| SocketAddr::new(*ip, given)).collect();
+        let states: Vec<_> = bind.iter().map(|address| (self.bound)(*address)).collect();
+        let failed = states.iter().find(|state| matches!(state, PortState::Failed(_)));
+        let pending = states.contains(&PortState::Pending);
+        let state = match failed {
+            Some(failed) => failed.clone(),
+            None if pending => PortState::Pending,
+            None => PortState::Bound,
+        };
+        PortPlacement { bind, state }
+    }
+
+    fn addresses(
+        &self,
+        gateway: &ObjectKey,
+        wanted: &WantedGateway,
+        desired: &[DesiredService],
+    ) -> Addresses {
+        let without = wanted.ports.keys().find(|port| self.ports.of(gateway, **port).is_none());
+        if let Some(port) = without {
+            return match self.ports.is_used_up(self.range) {
+                true => Addresses::NoResources(
+                    format!("no port of --gateway-ports {} is free for port {port}", self.range).into(),
+                ),
+                false => Addresses::Pending(format!("port {port} has no port of the pods yet").into()),
+            };
+        }
+        if desired.is_empty() {
+            return Addresses::Pending("no listener has a port".into());
+        }
+        if desired.iter().any(|service| service.address.is_some()) {
+            return self.static_addresses(wanted, desired);
+        }
+        match self.found(&wanted.uid, &desired[0]) {
+            Ok(found) if found.is_empty() => {
+                Addresses::Pending(format!("the Service {} has no address yet", desired[0].key).into())
+            }
+            Ok(found) => Addresses::Assigned(found),
+            Err(problem) => Addresses::Pending(problem),
+        }
+    }
+
+    /// The addresses that a Service has, or why there is no such Service.
+    fn found(&self, uid: &str, desired: &DesiredService) -> Result<Vec<Address>, Arc<str>> {
+        let key = &desired.key;
+        match self.services.get(key).filter(|service| services::is_owned(service, uid)) {
+            Some(service) => Ok(services::addresses(service)),
+            None => {
+                Err(self.problem(key).unwrap_or_else(|| format!("the Service {key} is not there yet").into()))
+            }
+        }
+    }
+
+    fn problem(&self, key: &ObjectKey) -> Option<Arc<str>> {
+        self.problems.get(key).cloned()
+    }
+
+    /// Each address that is asked for must be shown by its Service.
+    fn static_addresses(&self, wanted: &WantedGateway, desired: &[DesiredService]) -> Addresses {
+        let (mut usable, mut missing) = (Vec::new(), Vec::new());
+        for service in desired {
+            let Some(asked) = service.address else { continue };
+            let found = self.found(&wanted.uid, service).unwrap_or_default();
+            let shown = found.into_iter().find(|address| address.value.parse() == Ok(asked));
+            match shown {
+                Some(address) => usable.push(address),
+                None => missing.push(self.why_not(asked, &service.key)),
+            }
+        }
+        if missing.is_empty() {
+            return Addresses::Assigned(usable);
+        }
+        Addresses::NotUsable { why: missing.join("; ").into(), usable }
+    }
+
+    fn why_not(&self, asked: IpAddr, key: &ObjectKey) -> String {
+        match self.problem(key) {
+            Some(problem) => format!("{asked}: {problem}"),
+            None => format!("{asked} is not given to the Service {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_gateway::{PortTransport, WantedAddress};
+    use fairway_objects::placement::AddressKind;
+    use serde_json::json;
+
+    use super::*;
+    use crate::services::ServiceType;
+
+    struct Scene {
+        gateway: ObjectKey,
+        wanted: WantedGateway,
+        ports: Ports,
+        range: PortRange,
+        services: BTreeMap<ObjectKey, Arc<Service>>,
+        problems: BTreeMap<ObjectKey, Arc<str>>,
+    }
+
+    impl Scene {
+        fn new(ports: &[u16], asked: &[&str]) -> Self {
+            let gateway = ObjectKey::new("shop", "edge");
+            let address =
+                |value: &&str| WantedAddress { kind: AddressKind::Ip, value: Some((*value).into()) };
+            let wanted = WantedGateway {
+                uid: "u".into(),
+                created: None,
+                class: "fairway".into(),
+                ports: ports.iter().map(|port| (*port, PortTransport::Tcp)).collect(),
+                addresses: asked.iter().map(address).collect(),
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+                parameters: BTreeMap::new(),
+            };
+            let range: PortRange = "20000-20001".parse().unwrap();
+            let mut given = Ports::default();
+            given.settle(ports.iter().map(|port| (&gateway, *port)), range);
+            let (services, problems) = (BTreeMap::new(), BTreeMap::new());
+            Self { gateway, wanted, ports: given, range, services, problems }
+        }
+
+        fn desired(&self) -> Vec<DesiredService> {
+            services::desired(&self.gateway, &self.wanted, &self.ports, ServiceType::LoadBalancer)
+        }
+
+        /// The Service at this place among the desired ones is there, with these addresses.
+        fn made(&mut self, at: usize, addresses: &[&str]) {
+            let DesiredService { key, mut service, .. } = self.desired().remove(at);
+            let entries: Vec<_> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
+            let status = json!({ "loadBalancer": { "ingress": entries } });
+            service.status = Some(serde_json::from_value(status).unwrap());
+            self.services.insert(key, Arc::new(service));
+        }
+
+        fn placement(&self, bound: &dyn Fn(SocketAddr) -> PortState) -> Placement {
+            let bind = ["0.0.0.0".parse().unwrap(), "::".parse().unwrap()];
+            let known = Known {
+                ports: &self.ports,
+                range: self.range,
+                bind: &bind,
+                bound,
+                services: &self.services,
+                problems: &self.problems,
+            };
+            known.placement(&self.gateway, &self.wanted, &self.desired())
+        }
+
+        fn addresses(&self) -> Addresses {
+            self.placement(&|_| PortState::Bound).addresses
+        }
+    }
+
+    fn ip(value: &str) -> Address {
+        Address { kind: AddressKind::Ip, value: value.into() }
+    }
+
+    #[test]
+    fn a_port_is_bound_when_all_of_its_addresses_are() {
+        let scene = Scene::new(&[80], &[]);
+        let of = |bound: &dyn Fn(SocketAddr) -> PortState| scene.placement(bound).ports[&80].clone();
+        let bind: Vec<SocketAddr> = vec!["0.0.0.0:20000".parse().unwrap(), "[::]:20000".parse().unwrap()];
+        assert_eq!(of(&|_| PortState::Bound), PortPlacement { bind: bind.clone(), state: PortState::Bound });
+        let half =
+            |address: SocketAddr| if address.is_ipv4() { PortState::Bound } else { PortState::Pending };
+        assert_eq!(of(&half).state, PortState::Pending);
+        let taken = |address: SocketAddr| match address.is_ipv4() {
+            true => PortState::Pending,
+            false => PortState::Failed("taken".into()),
+        };
+        assert_eq!(of(&taken), PortPlacement { bind, state: PortState::Failed("taken".into()) });
+    }
+
+    #[test]
+    fn the_addresses_are_those_of_the_service_once_it_has_some() {
+        let mut scene = Scene::new(&[80], &[]);
+        assert_eq!(
+            scene.addresses(),
+            Addresses::Pending("the Service shop/edge-fairway is not there yet".into())
+        );
+        scene.made(0, &[]);
+        assert_eq!(
+            scene.addresses(),
+            Addresses::Pending("the Service shop/edge-fairway has no address yet".into())
+        );
+        scene.made(0, &["192.0.2.7"]);
+        assert_eq!(scene.addresses(), Addresses::Assigned(vec![ip("192.0.2.7")]));
+    }
+
+    #[test]
+    fn why_a_service_cannot_be_made_is_said() {
+        let mut scene = Scene::new(&[80], &[]);
+        scene.problems.insert(ObjectKey::new("shop", "edge-fairway"), "it is somebody else's".into());
+        assert_eq!(scene.addresses(), Addresses::Pending("it is somebody else's".into()));
+    }
+
+    #[test]
+    fn a_static_address_is_usable_when_its_service_shows_it() {
+        let mut scene = Scene::new(&[80], &["192.0.2.7", "192.0.2.99"]);
+        scene.made(0, &["192.0.2.7"]);
+        scene.made(1, &["192.0.2.1"]);
+        let Addresses::NotUsable { why, usable } = scene.addresses() else { panic!("usable") };
+        assert_eq!(usable, [ip("192.0.2.7")]);
+        assert_eq!(&*why, "192.0.2.99 is not given to the Service shop/edge-fairway-192-0-2-99");
+        scene.made(1, &["192.0.2.99"]);
+        assert_eq!(scene.addresses(), Addresses::Assigned(vec![ip("192.0.2.7"), ip("192.0.2.99")]));
+    }
+
+    #[test]
+    fn a_range_that_is_used_up_is_named_with_its_flag() {
+        let scene = Scene::new(&[80, 443, 8080], &[]);
+        let expected = "no port of --gateway-ports 20000-20001 is free for port 8080";
+        assert_eq!(scene.addresses(), Addresses::NoResources(expected.into()));
+    }
+
+    #[test]
+    fn a_service_that_another_gateway_of_the_name_left_has_no_address_for_this_one() {
+        let mut scene = Scene::new(&[80], &[]);
+        scene.made(0, &["192.0.2.7"]);
+        scene.wanted.uid = "later".into();
+        assert!(matches!(scene.addresses(), Addresses::Pending(_)));
+    }
+}

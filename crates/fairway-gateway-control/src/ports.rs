@@ -1,0 +1,211 @@
+//! Which port of the pods stands for which port of which Gateway: the list that the leader keeps in a ConfigMap and every
+//! replica listens by. Owns its text and how a free port is found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use fairway_objects::object::ObjectKey;
+
+/// The key of the ConfigMap that has the list.
+const LIST: &str = "ports";
+/// The key that has the port which was given last.
+const LAST: &str = "last";
+
+/// A port of a Gateway.
+pub type GatewayPort = (ObjectKey, u16);
+
+/// The ports that may be given to Gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+/// The ports that were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    given: BTreeMap<GatewayPort, u16>,
+    /// The one that was given last: the search for a free one begins behind it, so that one that was freed rests.
+    last: u16,
+}
+
+impl Default for PortRange {
+    /// Below the ports that the kernel gives to outgoing connections.
+    fn default() -> Self {
+        Self { first: 20_000, last: 29_999 }
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text}: is no range of ports as in 20000-29999");
+        let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+        let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= 1024);
+        let (first, last) = port(first)
+            .zip(port(last))
+            .ok_or_else(|| format!("{} with ports from 1024 on, which need no privilege", wrong()))?;
+        if first > last {
+            return Err(format!("{text}: the first port is larger than the last one"));
+        }
+        Ok(Self { first, last })
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl PortRange {
+    fn contains(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    fn after(self, port: u16) -> u16 {
+        if self.contains(port) && port < self.last { port + 1 } else { self.first }
+    }
+
+    /// How many there are.
+    fn len(self) -> usize {
+        usize::from(self.last - self.first) + 1
+    }
+}
+
+impl Ports {
+    /// Reads the data of the ConfigMap. A line that cannot be read is none: its port is given anew.
+    #[must_use]
+    pub fn read(data: &BTreeMap<String, String>) -> Self {
+        let lines = data.get(LIST).map(String::as_str).unwrap_or_default().lines();
+        let mut taken = BTreeSet::new();
+        let given = lines.filter_map(entry).filter(|(_, port)| taken.insert(*port)).collect();
+        Self { given, last: data.get(LAST).and_then(|text| text.parse().ok()).unwrap_or(0) }
+    }
+
+    /// The data of the ConfigMap.
+    #[must_use]
+    pub fn data(&self) -> BTreeMap<String, String> {
+        let line = |((gateway, port), given): (&GatewayPort, &u16)| format!("{gateway}:{port} {given}\n");
+        let list = self.given.iter().map(line).collect();
+        [(LIST.to_owned(), list), (LAST.to_owned(), self.last.to_string())].into()
+    }
+
+    /// The port of the pods for a port of a Gateway.
+    #[must_use]
+    pub fn of(&self, gateway: &ObjectKey, port: u16) -> Option<u16> {
+        self.given.get(&(gateway.clone(), port)).copied()
+    }
+
+    /// Frees what is not wanted and gives each of `wanted` a port, in this order, as long as there are any; those of another
+    /// range are given anew. Whether anything is different.
+    pub fn settle<'a>(
+        &mut self,
+        wanted: impl Iterator<Item = (&'a ObjectKey, u16)> + Clone,
+        range: PortRange,
+    ) -> bool {
+        let before = self.given.clone();
+        let keep: BTreeSet<GatewayPort> = wanted.clone().map(|(key, port)| (key.clone(), port)).collect();
+        self.given.retain(|wanted, given| keep.contains(wanted) && range.contains(*given));
+        let mut taken: BTreeSet<u16> = self.given.values().copied().collect();
+        for (gateway, port) in wanted {
+            if self.of(gateway, port).is_some() {
+                continue;
+            }
+            let Some(free) = self.free(range, &taken) else { break };
+            taken.insert(free);
+            self.last = free;
+            self.given.insert((gateway.clone(), port), free);
+        }
+        before != self.given
+    }
+
+    /// Whether no port of the range is free.
+    #[must_use]
+    pub fn is_used_up(&self, range: PortRange) -> bool {
+        self.given.values().filter(|given| range.contains(**given)).count() >= range.len()
+    }
+
+    fn free(&self, range: PortRange, taken: &BTreeSet<u16>) -> Option<u16> {
+        if taken.len() >= range.len() {
+            return None;
+        }
+        let mut port = range.after(self.last);
+        while taken.contains(&port) {
+            port = range.after(port);
+        }
+        Some(port)
+    }
+}
+
+/// `NAMESPACE/NAME:PORT GIVEN`.
+fn entry(line: &str) -> Option<(GatewayPort, u16)> {
+    let (wanted, given) = line.split_once(' ')?;
+    let (gateway, port) = wanted.rsplit_once(':')?;
+    Some(((ObjectKey::parse(gateway)?, port.parse().ok()?), given.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("shop", name)
+    }
+
+    fn settle(ports: &mut Ports, wanted: &[(&str, u16)], range: &str) -> bool {
+        let wanted: Vec<_> = wanted.iter().map(|(name, port)| (key(name), *port)).collect();
+        ports.settle(wanted.iter().map(|(key, port)| (key, *port)), range.parse().unwrap())
+    }
+
+    #[test]
+    fn a_port_stays_with_its_gateway_and_a_freed_one_rests() {
+        let mut ports = Ports::default();
+        assert!(settle(&mut ports, &[("a", 80), ("b", 80)], "20000-20003"));
+        assert_eq!((ports.of(&key("a"), 80), ports.of(&key("b"), 80)), (Some(20_000), Some(20_001)));
+        assert!(!settle(&mut ports, &[("b", 80), ("a", 80)], "20000-20003"), "in any order");
+        assert!(settle(&mut ports, &[("b", 80)], "20000-20003"));
+        assert!(settle(&mut ports, &[("b", 80), ("c", 80)], "20000-20003"));
+        assert_eq!(ports.of(&key("c"), 80), Some(20_002), "not the one that was just freed");
+        assert_eq!(ports.of(&key("b"), 80), Some(20_001));
+    }
+
+    #[test]
+    fn a_range_that_is_used_up_leaves_the_last_ones_without() {
+        let mut ports = Ports::default();
+        settle(&mut ports, &[("a", 80), ("a", 443), ("b", 80)], "20000-20001");
+        assert_eq!((ports.of(&key("a"), 443), ports.of(&key("b"), 80)), (Some(20_001), None));
+        settle(&mut ports, &[("a", 443), ("b", 80)], "20000-20001");
+        assert_eq!(ports.of(&key("b"), 80), Some(20_000), "once there is one");
+    }
+
+    #[test]
+    fn another_range_gives_other_ports() {
+        let mut ports = Ports::default();
+        settle(&mut ports, &[("a", 80)], "20000-20009");
+        assert!(settle(&mut ports, &[("a", 80)], "30000-30009"));
+        assert_eq!(ports.of(&key("a"), 80), Some(30_000));
+    }
+
+    #[test]
+    fn the_list_is_read_as_it_was_written_and_no_port_twice() {
+        let mut ports = Ports::default();
+        settle(&mut ports, &[("a", 80), ("a.b", 443)], "20000-20009");
+        assert_eq!(Ports::read(&ports.data()), ports);
+        assert_eq!(ports.data()["ports"], "shop/a:80 20000\nshop/a.b:443 20001\n");
+        let damaged =
+            [("ports".to_owned(), "shop/a:80 20000\nnonsense\nshop/b:80 20000\n".to_owned())].into();
+        let read = Ports::read(&damaged);
+        assert_eq!((read.of(&key("a"), 80), read.of(&key("b"), 80)), (Some(20_000), None));
+    }
+
+    #[test]
+    fn a_range_is_read_from_a_flag() {
+        assert_eq!("20000-29999".parse::<PortRange>().unwrap(), PortRange::default());
+        for wrong in ["20000", "80-90", "30000-20000", "1024-70000", "a-b"] {
+            assert!(wrong.parse::<PortRange>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A connection that is forwarded as it comes: choose, connect, copy, remember.
+//!
+//! ```text
+//! route ─► backend ─► connect ─► relay ─┬─► both sides have ended
+//!            ▲           │              ├─► one broke it: the other sees a reset
+//!            └── another endpoint       └─► idle, or its listener is gone for too long
+//! ```
+
+mod connect;
+mod end;
+mod peer;
+mod relay;
+#[cfg(test)]
+mod tests;
+
+use fairway_runtime::clock::Instant;
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::Wire;
+
+use crate::access_log::StreamSeen;
+use crate::network::Network;
+use crate::worker::Open;
+use connect::Refused;
+use end::End;
+
+pub(crate) use peer::StreamPeer;
+
+/// Forwards the connection until it ends. `input` was read already.
+///
+/// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
+pub(crate) fn serve<N: Network, S: Transport>(
+    open: Open<N>,
+    peer: StreamPeer,
+    stream: S,
+    input: Vec<u8>,
+) -> impl Future<Output = ()> {
+    let ahead = input.len() as u64;
+    let mut client = Wire::with_input(stream, input);
+    async move {
+        let worker = &*open;
+        let listener = worker.adopted().listening().model(peer.listener).cloned();
+        let _ticket = worker.begin_stream();
+        let began = Instant::now();
+        worker.counters.streams.moved(ahead, 0);
+        let (end, upstream) = match Box::pin(connect::connect(worker, &peer)).await {
+            Ok(mut reached) => {
+                let end = relay::relay(worker, &peer, &mut client, &mut reached).await;
+                (end, Some(reached.tried()))
+            }
+            Err(Refused { fault, tried }) => (End::Failed(fault), tried),
+        };
+        worker.counters.stream_ended(end.label());
+        let seen = StreamSeen {
+            client: peer.client,
+            name: peer.name.as_deref(),
+            upstream,
+            status: end.status(),
+            received: ahead + client.received(),
+            sent: client.sent(),
+            took: began.elapsed(),
+            reason: (end != End::Closed).then(|| end.label()),
+        };
+        worker.log.write_stream(listener.as_ref().map_or("", |listener| &listener.name), &seen);
+    }
+}

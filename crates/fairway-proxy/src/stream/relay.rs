@@ -1,0 +1,135 @@
+//! Copies between a client and its endpoint until the connection ends, and sees to it that it does end.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use fairway_metrics::Fault;
+use fairway_runtime::clock::{Deadline, Instant};
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::Wire;
+use fairway_stream::pump::{Pump, Side};
+
+use super::connect::Reached;
+use super::end::End;
+use super::peer::StreamPeer;
+use crate::exchange::blame::blame;
+use crate::exchange::peer_watch::{PeerState, PeerWatch};
+use crate::network::Network;
+use crate::upstream::health::Blame;
+use crate::worker::{Phase, Worker};
+
+/// What is watched while bytes go by.
+struct Watching<'w, N: Network> {
+    worker: &'w Rc<Worker<N>>,
+    peer: &'w StreamPeer,
+    /// When nothing has moved for too long.
+    idle: Deadline,
+    /// When it has to be over; unset while its listener stays.
+    drained: Deadline,
+    endpoint: PeerWatch<'w>,
+    /// Bytes that the endpoint was seen to have.
+    delivered: u64,
+    /// What was received from the client, sent to it, and sent to the endpoint, when that was last looked at.
+    moved: Option<(u64, u64, u64)>,
+    state: State,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The endpoint has said nothing yet.
+    Unanswered,
+    Answered,
+}
+
+/// Relays until the connection ends; who did not end it then sees a reset.
+pub(super) async fn relay<N: Network, S: Transport>(
+    worker: &Rc<Worker<N>>,
+    peer: &StreamPeer,
+    client: &mut Wire<S>,
+    reached: &mut Reached<N>,
+) -> End {
+    let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+    let mut pump = Pump::default();
+    let mut watching = Watching {
+        worker,
+        peer,
+        idle: Deadline::unset(),
+        drained: Deadline::unset(),
+        endpoint: PeerWatch::default(),
+        delivered: 0,
+        moved: None,
+        state: State::Unanswered,
+    };
+    let end = poll_fn(|cx| {
+        let pumped = pump.poll(cx, &worker.reuse.workspace, (&mut *client, &mut reached.wire));
+        watching.count(client, reached);
+        match pumped {
+            Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
+            Poll::Ready(Err(side)) => Poll::Ready(End::Failed(broken(worker, side, reached))),
+            Poll::Pending => watching.poll_end(cx, reached),
+        }
+    })
+    .await;
+    if end != End::Closed {
+        client.abort();
+        reached.wire.abort();
+    }
+    end
+}
+
+/// What it means that a side broke the connection.
+fn broken<N: Network>(worker: &Worker<N>, side: Side, reached: &Reached<N>) -> Fault {
+    match side {
+        Side::Client => Fault::ClientGone,
+        Side::Endpoint if reached.wire.received() > 0 => Fault::UpstreamTruncated,
+        Side::Endpoint => {
+            blame(worker, &reached.group, &reached.chosen.endpoint, Blame::Unconfirmed);
+            Fault::UpstreamClosed
+        }
+    }
+}
+
+impl<N: Network> Watching<'_, N> {
+    /// Counts what has moved since the last time.
+    fn count<S: Transport>(&mut self, client: &Wire<S>, reached: &Reached<N>) {
+        let now = (client.received(), client.sent(), reached.wire.sent());
+        let before = self.moved.unwrap_or_default();
+        if self.moved == Some(now) {
+            return;
+        }
+        self.worker.counters.streams.moved(now.0 - before.0, now.1 - before.1);
+        self.moved = Some(now);
+        self.idle.set(Instant::now(), self.worker.adopted().settings().streams.idle_timeout);
+        if self.state == State::Unanswered && reached.wire.received() > 0 {
+            self.state = State::Answered;
+            reached.chosen.endpoint.succeeded(reached.took);
+        }
+    }
+
+    /// Ready when it has to end although neither side ended it.
+    fn poll_end(&mut self, cx: &mut Context<'_>, reached: &Reached<N>) -> Poll<End> {
+        if self.worker.phase_of(self.peer.listener) == Phase::Draining {
+            self.drained.set_once(self.worker.options.drain.timeout);
+        }
+        if self.drained.poll_passed(cx).is_ready() {
+            return Poll::Ready(End::Drained);
+        }
+        // A connection on which nothing is on its way to the endpoint is not woken.
+        let wire = &reached.wire;
+        if wire.sent() != self.delivered {
+            let owes = || wire.stream().owes_acknowledgement();
+            match self.endpoint.look_at(cx, PeerWatch::soon, self.worker, owes) {
+                PeerState::NotYet => {}
+                PeerState::Silent => self.endpoint.go_on(),
+                PeerState::Gone => return Poll::Ready(End::Failed(Fault::UpstreamUnreachable)),
+                PeerState::Present => {
+                    self.delivered = wire.sent();
+                    self.endpoint.rest();
+                }
+            }
+        }
+        self.idle.poll_passed(cx).map(|()| End::Idle)
+    }
+}

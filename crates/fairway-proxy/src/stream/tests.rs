@@ -1,0 +1,223 @@
+//! Connections that are forwarded as they come, without sockets and in virtual time.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{
+    Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute, WeightedBackend,
+};
+use fairway_runtime::clock::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::sleep;
+
+use super::{StreamPeer, serve};
+use crate::listener::ListenerId;
+use crate::testing::{Meeting, Stage, endpoint, filtered, on_stage};
+use crate::worker::Open;
+
+const PIPE: usize = 64 * 1024;
+
+/// What is ahead of everything else that a client sends.
+const AHEAD: &[u8] = b"hello ";
+
+fn config(endpoints: usize, weight: u32) -> Config {
+    let mut config = filtered(endpoints, Vec::new());
+    let listener = Listener::new("streams", ListenerProtocol::TlsPassthrough, 443, "streams");
+    config.listeners.insert("streams".into(), Arc::new(listener));
+    let key = StreamKey { table: "streams".into(), host: HostPattern::Any };
+    let backends = vec![WeightedBackend::new("backend".into(), weight)];
+    let route = StreamRoute { key: key.clone(), origin: Origin::default(), backends };
+    config.streams.insert(key, Arc::new(route));
+    config
+}
+
+/// A client that has just connected, and what serves it.
+fn client(stage: &Stage) -> (DuplexStream, JoinHandle<()>) {
+    let (ours, theirs) = duplex(PIPE);
+    // `http` is the first one by name.
+    let listener = ListenerId { slot: 1, generation: 1 };
+    let peer = StreamPeer { listener, client: endpoint(1).ip(), name: Some("a.test".into()) };
+    (theirs, spawn_local(serve(Open::new(&stage.worker), peer, ours, AHEAD.to_vec())))
+}
+
+async fn echoing(mut stream: DuplexStream) {
+    let mut bytes = [0; 1_024];
+    loop {
+        match stream.read(&mut bytes).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => stream.write_all(&bytes[..count]).await.expect("the proxy reads"),
+        }
+    }
+}
+
+/// Reads nothing and says nothing.
+async fn idling(stream: DuplexStream) {
+    let _open = stream;
+    std::future::pending::<()>().await;
+}
+
+fn ended(stage: &Stage, reason: &str) -> u64 {
+    stage.value(&format!("fairway_streams_ended_total{{reason=\"{reason}\"}}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_pass_both_ways_and_each_side_ends_its_own_direction() {
+    on_stage(async {
+        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(echoing));
+        let (mut client, serving) = client(&stage);
+        client.write_all(b"world").await.unwrap();
+        let mut seen = [0; 11];
+        client.read_exact(&mut seen).await.unwrap();
+        assert_eq!(&seen, b"hello world");
+        assert_eq!((stage.value("fairway_streams_open"), ended(&stage, "closed")), (1, 0));
+        client.shutdown().await.unwrap();
+        assert_eq!(client.read(&mut seen).await.unwrap(), 0, "the endpoint ends when it has heard of it");
+        serving.await.unwrap();
+        assert_eq!((stage.value("fairway_streams_open"), ended(&stage, "closed")), (0, 1));
+        assert_eq!(stage.value("fairway_stream_received_bytes_total"), 11);
+        assert_eq!(stage.value("fairway_stream_sent_bytes_total"), 11);
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_endpoint_is_tried_while_connecting_fails() {
+    on_stage(async {
+        let stage = Stage::serving(&config(3, 1), |address| match address.port() {
+            0 => Meeting::Refused,
+            1 => Meeting::Silence,
+            _ => Meeting::with(echoing),
+        });
+        let began = Instant::now();
+        let (mut client, _serving) = client(&stage);
+        let mut seen = [0; 6];
+        client.read_exact(&mut seen).await.unwrap();
+        assert_eq!(&seen, AHEAD);
+        let ports: Vec<_> = stage.connects().iter().map(|(_, address)| address.port()).collect();
+        assert_eq!((ports, began.elapsed().as_secs()), (vec![0, 1, 2], 1));
+        assert_eq!(stage.value("fairway_upstream_retries_total"), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_an_endpoint_ends() {
+    on_stage(async {
+        for (endpoints, weight, reason) in
+            [(2, 1, "connect_failed"), (0, 1, "no_endpoint"), (1, 0, "no_backend")]
+        {
+            let stage = Stage::serving(&config(endpoints, weight), |_| Meeting::Refused);
+            let (mut client, serving) = client(&stage);
+            serving.await.unwrap();
+            assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+            assert_eq!(ended(&stage, reason), 1, "{reason}");
+            stage.at_rest().unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_idle_for_an_hour_ends_and_any_byte_begins_the_hour_anew() {
+    on_stage(async {
+        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(echoing));
+        let (mut client, serving) = client(&stage);
+        let mut seen = [0; 7];
+        sleep(Duration::from_secs(3_599)).await;
+        client.write_all(b"!").await.unwrap();
+        client.read_exact(&mut seen).await.unwrap();
+        let last = Instant::now();
+        serving.await.unwrap();
+        assert_eq!((last.elapsed().as_secs(), ended(&stage, "idle")), (3_600, 1));
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_side_that_takes_nothing_stops_the_other() {
+    on_stage(async {
+        let written = Rc::new(Cell::new(0));
+        let by_endpoint = Rc::clone(&written);
+        let stage = Stage::serving(&config(1, 1), move |_| {
+            let written = Rc::clone(&by_endpoint);
+            Meeting::with(move |mut stream| async move {
+                while let Ok(count) = stream.write(&[7; 4_096]).await {
+                    written.set(written.get() + count);
+                }
+            })
+        });
+        let (mut client, _serving) = client(&stage);
+        sleep(Duration::from_secs(60)).await;
+        let held = written.get();
+        // Two pipes, and what the proxy holds itself.
+        assert!((2 * PIPE..=3 * PIPE + 4_096).contains(&held), "{held}");
+        let mut all = vec![0; 10 * PIPE];
+        client.read_exact(&mut all).await.unwrap();
+        assert!(all.iter().all(|byte| *byte == 7) && written.get() > held);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_goes_leaves_its_streams_the_time_of_a_drain() {
+    on_stage(async {
+        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(echoing));
+        let (mut client, serving) = client(&stage);
+        let mut seen = [0; 6];
+        client.read_exact(&mut seen).await.unwrap();
+        let mut without = config(1, 1);
+        without.listeners.remove("streams");
+        stage.publish(&without);
+        let gone = Instant::now();
+        sleep(Duration::from_secs(100)).await;
+        client.write_all(b"still!").await.unwrap();
+        client.read_exact(&mut seen).await.unwrap();
+        assert_eq!(&seen, b"still!");
+        serving.await.unwrap();
+        assert_eq!((gone.elapsed().as_secs(), ended(&stage, "drained")), (240, 1));
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_vanishes_is_given_up() {
+    on_stage(async {
+        let vanished = Rc::new(Cell::new(false));
+        let watched = Rc::clone(&vanished);
+        let stage = Stage::serving(&config(1, 1), move |_| Meeting::mortal(&watched, echoing));
+        let (mut client, serving) = client(&stage);
+        let mut seen = [0; 6];
+        client.read_exact(&mut seen).await.unwrap();
+        vanished.set(true);
+        let began = Instant::now();
+        client.write_all(b"anybody").await.unwrap();
+        serving.await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        assert_eq!(ended(&stage, "upstream_unreachable"), 1);
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_takes_its_endpoint_with_it() {
+    on_stage(async {
+        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(idling));
+        let (client, serving) = client(&stage);
+        sleep(Duration::from_secs(1)).await;
+        assert!(!serving.is_finished());
+        assert_eq!(stage.value("fairway_streams_open"), 1);
+        drop(client);
+        // It cannot be told from a client that only ends its direction, and the endpoint says nothing: time ends it.
+        serving.await.unwrap();
+        assert_eq!(stage.value("fairway_streams_open"), 0);
+        stage.at_rest().unwrap();
+    })
+    .await;
+}

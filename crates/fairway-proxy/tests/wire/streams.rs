@@ -1,0 +1,452 @@
+//! Connections that are forwarded as they come, over real sockets: TLS that passes through, TLS that ends here, and both on
+//! one port with HTTP.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fairway_model::{
+    BackendKey, ClientDemand, ClientVerification, Config, HostPattern, Listener, ListenerProtocol,
+    ListenerTls, Origin, StreamKey, StreamRoute, WeightedBackend, WildcardSpan,
+};
+use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::client::TlsOffer;
+use fairway_testkit::wait::{PATIENCE, free_address};
+use fairway_testkit::{Answer, Authority, Backend, Behaviour, Client, Leaf, Request, Step};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::support::{Running, Setup, certificate};
+
+const PASSED: &str = "pass.test";
+const INNER: &str = "inner.test";
+const WEB: &str = "web.test";
+
+/// One port: HTTP for all names, TLS that ends here for one, and TLS that passes through for another.
+struct Mixed {
+    address: SocketAddr,
+    setup: Setup,
+    config: Config,
+    web: Backend,
+    /// Ends TLS itself.
+    passed: Backend,
+    authority: Authority,
+}
+
+impl Mixed {
+    async fn new() -> Self {
+        Self::with_inner(Backend::http(|_| Answer::ok("inner")).await).await
+    }
+
+    async fn with_inner(inner: Backend) -> Self {
+        let authority = Authority::new("servers");
+        let web = Backend::http(|_| Answer::ok("web")).await;
+        let own = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
+        let passed = Backend::https(own, |_| Answer::ok("passed")).await;
+        let (setup, address) = (Setup::to(&[web.address()]), free_address());
+        let mut config = setup.config();
+        config
+            .listeners
+            .insert("https".into(), Arc::new(listener("https", ListenerProtocol::Https, address, "")));
+        let leaf = authority.leaf(&[INNER, WEB]);
+        let cert = certificate("default/servers", &leaf);
+        config.default_certificate = Some(cert.key.clone());
+        config.certificates.insert(cert.key.clone(), Arc::new(cert));
+        for (name, protocol, host, backend) in [
+            ("passing", ListenerProtocol::TlsPassthrough, PASSED, passed.address()),
+            ("inner", ListenerProtocol::Tls, INNER, inner.address()),
+        ] {
+            let listener = listener(name, protocol, address, host);
+            config.listeners.insert(name.into(), Arc::new(listener));
+            route(&mut config, name, &[(backend, 1)]);
+        }
+        // What is inside lives as long as the test.
+        std::mem::forget(inner);
+        Self { address, setup, config, web, passed, authority }
+    }
+
+    fn start(&self) -> Running {
+        self.setup.start_by(&self.config)
+    }
+
+    async fn ask(&self, name: &str) -> io::Result<(String, Vec<u8>)> {
+        ask(self.address, &TlsOffer::new(trusting_anything(), name)).await
+    }
+}
+
+fn listener(name: &str, protocol: ListenerProtocol, address: SocketAddr, host: &str) -> Listener {
+    let table = if protocol == ListenerProtocol::Https { "ingress" } else { name };
+    Listener {
+        bind: vec![address],
+        host: HostPattern::parse(host, WildcardSpan::ManyLabels).unwrap(),
+        ..Listener::new(name, protocol, 443, table)
+    }
+}
+
+/// All connections of the table go to these, by weight; each is a backend of its own.
+fn route(config: &mut Config, table: &str, endpoints: &[(SocketAddr, u32)]) {
+    let mut backends = Vec::new();
+    for (number, (address, weight)) in endpoints.iter().enumerate() {
+        let setup = Setup::to(&[*address]).config();
+        let mut backend = (**setup.backends.values().next().unwrap()).clone();
+        backend.key = format!("{table}-{number}").as_str().into();
+        backends.push(WeightedBackend::new(backend.key.clone(), *weight));
+        config.backends.insert(backend.key.clone(), Arc::new(backend));
+    }
+    let key = StreamKey { table: table.into(), host: HostPattern::Any };
+    let route = StreamRoute { key: key.clone(), origin: Origin::object("TLSRoute", "shop", table), backends };
+    config.streams.insert(key, Arc::new(route));
+}
+
+/// Who answers, and with which certificate.
+async fn ask(address: SocketAddr, offer: &TlsOffer) -> io::Result<(String, Vec<u8>)> {
+    let mut client = Client::connect_tls(address, offer).await?;
+    let answer = client.exchange(&Request::get(&offer.server_name, "/")).await?;
+    Ok((answer.text(), client.tls().unwrap().chain[0].to_vec()))
+}
+
+fn ended(reason: &str) -> String {
+    format!("fairway_streams_ended_total{{reason=\"{reason}\"}}")
+}
+
+#[tokio::test]
+async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
+    let it = Mixed::new().await;
+    let proxy = it.start();
+    let (web, own) = it.ask(WEB).await.unwrap();
+    let (inner, same) = it.ask(INNER).await.unwrap();
+    let (passed, other) = it.ask(PASSED).await.unwrap();
+    assert_eq!((&*web, &*inner, &*passed), ("web", "inner", "passed"));
+    assert!(own == same && own != other, "the endpoint shows its own certificate");
+    proxy.expect_metric("fairway_streams_opened_total", 2).await;
+    proxy.expect_metric("fairway_streams_open", 0).await;
+    proxy.expect_metric("fairway_connections_open", 0).await;
+    // Clients end TLS with an alert and the connection without waiting for more.
+    let without = TlsOffer::new(trusting_anything(), WEB).without_sni();
+    assert_eq!(ask(it.address, &without).await.unwrap().0, "web", "who asks for no name");
+    assert!(proxy.metric("fairway_stream_received_bytes_total").await > 200);
+    assert!(proxy.metric("fairway_stream_sent_bytes_total").await > 200);
+}
+
+/// Sends a byte at a time until it has been read from.
+struct Trickle(TcpStream, bool);
+
+impl AsyncRead for Trickle {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.0).poll_read(cx, into);
+        self.1 |= read.is_ready();
+        read
+    }
+}
+
+impl AsyncWrite for Trickle {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let most = if self.1 { data.len() } else { data.len().min(1) };
+        Pin::new(&mut self.0).poll_write(cx, &data[..most])
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test]
+async fn a_hello_in_small_segments_and_small_records_is_understood() {
+    let it = Mixed::new().await;
+    let _proxy = it.start();
+    for (name, says) in [(PASSED, "passed"), (INNER, "inner"), (WEB, "web")] {
+        for size in [None, Some(40)] {
+            let mut config = trusting_anything();
+            config.max_fragment_size = size;
+            let socket = TcpStream::connect(it.address).await.unwrap();
+            socket.set_nodelay(true).unwrap();
+            let server = ServerName::try_from(name.to_owned()).unwrap();
+            let connector = TlsConnector::from(Arc::new(config));
+            let mut stream = connector.connect(server, Trickle(socket, false)).await.unwrap();
+            let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(says.as_bytes()) {
+                let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut answer)).await;
+                assert!(read.unwrap().unwrap() > 0, "{name} {size:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_hello_on_a_shared_port_is_closed_and_counted() {
+    let it = Mixed::new().await;
+    let setup = it.setup.clone().settings(|settings| {
+        settings.downstream.handshake_timeout = Duration::from_millis(50);
+    });
+    let config = Config { settings: setup.settings.clone(), ..it.config.clone() };
+    let proxy = setup.start_by(&config);
+    let mut client = Client::connect(it.address).await.unwrap();
+    client.send(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    client.expect_closed().await;
+    proxy.expect_refused("handshake_failed", 1).await;
+    let mut silent = Client::connect(it.address).await.unwrap();
+    silent.send([22, 3, 1]).await.unwrap();
+    silent.expect_closed().await;
+    proxy.expect_refused("handshake_timeout", 1).await;
+    proxy.expect_metric("fairway_streams_opened_total", 0).await;
+}
+
+#[tokio::test]
+async fn a_request_for_what_passes_through_is_misdirected_elsewhere() {
+    let it = Mixed::new().await;
+    let proxy = it.start();
+    let offer = TlsOffer::new(trusting_anything(), WEB);
+    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    for (host, status) in [(WEB, 200), (PASSED, 421), ("other.test", 200)] {
+        assert_eq!(client.exchange(&Request::get(host, "/")).await.unwrap().status, status, "{host}");
+    }
+    proxy.expect_fault("misdirected", 1).await;
+    assert_eq!((it.web.request_count(), it.passed.request_count()), (2, 0));
+}
+
+#[tokio::test]
+async fn what_is_inside_is_forwarded_as_it_comes_and_each_side_ends_its_direction() {
+    let script = [
+        Step::Expect(b"hello".to_vec()),
+        Step::Send(b"you are".to_vec()),
+        Step::Wait,
+        Step::Send(b" welcome".to_vec()),
+        Step::Close,
+    ];
+    let it = Mixed::with_inner(Backend::scripted(Vec::from(script.clone())).await).await;
+    let inner = Backend::scripted(Vec::from(script)).await;
+    let mut config = it.config.clone();
+    route(&mut config, "inner", &[(inner.address(), 1)]);
+    let proxy = it.setup.start_by(&config);
+    // Whatever the client offers inside is not answered for the endpoint.
+    let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&["mqtt"]);
+    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    assert_eq!(client.tls().unwrap().alpn, None);
+    client.send(b"hello").await.unwrap();
+    assert_eq!(client.read_bytes(7).await.unwrap(), b"you are");
+    client.half_close().await.unwrap();
+    inner.until("it waits", |inner| inner.waiting_count() == 1).await;
+    inner.release();
+    assert_eq!(client.read_to_end().await.unwrap(), b" welcome");
+    proxy.expect_metric(&ended("closed"), 1).await;
+    proxy.expect_metric("fairway_stream_received_bytes_total", 5).await;
+    proxy.expect_metric("fairway_stream_sent_bytes_total", 15).await;
+}
+
+#[tokio::test]
+async fn a_reset_of_one_side_is_one_for_the_other() {
+    let it = Mixed::with_inner(Backend::scripted([Step::Expect(b"die".to_vec()), Step::Reset]).await).await;
+    let proxy = it.start();
+    let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&[]);
+    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    client.send(b"die").await.unwrap();
+    assert!(client.read_to_end().await.is_err(), "no clean end");
+    proxy.expect_metric(&ended("upstream_closed"), 1).await;
+    let client = Client::connect_tls(it.address, &offer).await.unwrap();
+    proxy.expect_metric("fairway_streams_open", 1).await;
+    client.reset().unwrap();
+    proxy.expect_metric(&ended("client_gone"), 1).await;
+    proxy.expect_metric("fairway_connections_open", 0).await;
+}
+
+#[tokio::test]
+async fn weights_choose_the_backend_and_where_there_is_none_the_connection_ends() {
+    let it = Mixed::new().await;
+    let mut config = it.config.clone();
+    let other = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
+    let other = Backend::https(other, |_| Answer::ok("other")).await;
+    route(&mut config, "passing", &[(it.passed.address(), 0), (other.address(), 1)]);
+    let mut proxy = it.setup.start_by(&config);
+    for _ in 0..4 {
+        assert_eq!(it.ask(PASSED).await.unwrap().0, "other");
+    }
+    for (table, name) in [("passing", PASSED), ("inner", INNER)] {
+        route(&mut config, table, &[(other.address(), 0)]);
+        let (version, _) = proxy.publish_config(&config);
+        proxy.publisher.adopted(version).await;
+        let refused = it.ask(name).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof, "before the handshake: {refused}");
+    }
+    proxy.expect_metric(&ended("no_backend"), 1).await;
+    proxy.expect_refused("no_backend", 1).await;
+    config.streams.clear();
+    let (version, _) = proxy.publish_config(&config);
+    proxy.publisher.adopted(version).await;
+    assert!(it.ask(PASSED).await.is_err() && it.ask(INNER).await.is_err());
+    proxy.expect_metric(&ended("no_route"), 1).await;
+    proxy.expect_refused("no_route", 1).await;
+    assert_eq!(it.ask(WEB).await.unwrap().0, "web");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_is_passed_over() {
+    let it = Mixed::new().await;
+    let mut config = it.config.clone();
+    let gone = Backend::http(|_| Answer::ok("gone")).await;
+    gone.refuse().await;
+    let key: BackendKey = "passing-0".into();
+    let mut backend = (**config.backends.get(&key).unwrap()).clone();
+    backend.endpoints.insert(0, fairway_model::Endpoint { address: gone.address(), name: None });
+    config.backends.insert(backend.key.clone(), Arc::new(backend));
+    let proxy = it.setup.start_by(&config);
+    for _ in 0..6 {
+        assert_eq!(it.ask(PASSED).await.unwrap().0, "passed");
+    }
+    assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
+}
+
+#[tokio::test]
+async fn a_stream_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
+    let it = Mixed::new().await;
+    let mut proxy = it
+        .setup
+        .clone()
+        .options(|options| options.drain.timeout = Duration::from_secs(60))
+        .start_by(&it.config);
+    let offer = TlsOffer::new(trusting_anything(), PASSED);
+    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    let mut config = it.config.clone();
+    config.listeners.remove("passing");
+    let (version, _) = proxy.publish_config(&config);
+    proxy.publisher.adopted(version).await;
+    assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
+    assert_eq!(it.ask(PASSED).await.unwrap().0, "web", "the listener for every name has it now");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_drain_of_the_process() {
+    let it = Mixed::new().await;
+    let proxy = it.start();
+    let offer = TlsOffer::new(trusting_anything(), PASSED);
+    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
+    proxy.handle.drain();
+    client.expect_closed().await;
+    proxy.join().await.unwrap();
+}
+
+fn verifying(authority: &Authority, demand: ClientDemand) -> ClientVerification {
+    ClientVerification { roots: authority.pem().into(), revoked: "".into(), depth: None, demand }
+}
+
+/// Whether a client is served, as Gateway API's conformance tests ask it: it may believe that it has shaken hands.
+async fn is_served(address: SocketAddr, name: &str, client: ClientConfig) -> bool {
+    ask(address, &TlsOffer::new(client, name)).await.is_ok()
+}
+
+#[tokio::test]
+async fn listeners_verify_their_clients_in_the_handshake() {
+    let it = Mixed::new().await;
+    let clients = Authority::new("clients");
+    let (good, other) = (clients.leaf(&["good"]), Authority::new("others").leaf(&["other"]));
+    let showing = |leaf: &Leaf| leaf.shown_by(trusting_anything());
+    for (demand, without, with_other) in [
+        (ClientDemand::Required, false, false),
+        (ClientDemand::Optional, true, false),
+        (ClientDemand::Unverified, true, true),
+    ] {
+        let mut config = it.config.clone();
+        for name in ["https", "inner"] {
+            let mut listener = (**config.listeners.get(name).unwrap()).clone();
+            listener.tls = ListenerTls { clients: Some(verifying(&clients, demand)), ..listener.tls };
+            config.listeners.insert(name.into(), Arc::new(listener));
+        }
+        let proxy = it.setup.start_by(&config);
+        for name in [WEB, INNER] {
+            assert!(is_served(it.address, name, showing(&good)).await, "{demand:?} {name}");
+            assert_eq!(is_served(it.address, name, trusting_anything()).await, without, "{demand:?} {name}");
+            assert_eq!(is_served(it.address, name, showing(&other)).await, with_other, "{demand:?} {name}");
+        }
+        assert!(is_served(it.address, PASSED, trusting_anything()).await, "the endpoint's affair");
+        let refused = 2 * (u64::from(!without) + u64::from(!with_other));
+        proxy.expect_refused("handshake_failed", refused).await;
+        proxy.handle.drain();
+        proxy.join().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_a_listener_that_asks_for_nothing_opens_no_other_one() {
+    let it = Mixed::new().await;
+    let clients = Authority::new("clients");
+    let mut config = it.config.clone();
+    let guarded = free_address();
+    let tls =
+        ListenerTls { clients: Some(verifying(&clients, ClientDemand::Required)), ..ListenerTls::default() };
+    let listener = Listener { tls, ..listener("guarded", ListenerProtocol::Https, guarded, "") };
+    config.listeners.insert("guarded".into(), Arc::new(listener));
+    let _proxy = it.setup.start_by(&config);
+    // One store of sessions for both ports.
+    let offer = TlsOffer::new(trusting_anything(), WEB);
+    for resumed in [false, true] {
+        let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+        assert_eq!(client.exchange(&Request::get(WEB, "/")).await.unwrap().text(), "web");
+        assert_eq!(client.tls().unwrap().resumed, resumed);
+    }
+    assert!(ask(guarded, &offer).await.is_err());
+    let showing = TlsOffer::new(clients.leaf(&["good"]).shown_by(trusting_anything()), WEB);
+    for _ in 0..2 {
+        let mut client = Client::connect_tls(guarded, &showing).await.unwrap();
+        assert_eq!(client.exchange(&Request::get(WEB, "/")).await.unwrap().text(), "web");
+        assert!(!client.tls().unwrap().resumed);
+    }
+}
+
+#[tokio::test]
+async fn a_listener_whose_authorities_cannot_be_read_serves_nobody() {
+    let it = Mixed::new().await;
+    let mut config = it.config.clone();
+    let rules =
+        ClientVerification { roots: "none".into(), ..verifying(&it.authority, ClientDemand::Required) };
+    let mut https = (**config.listeners.get("https").unwrap()).clone();
+    https.tls.clients = Some(rules);
+    config.listeners.insert("https".into(), Arc::new(https));
+    let mut proxy = it.start();
+    let (version, problems) = proxy.publish_config(&config);
+    proxy.publisher.adopted(version).await;
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert!(problem.starts_with("the listener https cannot verify its clients: "), "{problem}");
+    assert!(it.ask(WEB).await.is_err());
+    proxy.expect_refused("protection_unavailable", 1).await;
+    assert_eq!(it.ask(INNER).await.unwrap().0, "inner");
+    let (_, problems) = proxy.publish_config(&config);
+    assert_eq!(problems, Vec::<String>::new(), "it is reported already");
+}
+
+#[tokio::test]
+async fn much_passes_through_in_both_directions() {
+    const EACH: usize = 4 * 1024 * 1024;
+    let bytes: Vec<u8> = (0..EACH).map(|at| (at % 251) as u8).collect();
+    let script = vec![Step::Expect(bytes.clone()), Step::Send(bytes.clone()), Step::Close];
+    let own = Authority::new("pods").leaf(&[PASSED]).server_config(&[]);
+    let ip = [127, 0, 0, 1].into();
+    let pod = Backend::start(ip, Behaviour::Scripts(vec![script]), Some(own)).await.unwrap();
+    let it = Mixed::new().await;
+    let mut config = it.config.clone();
+    route(&mut config, "passing", &[(pod.address(), 1)]);
+    let proxy = it.setup.start_by(&config);
+    let offer = TlsOffer::new(trusting_anything(), PASSED).alpn(&[]);
+    let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
+    client.send(&bytes).await.unwrap();
+    assert!(client.read_bytes(EACH).await.unwrap() == bytes);
+    client.expect_closed().await;
+    drop(client);
+    proxy.expect_metric("fairway_streams_open", 0).await;
+    assert!(proxy.metric("fairway_stream_sent_bytes_total").await > EACH as u64);
+}

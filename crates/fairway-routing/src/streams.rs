@@ -1,0 +1,132 @@
+//! Where connections go that are not HTTP: the stream routes of all tables by the names that clients ask for. Persistent, so
+//! that a new snapshot shares all but the routes that changed.
+
+use std::sync::Arc;
+
+use fairway_model::{Reference, StreamKey, StreamRoute};
+use imbl::OrdMap;
+
+use crate::ports::ByName;
+use crate::slots::{BackendSlot, Slots};
+use crate::targets::Weighted;
+
+/// A stream route, ready for connections. The same value from snapshot to snapshot while the route does not change.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CompiledStream {
+    targets: Weighted<Option<BackendSlot>>,
+    /// Of all backends, those without a share too.
+    slots: Box<[BackendSlot]>,
+    key: StreamKey,
+}
+
+/// The stream routes of all tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streams {
+    tables: OrdMap<Arc<str>, ByName<Arc<CompiledStream>>>,
+}
+
+impl CompiledStream {
+    /// The backends that connections are shared out to; those of a share without one are closed.
+    #[must_use]
+    pub fn targets(&self) -> &Weighted<Option<BackendSlot>> {
+        &self.targets
+    }
+
+    /// Its table and host pattern.
+    #[must_use]
+    pub fn key(&self) -> &StreamKey {
+        &self.key
+    }
+
+    /// The slots of its backends are acquired; [`Self::release`] gives them back.
+    fn compiled(model: &StreamRoute, slots: &mut Slots) -> Self {
+        let slots: Box<[_]> = model.backends.iter().map(|one| slots.acquire(&one.backend)).collect();
+        let shares = model.backends.iter().zip(&slots).map(|(one, slot)| {
+            let resolved = one.reference == Reference::Resolved;
+            (resolved.then_some(*slot), one.weight)
+        });
+        Self { targets: Weighted::new(shares), slots, key: model.key.clone() }
+    }
+
+    fn release(&self, slots: &mut Slots) {
+        self.slots.iter().for_each(|slot| slots.release(*slot));
+    }
+}
+
+impl Streams {
+    /// The route of a connection whose client asks for `name` (lower case), or for none.
+    pub(crate) fn find(&self, table: &str, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
+        self.tables.get(table)?.choose(name)
+    }
+
+    /// Puts `route`, or nothing, where `key` says.
+    pub(crate) fn replace(&mut self, key: &StreamKey, route: Option<&StreamRoute>, slots: &mut Slots) {
+        let compiled = route.map(|route| Arc::new(CompiledStream::compiled(route, slots)));
+        let mut table = self.tables.get(&key.table).cloned().unwrap_or_default();
+        let before = table.replace(&key.host, compiled);
+        match table.is_empty() {
+            true => self.tables.remove(&key.table),
+            false => self.tables.insert(key.table.clone(), table),
+        };
+        if let Some(gone) = before {
+            gone.release(slots);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::{Config, HostPattern, Origin, WeightedBackend, WildcardSpan};
+
+    use crate::compile;
+
+    use super::*;
+
+    fn route(host: &str, backends: &[(&str, u32)]) -> StreamRoute {
+        let host = HostPattern::parse(host, WildcardSpan::ManyLabels).unwrap();
+        let backends = backends.iter().map(|(name, weight)| WeightedBackend::new((*name).into(), *weight));
+        StreamRoute {
+            key: StreamKey { table: "t".into(), host },
+            origin: Origin::object("TLSRoute", "shop", "db"),
+            backends: backends.collect(),
+        }
+    }
+
+    fn config(routes: &[StreamRoute]) -> Config {
+        let mut config = Config::default();
+        for route in routes {
+            config.streams.insert(route.key.clone(), Arc::new(route.clone()));
+        }
+        config
+    }
+
+    #[test]
+    fn the_most_specific_route_of_the_table_gets_the_connection() {
+        let all =
+            [route("a.test", &[("one", 1)]), route("*.test", &[("two", 1)]), route("", &[("three", 1)])];
+        let first = compile(&config(&all), None).snapshot;
+        let host = |name| first.stream("t", name).map(|stream| stream.key().host.to_string());
+        assert_eq!(host(Some("a.test")).as_deref(), Some("a.test"));
+        assert_eq!(host(Some("b.test")).as_deref(), Some("*.test"));
+        assert_eq!((host(Some("org")), host(None)), (host(None), host(Some("org"))));
+        assert!(host(None).is_some() && first.stream("other", None).is_none());
+        let second = compile(&config(&all[..2]), Some(&first)).snapshot;
+        assert!(second.stream("t", None).is_none());
+        let (before, after) = (first.stream("t", Some("a.test")), second.stream("t", Some("a.test")));
+        assert!(Arc::ptr_eq(before.unwrap(), after.unwrap()), "what did not change is shared");
+        let third = compile(&Config::default(), Some(&second)).snapshot;
+        assert!(third.stream("t", Some("a.test")).is_none());
+    }
+
+    #[test]
+    fn backends_follow_their_routes() {
+        let first = compile(&config(&[route("", &[("one", 0), ("two", 3)])]), None).snapshot;
+        let slot = |snapshot: &crate::Snapshot, name: &str| snapshot.slot(&name.into());
+        let (one, two) = (slot(&first, "one"), slot(&first, "two"));
+        assert!(one.is_some());
+        assert_eq!(first.stream("t", None).unwrap().targets(), &Weighted::new([(Some(two.unwrap()), 3)]));
+        let second = compile(&config(&[route("", &[("two", 0)])]), Some(&first)).snapshot;
+        assert_eq!((slot(&second, "one"), slot(&second, "two")), (None, two));
+        assert_eq!(second.stream("t", None).unwrap().targets(), &Weighted::new([]));
+    }
+}

@@ -1,0 +1,177 @@
+//! Bytes in both directions between a client and an endpoint, whatever they mean.
+//!
+//! A side is read only when the other has taken all that was read before, so that a connection holds at most [`CHUNK`]
+//! bytes for each direction, and an idle one none. The end of one direction is passed on and leaves the other open.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use fairway_runtime::transport::Transport;
+use fairway_runtime::wire::{Input, Wire, Workspace};
+
+/// How much one read may bring, which is how much may wait for a side that is slow. Vectors of this size go back to the
+/// worker.
+const CHUNK: usize = 64 * 1024;
+
+/// Which of the two peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Client,
+    /// The endpoint.
+    Endpoint,
+}
+
+/// How far both directions are.
+#[derive(Debug, Default)]
+pub struct Pump {
+    /// To the endpoint.
+    forth: Direction,
+    /// To the client.
+    back: Direction,
+}
+
+/// How far one direction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Direction {
+    #[default]
+    Open,
+    /// Nothing more comes; what came is still being sent.
+    Closing,
+    Closed,
+}
+
+impl Pump {
+    /// Moves what can be moved. Ready when both directions have ended.
+    ///
+    /// # Errors
+    /// With the side that broke the connection.
+    pub fn poll<C: Transport, E: Transport>(
+        &mut self,
+        cx: &mut Context<'_>,
+        workspace: &Workspace,
+        (client, endpoint): (&mut Wire<C>, &mut Wire<E>),
+    ) -> Poll<Result<(), Side>> {
+        let forth =
+            self.forth.poll(cx, workspace, (&mut *client, Side::Client), (&mut *endpoint, Side::Endpoint));
+        let back = self.back.poll(cx, workspace, (endpoint, Side::Endpoint), (client, Side::Client));
+        match (forth, back) {
+            (Poll::Ready(Err(side)), _) | (_, Poll::Ready(Err(side))) => Poll::Ready(Err(side)),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Direction {
+    fn poll<F: Transport, T: Transport>(
+        &mut self,
+        cx: &mut Context<'_>,
+        workspace: &Workspace,
+        (from, source): (&mut Wire<F>, Side),
+        (to, target): (&mut Wire<T>, Side),
+    ) -> Poll<Result<(), Side>> {
+        let broken = |side: Side| move |_: io::Error| side;
+        loop {
+            if *self == Self::Closed {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(to.poll_flush(cx)).map_err(broken(target))?;
+            to.rest_outbox(workspace);
+            if *self == Self::Closing {
+                ready!(to.poll_shutdown(cx)).map_err(broken(target))?;
+                *self = Self::Closed;
+                return Poll::Ready(Ok(()));
+            }
+            let passed = from
+                .poll_input(cx, workspace, CHUNK, |cx, bytes| (bytes.len(), pass(to, cx, workspace, bytes)));
+            match ready!(passed).map_err(broken(source))? {
+                Input::Taken(passed) => passed.map_err(broken(target))?,
+                Input::Eof => *self = Self::Closing,
+            }
+        }
+    }
+}
+
+/// Sends `bytes` as far as they are taken at once, and keeps the rest.
+fn pass<T: Transport>(
+    to: &mut Wire<T>,
+    cx: &mut Context<'_>,
+    workspace: &Workspace,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let taken = match to.poll_write(cx, bytes) {
+        Poll::Ready(taken) => taken?,
+        Poll::Pending => 0,
+    };
+    match &bytes[taken..] {
+        [] => Ok(()),
+        rest => to.send(cx, workspace, rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    /// Both peers, and the two ends that lie between them.
+    fn between(pipe: usize) -> ([DuplexStream; 2], [Wire<DuplexStream>; 2]) {
+        let ((client, near), (endpoint, far)) = (duplex(pipe), duplex(pipe));
+        ([client, endpoint], [Wire::new(near), Wire::new(far)])
+    }
+
+    #[tokio::test]
+    async fn each_direction_ends_by_itself_and_what_came_before_its_end_arrives() {
+        let ([mut client, mut endpoint], [mut near, mut far]) = between(100);
+        let (workspace, mut pump) = (Workspace::new(), Pump::default());
+        let pumped = poll_fn(|cx| pump.poll(cx, &workspace, (&mut near, &mut far)));
+        let peers = async {
+            client.write_all(&[1; 1_000]).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let answering = async {
+            let mut asked = Vec::new();
+            endpoint.read_to_end(&mut asked).await.unwrap();
+            endpoint.write_all(&asked).await.unwrap();
+            endpoint.shutdown().await.unwrap();
+        };
+        let (pumped, answer, ()) = tokio::join!(pumped, peers, answering);
+        assert_eq!((pumped, answer), (Ok(()), vec![1; 1_000]));
+        assert_eq!((near.received(), near.sent(), far.received(), far.sent()), (1_000, 1_000, 1_000, 1_000));
+    }
+
+    #[tokio::test]
+    async fn a_side_that_takes_nothing_stops_what_is_read_from_the_other() {
+        let ([_client, mut endpoint], [mut near, mut far]) = between(10 * CHUNK);
+        let (workspace, mut pump) = (Workspace::new(), Pump::default());
+        let mut written = 0;
+        loop {
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            assert!(pumped.is_pending());
+            let more = tokio::time::timeout(std::time::Duration::ZERO, endpoint.write(&[7; 1_000])).await;
+            let Ok(Ok(count)) = more else { break };
+            written += count;
+        }
+        // What the pipes hold, and one read.
+        assert!((20 * CHUNK..=21 * CHUNK).contains(&written), "{written}");
+    }
+
+    #[tokio::test]
+    async fn who_broke_the_connection_is_told() {
+        let ([client, endpoint], [mut near, mut far]) = between(100);
+        let (workspace, mut pump) = (Workspace::new(), Pump::default());
+        // A closed pipe is an end to its reader and broken to its writer.
+        drop(endpoint);
+        let mut client = client;
+        client.write_all(b"nobody is there").await.unwrap();
+        let pumped = poll_fn(|cx| pump.poll(cx, &workspace, (&mut near, &mut far))).await;
+        assert_eq!(pumped, Err(Side::Endpoint));
+    }
+}

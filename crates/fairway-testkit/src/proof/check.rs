@@ -1,0 +1,138 @@
+//! `fairway check` over the manifests of an installation: how long a run takes from its start to its end, and how much memory it
+//! has at its peak. The Ingresses are of the kinds that installations of ingress-nginx are made of, in equal parts.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::floods::peak;
+use crate::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
+
+/// Ingresses of a namespace.
+const PER_NAMESPACE: usize = 50;
+
+/// Annotations of the kinds of Ingresses, one kind a row.
+const KINDS: [&[(&str, &str)]; 10] = [
+    &[],
+    &[("ssl-redirect", "false"), ("proxy-body-size", "50m"), ("proxy-read-timeout", "120")],
+    &[("use-regex", "true"), ("rewrite-target", "/$2")],
+    &[
+        ("enable-cors", "true"),
+        ("cors-allow-origin", "https://shop.test"),
+        ("cors-allow-credentials", "true"),
+    ],
+    &[("affinity", "cookie"), ("session-cookie-name", "route"), ("session-cookie-max-age", "3600")],
+    &[
+        ("limit-rps", "20"),
+        ("limit-connections", "50"),
+        ("whitelist-source-range", "10.0.0.0/8,192.168.0.0/16"),
+    ],
+    &[("backend-protocol", "HTTPS"), ("proxy-buffer-size", "16k"), ("upstream-vhost", "internal.test")],
+    &[("permanent-redirect", "https://www.shop.test/")],
+    &[("load-balance", "ewma"), ("custom-http-errors", "404,503")],
+    &[(
+        "configuration-snippet",
+        "more_set_headers \"X-Frame-Options: DENY\";\nproxy_set_header X-Team shop;\n",
+    )],
+];
+
+/// The manifests of an installation.
+#[derive(Debug)]
+pub struct Installation {
+    manifests: Manifests,
+    ingresses: usize,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// From the start of the process to its end.
+    pub seconds: f64,
+    /// Its most resident memory.
+    pub peak_mib: f64,
+    /// What it printed.
+    pub output_bytes: usize,
+}
+
+impl Installation {
+    /// Files with an Ingress, a Service and an EndpointSlice each. Some have the Service of another one with
+    /// another balancing.
+    #[must_use]
+    pub fn of(ingresses: usize) -> Self {
+        let manifests = Manifests::new();
+        manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
+        for number in 0..ingresses {
+            manifests.put(&format!("web-{number:05}.yaml"), objects(number));
+        }
+        Self { manifests, ingresses }
+    }
+
+    /// How many Ingresses there are.
+    #[must_use]
+    pub fn ingresses(&self) -> usize {
+        self.ingresses
+    }
+
+    /// Checks all of it with these arguments after those that name it; gives what that took, and what was printed. The peak is only
+    /// known of a run that prints more than a pipe holds.
+    ///
+    /// # Panics
+    ///
+    /// When the binary cannot be run, or does not say that it read everything.
+    #[must_use]
+    pub fn check(&self, binary: &Path, arguments: &[&str]) -> (Run, Vec<u8>) {
+        let began = Instant::now();
+        let mut child = Command::new(binary)
+            .arg("check")
+            .arg(self.manifests.path())
+            .arg("--ingress-class-compat")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let mut output = child.stdout.take().expect("it is a pipe");
+        let (mut printed, mut most) = (Vec::new(), 0);
+        let mut piece = vec![0; 16 * 1024];
+        loop {
+            // It prints at its end, and waits for whoever reads: the peak is behind it, and it is still there to be asked.
+            let length = output.read(&mut piece).expect("a pipe can be read");
+            most = most.max(peak(child.id()));
+            if length == 0 {
+                break;
+            }
+            printed.extend_from_slice(&piece[..length]);
+        }
+        let status = child.wait().expect("it ends");
+        let seconds = began.elapsed().as_secs_f64();
+        assert!(matches!(status.code(), Some(0 | 1)), "fairway check: {status}");
+        #[expect(clippy::cast_precision_loss, reason = "mebibytes with decimals")]
+        let peak_mib = most as f64 / (1024.0 * 1024.0);
+        (Run { seconds, peak_mib, output_bytes: printed.len() }, printed)
+    }
+}
+
+fn objects(number: usize) -> String {
+    let namespace = format!("team-{}", number / PER_NAMESPACE);
+    let (name, host) = (format!("web-{number}"), format!("web-{number}.shop.test"));
+    let shares = number.is_multiple_of(KINDS.len()) && !number.is_multiple_of(PER_NAMESPACE);
+    let service = if shares { format!("web-{}", number - 2) } else { name.clone() };
+    let kind = KINDS[number % KINDS.len()];
+    let mut ingress = Ingress::new(&namespace, &name).tls(None, &[&host]);
+    for (annotation, value) in kind {
+        ingress = ingress.annotation(annotation, value);
+    }
+    let is_pattern = kind.iter().any(|(annotation, _)| *annotation == "use-regex");
+    let paths = if is_pattern { ["/api(/|$)(.*)", "/assets(/|$)(.*)"] } else { ["/api", "/assets"] };
+    for path in paths {
+        let kind = if is_pattern { "ImplementationSpecific" } else { "Prefix" };
+        ingress = ingress.typed_route(&host, (path, kind), (&service, 80));
+    }
+    let [high, low] = u16::try_from(number % 60_000).expect("below 60,000").to_be_bytes();
+    let endpoint = SocketAddr::from(([10, 1, high, low], 8080));
+    format!("{}---\n{}", ingress.yaml(), service_with_endpoints((&namespace, &name), 80, &[endpoint]))
+}
