@@ -2,6 +2,7 @@
 //! what was forwarded, `conformance/conformance.json` with all results, and `docs/conformance.md` made from it by
 //! `page`.
 
+mod gateway;
 mod page;
 mod peers;
 mod scan;

@@ -1,16 +1,16 @@
-//! `docs/conformance.md`, made of the results and nothing else.
+//! `docs/conformance.md`, made of the results and of what the official suite of Gateway API reported.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{peers, scan};
+use super::{gateway, peers, scan};
 
 const BEGIN: &str = "\
 # Conformance
 
-See how Fairway keeps the rules of HTTP/1, HTTP/2, WebSocket and TLS and what it does with smuggling payloads, and how it compares
-with nginx, HAProxy and Envoy in the rules of HTTP/1 and HTTP/2. This page is generated from
+See how Fairway keeps the rules of HTTP/1, HTTP/2, WebSocket, TLS and Gateway API and what it does with smuggling payloads, and how it
+compares with nginx, HAProxy and Envoy in the rules of HTTP/1 and HTTP/2. This page is generated from
 [conformance.json](../conformance/conformance.json); repeat it with
 
 ```sh
@@ -100,27 +100,6 @@ they are; each request must keep the rules of RFC 9113 §8, and written down as 
 nothing, it must be one request for every reader.
 ";
 
-/// Not measured by these tests: `conformance/gateway` has a report of its own.
-const GATEWAY: &str = "
-## Gateway API: the official suite
-
-[conformance/gateway](../conformance/gateway) runs the conformance suite of Gateway API v1.6.3 against Fairway as the chart installs it,
-in a [testbed](../testbed/README.md). It needs root and Go, and builds the suite and its backends from their Go modules:
-
-```sh
-make gateway-conformance                                    # the profiles GATEWAY-HTTP, GATEWAY-GRPC, GATEWAY-TLS
-make gateway-conformance ARGS='--run HTTPRouteTimeout'      # tests whose name matches
-```
-
-The run asks for all extended features of the profiles (38, 10 and 12 in this version) and for `GRPCRouteNamedRouteRule`, which is
-in no profile; [claims.go](../conformance/gateway/claims/claims.go) has each by name. The report counts two of the tests in no profile,
-`GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`; the table at the end of a run has a line for them. The CRDs are those of the
-experimental channel: the standard one lacks fields that these features need, such as `retry`. The report of a whole run goes to
-`conformance/reports`.
-
-Nothing is claimed yet: Fairway does not serve Gateway API, and there is no report.
-";
-
 /// The page.
 pub(super) fn of(results: &Value) -> String {
     let mut page = BEGIN.to_owned();
@@ -136,7 +115,7 @@ pub(super) fn of(results: &Value) -> String {
     page.push_str(TOWARDS_HTTP2);
     websocket(&mut page, own);
     scan::section(&mut page, own);
-    page.push_str(GATEWAY);
+    gateway::section(&mut page);
     page
 }
 
