@@ -28,6 +28,21 @@ pub(crate) struct Reader<'a> {
     pub(crate) prefixes: bool,
 }
 
+/// What filters of both kinds of routes have in common.
+struct Common<'a> {
+    kind: &'a str,
+    request: Option<&'a HttpHeaderFilter>,
+    response: Option<&'a HttpHeaderFilter>,
+    mirror: Option<&'a HttpRequestMirrorFilter>,
+}
+
+impl Common<'_> {
+    /// The value of the filter's kind, which it must have.
+    fn given<T>(&self, value: Option<T>) -> Result<T, Fault> {
+        value.ok_or_else(|| unsupported(format!("the filter {} has no value", self.kind)))
+    }
+}
+
 impl Reader<'_> {
     /// Those of an HTTPRoute.
     pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<Vec<Filter>, Fault> {
@@ -46,30 +61,20 @@ impl Reader<'_> {
     }
 
     fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut Vec<Filter>) -> Result<(), Fault> {
-        let missing = || unsupported(format!("the filter {} has no value", filter.type_));
+        let common = Common {
+            kind: &filter.type_,
+            request: filter.request_header_modifier.as_ref(),
+            response: filter.response_header_modifier.as_ref(),
+            mirror: filter.request_mirror.as_ref(),
+        };
         match &*filter.type_ {
-            "RequestHeaderModifier" => {
-                let it = filter.request_header_modifier.as_ref().ok_or_else(missing)?;
-                made.push(Filter::RequestHeaders(edit(it)?));
-            }
-            "ResponseHeaderModifier" => {
-                let it = filter.response_header_modifier.as_ref().ok_or_else(missing)?;
-                made.push(Filter::ResponseHeaders(edit(it)?));
-            }
-            "RequestMirror" => {
-                let it = filter.request_mirror.as_ref().ok_or_else(missing)?;
-                made.extend(self.mirror(it)?);
-            }
             "RequestRedirect" => {
-                let it = filter.request_redirect.as_ref().ok_or_else(missing)?;
+                let it = common.given(filter.request_redirect.as_ref())?;
                 made.push(Filter::Redirect(self.redirect(it)?));
             }
-            "URLRewrite" => {
-                let it = filter.url_rewrite.as_ref().ok_or_else(missing)?;
-                self.rewrite(it, made)?;
-            }
-            "CORS" => made.push(Filter::Cors(cors(filter.cors.as_ref().ok_or_else(missing)?)?)),
-            other => return Err(unsupported(format!("the filter {other} is not supported"))),
+            "URLRewrite" => self.rewrite(common.given(filter.url_rewrite.as_ref())?, made)?,
+            "CORS" => made.push(Filter::Cors(cors(common.given(filter.cors.as_ref())?)?)),
+            _ => made.extend(self.common(&common)?),
         }
         Ok(())
     }
@@ -78,24 +83,24 @@ impl Reader<'_> {
     pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<Vec<Filter>, Fault> {
         let mut made = Vec::with_capacity(filters.len());
         for filter in filters {
-            let missing = || unsupported(format!("the filter {} has no value", filter.type_));
-            match &*filter.type_ {
-                "RequestHeaderModifier" => {
-                    let it = filter.request_header_modifier.as_ref().ok_or_else(missing)?;
-                    made.push(Filter::RequestHeaders(edit(it)?));
-                }
-                "ResponseHeaderModifier" => {
-                    let it = filter.response_header_modifier.as_ref().ok_or_else(missing)?;
-                    made.push(Filter::ResponseHeaders(edit(it)?));
-                }
-                "RequestMirror" => {
-                    let it = filter.request_mirror.as_ref().ok_or_else(missing)?;
-                    made.extend(self.mirror(it)?);
-                }
-                other => return Err(unsupported(format!("the filter {other} is not supported"))),
-            }
+            made.extend(self.common(&Common {
+                kind: &filter.type_,
+                request: filter.request_header_modifier.as_ref(),
+                response: filter.response_header_modifier.as_ref(),
+                mirror: filter.request_mirror.as_ref(),
+            })?);
         }
         Ok(made)
+    }
+
+    /// A filter that both kinds of routes have; a mirror that leads nowhere is none.
+    fn common(&mut self, filter: &Common<'_>) -> Result<Option<Filter>, Fault> {
+        Ok(match filter.kind {
+            "RequestHeaderModifier" => Some(Filter::RequestHeaders(edit(filter.given(filter.request)?)?)),
+            "ResponseHeaderModifier" => Some(Filter::ResponseHeaders(edit(filter.given(filter.response)?)?)),
+            "RequestMirror" => self.mirror(filter.given(filter.mirror)?)?,
+            other => return Err(unsupported(format!("the filter {other} is not supported"))),
+        })
     }
 
     fn mirror(&mut self, of: &HttpRequestMirrorFilter) -> Result<Option<Filter>, Fault> {

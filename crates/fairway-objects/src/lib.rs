@@ -3,7 +3,7 @@
 //!
 //! [`resources::Resources`] keeps the objects; [`diagnostic::Diagnostics`] what is wrong with them.
 //!
-//! Pure: no I/O and no clock. It knows neither API.
+//! Pure: no I/O and no clock. It keeps the objects of both APIs and judges neither.
 
 pub mod backend;
 pub mod balance;

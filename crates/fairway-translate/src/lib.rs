@@ -1,11 +1,10 @@
 //! Kubernetes objects in, [`fairway_model::Config`] and diagnostics out.
 //!
-//! `ingress` and `gateway` are the two APIs; what both refer to is in `fairway_objects`. [`Resources`] keeps the objects;
-//! [`Translator`] repeats only what a change touches.
+//! `ingress` is translated here and Gateway API in `fairway_gateway`; what both refer to is in `fairway_objects`. [`Resources`]
+//! keeps the objects; [`Translator`] repeats only what a change touches.
 //!
 //! Pure, total and deterministic: no I/O, no clock (the time is passed in), and no object can make the whole fail.
 
-pub mod gateway;
 mod ingress;
 mod listeners;
 mod translation;

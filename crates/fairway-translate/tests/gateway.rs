@@ -19,33 +19,16 @@ use fairway_translate::{
 };
 use serde_json::{Map, Value, json};
 
-use support::{NOW, scene};
+use support::{NOW, golden, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway");
-    let common = fs::read_to_string(root.join("common.yaml")).unwrap();
-    let entries = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
-    let mut cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
-    cases.sort();
-    assert!(cases.len() >= 30, "only {} cases", cases.len());
-    let wrong: Vec<String> = cases.iter().filter_map(|case| check(&common, case).err()).collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-}
-
-fn check(common: &str, case: &Path) -> Result<(), String> {
-    let scene = scene(&format!("{common}---\n{}", fs::read_to_string(case.join("in.yaml")).unwrap()));
-    let found = text(&translate(&scene.resources, &scene.options, NOW));
-    let file = case.join("out.yaml");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&file, &found).unwrap();
-    }
-    let expected = fs::read_to_string(&file).unwrap_or_default();
-    let first = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
-    match found == expected {
-        true => Ok(()),
-        false => Err(format!("{}: line {}, found:\n{found}", case.display(), first.unwrap_or_default() + 1)),
-    }
+    let common =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/common.yaml")).unwrap();
+    golden("gateway", |case| {
+        let scene = scene(&format!("{common}---\n{case}"));
+        text(&translate(&scene.resources, &scene.options, NOW))
+    });
 }
 
 /// What a reader wants to know of a translation: without the parts that are as always.

@@ -3,7 +3,9 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a manifest of a test that cannot be read is a wrong test")]
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairway_translate::{
@@ -176,4 +178,26 @@ fn set_options(options: &mut Options, value: &Value) {
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();
     }
+}
+
+/// Compares what becomes of `in.yaml` of each folder below `tests/NAME` with its `out.yaml`; `UPDATE_GOLDEN` writes that.
+pub fn golden(name: &str, found: impl Fn(&str) -> String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+    let entries = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    cases.sort();
+    assert!(cases.len() >= 30, "only {} cases", cases.len());
+    let check = |case: &PathBuf| {
+        let found = found(&fs::read_to_string(case.join("in.yaml")).unwrap());
+        let file = case.join("out.yaml");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&file, &found).unwrap();
+        }
+        let expected = fs::read_to_string(&file).unwrap_or_default();
+        let first = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
+        let line = first.unwrap_or_default() + 1;
+        (found != expected).then(|| format!("{}: line {line}, found:\n{found}", case.display()))
+    };
+    let wrong: Vec<String> = cases.iter().filter_map(check).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
