@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway_types::{Gateway, ListenerSet};
-use fairway_model::{self as model, HostKey, HostPattern, StreamRoute, WeightedBackend};
+use fairway_model::{self as model, HostKey, HostPattern, StreamPolicy, StreamRoute, WeightedBackend};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::placement::Placement;
 use fairway_objects::users::Users;
@@ -153,7 +153,7 @@ impl Made {
     /// Where connections go that are not HTTP.
     pub(crate) fn stream(&self, key: model::StreamKey) -> StreamRoute {
         let backends: Vec<WeightedBackend> = self.rules.shares.clone();
-        StreamRoute { key, origin: self.route.origin.clone(), backends }
+        StreamRoute { key, origin: self.route.origin.clone(), backends, policy: StreamPolicy::default() }
     }
 }
 

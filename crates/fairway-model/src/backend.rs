@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::certificate::CertificateKey;
 use crate::origin::Origin;
 use crate::tls::{CipherSuite, TlsVersions};
+use crate::traffic::BackendTraffic;
 
 /// Names a backend; equal keys are the same backend across configurations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub struct Backend {
     /// What keeps requests with one endpoint for as long as it is there; `balancing` chooses for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
+    /// How its endpoints are used, where that is not as everywhere.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub traffic: BackendTraffic,
 }
 
 /// A Service and one of its ports.

@@ -24,6 +24,7 @@ pub mod route;
 pub mod settings;
 pub mod stream;
 pub mod tls;
+pub mod traffic;
 pub mod variables;
 
 pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
@@ -56,7 +57,9 @@ pub use route::{
     VirtualHost, WeightedBackend,
 };
 pub use settings::{
-    AccessLog, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, StreamSettings, UpstreamSettings,
+    AccessLog, DatagramSettings, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, StreamSettings,
+    UpstreamSettings,
 };
-pub use stream::{StreamKey, StreamRoute};
+pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
+pub use traffic::{BackendTraffic, ClientTraffic, Ejection, Introduction};

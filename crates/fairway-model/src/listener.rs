@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::certificate::{CertificateKey, ClientVerification};
 use crate::host::HostPattern;
 use crate::origin::Origin;
+use crate::traffic::ClientTraffic;
 
 /// One kind of traffic on some addresses.
 ///
@@ -38,6 +39,9 @@ pub struct Listener {
     /// How TLS ends here; without meaning for protocols that do not end TLS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tls: ListenerTls,
+    /// What holds for its clients instead of what holds for those of all listeners.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub clients: ClientTraffic,
 }
 
 /// What a listener speaks.
@@ -82,6 +86,7 @@ impl Listener {
             host: HostPattern::Any,
             table: table.into(),
             tls: ListenerTls::default(),
+            clients: ClientTraffic::default(),
         }
     }
 }
@@ -94,8 +99,8 @@ fn is_every_name(host: &HostPattern) -> bool {
     *host == HostPattern::Any
 }
 
-fn is_default(tls: &ListenerTls) -> bool {
-    *tls == ListenerTls::default()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl ListenerProtocol {
@@ -137,6 +142,7 @@ mod tests {
                     demand: ClientDemand::Required,
                 }),
             },
+            clients: ClientTraffic { requests_per_connection: Some(9), ..ClientTraffic::default() },
         };
         let json = serde_json::to_string(&listener).unwrap();
         assert_eq!(serde_json::from_str::<Listener>(&json).unwrap(), listener);

@@ -78,6 +78,20 @@ pub struct UpstreamSettings {
 pub struct StreamSettings {
     /// How long one stays open on which nothing moves.
     pub idle_timeout: Duration,
+    /// Datagrams that are forwarded.
+    #[serde(default)]
+    pub datagrams: DatagramSettings,
+}
+
+/// Datagrams that are forwarded as they come. A session is one client address and port, and the endpoint that it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramSettings {
+    /// How long a session stays in which nothing moves.
+    pub idle_timeout: Duration,
+    /// Sessions that a listener may have, of all workers together; datagrams for one more are dropped.
+    pub sessions: u32,
+    /// Sessions that a client address, and in IPv6 its network of 64 bits, may have at a listener.
+    pub sessions_per_client: u32,
 }
 
 /// Whose `X-Forwarded-*` headers are believed.
@@ -116,7 +130,13 @@ impl Default for DownstreamSettings {
 
 impl Default for StreamSettings {
     fn default() -> Self {
-        Self { idle_timeout: Duration::from_secs(3_600) }
+        Self { idle_timeout: Duration::from_secs(3_600), datagrams: DatagramSettings::default() }
+    }
+}
+
+impl Default for DatagramSettings {
+    fn default() -> Self {
+        Self { idle_timeout: Duration::from_secs(60), sessions: 16_384, sessions_per_client: 1_024 }
     }
 }
 

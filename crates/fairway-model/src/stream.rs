@@ -1,6 +1,7 @@
 //! Connections and datagrams that are forwarded as they come: TCP, UDP, and TLS whether it ends here or not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,39 @@ pub struct StreamRoute {
     pub origin: Origin,
     /// A connection goes to one of these by weight. It is closed where all weights are zero or there is none.
     pub backends: Vec<WeightedBackend>,
+    /// How its connections are forwarded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: StreamPolicy,
+}
+
+/// How connections, or the datagrams of a client, are forwarded. `None` is as [`crate::StreamSettings`] and
+/// [`crate::Timeouts`] have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamPolicy {
+    /// The header of the PROXY protocol that an endpoint gets first; of datagrams, each first one of a session has it in
+    /// front (version 2 only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub introduce: Option<ProxyHeaderVersion>,
+    /// One attempt to connect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Duration>,
+    /// How long it stays open while nothing moves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Duration>,
+}
+
+/// The versions of the PROXY protocol's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProxyHeaderVersion {
+    /// The line of text.
+    V1,
+    /// The binary one.
+    V2,
+}
+
+fn is_default(policy: &StreamPolicy) -> bool {
+    *policy == StreamPolicy::default()
 }
 
 #[cfg(test)]
@@ -42,6 +76,7 @@ mod tests {
                 WeightedBackend::new("shop/db:5432".into(), 9),
                 WeightedBackend::new("shop/db-next:5432".into(), 1),
             ],
+            policy: StreamPolicy { introduce: Some(ProxyHeaderVersion::V2), ..StreamPolicy::default() },
         };
         let json = serde_json::to_string(&route).unwrap();
         assert_eq!(serde_json::from_str::<StreamRoute>(&json).unwrap(), route);

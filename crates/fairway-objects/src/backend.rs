@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, Endpoint, Origin, ServiceName};
+use fairway_model::{Backend, BackendKey, BackendTraffic, Endpoint, Origin, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -291,6 +291,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         tls: reference.transport.tls(&reference.service),
         balancing: reference.balance.balancing,
         session: reference.balance.session(&reference.tag()),
+        traffic: BackendTraffic::default(),
     };
     Some((backend, diagnostics))
 }

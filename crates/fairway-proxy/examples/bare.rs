@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
-    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
-    VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, Filter, HostKey,
+    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels,
+    RuleOrder, ServiceName, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned};
 
@@ -41,6 +41,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
+        traffic: BackendTraffic::default(),
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),

@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
-    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
-    Settings, VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, Filter, HostKey,
+    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels,
+    RuleOrder, ServiceName, Settings, VirtualHost, WeightedBackend,
 };
 use fairway_routing::Snapshot;
 use fairway_runtime::clock::Instant;
@@ -555,6 +555,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
+        traffic: BackendTraffic::default(),
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "test"),

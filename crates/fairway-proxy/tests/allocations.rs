@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use fairway_model::{
     Filter, HostPattern, Listener, ListenerProtocol, Origin, SameSite, SecureCookie, SessionCookie,
-    SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamRoute,
-    WeightedBackend,
+    SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy,
+    StreamRoute, WeightedBackend,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -111,7 +111,12 @@ fn bytes_that_pass_through_allocate_nothing() {
     config.listeners.insert("pass".into(), Arc::new(listener));
     let key = StreamKey { table: "pass".into(), host: HostPattern::Any };
     let backends = vec![WeightedBackend::new("backend".into(), 1)];
-    let route = StreamRoute { key: key.clone(), origin: Origin::default(), backends };
+    let route = StreamRoute {
+        key: key.clone(),
+        origin: Origin::default(),
+        backends,
+        policy: StreamPolicy::default(),
+    };
     config.streams.insert(key, Arc::new(route));
     let proxy = setup.start_by(&config);
     let mut stream = TcpStream::connect(proxy.publisher.addresses("pass")[0]).unwrap();

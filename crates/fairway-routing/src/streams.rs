@@ -76,7 +76,7 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::{Config, HostPattern, Origin, WeightedBackend, WildcardSpan};
+    use fairway_model::{Config, HostPattern, Origin, StreamPolicy, WeightedBackend, WildcardSpan};
 
     use crate::compile;
 
@@ -89,6 +89,7 @@ mod tests {
             key: StreamKey { table: "t".into(), host },
             origin: Origin::object("TLSRoute", "shop", "db"),
             backends: backends.collect(),
+            policy: StreamPolicy::default(),
         }
     }
 

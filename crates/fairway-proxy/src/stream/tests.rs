@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute, WeightedBackend,
+    Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamPolicy, StreamRoute,
+    WeightedBackend,
 };
 use fairway_runtime::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -29,7 +30,12 @@ fn config(endpoints: usize, weight: u32) -> Config {
     config.listeners.insert("streams".into(), Arc::new(listener));
     let key = StreamKey { table: "streams".into(), host: HostPattern::Any };
     let backends = vec![WeightedBackend::new("backend".into(), weight)];
-    let route = StreamRoute { key: key.clone(), origin: Origin::default(), backends };
+    let route = StreamRoute {
+        key: key.clone(),
+        origin: Origin::default(),
+        backends,
+        policy: StreamPolicy::default(),
+    };
     config.streams.insert(key, Arc::new(route));
     config
 }

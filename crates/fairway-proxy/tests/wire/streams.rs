@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fairway_model::{
     BackendKey, ClientDemand, ClientVerification, Config, HostPattern, Listener, ListenerProtocol,
-    ListenerTls, Origin, StreamKey, StreamRoute, WeightedBackend, WildcardSpan,
+    ListenerTls, Origin, StreamKey, StreamPolicy, StreamRoute, WeightedBackend, WildcardSpan,
 };
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
@@ -100,7 +100,12 @@ fn route(config: &mut Config, table: &str, endpoints: &[(SocketAddr, u32)]) {
         config.backends.insert(backend.key.clone(), Arc::new(backend));
     }
     let key = StreamKey { table: table.into(), host: HostPattern::Any };
-    let route = StreamRoute { key: key.clone(), origin: Origin::object("TLSRoute", "shop", table), backends };
+    let route = StreamRoute {
+        key: key.clone(),
+        origin: Origin::object("TLSRoute", "shop", table),
+        backends,
+        policy: StreamPolicy::default(),
+    };
     config.streams.insert(key, Arc::new(route));
 }
 

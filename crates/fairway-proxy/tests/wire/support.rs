@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
-    HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy,
-    PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings, UpstreamTls,
-    VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, BackendTraffic, Balancing, Certificate, CertificateKey, Config,
+    Endpoint, Filter, HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm,
+    PathMatch, Policy, PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings,
+    UpstreamTls, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
@@ -146,6 +146,7 @@ impl Setup {
             tls: self.tls.clone(),
             balancing: Balancing::RoundRobin,
             session: None,
+            traffic: BackendTraffic::default(),
         }
     }
 

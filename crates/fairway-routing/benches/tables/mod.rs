@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Match,
-    Origin, PathForm, PathMatch, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName, VirtualHost,
-    WeightedBackend,
+    Action, Backend, BackendKey, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, HostKey,
+    HostPattern, Match, Origin, PathForm, PathMatch, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
+    VirtualHost, WeightedBackend,
 };
 use fairway_routing::Fields;
 
@@ -74,6 +74,7 @@ pub(crate) fn put_backend(config: &mut Config, n: usize, endpoints: u16) {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
+        traffic: BackendTraffic::default(),
     };
     config.backends.insert(key, Arc::new(backend));
 }

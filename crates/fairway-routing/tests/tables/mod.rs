@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, FieldMatch, HostKey,
-    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, Route, Rule,
-    RuleLabels, RuleOrder, ServiceName, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
+    Action, Backend, BackendKey, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, FieldMatch,
+    HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, Route,
+    Rule, RuleLabels, RuleOrder, ServiceName, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
 };
 use fairway_routing::oracle::Answer;
 use fairway_routing::{CompiledHost, Fields, Matched, Request, Snapshot, compile};
@@ -128,6 +128,7 @@ pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
+        traffic: BackendTraffic::default(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `ssl-passthrough`: TLS connections of a host go to the backend of its `/` as they come. Its other paths and the annotations
 //! of its Ingresses act on requests in the clear only.
 
-use fairway_model::{HostPattern, StreamKey, StreamRoute};
+use fairway_model::{HostPattern, StreamKey, StreamPolicy, StreamRoute};
 
 use crate::ingress::layout::Layout;
 use crate::ingress::location::{Location, PathKind};
@@ -34,5 +34,5 @@ pub(crate) fn stream(
         builder.diagnostics.push(found.because(problem, "only requests in the clear reach this path"));
     }
     let key = StreamKey { table: INGRESS_TABLE.into(), host: host.clone() };
-    Some(StreamRoute { key, origin: asking.origin(""), backends })
+    Some(StreamRoute { key, origin: asking.origin(""), backends, policy: StreamPolicy::default() })
 }

@@ -1,0 +1,113 @@
+//! What holds for the clients of one listener, or towards the endpoints of one backend, instead of what holds everywhere.
+
+use std::num::{NonZeroU8, NonZeroU32};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Retry;
+use crate::settings::ForwardedTrust;
+
+/// What holds for the clients of a listener. `None` is as [`crate::Settings`] and the flags have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientTraffic {
+    /// How connections begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub introduction: Option<Introduction>,
+    /// Whose `X-Forwarded-*` headers are believed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarded: Option<ForwardedTrust>,
+    /// How long an idle connection is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Duration>,
+    /// How long the head of a request may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_timeout: Option<Duration>,
+    /// How long TLS may take to be agreed on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_timeout: Option<Duration>,
+    /// Requests per connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u64>,
+    /// Connections that may be open at a time, of all workers together; one more is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<NonZeroU32>,
+    /// Streams of HTTP/2 that a connection may have open at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<NonZeroU32>,
+}
+
+/// How a connection of a client begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Introduction {
+    /// With what the listener speaks.
+    None,
+    /// With a header of the PROXY protocol, version 1 or 2.
+    ProxyProtocol {
+        /// Who may send it; others are refused. Everybody where there is none.
+        trusted: Vec<IpNet>,
+    },
+}
+
+/// How the endpoints of a backend are used. `None` is as everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackendTraffic {
+    /// Which failures are tried again, whatever the rule says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// When an endpoint is not used for a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ejection: Option<Ejection>,
+    /// Requests, or forwarded connections, that a worker may have under way with one endpoint; where all endpoints have as
+    /// many, one more is refused with 503.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<NonZeroU32>,
+    /// How long a connect may take before another endpoint is tried as well; zero never does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hedge: Option<Duration>,
+}
+
+/// When an endpoint that fails is not used for a time (passive outlier ejection).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ejection {
+    /// It is always used.
+    Never,
+    /// After so many failures in a row before the head of an answer, for `first`, twice as long each further time, up to
+    /// `longest`.
+    After {
+        /// Failures in a row; a connect that fails ejects at once.
+        failures: NonZeroU8,
+        /// How long the first time is.
+        first: Duration,
+        /// How long it is at most.
+        longest: Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_read_as_it_was_written_and_nothing_is_written_of_what_is_as_everywhere() {
+        assert_eq!(serde_json::to_string(&ClientTraffic::default()).unwrap(), "{}");
+        assert_eq!(serde_json::to_string(&BackendTraffic::default()).unwrap(), "{}");
+        let clients = ClientTraffic {
+            introduction: Some(Introduction::ProxyProtocol { trusted: vec!["10.0.0.0/8".parse().unwrap()] }),
+            connections: NonZeroU32::new(7),
+            ..ClientTraffic::default()
+        };
+        let json = serde_json::to_string(&clients).unwrap();
+        assert_eq!(serde_json::from_str::<ClientTraffic>(&json).unwrap(), clients);
+        let failures = NonZeroU8::MIN;
+        let (first, longest) = (Duration::from_secs(1), Duration::from_secs(9));
+        for ejection in [Ejection::Never, Ejection::After { failures, first, longest }] {
+            let traffic = BackendTraffic { ejection: Some(ejection), ..BackendTraffic::default() };
+            let json = serde_json::to_string(&traffic).unwrap();
+            assert_eq!(serde_json::from_str::<BackendTraffic>(&json).unwrap(), traffic);
+        }
+    }
+}
