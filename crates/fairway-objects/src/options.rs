@@ -24,8 +24,8 @@ pub struct Options {
     pub controllers: Vec<Arc<str>>,
     /// What happens to an Ingress that names no class, when no class of this controller is the default one.
     pub without_class: WithoutClass,
-    /// The Secret for TLS clients that name no host with a certificate.
-    pub default_certificate: Option<ObjectKey>,
+    /// What serves where objects say nothing.
+    pub defaults: Defaults,
     /// The settings ConfigMap.
     pub configmap: Option<ObjectKey>,
     /// The prefix of annotations, without the slash.
@@ -42,6 +42,16 @@ pub struct Options {
     pub gateways: GatewayOptions,
     /// The clients' side where the settings ConfigMap says nothing.
     pub downstream: DownstreamSettings,
+}
+
+/// What serves where objects say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// The Secret for TLS clients that name no host with a certificate.
+    pub certificate: Option<ObjectKey>,
+    /// The Service, by its first port, for requests of the Ingress listeners that no rule serves, and for pages of
+    /// `custom-http-errors` without a `default-backend` of their own; 404 where there is none.
+    pub backend: Option<ObjectKey>,
 }
 
 /// Where the listeners of Ingresses are.
@@ -239,7 +249,7 @@ impl Default for Options {
             ingress_classes: vec!["fairway".into()],
             controllers: vec![CONTROLLER.into()],
             without_class: WithoutClass::default(),
-            default_certificate: None,
+            defaults: Defaults::default(),
             configmap: None,
             annotations_prefix: "nginx.ingress.kubernetes.io".into(),
             trust: Trust::default(),

@@ -18,7 +18,7 @@ pub use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use fairway_objects::issued::issued;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{
-    CONTROLLER, Compat, External, ExternalNames, GATEWAY_CONTROLLER, GatewayOptions, HostOptions,
+    CONTROLLER, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER, GatewayOptions, HostOptions,
     HostOwnership, IngressListeners, ListenAt, LogFormatChoice, LoopbackEndpoints, Options, Own, Places,
     ProxySenders, Trust, UnsupportedProtection, WithoutClass,
 };

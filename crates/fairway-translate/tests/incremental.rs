@@ -7,8 +7,8 @@ mod support;
 use std::time::Duration;
 
 use fairway_translate::{
-    Change, Compat, External, ExternalNames, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources,
-    Translation, Translator, Trust, WithoutClass, translate,
+    Change, Compat, Defaults, External, ExternalNames, HostOwnership, Kind, ObjectKey, ObjectRef, Options,
+    Resources, Translation, Translator, Trust, WithoutClass, translate,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -210,7 +210,7 @@ fn resolving() -> Trust {
 fn options() -> Options {
     Options {
         configmap: ObjectKey::parse("default/settings"),
-        default_certificate: ObjectKey::parse("default/c0"),
+        defaults: Defaults { certificate: ObjectKey::parse("default/c0"), backend: None },
         trust: resolving(),
         ..Options::default()
     }
@@ -225,8 +225,10 @@ proptest! {
         hours in 0..100_000i64,
         owned in any::<bool>(),
         strict in prop::sample::select(vec![false, false, false, true]),
+        backend in prop::sample::select(vec![None, Some("default/s2")]),
     ) {
         let mut options = options();
+        options.defaults.backend = backend.and_then(ObjectKey::parse);
         if owned {
             options.hosts.ownership = HostOwnership::Namespace;
         }

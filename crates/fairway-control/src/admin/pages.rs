@@ -15,7 +15,7 @@ use super::audience::Audience;
 use super::controller;
 use super::identity::Identity;
 use super::metrics;
-use super::readiness::Readiness;
+use super::readiness::{Healthz, Readiness};
 use super::scrape::{Pieces, Scrape, Scrapes};
 use super::served::{Served, ServedIngress, ServedObject};
 use crate::digest::Digest;
@@ -32,6 +32,8 @@ pub struct Pages {
     pub viewer: Viewer,
     /// Whether traffic is welcome.
     pub readiness: Box<dyn Fn() -> Readiness + Send + Sync>,
+    /// When `/healthz` answers 200.
+    pub healthz: Healthz,
     /// The version of the oldest configuration that a worker serves by; 0 before every worker has one.
     pub adopted: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Which controller the metrics are of.
@@ -76,7 +78,7 @@ impl Pages {
             return answer;
         }
         match (uri.path(), audience) {
-            ("/healthz", _) => page(StatusCode::OK, TEXT, "ok\n".into()),
+            ("/healthz", _) => self.healthz(),
             // The second is what the manifests of NGINX's own controller ask for.
             ("/readyz" | "/nginx-ready", _) => self.readyz(),
             ("/metrics", _) => self.metrics(audience).await,
@@ -85,6 +87,14 @@ impl Pages {
             ("/config", Audience::Operators) => self.config(),
             _ => page(StatusCode::NOT_FOUND, TEXT, "no such page here\n".into()),
         }
+    }
+
+    fn healthz(&self) -> Response<Body> {
+        let readiness = (self.readiness)();
+        if self.healthz.is_well(&readiness) {
+            return page(StatusCode::OK, TEXT, "ok\n".into());
+        }
+        page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{readiness}\n"))
     }
 
     fn readyz(&self) -> Response<Body> {

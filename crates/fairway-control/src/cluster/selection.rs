@@ -82,8 +82,9 @@ impl Selection {
     pub(super) fn named(&self) -> BTreeSet<Collection> {
         let one = |kind| move |key: &ObjectKey| Collection::one(kind, &key.namespace, &key.name);
         let settings = self.options.configmap.iter().map(one(Watched::ConfigMap));
-        let certificate = self.options.default_certificate.iter().map(one(Watched::Secret));
-        let outside = self.services.iter().filter(|service| !self.covers(&service.namespace));
+        let certificate = self.options.defaults.certificate.iter().map(one(Watched::Secret));
+        let services = self.services.iter().chain(&self.options.defaults.backend);
+        let outside = services.filter(|service| !self.covers(&service.namespace));
         settings.chain(certificate).chain(outside.map(one(Watched::Service))).collect()
     }
 

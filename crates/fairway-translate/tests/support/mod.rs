@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairway_translate::{
-    Address, AddressKind, Addresses, Change, Compat, DocumentSource, ExternalNames, HostOwnership,
+    Address, AddressKind, Addresses, Change, Compat, Defaults, DocumentSource, ExternalNames, HostOwnership,
     LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, Placement, Places, PortPlacement,
     PortState, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
 };
@@ -133,7 +133,7 @@ fn set_options(options: &mut Options, value: &Value) {
     let key = |field: &str| value[field].as_str().and_then(ObjectKey::parse);
     let is = |field: &str| value[field].as_bool().unwrap_or(false);
     options.configmap = key("configmap");
-    options.default_certificate = key("defaultCertificate");
+    options.defaults = Defaults { certificate: key("defaultCertificate"), backend: key("defaultBackend") };
     if is("compat") {
         options.controllers.push("k8s.io/ingress-nginx".into());
         options.ingress_classes.push("nginx".into());

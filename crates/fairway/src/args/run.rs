@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use fairway_control::admin::Healthz;
 use fairway_proxy::{AccessLogFormat, DrainOptions};
 use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own, Places};
 
@@ -80,9 +81,31 @@ pub(crate) struct ListenArgs {
     /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
     #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) probe: Vec<SocketAddr>,
+    /// When /healthz answers 200: while the process lives, or from the first configuration that is served until the process is told
+    /// to stop, as that of ingress-nginx does, whose manifests know no other page
+    #[arg(long, env = "FAIRWAY_HEALTHZ", value_name = "WHEN", default_value = "alive")]
+    pub(crate) healthz: HealthzArg,
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
+}
+
+/// When `/healthz` answers 200.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HealthzArg {
+    /// While the process lives.
+    Alive,
+    /// While it also serves and was not told to stop.
+    Ready,
+}
+
+impl From<HealthzArg> for Healthz {
+    fn from(healthz: HealthzArg) -> Self {
+        match healthz {
+            HealthzArg::Alive => Self::Alive,
+            HealthzArg::Ready => Self::Serving,
+        }
+    }
 }
 
 /// What is written to the standard output and error.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, Compat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
-    Options, UnsupportedProtection, WithoutClass,
+    CONTROLLER, Compat, Defaults, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints,
+    ObjectKey, Options, UnsupportedProtection, WithoutClass,
 };
 
 use super::gateways::GatewayArgs;
@@ -23,6 +23,10 @@ pub(crate) struct TranslationArgs {
     /// The TLS Secret for clients that name no known host; without it a self-signed certificate is made
     #[arg(long, env = "FAIRWAY_DEFAULT_CERTIFICATE", value_name = "NS/NAME")]
     pub(crate) default_certificate: Option<String>,
+    /// The Service, by its first port, for requests that no rule of an Ingress serves, and for pages of custom-http-errors
+    /// of Ingresses without default-backend (else 404)
+    #[arg(long, env = "FAIRWAY_DEFAULT_BACKEND", value_name = "NS/NAME")]
+    pub(crate) default_backend: Option<String>,
     /// The value of the annotation kubernetes.io/ingress.class that is served
     #[arg(long, env = "FAIRWAY_INGRESS_CLASS", value_name = "NAME", default_value = "fairway")]
     pub(crate) ingress_class: String,
@@ -163,7 +167,10 @@ impl TranslationArgs {
             } else {
                 WithoutClass::Ignored
             },
-            default_certificate: key("--default-certificate", self.default_certificate.as_deref())?,
+            defaults: Defaults {
+                certificate: key("--default-certificate", self.default_certificate.as_deref())?,
+                backend: key("--default-backend", self.default_backend.as_deref())?,
+            },
             configmap: key("--configmap", self.configmap.as_deref())?,
             annotations_prefix: self.annotations_prefix.trim_end_matches('/').into(),
             trust: self.trust.trust()?,

@@ -150,6 +150,8 @@ impl Dialect {
                 ("controller-class", "k8s.io/ingress-nginx"),
                 ("ingress-class", "nginx"),
                 ("election-id", "ingress-nginx-leader"),
+                // Its manifests probe /healthz for both.
+                ("healthz", "ready"),
             ],
             Self::NginxInc => &[
                 ("controller-class", "nginx.org/ingress-controller"),
@@ -235,7 +237,7 @@ const INGRESS_NGINX: &[Flag] = &[
     value("configmap", Meaning::Is("configmap")),
     value("controller-class", Meaning::Is("controller-class")),
     unless("deep-inspect", EITHER, ""),
-    lost("default-backend-service", "requests that no rule serves are answered 404 by Fairway itself"),
+    value("default-backend-service", Meaning::Is("default-backend")),
     inner("default-server-port"),
     value("default-ssl-certificate", Meaning::Is("default-certificate")),
     unless("disable-catch-all", OFF, "Ingresses without a host are served"),

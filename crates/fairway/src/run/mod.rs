@@ -87,6 +87,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
     Pages {
         viewer: pipeline.viewer(),
         readiness: Box::new(move || waiting.explain(for_readiness.readiness())),
+        healthz: args.listen.healthz.into(),
         adopted: Box::new(move || for_adopted.adopted()),
         identity,
         metrics: Box::new(move || {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_translate::{Kind, ObjectKey, Options};
+use fairway_translate::{Defaults, Kind, ObjectKey, Options};
 use serde_json::json;
 
 use super::harness::{Harness, class, ingress, listed, namespace, secret, service, slice, texts};
@@ -141,7 +141,7 @@ async fn settings_and_the_default_certificate_are_watched_by_their_names() {
     server.put("secrets", secret("edge", "default"));
     let options = Options {
         configmap: Some(ObjectKey::new("edge", "settings")),
-        default_certificate: Some(ObjectKey::new("edge", "default")),
+        defaults: Defaults { certificate: Some(ObjectKey::new("edge", "default")), backend: None },
         ..Options::default()
     };
     let mut harness = Harness::start(&server, Selection { options, ..Selection::default() });
