@@ -219,9 +219,11 @@ impl Counters {
     pub fn handshake_failed(&self, fault: Fault) {
         let label = match fault {
             Fault::ClientTimeout => "handshake_timeout",
-            Fault::NoListener | Fault::NoRoute | Fault::NoBackend | Fault::ProtectionUnavailable => {
-                fault.label()
-            }
+            Fault::NoListener
+            | Fault::NoRoute
+            | Fault::NoBackend
+            | Fault::ProtectionUnavailable
+            | Fault::ListenerFull => fault.label(),
             _ => "handshake_failed",
         };
         self.label(Stage::Connection, label);

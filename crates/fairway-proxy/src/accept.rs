@@ -182,17 +182,36 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     let open = Open::new(worker);
     let client = address.ip().to_canonical();
     let expects_header = worker.options.proxy_protocol.on.expects_header(scheme);
+    let caller = Caller { port, scheme, client, client_port: address.port() };
     match open_port.carries {
         Port::Clear(Choice::Listener(listener)) if !expects_header => {
-            let noted = note(worker, address.port(), None);
-            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
-            tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
+            if let Some(serving) = serve_in_the_clear(open, (listener, caller), stream, Vec::new()) {
+                tokio::task::spawn_local(serving);
+            }
         }
-        Port::Clear(_) | Port::Tls(_) => {
-            let caller = Caller { port, scheme, client, client_port: address.port() };
-            tokio::task::spawn_local(greet(open, caller, stream));
-        }
+        Port::Clear(_) | Port::Tls(_) => drop(tokio::task::spawn_local(greet(open, caller, stream))),
     }
+}
+
+/// What serves HTTP in the clear; none where the listener has as many connections as it may.
+fn serve_in_the_clear<N: Network>(
+    open: Open<N>,
+    (listener, caller): (ListenerId, Caller),
+    stream: TcpStream,
+    input: Vec<u8>,
+) -> Option<impl Future<Output = ()>> {
+    let place = match open.adopted().listening().place(listener) {
+        Ok(place) => place,
+        Err(fault) => {
+            open.counters.refused(fault);
+            refuse(&stream);
+            return None;
+        }
+    };
+    let Caller { scheme, client, client_port, .. } = caller;
+    let noted = note(&open, client_port, None);
+    let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None, place) };
+    Some(downstream::serve_http1(open, peer, stream, input))
 }
 
 fn scheme(carries: &Port<Choice>) -> Scheme {
@@ -210,13 +229,13 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
         Ok(introduced) => introduced,
         Err(fault) => return open.counters.refused(fault),
     };
-    let Caller { port, scheme, client, client_port } = caller;
-    match scheme {
+    let port = caller.port;
+    match caller.scheme {
         Scheme::Http => match listener_in_the_clear(&open, port) {
             Some(listener) => {
-                let noted = note(&open, client_port, None);
-                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
-                Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
+                if let Some(serving) = serve_in_the_clear(open, (listener, caller), stream, rest) {
+                    Box::pin(serving).await;
+                }
             }
             None => open.counters.refused(Fault::NoListener),
         },
@@ -234,7 +253,7 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
 
 /// Reads the name that the client asks for, before it is decided who ends its TLS.
 async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: TcpStream, rest: Vec<u8>) {
-    let limit = open.adopted().settings().downstream.handshake_timeout;
+    let limit = open.adopted().listening().handshake_timeout(caller.port);
     let (hello, rest) = match Box::pin(hello::read(&mut stream, rest, limit)).await {
         Ok(read) => read,
         Err(fault) => return open.counters.handshake_failed(fault),
@@ -242,7 +261,12 @@ async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: Tc
     let adopted = open.adopted();
     match adopted.chosen(caller.port, hello.name.as_deref()) {
         Some(listener) if adopted.protocol(listener) == Some(ListenerProtocol::TlsPassthrough) => {
+            let place = adopted.listening().place(listener);
             drop(adopted);
+            let _place = match place {
+                Ok(place) => place,
+                Err(fault) => return open.counters.refused(fault),
+            };
             let peer = StreamPeer { listener, client: caller.client, name: hello.name };
             stream::serve(open, peer, stream, rest).await;
         }
@@ -266,10 +290,10 @@ fn greet_over_tls<N: Network>(
     let Caller { port, scheme, client, client_port } = caller;
     async move {
         let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
-        let Shaken { listener, protocol, stream, proof } = shaken;
+        let Shaken { listener, protocol, stream, proof, place } = shaken;
         let name = || stream.get_ref().1.server_name().map(|name| name.to_ascii_lowercase().into());
         if protocol == ListenerProtocol::Tls {
-            let peer = StreamPeer { listener, client, name: name() };
+            let (_place, peer) = (place, StreamPeer { listener, client, name: name() });
             return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;
         }
         let chosen_by = match chosen {
@@ -279,7 +303,7 @@ fn greet_over_tls<N: Network>(
             }
         };
         let noted = note(&open, client_port, Some(stream.get_ref().1));
-        let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted, chosen_by) };
+        let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted, chosen_by, place) };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                 serving.await;
@@ -326,7 +350,7 @@ async fn shake_hands<N: Network>(
     port: PortId,
     stream: Prefixed<TcpStream>,
 ) -> Option<Shaken<Prefixed<TcpStream>>> {
-    let limit = worker.adopted().settings().downstream.handshake_timeout;
+    let limit = worker.adopted().listening().handshake_timeout(port);
     let began = Instant::now();
     let known = (|| worker.adopted(), &worker.guards.trusts);
     match handshake::accept(stream, limit, known, port).await {

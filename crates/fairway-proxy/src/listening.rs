@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use fairway_metrics::Fault;
 use fairway_model::{ClientDemand, Listener, ListenerProtocol};
-use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId};
+use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
 use fairway_runtime::listen;
+use fairway_runtime::places::{Place, Places};
 use fairway_tls::ClientTrust;
 use imbl::OrdMap;
 
@@ -36,6 +39,8 @@ pub(crate) struct Listening {
     ports: Vec<OpenPort>,
     /// By slot.
     listeners: Vec<Option<Entry>>,
+    /// What holds for clients of listeners that say nothing else.
+    everywhere: ClientLimits,
 }
 
 /// A bound address, and what is carried there.
@@ -44,6 +49,8 @@ pub(crate) struct OpenPort {
     pub(crate) carries: Port<Choice>,
     /// How the listener of a client is found out.
     pub(crate) chosen: Chosen,
+    /// How long the longest handshake of its listeners may take: which one it is of, its first bytes tell.
+    handshake_timeout: Duration,
 }
 
 /// How the listener of a client is found out.
@@ -91,6 +98,10 @@ struct Entry {
     /// None where it does not speak HTTP.
     facts: Option<ListenerFacts>,
     verification: Verification,
+    /// None where it is what holds everywhere.
+    clients: Option<Box<ClientLimits>>,
+    /// Those of its connections, where they are counted.
+    places: Arc<Places>,
     model: Arc<Listener>,
 }
 
@@ -121,7 +132,10 @@ impl Sockets {
     /// cannot be bound is left out, reported when it is new, and tried again each time.
     pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<ListenerError>) {
         let listeners = &snapshot.config().listeners;
-        let is_known = self.followed.diff(listeners).next().is_none() && self.current.has_tables_of(snapshot);
+        let everywhere = ClientLimits::everywhere(&snapshot.config().settings);
+        let is_known = self.followed.diff(listeners).next().is_none()
+            && self.current.everywhere == everywhere
+            && self.current.has_tables_of(snapshot);
         if is_known && self.failed.is_empty() {
             return (Arc::clone(&self.current), Vec::new());
         }
@@ -136,8 +150,8 @@ impl Sockets {
         self.failed.retain(|key, _| ports.contains_key(key));
         let ids = self.numbers.follow(listeners);
         let mut errors = Vec::new();
-        let listeners_by_slot = self.entries(snapshot, &ids, &mut errors);
-        let mut listening = Listening { ports: Vec::new(), listeners: listeners_by_slot };
+        let entries = self.entries(snapshot, (&ids, &everywhere), &mut errors);
+        let mut listening = Listening { ports: Vec::new(), listeners: entries, everywhere };
         for (key, port) in ports {
             let Some(sockets) = self.sockets(key, port, &mut errors) else { continue };
             let carries = port.map(|carried| match carried {
@@ -146,7 +160,8 @@ impl Sockets {
                 }
                 Carried::Closed(_) => Choice::Closed,
             });
-            listening.ports.push(OpenPort { sockets, carries, chosen: Chosen::on(port) });
+            let handshake_timeout = listening.longest_handshake(&carries);
+            listening.ports.push(OpenPort { sockets, carries, chosen: Chosen::on(port), handshake_timeout });
         }
         listening.ports.sort_unstable_by_key(|port| port.sockets.id);
         self.followed = listeners.clone();
@@ -214,7 +229,7 @@ impl Sockets {
     fn entries(
         &self,
         snapshot: &Snapshot,
-        ids: &BTreeMap<Arc<str>, ListenerId>,
+        (ids, everywhere): (&BTreeMap<Arc<str>, ListenerId>, &ClientLimits),
         errors: &mut Vec<ListenerError>,
     ) -> Vec<Option<Entry>> {
         let mut entries = Vec::new();
@@ -228,15 +243,19 @@ impl Sockets {
                 },
                 false => None,
             };
-            let known = self.current.entry(*id).filter(|known| known.model.tls.clients == model.tls.clients);
-            let verification =
-                known.map_or_else(|| Verification::of(model, errors), |known| known.verification.clone());
+            let known = self.current.entry(*id);
+            let places = known.map(|known| Arc::clone(&known.places)).unwrap_or_default();
+            let verification = known
+                .filter(|known| known.model.tls.clients == model.tls.clients)
+                .map_or_else(|| Verification::of(model, errors), |known| known.verification.clone());
+            let own = ClientLimits::of(&snapshot.config().settings, &model.clients);
+            let clients = (own != *everywhere).then(|| Box::new(own));
             let slot = usize::from(id.slot);
             if entries.len() <= slot {
                 entries.resize_with(slot + 1, || None);
             }
-            entries[slot] =
-                Some(Entry { generation: id.generation, facts, verification, model: Arc::clone(model) });
+            let (generation, model) = (id.generation, Arc::clone(model));
+            entries[slot] = Some(Entry { generation, facts, verification, clients, places, model });
         }
         entries
     }
@@ -319,6 +338,35 @@ impl Listening {
     #[inline]
     pub(crate) fn has(&self, id: ListenerId) -> bool {
         self.entry(id).is_some()
+    }
+
+    /// What holds for the clients of a listener; what holds everywhere where it is gone.
+    #[inline]
+    pub(crate) fn clients(&self, id: ListenerId) -> &ClientLimits {
+        self.entry(id).and_then(|entry| entry.clients.as_deref()).unwrap_or(&self.everywhere)
+    }
+
+    /// A place for one more connection of a listener; nothing is counted where it has no limit, or is gone.
+    ///
+    /// # Errors
+    /// It has as many as it may.
+    pub(crate) fn place(&self, id: ListenerId) -> Result<Option<Place>, Fault> {
+        let limited = self.entry(id).and_then(|entry| Some((entry, entry.model.clients.connections?)));
+        let Some((entry, most)) = limited else { return Ok(None) };
+        entry.places.take(most.get()).map(Some).ok_or(Fault::ListenerFull)
+    }
+
+    /// How long a handshake at a port may take while nobody knows of which listener it is.
+    pub(crate) fn handshake_timeout(&self, id: PortId) -> Duration {
+        self.port(id).map_or(self.everywhere.handshake_timeout, |port| port.handshake_timeout)
+    }
+
+    fn longest_handshake(&self, carries: &Port<Choice>) -> Duration {
+        let of = |choice: &Choice| match choice {
+            Choice::Listener(id) => Some(self.clients(*id).handshake_timeout),
+            Choice::Closed => None,
+        };
+        carries.carried().filter_map(of).max().unwrap_or(self.everywhere.handshake_timeout)
     }
 
     /// How it verifies clients; nobody's is served where it is gone.
@@ -410,6 +458,8 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use fairway_model::{Config, HostPattern};
 
     use super::*;
@@ -482,6 +532,81 @@ mod tests {
         assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
     }
 
+    fn edited(config: &mut Config, name: &str, edit: impl FnOnce(&mut Listener)) {
+        let mut listener = (**config.listeners.get(name).unwrap()).clone();
+        edit(&mut listener);
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+    }
+
+    #[test]
+    fn what_holds_for_clients_follows_the_settings_but_for_what_their_listener_says() {
+        let seconds = Duration::from_secs;
+        let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
+        edited(&mut config, "b", |listener| listener.clients.idle_timeout = Some(seconds(5)));
+        let mut sockets = Sockets::new(1, 8);
+        let first = fairway_routing::compile(&config, None).snapshot;
+        let listening = sockets.follow(&first).0;
+        let (a, b) = (id(&listening, "a"), id(&listening, "b"));
+        let times = |listening: &Listening, id| {
+            let clients = listening.clients(id);
+            (clients.idle_timeout, clients.head_timeout)
+        };
+        assert_eq!(times(&listening, a), (seconds(60), seconds(10)));
+        assert_eq!(times(&listening, b), (seconds(5), seconds(10)));
+        (config.settings.downstream.idle_timeout, config.settings.downstream.head_timeout) =
+            (seconds(7), seconds(8));
+        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+        let listening = sockets.follow(&second).0;
+        assert_eq!(
+            (times(&listening, a), times(&listening, b)),
+            ((seconds(7), seconds(8)), (seconds(5), seconds(8)))
+        );
+        config.listeners.remove("b");
+        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+        assert_eq!(times(&sockets.follow(&third).0, b), (seconds(7), seconds(8)), "nobody says else");
+    }
+
+    #[test]
+    fn the_connections_of_a_listener_stay_counted_from_snapshot_to_snapshot() {
+        let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
+        edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(2));
+        let mut sockets = Sockets::new(1, 8);
+        let first = fairway_routing::compile(&config, None).snapshot;
+        let before = sockets.follow(&first).0;
+        let (a, b) = (id(&before, "a"), id(&before, "b"));
+        let (one, two) = (before.place(a).unwrap(), before.place(a).unwrap());
+        assert!(one.is_some() && before.place(b).unwrap().is_none(), "b has no limit");
+        assert_eq!(before.place(a).unwrap_err(), Fault::ListenerFull);
+        edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(3));
+        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+        let after = sockets.follow(&second).0;
+        let three = after.place(a).unwrap();
+        assert_eq!(after.place(a).unwrap_err(), Fault::ListenerFull);
+        drop((one, two, three));
+        assert!(after.place(a).unwrap().is_some());
+        config.listeners.remove("a");
+        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+        assert!(sockets.follow(&third).0.place(a).unwrap().is_none(), "what is gone has no limit");
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_handshake_may_take_what_the_most_patient_listener_of_a_port_allows() {
+        let seconds = Duration::from_secs;
+        let mut config = config(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Https, 443)]);
+        let address = fairway_testkit::wait::free_address();
+        for (name, timeout) in [("a", seconds(3)), ("b", seconds(20))] {
+            edited(&mut config, name, |listener| {
+                listener.bind = vec![address];
+                listener.host = HostPattern::Exact(format!("{name}.test").into());
+                listener.clients.handshake_timeout = Some(timeout);
+            });
+        }
+        let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
+        let [port] = listening.ports() else { panic!("both share it") };
+        assert_eq!(listening.handshake_timeout(port.sockets.id), seconds(20));
+        assert_eq!(listening.handshake_timeout(PortId(77)), seconds(10), "it is gone");
+    }
+
     #[test]
     fn nothing_is_made_again_where_no_listener_changes() {
         let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
@@ -491,9 +616,7 @@ mod tests {
         config.settings.workers = Some(3);
         let second = fairway_routing::compile(&config, Some(&first)).snapshot;
         assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
-        let mut listener = (**config.listeners.get("a").unwrap()).clone();
-        listener.host = HostPattern::Exact("a.test".into());
-        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        edited(&mut config, "a", |listener| listener.host = HostPattern::Exact("a.test".into()));
         let third = fairway_routing::compile(&config, Some(&second)).snapshot;
         assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
     }

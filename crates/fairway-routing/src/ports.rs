@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fairway_model::{HostPattern, Listener, ListenerProtocol, WildcardSpan};
 use imbl::OrdMap;
 
+use crate::client_limits;
 use crate::problem::Problem;
 use crate::unserved;
 
@@ -69,6 +70,9 @@ impl Ports {
                     Carried::Closed(listener.clone())
                 }
             };
+            for text in client_limits::problems(listener) {
+                ports.problem(listener, text);
+            }
             for address in &listener.bind {
                 if let Err(why) = ports.add(*address, listener, carried.clone()) {
                     ports.problem(listener, why);

@@ -8,7 +8,8 @@
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
 //!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
 //!   [`growth`] what connections have beyond their own, [`spent`] what the system counts.
-//! * *What workers share*: [`spread`] says which of them has the fewest connections, [`output`] writes their lines.
+//! * *What workers share*: [`spread`] says which of them has the fewest connections, [`places`] are as many as are given
+//!   away, [`output`] writes their lines.
 //! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
 //!
 //! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
@@ -24,6 +25,7 @@ pub mod listen;
 pub mod memory;
 pub mod output;
 pub mod pace;
+pub mod places;
 pub mod proxy_header;
 pub mod shortage;
 pub mod slots;

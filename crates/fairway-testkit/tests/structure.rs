@@ -91,7 +91,13 @@ const CRATES: &[Place] = &[
             "fairway-sides",
             "fairway-stream",
             "fairway-tls",
+            "fairway-upstream",
         ],
+        never: KUBERNETES,
+    },
+    Place {
+        name: "fairway-upstream",
+        may: &["fairway-model", "fairway-runtime", "fairway-session", "fairway-sides"],
         never: KUBERNETES,
     },
     Place {
@@ -200,6 +206,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-sides",
     "fairway-stream",
     "fairway-tls",
+    "fairway-upstream",
 ];
 
 /// Lines of a crate without its tests; one that is larger is cut.

@@ -6,19 +6,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_metrics::{Fault, count};
-use fairway_model::{ListenerProtocol, Retry, Timeouts};
+use fairway_model::{ListenerProtocol, Retry, RetryBy, Timeouts};
 use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::UpstreamStream;
 use fairway_runtime::wire::Wire;
 use fairway_session::Belongs;
 
 use super::peer::StreamPeer;
-use crate::exchange::blame::note_connect_failure;
+use crate::exchange::blame::{note_connect_failure, unpicked};
 use crate::network::Network;
 use crate::upstream::{Chosen, Group, Tried};
 use crate::worker::{Adopted, ToEndpoint, Worker};
 
-/// Endpoints that are tried for one connection.
+/// Endpoints that are tried for one connection, where their backend says nothing.
 const MOST_TRIES: u8 = 8;
 
 type To<N> = ToEndpoint<N>;
@@ -65,13 +65,14 @@ pub(super) async fn connect<N: Network>(
     let adopted = worker.adopted();
     let group = group(worker, &adopted, peer)?;
     let is_inside = adopted.protocol(peer.listener) == Some(ListenerProtocol::Tls);
-    let (timeouts, retry) = (Timeouts::default(), Retry::default());
+    let retry = *group.retry(&Retry { tries: MOST_TRIES, ..Retry::default() });
+    let timeouts = Timeouts::default();
     worker.budgets.retries.earn();
     let (began, mut tried, mut attempts) = (Instant::now(), Tried::default(), 0);
     loop {
         let now = Instant::now();
         let chosen = worker.random(|random| group.pick(&tried, Belongs::Anywhere, random, now));
-        let chosen = chosen.ok_or(Fault::NoEndpoint)?;
+        let chosen = chosen.ok_or_else(|| unpicked(&group))?;
         tried.insert(chosen.index);
         attempts += 1;
         let limit = timeouts.connect.min(retry.connect_total.saturating_sub(now - began));
@@ -86,13 +87,19 @@ pub(super) async fn connect<N: Network>(
             }
             Err(fault) => {
                 note_connect_failure(worker, &group, &chosen.endpoint, fault);
-                let may = fault.blames_endpoint() && attempts < MOST_TRIES && group.has_untried(&tried);
+                let may = fault.blames_endpoint() && attempts < retry.tries && group.has_untried(&tried);
                 let is_in_time = began.elapsed() < retry.connect_total;
-                if !(may && is_in_time && worker.budgets.retries.spend(Instant::now())) {
+                let is_granted =
+                    || retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now());
+                if !(may && is_in_time && is_granted()) {
                     let tried = Some((chosen.endpoint.identity.address, attempts));
                     return Err(Refused { fault, tried });
                 }
                 count(&worker.counters.attempts.retried);
+                drop(chosen);
+                if !retry.backoff.is_zero() {
+                    tokio::time::sleep(retry.backoff).await;
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairway_metrics::Fault;
 use fairway_model::{Backend, ClientVerification, ListenerProtocol, Settings};
-use fairway_routing::{BackendSlot, CompiledHost, CompiledStream, Port, Snapshot};
+use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
 use crate::listener::{ListenerId, PortId};
@@ -83,6 +83,12 @@ impl<H: Hop> Adopted<H> {
     #[inline]
     pub(crate) fn listener(&self, id: ListenerId) -> Option<ListenerFacts> {
         self.published.listening.facts(id)
+    }
+
+    /// What holds for the clients of a listener.
+    #[inline]
+    pub(crate) fn clients(&self, id: ListenerId) -> &ClientLimits {
+        self.published.listening.clients(id)
     }
 
     /// The worker's group for a backend, made now if this is its first use.

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
+use fairway_routing::ClientLimits;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::descriptors::{Budget, Descriptors};
 use fairway_runtime::memory::{Memory, Return, return_memory};
@@ -70,7 +71,7 @@ impl<N: Network> Worker<N> {
         (log, memory, guards): (AccessLog, Arc<Memory>, SharedGuards),
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
-        let (groups, counters) = (Rc::new(Groups::new()), Counters::default());
+        let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
         let limits = &options.limits;
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
@@ -225,6 +226,12 @@ impl<N: Network> Worker<N> {
     /// Whether the listener is in the snapshot to serve by.
     pub(crate) fn has(&self, listener: ListenerId) -> bool {
         self.adopted.borrow().listening().has(listener)
+    }
+
+    /// What the snapshot to serve by says of the clients of a listener.
+    #[inline]
+    pub(crate) fn clients<T>(&self, listener: ListenerId, read: impl FnOnce(&ClientLimits) -> T) -> T {
+        read(self.adopted.borrow().clients(listener))
     }
 
     /// The worker accepts on so many addresses from now on.

@@ -21,6 +21,7 @@ mod http2_settings;
 mod ipv6;
 mod keep_alive;
 mod limits;
+mod listener_traffic;
 mod listeners;
 mod pipelining;
 mod proxy_protocol;

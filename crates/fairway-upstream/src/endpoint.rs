@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairway_model::{BackendProtocol, UpstreamTls};
 use fairway_runtime::clock::Instant;
 
-use crate::upstream::health::{Blame, Health};
+use crate::health::{Blame, Ejecting, Health};
 use fairway_sides::sides::{Hop, Share};
 
 /// A non-idempotent request may go on a reused connection only when that answered within this time.
@@ -25,15 +25,19 @@ const EARLIEST_HEDGE: Duration = Duration::from_millis(50);
 
 /// Everything that makes two connections alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct EndpointIdentity {
-    pub(crate) address: SocketAddr,
-    pub(crate) protocol: BackendProtocol,
-    pub(crate) tls: Option<UpstreamTls>,
+pub struct EndpointIdentity {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// What is spoken to it.
+    pub protocol: BackendProtocol,
+    /// TLS towards it, if any.
+    pub tls: Option<UpstreamTls>,
 }
 
 /// An endpoint.
-pub(crate) struct Endpoint<H> {
-    pub(crate) identity: EndpointIdentity,
+pub struct Endpoint<H> {
+    /// What it is known by.
+    pub identity: EndpointIdentity,
     idle: RefCell<Vec<Box<Pooled<H>>>>,
     /// Boxes of parts that were given back, for the next ones.
     boxes: RefCell<Vec<Box<Pooled<H>>>>,
@@ -61,7 +65,7 @@ struct Opening {
 const SHARERS: usize = 100;
 
 /// A connect that others wait for, until this is dropped.
-pub(crate) struct Underway<H>(Rc<Endpoint<H>>);
+pub struct Underway<H>(Rc<Endpoint<H>>);
 
 impl<H> Drop for Underway<H> {
     fn drop(&mut self) {
@@ -110,10 +114,13 @@ impl<H> Pooled<H> {
 
 /// What of its pool an endpoint keeps.
 #[derive(Clone, Copy)]
-pub(crate) struct PoolLimits {
-    pub(crate) idle_connections: usize,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) requests: u64,
+pub struct PoolLimits {
+    /// The most idle connections; one more is closed.
+    pub idle_connections: usize,
+    /// How long one may be idle.
+    pub idle_timeout: Duration,
+    /// Exchanges that a connection carries in all.
+    pub requests: u64,
 }
 
 impl<H: Hop> Endpoint<H> {
@@ -124,7 +131,7 @@ impl<H: Hop> Endpoint<H> {
             idle: RefCell::new(Vec::new()),
             boxes: RefCell::new(Vec::new()),
             idle_of_all,
-            health: Cell::new(Health::new()),
+            health: Cell::new(Health::default()),
             in_flight: Cell::new(0),
             latency: PeakEwma::default(),
             connect: PeakEwma::default(),
@@ -220,17 +227,17 @@ impl<H: Hop> Endpoint<H> {
     }
 
     /// After one reused connection was found dead, the others are looked at.
-    pub(crate) fn check_siblings(&self) {
+    pub fn check_siblings(&self) {
         self.change_idle(|idle| idle.retain_mut(|connection| connection.hop().is_quiet()));
     }
 
     /// Closes the idle connections: nothing acknowledges what is written to the endpoint.
-    pub(crate) fn drop_idle(&self) {
+    pub fn drop_idle(&self) {
         self.change_idle(Vec::clear);
     }
 
     /// A connect begins. `None` where its connection will carry one exchange at a time.
-    pub(crate) fn begin_connect(self: &Rc<Self>) -> Option<Underway<H>> {
+    pub fn begin_connect(self: &Rc<Self>) -> Option<Underway<H>> {
         let shares = matches!(self.identity.protocol, BackendProtocol::H2c | BackendProtocol::Http2);
         shares.then(|| {
             self.opening.under_way.set(self.opening.under_way.get() + 1);
@@ -240,7 +247,7 @@ impl<H: Hop> Endpoint<H> {
 
     /// Ready when a connection to share came or did not; at once where none is under way that has room for one exchange
     /// more.
-    pub(crate) fn poll_opened(&self, cx: &Context<'_>, has_waited: bool) -> Poll<()> {
+    pub fn poll_opened(&self, cx: &Context<'_>, has_waited: bool) -> Poll<()> {
         let mut waiting = self.opening.waiting.borrow_mut();
         let under_way = self.opening.under_way.get();
         if under_way == 0 || (!has_waited && waiting.len() >= under_way * SHARERS) {
@@ -253,7 +260,7 @@ impl<H: Hop> Endpoint<H> {
     }
 
     /// Whether a connection to share is under way.
-    pub(crate) fn is_opening(&self) -> bool {
+    pub fn is_opening(&self) -> bool {
         self.opening.under_way.get() > 0
     }
 
@@ -280,7 +287,9 @@ impl<H: Hop> Endpoint<H> {
         changed
     }
 
-    pub(crate) fn health(&self) -> Health {
+    /// What is known of it.
+    #[inline]
+    pub fn health(&self) -> Health {
         self.health.get()
     }
 
@@ -295,19 +304,19 @@ impl<H: Hop> Endpoint<H> {
     }
 
     /// Another endpoint's connect was there first.
-    pub(crate) fn lost_race(&self, now: Instant) {
+    pub fn lost_race(&self, now: Instant) {
         self.health.set(self.health.get().lost_race(now));
     }
 
     /// A connect completed after `took`.
-    pub(crate) fn connected(&self, took: Duration) {
+    pub fn connected(&self, took: Duration) {
         self.health.set(self.health.get().connected());
         self.connect.note(took);
     }
 
     /// How long a connect may take before another endpoint is tried as well: four times the usual, within 50 ms and
     /// `most`. `None` when `most` is zero: never.
-    pub(crate) fn hedge_after(&self, most: Duration) -> Option<Duration> {
+    pub fn hedge_after(&self, most: Duration) -> Option<Duration> {
         let late = match self.connect.micros() {
             0 => most,
             usual => Duration::from_micros(u64::from(usual.saturating_mul(LATE))),
@@ -317,16 +326,18 @@ impl<H: Hop> Endpoint<H> {
 
     /// How long written bytes may stay unacknowledged before the endpoint is looked at: `least`, and more where the
     /// way is long.
-    pub(crate) fn acknowledges_within(&self, least: Duration) -> Duration {
+    pub fn acknowledges_within(&self, least: Duration) -> Duration {
         least.max(Duration::from_micros(u64::from(self.connect.micros().saturating_mul(LATE))))
     }
 
-    pub(crate) fn in_flight(&self) -> u32 {
+    /// Attempts that are under way there, connects and those that wait for one included.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
         self.in_flight.get()
     }
 
     /// A response head came after `latency`: peak EWMA, which follows a rise at once and a fall slowly.
-    pub(crate) fn succeeded(&self, latency: Duration) {
+    pub fn succeeded(&self, latency: Duration) {
         if !matches!(self.health.get(), Health::Good { failures: 0 }) {
             self.health.set(self.health.get().succeeded());
         }
@@ -338,10 +349,19 @@ impl<H: Hop> Endpoint<H> {
         u64::from(self.latency.micros().max(1)) * u64::from(self.in_flight.get() + 1)
     }
 
-    /// It failed; `may_eject` says whether enough others are left. Returns whether this ejected it.
-    pub(crate) fn failed(&self, blame: Blame, may_eject: bool, now: Instant) -> bool {
+    /// It failed; `may_eject` says whether enough others are left. Nothing ejects it where `ejecting` is `None`. Returns
+    /// whether this ejected it.
+    pub(crate) fn failed(
+        &self,
+        blame: Blame,
+        (ejecting, may_eject): (Option<&Ejecting>, bool),
+        now: Instant,
+    ) -> bool {
         let before = self.health.get();
-        let after = before.failed(blame, may_eject, now);
+        let after = match ejecting {
+            Some(ejecting) => before.failed(blame, ejecting, may_eject, now),
+            None => before.failed_for_good(blame, now),
+        };
         self.health.set(after);
         !before.is_ejected() && after.is_ejected()
     }
@@ -366,16 +386,18 @@ impl PeakEwma {
 
 /// An endpoint that was chosen for an attempt. While this lives, the attempt counts as in flight there; a probe that
 /// ends without a verdict makes room for the next one.
-pub(crate) struct Chosen<H: Hop> {
+pub struct Chosen<H: Hop> {
     /// Its place in the group.
-    pub(crate) index: u32,
-    pub(crate) endpoint: Rc<Endpoint<H>>,
-    pub(crate) errand: Errand,
+    pub index: u32,
+    /// The endpoint.
+    pub endpoint: Rc<Endpoint<H>>,
+    /// Why it was chosen.
+    pub errand: Errand,
 }
 
 /// Why the endpoint was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errand {
+pub enum Errand {
     /// It is its turn.
     Regular,
     /// To find out whether it is back.

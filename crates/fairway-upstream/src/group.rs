@@ -2,14 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use fairway_model::{Backend, Balancing};
+use fairway_model::{Backend, Balancing, Retry};
 use fairway_runtime::clock::Instant;
 
-use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
-use crate::upstream::health::Blame;
+use crate::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
+use crate::health::{Blame, Ejecting};
 use fairway_session::Belongs;
 use fairway_sides::sides::Hop;
 
@@ -17,24 +18,28 @@ use fairway_sides::sides::Hop;
 const MOST_TRIES: usize = 8;
 
 /// All endpoints that a worker knows, whichever backends they belong to.
-pub(crate) struct Groups<H> {
+pub struct Groups<H> {
     known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<H>>>>,
     /// Idle connections to all of them.
     idle: Rc<Cell<usize>>,
 }
 
 /// A backend's endpoints.
-pub(crate) struct Group<H> {
+pub struct Group<H> {
     backend: Arc<Backend>,
     members: Vec<Rc<Endpoint<H>>>,
     /// Of the members, where requests belong to them; else none.
     keys: Box<[u64]>,
     next: Cell<usize>,
+    /// Attempts that a member may have under way, whichever groups they are of.
+    most: u32,
+    /// What ejects a member; nothing where this is `None`.
+    ejecting: Option<Ejecting>,
 }
 
 /// Members of a group that this exchange has tried, by index.
 #[derive(Default)]
-pub(crate) struct Tried {
+pub struct Tried {
     members: [u16; MOST_TRIES],
     count: u8,
     /// A bit for each place in `members`: those that failed after the connect.
@@ -43,7 +48,7 @@ pub(crate) struct Tried {
 
 impl Tried {
     /// Remembers one. Beyond the bound a member may be tried twice.
-    pub(crate) fn insert(&mut self, member: u32) {
+    pub fn insert(&mut self, member: u32) {
         if self.contains(member as usize) {
             return;
         }
@@ -56,7 +61,7 @@ impl Tried {
     }
 
     /// Remembers that it failed after the connect: whether it was its fault, the next attempt tells.
-    pub(crate) fn accuse(&mut self, member: u32) {
+    pub fn accuse(&mut self, member: u32) {
         self.insert(member);
         let place = self.iter().position(|tried| tried == member);
         self.accused |= place.map_or(0, |place| 1 << place);
@@ -72,7 +77,7 @@ impl Tried {
     }
 
     /// Those that were accused, in the order in which they were tried.
-    pub(crate) fn accused(&self) -> impl Iterator<Item = u32> {
+    pub fn accused(&self) -> impl Iterator<Item = u32> {
         self.iter()
             .enumerate()
             .filter(|(place, _)| self.accused & (1 << place) != 0)
@@ -80,13 +85,15 @@ impl Tried {
     }
 }
 
-impl<H: Hop> Groups<H> {
-    pub(crate) fn new() -> Self {
-        Self { known: RefCell::new(HashMap::new()), idle: Rc::default() }
+impl<H> Default for Groups<H> {
+    fn default() -> Self {
+        Self { known: RefCell::default(), idle: Rc::default() }
     }
+}
 
+impl<H: Hop> Groups<H> {
     /// The group of a backend; endpoints that another group or an older version of this one has are shared.
-    pub(crate) fn group(&self, backend: Arc<Backend>, older: Option<&Group<H>>) -> Rc<Group<H>> {
+    pub fn group(&self, backend: Arc<Backend>, older: Option<&Group<H>>) -> Rc<Group<H>> {
         let mut known = self.known.borrow_mut();
         let members = backend
             .endpoints
@@ -109,18 +116,20 @@ impl<H: Hop> Groups<H> {
             .collect();
         let next = Cell::new(older.map_or(0, |older| older.next.get()));
         let keys = fairway_session::keys(&backend);
-        Rc::new(Group { backend, members, keys, next })
+        let most = backend.traffic.in_flight.map_or(u32::MAX, NonZeroU32::get);
+        let ejecting = Ejecting::of(backend.traffic.ejection);
+        Rc::new(Group { backend, members, keys, next, most, ejecting })
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
-    pub(crate) fn retire(&self, gone: &Group<H>) {
+    pub fn retire(&self, gone: &Group<H>) {
         for member in &gone.members {
             member.leave();
         }
     }
 
     /// Once a second: closes what is too old or dead and forgets endpoints that nobody holds.
-    pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
+    pub fn sweep(&self, limits: &PoolLimits, now: Instant) {
         self.known.borrow_mut().retain(|_, endpoint| match endpoint.upgrade() {
             Some(endpoint) => {
                 endpoint.sweep(limits, now);
@@ -130,24 +139,23 @@ impl<H: Hop> Groups<H> {
         });
     }
 
-    /// Exchanges with all endpoints.
-    #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> u32 {
+    /// Attempts that are under way, of all endpoints.
+    pub fn in_flight(&self) -> u32 {
         self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.in_flight()).sum()
     }
 
     /// Idle connections to all endpoints.
-    pub(crate) fn idle_connections(&self) -> usize {
+    pub fn idle_connections(&self) -> usize {
         self.idle.get()
     }
 
     /// The same, as it changes.
-    pub(crate) fn idle(&self) -> Rc<Cell<usize>> {
+    pub fn idle(&self) -> Rc<Cell<usize>> {
         Rc::clone(&self.idle)
     }
 
     /// Closes up to `count` idle connections. Says how many.
-    pub(crate) fn close_idle(&self, count: usize) -> usize {
+    pub fn close_idle(&self, count: usize) -> usize {
         let mut closed = 0;
         for endpoint in self.known.borrow().values().filter_map(Weak::upgrade) {
             if closed == count {
@@ -160,14 +168,23 @@ impl<H: Hop> Groups<H> {
 }
 
 impl<H: Hop> Group<H> {
-    pub(crate) fn backend(&self) -> &Arc<Backend> {
+    /// What it is of.
+    pub fn backend(&self) -> &Arc<Backend> {
         &self.backend
+    }
+
+    /// How failures of a request are tried again by whose rule this came here: the backend's own word comes first.
+    #[inline]
+    pub fn retry<'a>(&'a self, of_rule: &'a Retry) -> &'a Retry {
+        self.backend.traffic.retry.as_ref().unwrap_or(of_rule)
     }
 
     /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
     /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
     /// Where the request belongs to one of them, it is that one if it was not tried and is healthy.
-    pub(crate) fn pick(
+    /// Those that have as many attempts under way as the backend allows are passed over; `None` where all that are left
+    /// have, or there is none.
+    pub fn pick(
         &self,
         tried: &Tried,
         belongs: Belongs,
@@ -179,7 +196,7 @@ impl<H: Hop> Group<H> {
         }
         let owner =
             if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, (random, now)) };
-        let chosen = owner.unwrap_or_else(|| self.balanced(tried, random, now));
+        let chosen = owner.or_else(|| self.balanced(tried, random, now))?;
         let member = &self.members[chosen];
         let errand = if member.health().wants_probe(now) {
             member.begin_probe(now);
@@ -197,7 +214,8 @@ impl<H: Hop> Group<H> {
         tried: &Tried,
         (random, now): (&mut fastrand::Rng, Instant),
     ) -> Option<usize> {
-        let may = |index: &usize| !tried.contains(*index) && self.is_usable(*index, now);
+        let may =
+            |index: &usize| !tried.contains(*index) && self.takes_more(*index) && self.is_usable(*index, now);
         match belongs {
             Belongs::Anywhere => None,
             Belongs::To(key) => self.keys.iter().position(|other| *other == key).filter(may),
@@ -220,10 +238,10 @@ impl<H: Hop> Group<H> {
     }
 
     /// By what answers and by chance. Called with members.
-    fn balanced(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> usize {
+    fn balanced(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<usize> {
         let start = self.start(random);
-        let untried = || self.from(start).filter(|index| !tried.contains(*index));
-        let mut usable = untried().filter(|index| self.is_usable(*index, now));
+        let open = self.from(start).filter(|index| !tried.contains(*index) && self.takes_more(*index));
+        let mut usable = open.filter(|index| self.is_usable(*index, now));
         let chosen = match self.backend.balancing {
             Balancing::RoundRobin | Balancing::Random => usable.next(),
             Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
@@ -231,51 +249,82 @@ impl<H: Hop> Group<H> {
             }),
             Balancing::LeastRequests => usable.min_by_key(|index| self.members[*index].in_flight()),
         };
-        chosen.or_else(|| untried().next()).unwrap_or(start)
+        chosen.or_else(|| self.left(start, tried, now).find(|index| self.takes_more(*index)))
     }
 
-    /// Whether it is healthy or is due for a probe.
+    /// What is left for an attempt, from `start` on: the members that were not tried and are healthy, or due for a probe;
+    /// where there is none, those that were not tried, and where all were tried, all. Those that take no more for now are
+    /// among them: that they are busy sends nothing to an ejected one.
+    fn left(&self, start: usize, tried: &Tried, now: Instant) -> impl Iterator<Item = usize> {
+        let untried = move |index: &usize| !tried.contains(*index);
+        let is_any_untried = self.from(start).any(|index| untried(&index));
+        let is_any_usable = self.from(start).filter(untried).any(|index| self.is_usable(index, now));
+        self.from(start).filter(move |index| match (is_any_usable, is_any_untried) {
+            (true, _) => untried(index) && self.is_usable(*index, now),
+            (false, true) => untried(index),
+            (false, false) => true,
+        })
+    }
+
+    /// Whether it is healthy or is due for a probe, or nothing ejects it here.
     fn is_usable(&self, index: usize, now: Instant) -> bool {
         let health = self.members[index].health();
-        health.is_good() || health.wants_probe(now)
+        health.is_good() || health.wants_probe(now) || (self.ejecting.is_none() && health.is_ejected())
+    }
+
+    /// Whether it has fewer attempts under way than it may.
+    #[inline]
+    fn takes_more(&self, index: usize) -> bool {
+        self.members[index].in_flight() < self.most
+    }
+
+    /// Whether one more attempt would find an endpoint that takes it.
+    pub fn has_room(&self, tried: &Tried) -> bool {
+        self.left(0, tried, Instant::now()).any(|index| self.takes_more(index))
     }
 
     /// The keys of the members, where requests belong to them.
-    pub(crate) fn keys(&self) -> &[u64] {
+    pub fn keys(&self) -> &[u64] {
         &self.keys
     }
 
     /// Whether it has no endpoint at all.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Whether one is left that was not tried.
-    pub(crate) fn has_untried(&self, tried: &Tried) -> bool {
-        (0..self.members.len()).any(|index| !tried.contains(index))
+    /// The same of an endpoint that was not tried.
+    pub fn has_untried(&self, tried: &Tried) -> bool {
+        let mut left = self.left(0, tried, Instant::now());
+        left.any(|index| !tried.contains(index) && self.takes_more(index))
     }
 
-    /// An endpoint to race one whose connect is late: a healthy one that was not tried, else an ejected one. Never one
-    /// that is itself late.
-    pub(crate) fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {
+    /// An endpoint to race one whose connect is late: a healthy one that was not tried; where there is none, an ejected one.
+    /// Never one that is itself late, nor one that takes no more.
+    pub fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {
         let start = random.usize(..self.members.len().max(1));
         let untried = || self.from(start).filter(|index| !tried.contains(*index));
-        let good = untried().find(|index| self.members[*index].health().is_good());
-        let index = good.or_else(|| untried().find(|index| !self.members[*index].health().is_suspect()))?;
+        let is_good = |index: usize| self.members[index].health().is_good();
+        let mut rivals = untried().filter(|index| self.takes_more(*index));
+        let index = match untried().any(is_good) {
+            true => rivals.find(|index| is_good(*index)),
+            false => rivals.find(|index| !self.members[*index].health().is_suspect()),
+        }?;
         Some(Chosen::new(u32::try_from(index).ok()?, &self.members[index], Errand::Regular))
     }
 
     /// The member that [`Tried`] knows by its index.
-    pub(crate) fn member(&self, index: u32) -> &Rc<Endpoint<H>> {
+    pub fn member(&self, index: u32) -> &Rc<Endpoint<H>> {
         &self.members[index as usize]
     }
 
-    /// A failure of a member: ejects it unless that would leave fewer than half. Returns whether it was ejected.
-    pub(crate) fn failed(&self, member: &Endpoint<H>, blame: Blame, now: Instant) -> bool {
+    /// A failure of a member: ejects it, where the backend says so, unless that would leave fewer than half. Returns whether
+    /// it was ejected.
+    pub fn failed(&self, member: &Endpoint<H>, blame: Blame, now: Instant) -> bool {
         let is_out = |other: &&Rc<Endpoint<H>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
         let out = self.members.iter().filter(is_out).count();
         let may_eject = self.members.len() > 1 && (out + 1) * 2 <= self.members.len();
-        member.failed(blame, may_eject, now)
+        member.failed(blame, (self.ejecting.as_ref(), may_eject), now)
     }
 
     fn start(&self, random: &mut fastrand::Rng) -> usize {
@@ -294,3 +343,6 @@ impl<H: Hop> Group<H> {
         (start..self.members.len()).chain(0..start)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,23 +4,24 @@ use std::rc::Rc;
 
 use fairway_runtime::descriptors::Descriptors;
 
-use crate::upstream::group::Groups;
+use crate::group::Groups;
 use fairway_sides::sides::Hop;
 
 /// Makes room among the descriptors of a worker.
-pub(crate) struct Room<H> {
-    pub(crate) descriptors: Descriptors,
+pub struct Room<H> {
+    /// What the worker has of them.
+    pub descriptors: Descriptors,
     groups: Rc<Groups<H>>,
 }
 
 impl<H: Hop> Room<H> {
     /// Over what is counted in `descriptors` and kept in `groups`.
-    pub(crate) fn new(descriptors: Descriptors, groups: Rc<Groups<H>>) -> Self {
+    pub fn new(descriptors: Descriptors, groups: Rc<Groups<H>>) -> Self {
         Self { descriptors, groups }
     }
 
     /// Whether `more` descriptors are within the share of the worker, after idle connections were closed for them.
-    pub(crate) fn make(&self, more: usize) -> bool {
+    pub fn make(&self, more: usize) -> bool {
         let excess = self.descriptors.excess(more);
         if excess == 0 {
             return true;
@@ -31,7 +32,7 @@ impl<H: Hop> Room<H> {
     }
 
     /// Closes all idle connections. Says whether there was one.
-    pub(crate) fn clear(&self) -> bool {
+    pub fn clear(&self) -> bool {
         self.groups.close_idle(usize::MAX) > 0
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use fairway_runtime::clock::Instant;
 
-use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
+use crate::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
 use fairway_sides::sides::Hop;
 
 /// A connection to an endpoint, for one exchange.
-pub(crate) struct Lease<H: Hop> {
+pub struct Lease<H: Hop> {
     chosen: Chosen<H>,
     connection: Box<Pooled<H>>,
 }
@@ -23,7 +23,7 @@ impl<H: Hop> Lease<H> {
     ///
     /// # Errors
     /// Gives the choice back where there is none.
-    pub(crate) fn of_idle(chosen: Chosen<H>, proven: bool, now: Instant) -> Result<Self, Chosen<H>> {
+    pub fn of_idle(chosen: Chosen<H>, proven: bool, now: Instant) -> Result<Self, Chosen<H>> {
         match chosen.endpoint.checkout(proven, now) {
             Some(mut connection) => {
                 connection.served += 1;
@@ -34,7 +34,7 @@ impl<H: Hop> Lease<H> {
     }
 
     /// A connection that was just made, in `took`.
-    pub(crate) fn of_new(chosen: Chosen<H>, hop: H, took: Duration) -> Self {
+    pub fn of_new(chosen: Chosen<H>, hop: H, took: Duration) -> Self {
         chosen.endpoint.connected(took);
         let mut connection = chosen.endpoint.open(hop);
         connection.served = 1;
@@ -42,33 +42,34 @@ impl<H: Hop> Lease<H> {
     }
 
     /// The endpoint's place in its group.
-    pub(crate) fn index(&self) -> u32 {
+    pub fn index(&self) -> u32 {
         self.chosen.index
     }
 
-    pub(crate) fn endpoint(&self) -> &Rc<Endpoint<H>> {
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Rc<Endpoint<H>> {
         &self.chosen.endpoint
     }
 
     /// The endpoint's side of the exchange.
-    pub(crate) fn up(&mut self) -> &mut H {
+    pub fn up(&mut self) -> &mut H {
         self.connection.hop()
     }
 
     /// The exchange ended cleanly, at `answered`: the connection may carry another one.
-    pub(crate) fn give_back(mut self, answered: Instant, limits: &PoolLimits) {
+    pub fn give_back(mut self, answered: Instant, limits: &PoolLimits) {
         self.connection.answered = answered;
         self.chosen.endpoint.check_in(self.connection, limits);
     }
 
     /// The endpoint did not show that it is there: another connection is to be made.
-    pub(crate) fn distrust(mut self) -> Chosen<H> {
+    pub fn distrust(mut self) -> Chosen<H> {
         self.connection.hop().distrust();
         self.chosen
     }
 
     /// Nothing was sent: the connection waits for its first exchange.
-    pub(crate) fn give_back_unused(mut self, limits: &PoolLimits) {
+    pub fn give_back_unused(mut self, limits: &PoolLimits) {
         self.connection.served = 0;
         self.chosen.endpoint.check_in(self.connection, limits);
     }
