@@ -29,7 +29,16 @@
 {{/* What Gateway API adds where its objects are served: each Gateway has a Service and EndpointSlices beside it. */}}
 {{- define "fairway.rules.gateways" -}}
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, referencegrants, backendtlspolicies]
+  resources:
+    - gateways
+    - listenersets
+    - httproutes
+    - grpcroutes
+    - tlsroutes
+    - tcproutes
+    - udproutes
+    - referencegrants
+    - backendtlspolicies
   verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
@@ -39,6 +48,8 @@
     - httproutes/status
     - grpcroutes/status
     - tlsroutes/status
+    - tcproutes/status
+    - udproutes/status
     - backendtlspolicies/status
   verbs: [update, patch]
 - apiGroups: [""]

@@ -409,7 +409,9 @@ func gateways(namespace string) []string {
 		namespace + " services create patch delete",
 		namespace + " discovery.k8s.io/endpointslices create update delete",
 	}
-	for _, kind := range []string{"gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies"} {
+	for _, kind := range []string{
+		"gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies",
+	} {
 		found = append(found, group+kind+" get list watch", group+kind+"/status update patch")
 	}
 	return found

@@ -12,7 +12,7 @@ use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::transport::{PolicyTls, Transport};
+use fairway_objects::transport::{PolicyTls, PortProtocol, Transport};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use crate::condition::{self, Fault};
@@ -30,6 +30,8 @@ pub(crate) enum Speaks {
     Bytes,
     /// The TLS of clients, which is passed through: nothing begins here.
     ClientTls,
+    /// The datagrams of clients.
+    Datagrams,
 }
 
 impl Speaks {
@@ -38,6 +40,15 @@ impl Speaks {
         match self {
             Self::Http | Self::Grpc => "its share of the requests is answered 500",
             Self::Bytes | Self::ClientTls => "its share of the connections is closed",
+            Self::Datagrams => "its share of the datagrams is dropped",
+        }
+    }
+
+    /// The protocol of the ports of Services that it is sent to.
+    fn port_protocol(self) -> PortProtocol {
+        match self {
+            Self::Http | Self::Grpc | Self::Bytes | Self::ClientTls => PortProtocol::Tcp,
+            Self::Datagrams => PortProtocol::Udp,
         }
     }
 }
@@ -123,9 +134,11 @@ impl Resolver<'_> {
         if port.is_empty() {
             return Err(missing(format!("no port of Service {service} is named")));
         }
-        let found_port = service_port(&object.object, port);
+        let protocol = self.speaks.port_protocol();
+        let found_port = service_port(&object.object, port, protocol);
         if found_port.is_none() && has_ports(&object.object) {
-            return Err(missing(format!("Service {service} has no port {port}")));
+            let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+            return Err(missing(format!("Service {service} has no port {port}{of}")));
         }
         let transport = self.transport(service, found_port)?;
         let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
@@ -143,8 +156,11 @@ impl Resolver<'_> {
     }
 
     fn transport(self, service: &ObjectKey, port: Option<&ServicePort>) -> Result<Transport, Fault> {
-        if self.speaks == Speaks::ClientTls {
-            return Ok(Transport::Plain);
+        match self.speaks {
+            Speaks::ClientTls => return Ok(Transport::Tcp),
+            // Policies are about connections: what a Service takes of both gets its datagrams as they come.
+            Speaks::Datagrams => return Ok(Transport::Udp),
+            Speaks::Http | Speaks::Grpc | Speaks::Bytes => {}
         }
         let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
         let name = port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty());
@@ -157,6 +173,7 @@ impl Resolver<'_> {
                     Err(Fault::new("UnsupportedProtocol", problem))
                 }
                 (Speaks::Grpc, _) => Ok(Transport::H2c),
+                (Speaks::Bytes, _) => Ok(Transport::Tcp),
                 _ => Ok(Transport::Plain),
             };
         };
@@ -185,9 +202,9 @@ fn has_ports(service: &Service) -> bool {
 }
 
 /// The port of that number: unlike an Ingress, a route names no target port.
-fn service_port<'s>(service: &'s Service, number: &str) -> Option<&'s ServicePort> {
+fn service_port<'s>(service: &'s Service, number: &str, protocol: PortProtocol) -> Option<&'s ServicePort> {
     let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
-    ports.find(|port| port.port.to_string() == number && port.protocol.as_deref() != Some("UDP"))
+    ports.find(|port| port.port.to_string() == number && protocol.is(port.protocol.as_deref()))
 }
 
 /// Reads the same fields of each type that has them.

@@ -18,8 +18,9 @@ pub(crate) type Listeners = BTreeMap<Arc<str>, Arc<model::Listener>>;
 pub(crate) fn of(reading: &Reading, placement: &Placement) -> Listeners {
     let mut listeners = Listeners::new();
     for listener in reading.served() {
-        let bind = place::bound(&placement.ports, listener.entry.port);
-        let Some(protocol) = listener.entry.protocol.served().filter(|_| !bind.is_empty()) else { continue };
+        let of = listener.entry.protocol;
+        let bind = place::bound(placement, of.port_protocol(), listener.entry.port);
+        let Some(protocol) = of.served().filter(|_| !bind.is_empty()) else { continue };
         // All of a port in the clear have one table, and the first of them stands for all.
         if listeners.contains_key(&listener.table) {
             continue;

@@ -109,7 +109,7 @@ impl Gateways {
                 work.notice(noticed);
                 work.policies.insert(key.clone());
             }
-            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute => drop(work.routes.insert(object.clone())),
+            kind if KINDS.contains(&kind) => drop(work.routes.insert(object.clone())),
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),
@@ -166,20 +166,15 @@ impl Gateways {
     /// The labels of a namespace decide which of its routes and ListenerSets may be attached.
     fn mark_namespace(&self, resources: &Resources, namespace: &str, work: &mut Work) {
         let gateway = &resources.gateway;
-        let first = || ObjectKey::new(namespace, "");
-        let sets = gateway.listener_sets.range(first()..).take_while(|(key, _)| *key.namespace == *namespace);
+        let sets = gateway
+            .listener_sets
+            .range(ObjectKey::new(namespace, "")..)
+            .take_while(|(key, _)| *key.namespace == *namespace);
         for (key, _) in sets {
             let set = ObjectRef::new(Kind::ListenerSet, key.clone());
             work.gateways.extend(self.gateway_of_set(&set));
         }
-        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
-        let inside = |key: &&ObjectKey| *key.namespace == *namespace;
-        let http = gateway.http_routes.range(first()..).map(|(key, _)| key).take_while(inside);
-        work.routes.extend(http.map(of(Kind::HttpRoute)));
-        let grpc = gateway.grpc_routes.range(first()..).map(|(key, _)| key).take_while(inside);
-        work.routes.extend(grpc.map(of(Kind::GrpcRoute)));
-        let tls = gateway.tls_routes.range(first()..).map(|(key, _)| key).take_while(inside);
-        work.routes.extend(tls.map(of(Kind::TlsRoute)));
+        work.routes.extend(Route::within(namespace, resources));
     }
 
     fn gateway_of_set(&self, set: &ObjectRef) -> Option<ObjectKey> {

@@ -167,29 +167,12 @@ impl Place<'_> {
             Kind::HttpRoute => self.typed(kind, |it| Object::HttpRoute(Arc::new(it)), reading),
             Kind::GrpcRoute => self.typed(kind, |it| Object::GrpcRoute(Arc::new(it)), reading),
             Kind::TlsRoute => self.typed(kind, |it| Object::TlsRoute(Arc::new(it)), reading),
+            Kind::TcpRoute => self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading),
+            Kind::UdpRoute => self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading),
             Kind::ReferenceGrant => self.typed(kind, |it| Object::ReferenceGrant(Arc::new(it)), reading),
             Kind::BackendTlsPolicy => self.typed(kind, |it| Object::BackendTlsPolicy(Arc::new(it)), reading),
-            Kind::TcpRoute => {
-                self.not_served(kind, reading);
-                self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading);
-            }
-            Kind::UdpRoute => {
-                self.not_served(kind, reading);
-                self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading);
-            }
             _ => {}
         }
-    }
-
-    fn not_served(&self, kind: Kind, reading: &mut Reading) {
-        let origin = self.origin_of(kind.name(), &self.key(kind), "", self.node.line);
-        reading.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            origin,
-            code: "not-served-yet",
-            problem: format!("is a {}, which Fairway does not serve yet", kind.name()),
-            consequence: "no connection is forwarded by it".to_owned(),
-        });
     }
 
     fn keep(&self, object: Object, reading: &mut Reading) {
@@ -396,8 +379,7 @@ mod tests {
                 let namespace = if known.kind == Kind::GatewayClass { "" } else { "default" };
                 let expected = ObjectRef::new(known.kind, ObjectKey::new(namespace, "x"));
                 assert_eq!(reading.objects[0].0.reference(), expected, "{kind} {version}");
-                let later = matches!(known.kind, Kind::TcpRoute | Kind::UdpRoute);
-                assert_eq!(codes(&reading), if later { vec!["not-served-yet"] } else { vec![] }, "{kind}");
+                assert_eq!(codes(&reading), [""; 0], "{kind}");
             }
         }
     }

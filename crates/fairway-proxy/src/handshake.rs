@@ -17,9 +17,9 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::listener::{ListenerId, PortId};
 use crate::peer::Proof;
 use crate::worker::{Adopted, ServerSide, Trusts};
+use fairway_listening::{ListenerId, PortId};
 use fairway_metrics::Fault;
 use fairway_sides::sides::Hop;
 

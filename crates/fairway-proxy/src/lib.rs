@@ -1,7 +1,7 @@
 //! The data plane: workers, listeners, connections, exchanges, endpoints.
 //!
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
-//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
+//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what [`fairway_listening`] has bound,
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
 //! the codecs are behind the two sides of an exchange, in [`fairway_sides`]. A [`stream`] has no exchanges. Beside them stand [`worker`], [`publish`]
 //! and [`access_log`].
@@ -16,8 +16,6 @@ mod exchange;
 mod filter;
 mod handshake;
 mod hello;
-mod listener;
-mod listening;
 mod network;
 mod options;
 mod peer;
@@ -32,10 +30,11 @@ mod thread;
 mod upstream;
 mod worker;
 
+pub use fairway_listening::{BindError, TrustError};
 pub use fairway_metrics::{Fault, Party};
 pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
 pub use fairway_tls::{IdentityError, SelfSigned};
-pub use listener::{BindError, TrustError};
+
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::ClientVerification;
 use fairway_tls::{Agreed, Shown};
 
-use crate::listener::{ListenerId, PortId};
+use fairway_listening::{ListenerId, PortId};
 
 /// What is known of a connection before its first byte of HTTP.
 #[derive(Clone, Debug)]

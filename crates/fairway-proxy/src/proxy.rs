@@ -13,11 +13,11 @@ use fairway_runtime::spread::Spread;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
-use crate::listener::BindError;
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::worker::{Neighbours, SharedGuards};
+use fairway_listening::BindError;
 use fairway_metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread};
 use fairway_tls::IdentityError;
 use fairway_tls::ServerTls;

@@ -9,8 +9,8 @@ use fairway_model::CertificateKey;
 use fairway_routing::Snapshot;
 use tokio::sync::{Notify, watch};
 
-use crate::listener::{BindError, ListenerError, TrustError};
-use crate::listening::{Listening, Sockets};
+use fairway_listening::{BindError, ListenerError, TrustError};
+use fairway_listening::{Listening, Sockets};
 use fairway_tls::{Identities, IdentityError, ServerTls};
 
 /// A snapshot with its certificates ready for use.

@@ -26,13 +26,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::AccessLog;
-use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::{Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
+use fairway_listening::ListenerId;
 use fairway_metrics::Text;
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;

@@ -11,7 +11,7 @@ mod support;
 
 use std::alloc::System;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use std::sync::Arc;
 
@@ -131,6 +131,53 @@ fn bytes_that_pass_through_allocate_nothing() {
     assert!(all * 100 < COUNT, "{all} for {COUNT} passages");
 }
 
+/// Answers each datagram with what it says.
+fn datagram_endpoint() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        loop {
+            let (count, from) = socket.recv_from(&mut buffer).unwrap();
+            socket.send_to(&buffer[..count], from).unwrap();
+        }
+    });
+    address
+}
+
+/// UDP: called by the only test, because what is counted is the process.
+fn datagrams_of_a_session_allocate_nothing() {
+    let setup = Setup::to(&[datagram_endpoint()]);
+    let mut config = setup.config();
+    let listener = Listener::new("udp", ListenerProtocol::Udp, 53, "udp");
+    let listener = Listener { bind: vec!["127.0.0.1:0".parse().unwrap()], ..listener };
+    config.listeners.insert("udp".into(), Arc::new(listener));
+    let key = StreamKey { table: "udp".into(), host: HostPattern::Any };
+    let backends = vec![WeightedBackend::new("backend".into(), 1)];
+    let (origin, policy) = (Origin::default(), StreamPolicy::default());
+    config.streams.insert(key.clone(), Arc::new(StreamRoute { key, origin, backends, policy }));
+    let proxy = setup.start_by(&config);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(proxy.publisher.addresses("udp")[0]).unwrap();
+    client.set_read_timeout(Some(fairway_testkit::wait::PATIENCE)).unwrap();
+    let exchange = |count: usize| {
+        let mut buffer = [0; 2048];
+        for number in 0..count {
+            let asked = number.to_be_bytes();
+            client.send(&asked).unwrap();
+            let heard = client.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..heard], asked);
+        }
+    };
+    exchange(WARM);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
+    exchange(COUNT);
+    let change = region.change();
+    // What the worker does once a second, whatever is sent.
+    let all = change.allocations + change.reallocations;
+    assert!(all * 100 < COUNT, "{all} for {COUNT} datagrams and their answers");
+}
+
 #[test]
 fn requests_on_warm_connections_allocate_next_to_nothing() {
     let mut post = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000\r\n\r\n".to_vec();
@@ -151,6 +198,7 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
     }
     belonging_allocates_nothing();
     bytes_that_pass_through_allocate_nothing();
+    datagrams_of_a_session_allocate_nothing();
 }
 
 /// Sessions that go on, and hashes: called by the only test, because what is counted is the process.

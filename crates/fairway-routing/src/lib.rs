@@ -42,7 +42,7 @@ pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
 pub use guards::Trailers;
 pub use host::CompiledHost;
 pub use matched::Matched;
-pub use ports::{ByName, Carried, Port, PortKey};
+pub use ports::{ByName, Carried, Port, PortKey, Transport};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;

@@ -7,7 +7,8 @@
 //!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
 //!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
-//!   [`growth`] what connections have beyond their own, [`spent`] what the system counts.
+//!   [`budgets`] what a worker may spend on repeating work, [`growth`] what connections have beyond their own, [`spent`] what the
+//!   system counts.
 //! * *What workers share*: [`spread`] says which of them has the fewest connections, [`output`] writes their lines.
 //! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
 //!
@@ -15,6 +16,7 @@
 //! in, and what a finding means for a request is decided above. Its private module `sys` has the only unsafe code of the
 //! workspace.
 
+pub mod budgets;
 pub mod clock;
 pub mod counts;
 pub mod descriptors;

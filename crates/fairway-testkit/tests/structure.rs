@@ -81,6 +81,7 @@ const CRATES: &[Place] = &[
             "fairway-grpc",
             "fairway-guards",
             "fairway-http2",
+            "fairway-listening",
             "fairway-log",
             "fairway-message",
             "fairway-metrics",
@@ -98,6 +99,11 @@ const CRATES: &[Place] = &[
         name: "fairway-stream",
         may: &["fairway-runtime"],
         never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"],
+    },
+    Place {
+        name: "fairway-listening",
+        may: &["fairway-model", "fairway-routing", "fairway-runtime", "fairway-stream", "fairway-tls"],
+        never: KUBERNETES,
     },
     Place { name: "fairway-log", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
     Place {
@@ -192,6 +198,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-guards",
     "fairway-http1",
     "fairway-http2",
+    "fairway-listening",
     "fairway-log",
     "fairway-metrics",
     "fairway-proxy",

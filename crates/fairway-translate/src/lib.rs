@@ -25,6 +25,7 @@ pub use fairway_objects::options::{
 pub use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 pub use fairway_objects::references::Difference;
 pub use fairway_objects::resources::{Change, Resources};
+pub use fairway_objects::transport::PortProtocol;
 pub use ingress::annotations::family::{Class, Known, Support};
 pub use ingress::annotations::registry::known_annotations;
 pub use ingress::references::References;

@@ -54,14 +54,14 @@ fn host() -> impl Strategy<Value = &'static str> {
 }
 
 fn listener(at: usize) -> impl Strategy<Value = Value> {
-    let protocol = prop::sample::select(vec!["HTTP", "HTTP", "HTTPS", "TLS", "TCP"]);
+    let protocol = prop::sample::select(vec!["HTTP", "HTTP", "HTTPS", "TLS", "TCP", "UDP"]);
     let from = prop::sample::select(vec!["Same", "All", "Selector"]);
     let secret = prop::sample::select(vec![("a", "a"), ("a", "b"), ("a", "gone"), ("b", "a")]);
     (protocol, from, secret, host(), 80..82_u16).prop_map(move |(protocol, from, (namespace, secret), host, port)| {
         let allowed = json!({"namespaces": {"from": from, "selector": {"matchLabels": {"team": "red"}}}});
         let mut listener =
             json!({"name": format!("l{at}"), "port": port, "protocol": protocol, "allowedRoutes": allowed});
-        if !host.is_empty() && protocol != "TCP" {
+        if !host.is_empty() && !matches!(protocol, "TCP" | "UDP") {
             listener["hostname"] = json!(host);
         }
         let certificates = json!([{"name": secret, "namespace": namespace}]);
@@ -131,7 +131,8 @@ fn with_status(mut value: Value, status: u32) -> Value {
 }
 
 fn route() -> impl Strategy<Value = Value> {
-    let kind = prop::sample::select(vec!["HTTPRoute", "HTTPRoute", "GRPCRoute", "TLSRoute"]);
+    let kinds = vec!["HTTPRoute", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"];
+    let kind = prop::sample::select(kinds);
     let path = prop::sample::select(vec!["/", "/a", "/("]);
     let parents = prop::collection::vec(parent(), 0..3);
     (0..3_u32, kind, namespace(), parents, host(), backend(), path).prop_map(
@@ -142,7 +143,7 @@ fn route() -> impl Strategy<Value = Value> {
                 rule["matches"] = json!([{"path": {"type": kind, "value": path}}]);
             }
             let mut spec = json!({"parentRefs": parents, "rules": [rule]});
-            if !host.is_empty() {
+            if !host.is_empty() && !matches!(kind, "TCPRoute" | "UDPRoute") {
                 spec["hostnames"] = json!([host]);
             }
             let metadata = metadata(namespace, &format!("r{at}"), at);
@@ -152,7 +153,7 @@ fn route() -> impl Strategy<Value = Value> {
 }
 
 fn other() -> impl Strategy<Value = Value> {
-    let kind = prop::sample::select(vec!["HTTPRoute", "GRPCRoute", "Gateway", "ListenerSet"]);
+    let kind = prop::sample::select(vec!["HTTPRoute", "GRPCRoute", "UDPRoute", "Gateway", "ListenerSet"]);
     let controller = prop::sample::select(vec!["fairway.dev/gateway-controller", "example.com/other"]);
     let team = prop::sample::select(vec!["red", "blue"]);
     let ca = prop::sample::select(vec!["ca", "gone"]);
@@ -175,7 +176,7 @@ fn other() -> impl Strategy<Value = Value> {
         (0..2_u32, namespace(), any::<bool>()).prop_map(|(at, namespace, named)| {
             let name = if named { "web" } else { "" };
             json!({"kind": "Service", "metadata": metadata(namespace, &format!("v{at}"), 0),
-                   "spec": {"ports": [{"port": 80, "name": name}]}})
+                   "spec": {"ports": [{"port": 80, "name": name}, {"port": 80, "protocol": "UDP", "name": "dns"}]}})
         }),
         (0..2_u32, 0..2_u32, namespace(), any::<bool>(), ca).prop_map(|(at, service, namespace, section, ca)| {
             let mut target = json!({"group": "", "kind": "Service", "name": format!("v{service}")});
@@ -203,6 +204,8 @@ fn removal() -> impl Strategy<Value = Edit> {
         (Kind::HttpRoute, "r"),
         (Kind::GrpcRoute, "r"),
         (Kind::TlsRoute, "r"),
+        (Kind::TcpRoute, "r"),
+        (Kind::UdpRoute, "r"),
         (Kind::Service, "v"),
         (Kind::BackendTlsPolicy, "p"),
     ];
@@ -233,9 +236,11 @@ fn change(edit: &Edit) -> Change {
             let bind = vec![std::net::SocketAddr::from(([0, 0, 0, 0], 30_000 + at))];
             let state = if *at == 3 { PortState::Pending } else { PortState::Bound };
             let addresses = vec![Address { kind: AddressKind::Ip, value: format!("10.0.0.{at}").into() }];
+            let port = PortPlacement { bind, state };
             let placement = Placement {
                 addresses: Addresses::Assigned(addresses),
-                ports: [(80, PortPlacement { bind, state })].into(),
+                ports: [(80, port.clone())].into(),
+                datagram_ports: [(80, port)].into(),
             };
             let gateway = ObjectKey::new("a", &format!("g{}", at % 2));
             Change::Placed { gateway, placement: (*at != 2).then(|| placement.into()) }

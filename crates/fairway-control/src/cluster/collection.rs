@@ -50,15 +50,16 @@ pub enum Watched {
     BackendTlsPolicy,
 }
 
-/// The kinds of the Gateway API, which a cluster may have or not. TCPRoute and UDPRoute are not served yet, so that nobody asks
-/// for them either.
-pub(super) const OF_GATEWAYS: [Watched; 8] = [
+/// The kinds of the Gateway API, which a cluster may have or not.
+pub(super) const OF_GATEWAYS: [Watched; 10] = [
     Watched::GatewayClass,
     Watched::Gateway,
     Watched::ListenerSet,
     Watched::HttpRoute,
     Watched::GrpcRoute,
     Watched::TlsRoute,
+    Watched::TcpRoute,
+    Watched::UdpRoute,
     Watched::ReferenceGrant,
     Watched::BackendTlsPolicy,
 ];

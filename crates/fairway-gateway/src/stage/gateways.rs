@@ -192,13 +192,13 @@ impl Gateways {
         if before == after {
             return;
         }
-        for (wanted, port) in before.iter().flat_map(|it| it.ports.keys().map(move |port| (it, port))) {
-            self.listening.ports.remove(port, &place::since(key, wanted));
-            work.places.extend(self.listening.ports.of(port).map(|(_, key)| key.clone()));
+        for (wanted, port) in before.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
+            self.listening.ports.remove(&port, &place::since(key, wanted));
+            work.places.extend(self.listening.ports.of(&port).map(|(_, key)| key.clone()));
         }
-        for (wanted, port) in after.iter().flat_map(|it| it.ports.keys().map(move |port| (it, port))) {
-            self.listening.ports.add(port, place::since(key, wanted));
-            work.places.extend(self.listening.ports.of(port).map(|(_, key)| key.clone()));
+        for (wanted, port) in after.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
+            self.listening.ports.add(&port, place::since(key, wanted));
+            work.places.extend(self.listening.ports.of(&port).map(|(_, key)| key.clone()));
         }
         match after {
             Some(wanted) => drop(self.translation.wanted.insert(key.clone(), wanted)),

@@ -15,7 +15,9 @@ impl Gateways {
     pub(crate) fn make_hosts(&mut self, work: &mut Work) {
         for key in std::mem::take(&mut work.hosts) {
             let parts: Vec<&Contribution> = self.parts(&key).collect();
-            let is_stream = |part: &&Contribution| part.route.kind == Kind::TlsRoute;
+            let is_stream = |part: &&Contribution| {
+                matches!(part.route.kind, Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute)
+            };
             // A table has routes of one of the two.
             let streams = parts.iter().filter(|part| is_stream(part));
             let stream = streams.max_by_key(|part| (self.specificity(part, &key.host), Reverse(&part.route)));

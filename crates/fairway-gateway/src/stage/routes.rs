@@ -13,7 +13,7 @@ use crate::attach::{self, AtParent, Attaching, Attachment};
 use crate::backend::{PolicyVerdict, Resolver};
 use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_REFS};
 use crate::listener::{ListenerId, Protocol};
-use crate::route::Route;
+use crate::route::{Route, stream};
 use crate::rules::Rules;
 use crate::state::{Aged, Contribution, Gateways, Made, RouteMemo, Variant};
 use crate::status::{ObjectStatus, OwnStatus, ParentStatus};
@@ -150,7 +150,10 @@ impl Gateways {
             let route = Route::find(&reference, inputs.resources);
             let parents = memo.as_ref().map(|memo| self.at_parents(memo)).unwrap_or_default();
             let found = match (route, &memo) {
-                (Some(route), Some(memo)) => diagnostics(&reference, route, memo, &parents),
+                (Some(route), Some(memo)) => {
+                    let outranked = self.outranked(&reference, route, memo);
+                    diagnostics(&reference, route, memo, &parents).chain(outranked).collect()
+                }
                 _ => Vec::new(),
             };
             work.pieces.diagnostics.push((reference.clone(), found));
@@ -238,6 +241,28 @@ impl Gateways {
         parents
     }
 
+    /// What is said of a route at listeners that another one serves alone.
+    fn outranked(&self, reference: &ObjectRef, route: Route<'_>, memo: &RouteMemo) -> Vec<Diagnostic> {
+        if !stream::serves_alone(reference.kind) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for at in &memo.parents {
+            let index = route.parents().iter().position(|it| *it == at.reference).unwrap_or_default();
+            for listener in at.attached.iter().flatten().map(|it| &it.listener) {
+                let first = self.routes.attached.of(listener).next().filter(|first| **first != memo.age);
+                let Some(first) = first else { continue };
+                let origin = route.origin(reference, &format!("spec.parentRefs[{index}]"));
+                let (kind, name) = (first.kind.name(), &listener.name);
+                let problem = format!("{kind} {} comes first at the listener {name}", first.key);
+                let nothing = "the route is accepted, and gets nothing from this listener";
+                let outranked = Diagnostic::new(Severity::Warning, "route-outranked", origin);
+                found.push(outranked.because(problem, nothing));
+            }
+        }
+        found
+    }
+
     fn route_status(&self, route: Route<'_>, memo: &RouteMemo, parents: &[AtParent]) -> Option<ObjectStatus> {
         if parents.is_empty() && !route.has_entry_of(&self.controller) {
             return None;
@@ -278,20 +303,20 @@ fn conditions(at: &AtParent, rules: &[&Rules]) -> Vec<Condition> {
     conditions
 }
 
-fn diagnostics(
-    reference: &ObjectRef,
-    route: Route<'_>,
-    memo: &RouteMemo,
-    parents: &[AtParent],
-) -> Vec<Diagnostic> {
+fn diagnostics<'m>(
+    reference: &'m ObjectRef,
+    route: Route<'m>,
+    memo: &'m RouteMemo,
+    parents: &'m [AtParent],
+) -> impl Iterator<Item = Diagnostic> + 'm {
     let own = memo.rules.values().flat_map(|made| made.rules.diagnostics.iter().cloned());
     let all = route.parents();
-    let refused = parents.iter().filter_map(|at| {
+    let refused = parents.iter().filter_map(move |at| {
         let fault = at.attached.as_ref().err()?;
         let index = all.iter().position(|it| *it == at.reference).unwrap_or_default();
         let origin = route.origin(reference, &format!("spec.parentRefs[{index}]"));
         let found = Diagnostic::new(Severity::Error, "route-not-accepted", origin);
         Some(found.because(fault.message.clone(), format!("{} does not serve it", at.reference.name)))
     });
-    own.chain(refused).collect()
+    own.chain(refused)
 }

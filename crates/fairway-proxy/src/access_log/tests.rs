@@ -17,11 +17,11 @@ use fairway_tls::Agreed;
 
 use super::{ADDRESSES, AccessLog, Seen, words};
 use crate::buffers::{Buffers, Parties};
-use crate::listener::ListenerId;
 use crate::options::AccessLogFormat;
 use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::request::intake::Fields;
 use crate::testing::{endpoint, snapshot};
+use fairway_listening::ListenerId;
 use fairway_metrics::Fault;
 use fairway_metrics::record::Detour;
 use fairway_metrics::record::{Record, UpstreamRecord};

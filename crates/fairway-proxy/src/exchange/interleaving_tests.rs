@@ -19,12 +19,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{spawn_local, yield_now};
 
 use super::{ClientSide, exchange};
-use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
 use crate::peer::{Peer, Scheme};
 use crate::testing::{at_rest, endpoint, on_stage, worker_over};
 use crate::worker::Worker;
+use fairway_listening::ListenerId;
 use fairway_sides::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
     RequestPlan, Share, Spoken, Upgrade, Upstream,

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{BackendProtocol, UpstreamTls};
+use fairway_routing::Transport;
 use fairway_runtime::clock::Instant;
 
 use crate::upstream::health::{Blame, Health};
@@ -27,6 +28,8 @@ const EARLIEST_HEDGE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointIdentity {
     pub(crate) address: SocketAddr,
+    /// What TCP says of an endpoint says nothing of UDP.
+    pub(crate) transport: Transport,
     pub(crate) protocol: BackendProtocol,
     pub(crate) tls: Option<UpstreamTls>,
 }

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use fairway_model::{Backend, Balancing};
+use fairway_routing::Transport;
 use fairway_runtime::clock::Instant;
 
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
@@ -86,7 +87,12 @@ impl<H: Hop> Groups<H> {
     }
 
     /// The group of a backend; endpoints that another group or an older version of this one has are shared.
-    pub(crate) fn group(&self, backend: Arc<Backend>, older: Option<&Group<H>>) -> Rc<Group<H>> {
+    pub(crate) fn group(
+        &self,
+        backend: Arc<Backend>,
+        transport: Transport,
+        older: Option<&Group<H>>,
+    ) -> Rc<Group<H>> {
         let mut known = self.known.borrow_mut();
         let members = backend
             .endpoints
@@ -94,6 +100,7 @@ impl<H: Hop> Groups<H> {
             .map(|endpoint| {
                 let identity = EndpointIdentity {
                     address: endpoint.address,
+                    transport,
                     protocol: backend.protocol,
                     tls: backend.tls.clone(),
                 };
@@ -243,6 +250,11 @@ impl<H: Hop> Group<H> {
     /// The keys of the members, where requests belong to them.
     pub(crate) fn keys(&self) -> &[u64] {
         &self.keys
+    }
+
+    /// Whether this endpoint is one of it.
+    pub(crate) fn has(&self, endpoint: &Rc<Endpoint<H>>) -> bool {
+        self.members.iter().any(|member| Rc::ptr_eq(member, endpoint))
     }
 
     /// Whether it has no endpoint at all.

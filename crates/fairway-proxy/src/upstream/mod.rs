@@ -3,7 +3,6 @@
 //! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
 //! everything that makes two connections to it alike.
 
-pub(crate) mod budget;
 pub(crate) mod connect;
 pub(crate) mod endpoint;
 pub(crate) mod group;
@@ -13,7 +12,7 @@ pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connect::{Connecting, Connector};
+pub(crate) use connect::{Connecting, Connector, fault_of};
 pub(crate) use endpoint::{Chosen, Endpoint, Errand, Underway};
 pub(crate) use group::{Group, Groups, Tried};
 pub(crate) use lease::Lease;

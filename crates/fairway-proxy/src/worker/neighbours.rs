@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairway_runtime::spread::{Share, Spread};
 use tokio::sync::mpsc;
 
-use crate::listener::ListenerId;
+use fairway_listening::ListenerId;
 
 /// Connections that wait until a worker takes them over. One that finds no room stays where it is.
 const WAITING: usize = 256;

@@ -75,6 +75,8 @@ pub fn object(value: Value) -> Object {
         ("HTTPRoute", _) => Object::HttpRoute(from(value)),
         ("GRPCRoute", _) => Object::GrpcRoute(from(value)),
         ("TLSRoute", _) => Object::TlsRoute(from(value)),
+        ("TCPRoute", _) => Object::TcpRoute(from(value)),
+        ("UDPRoute", _) => Object::UdpRoute(from(value)),
         ("ReferenceGrant", _) => Object::ReferenceGrant(from(value)),
         ("BackendTLSPolicy", _) => Object::BackendTlsPolicy(from(value)),
         other => panic!("no such kind: {other:?}"),
@@ -82,12 +84,13 @@ pub fn object(value: Value) -> Object {
 }
 
 /// Where a Gateway is: `addresses`, and `ports` with `bound`, `pending` or why there is none; bound ones are at 30000 more.
+/// `datagramPorts` are those of UDP.
 fn placed(value: &Value) -> Change {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let addresses = value["addresses"].as_array().into_iter().flatten();
     let addresses: Vec<_> =
         addresses.map(|it| Address { kind: AddressKind::Ip, value: text(it).into() }).collect();
-    let ports = value["ports"].as_object().into_iter().flatten().map(|(number, state)| {
+    let port = |(number, state): (&String, &Value)| {
         let number: u16 = number.parse().unwrap();
         let bind = vec![SocketAddr::from(([0, 0, 0, 0], number % 30_000 + 30_000))];
         let place = match state.as_str().unwrap() {
@@ -96,13 +99,14 @@ fn placed(value: &Value) -> Change {
             why => PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) },
         };
         (number, place)
-    });
+    };
+    let ports = |field: &str| value[field].as_object().into_iter().flatten().map(port).collect();
     let addresses = match (value["notUsable"].as_str(), value["pending"].as_str()) {
         (Some(why), _) => Addresses::NotUsable { why: why.into(), usable: addresses },
         (_, Some(why)) => Addresses::Pending(why.into()),
         (None, None) => Addresses::Assigned(addresses),
     };
-    let placement = Placement { addresses, ports: ports.collect() };
+    let placement = Placement { addresses, ports: ports("ports"), datagram_ports: ports("datagramPorts") };
     let metadata = &value["metadata"];
     let gateway = ObjectKey::new(&text(&metadata["namespace"]), &text(&metadata["name"]));
     Change::Placed { gateway, placement: Some(Arc::new(placement)) }

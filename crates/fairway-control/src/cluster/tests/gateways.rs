@@ -58,6 +58,18 @@ async fn crds_that_are_installed_later_are_noticed_and_their_objects_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_the_cluster_lacks_holds_up_nothing_and_is_served_once_it_is_there() {
+    let server = with_crds();
+    // The fields that are read are those of an HTTPRoute.
+    server.put("udproutes", http_route("shop", "dns"));
+    let mut harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::HttpRoute, "shop", "web") && !harness.has(Kind::UdpRoute, "shop", "dns"));
+    assert!(harness.condition().problems().next().is_none());
+    server.with(|state| state.crds.insert(("v1alpha2", "udproutes")));
+    harness.until("the UDPRoute", |harness| harness.has(Kind::UdpRoute, "shop", "dns")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
     let server = with_crds();
     let mut harness = Harness::started(&server).await;

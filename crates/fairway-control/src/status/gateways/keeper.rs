@@ -12,7 +12,7 @@ use fairway_gateway_control::ports::{PortRange, Ports};
 use fairway_gateway_control::services::{self, DesiredService, ServiceEdit, ServiceType};
 use fairway_gateway_control::slices::{self, SliceEdit};
 use fairway_gateway_types::Gateway;
-use fairway_translate::{Change, ObjectKey, Placement, PortState, Resources, WantedGateway};
+use fairway_translate::{Change, ObjectKey, Placement, PortProtocol, PortState, Resources, WantedGateway};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -285,7 +285,8 @@ impl Keeper {
     /// Tells the pipeline where Gateways are, where that is different.
     fn place(&mut self, plan: &Plan) {
         let services = self.sources.services();
-        let bound = |address: SocketAddr| self.options.bindings.state(address);
+        let bound =
+            |protocol: PortProtocol, address: SocketAddr| self.options.bindings.state((protocol, address));
         let known = Known {
             ports: &plan.ports,
             range: self.options.ports,
@@ -310,7 +311,7 @@ impl Keeper {
         for gateway in before.into_keys().filter(|gateway| !self.placed.contains_key(gateway)) {
             self.options.inlet.change(Change::Placed { gateway, placement: None });
         }
-        let mut ports = self.placed.values().flat_map(|placement| placement.ports.values());
+        let mut ports = self.placed.values().flat_map(|placement| placement.all_ports());
         if ports.all(|port| port.bind.is_empty() || port.state != PortState::Pending) {
             self.standing.gateways_placed();
         }

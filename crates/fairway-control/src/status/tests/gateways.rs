@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_translate::{
-    Addresses, Change, ObjectKey, Options, Placement, PortState, PortTransport, WantedGateway,
+    Addresses, Change, ObjectKey, Options, Placement, PortProtocol, PortState, PortTransport, WantedGateway,
 };
 use http::Method;
 use imbl::OrdMap;
@@ -219,8 +219,9 @@ async fn a_replica_is_placed_once_its_ports_are_bound_or_cannot_be() {
     let mut replica = world.replica("one");
     replica.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
     assert!(!replica.standing.has_placed_gateways());
-    let failed = bind(20_001).into_iter().map(|address| (address, "in use".to_owned()));
-    replica.bindings.show(bind(20_000).into_iter().chain(bind(20_001)), failed);
+    let tcp = |port| bind(port).into_iter().map(|address| (PortProtocol::Tcp, address));
+    let failed = tcp(20_001).map(|bind| (bind, "in use".to_owned()));
+    replica.bindings.show(tcp(20_000).chain(tcp(20_001)), failed);
     let placement = replica.until("edge", |it| it.ports[&80].state == PortState::Bound).await;
     let PortState::Failed(why) = &placement.ports[&443].state else { panic!("{placement:?}") };
     assert_eq!(&**why, "0.0.0.0:20001 cannot be bound: in use");

@@ -5,8 +5,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use fairway_runtime::clock::Instant;
-use fairway_runtime::growth::Growth;
+use crate::clock::Instant;
+use crate::growth::Growth;
 
 /// The most that can be saved, in hundredths: a burst of 1,000.
 const MOST: u32 = 100_000;
@@ -22,19 +22,20 @@ struct Rate {
 }
 
 /// The budgets of one worker.
-pub(crate) struct Budgets {
+pub struct Budgets {
     /// Attempts after the first: 20% of the requests and 10 a second.
-    pub(crate) retries: Budget,
+    pub retries: Budget,
     /// Connects that race another one: 10% of the connects and 10 a second.
-    pub(crate) hedges: Budget,
+    pub hedges: Budget,
     /// Copies of requests that are under way.
-    pub(crate) copies: Cell<usize>,
+    pub copies: Cell<usize>,
     /// What windows of HTTP/2 have grown by.
-    pub(crate) windows: Rc<Growth>,
+    pub windows: Rc<Growth>,
 }
 
 impl Budgets {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// Nothing spent yet.
+    pub fn new(now: Instant) -> Self {
         Self {
             retries: Budget::new(RETRIES, now),
             hedges: Budget::new(HEDGES, now),
@@ -48,7 +49,7 @@ const RETRIES: Rate = Rate { share: 20, floor: 1000 };
 const HEDGES: Rate = Rate { share: 10, floor: 1000 };
 
 /// A bucket, filled by what is asked for and by time.
-pub(crate) struct Budget {
+pub struct Budget {
     rate: Rate,
     hundredths: Cell<u32>,
     filled: Cell<Instant>,
@@ -61,12 +62,12 @@ impl Budget {
     }
 
     /// Something was asked for: a request or a connect.
-    pub(crate) fn earn(&self) {
+    pub fn earn(&self) {
         self.hundredths.set((self.hundredths.get() + self.rate.share).min(MOST));
     }
 
     /// Takes one out, if there is one.
-    pub(crate) fn spend(&self, now: Instant) -> bool {
+    pub fn spend(&self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.filled.get());
         let by_time = u32::try_from(since.as_millis().min(100_000) * u128::from(self.rate.floor) / 1000)
             .unwrap_or(MOST);

@@ -6,14 +6,19 @@ use std::net::SocketAddr;
 /// A listener of the configuration: the same from snapshot to snapshot while there is one of its name and protocol. Its
 /// slot may be given to another one later, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListenerId {
-    pub(crate) slot: u16,
-    pub(crate) generation: u16,
+pub struct ListenerId {
+    /// Its place.
+    pub slot: u16,
+    /// How often the place was given to a listener.
+    pub generation: u16,
 }
 
 /// An address that is listened on; never given to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PortId(pub(crate) u32);
+pub struct PortId(
+    /// Counted from 1.
+    pub u32,
+);
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +45,9 @@ pub struct TrustError {
 
 /// What is wrong with a listener.
 #[derive(Debug)]
-pub(crate) enum ListenerError {
+pub enum ListenerError {
+    /// An address of it.
     Bind(BindError),
+    /// How it verifies its clients.
     Trust(TrustError),
 }

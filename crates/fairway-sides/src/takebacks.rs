@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use fairway_sides::sides::Departed;
+use crate::sides::Departed;
 
 /// Fewer than this, in about a second, are everyday life: people who leave a page, calls whose time is over.
 const MANY: u32 = 64;
@@ -12,7 +12,7 @@ const SHARE: u32 = 8;
 
 /// Of one worker. Both counts lose half of themselves each second.
 #[derive(Default)]
-pub(crate) struct Takebacks {
+pub struct Takebacks {
     answered: Cell<u32>,
     taken_back: Cell<u32>,
     /// Whether there were many at the last look.
@@ -21,7 +21,7 @@ pub(crate) struct Takebacks {
 
 impl Takebacks {
     /// A request is over, or its client has left.
-    pub(crate) fn note(&self, departed: Departed) {
+    pub fn note(&self, departed: Departed) {
         let count = match departed {
             Departed::Answered => &self.answered,
             Departed::TakenBack => &self.taken_back,
@@ -31,13 +31,13 @@ impl Takebacks {
     }
 
     /// Whether so many were taken back lately that connections have to earn what they may ask for.
-    pub(crate) fn are_many(&self) -> bool {
+    pub fn are_many(&self) -> bool {
         let taken_back = self.taken_back.get();
         taken_back >= MANY && taken_back >= self.answered.get() / SHARE
     }
 
     /// Once a second. Says whether there are many, where that is new.
-    pub(crate) fn tick(&self) -> Option<bool> {
+    pub fn tick(&self) -> Option<bool> {
         let are_many = self.are_many();
         for count in [&self.answered, &self.taken_back] {
             count.set(count.get() / 2);

@@ -3,19 +3,21 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairway_model::{ClientDemand, Listener, ListenerProtocol};
-use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId};
+use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol};
+use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId, Transport};
+use fairway_runtime::counts::Counts;
 use fairway_runtime::listen;
+use fairway_stream::bounds::SessionBounds;
 use fairway_tls::ClientTrust;
 use imbl::OrdMap;
 
 use crate::listener::{BindError, ListenerError, ListenerId, PortId, TrustError};
 
 /// The sockets of the process, and who has which number. Follows one snapshot after the other.
-pub(crate) struct Sockets {
+pub struct Sockets {
     workers: usize,
     /// The most addresses that may be bound.
     most: usize,
@@ -27,11 +29,13 @@ pub(crate) struct Sockets {
     /// What was followed last, and what came of it.
     followed: OrdMap<Arc<str>, Arc<Listener>>,
     current: Arc<Listening>,
+    /// What all clients of listeners of UDP have together.
+    clients: Arc<Counts>,
 }
 
 /// What is listened on in one snapshot.
 #[derive(Default)]
-pub(crate) struct Listening {
+pub struct Listening {
     /// In the order of their ids.
     ports: Vec<OpenPort>,
     /// By slot.
@@ -39,16 +43,20 @@ pub(crate) struct Listening {
 }
 
 /// A bound address, and what is carried there.
-pub(crate) struct OpenPort {
-    pub(crate) sockets: Arc<PortSockets>,
-    pub(crate) carries: Port<Choice>,
+pub struct OpenPort {
+    /// Its sockets.
+    pub sockets: Arc<PortSockets>,
+    /// Who serves what comes.
+    pub carries: Port<Choice>,
     /// How the listener of a client is found out.
-    pub(crate) chosen: Chosen,
+    pub chosen: Chosen,
+    /// How connections begin; `None` is as the flags say.
+    pub introduction: Option<Introduction>,
 }
 
 /// How the listener of a client is found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub enum Chosen {
     /// There is one.
     Alone,
     /// By the name in its handshake.
@@ -59,7 +67,7 @@ pub(crate) enum Chosen {
 
 /// What becomes of a connection to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub enum Choice {
     /// This listener serves it.
     Listener(ListenerId),
     /// Its listener asks for what is not served: it is closed.
@@ -68,16 +76,18 @@ pub(crate) enum Choice {
 
 /// What requests need to know of their listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListenerFacts {
-    pub(crate) table: TableId,
-    pub(crate) public_port: u16,
+pub struct ListenerFacts {
+    /// The table of virtual hosts that serves it.
+    pub table: TableId,
+    /// The port that clients see.
+    pub public_port: u16,
     /// Where clients find over TLS what this listener serves.
-    pub(crate) https_port: u16,
+    pub https_port: u16,
 }
 
 /// How clients are verified whose host says nothing about it.
 #[derive(Clone)]
-pub(crate) enum Verification {
+pub enum Verification {
     /// They are not.
     None,
     /// The certificates that are trusted cannot be read: nobody is served.
@@ -91,20 +101,32 @@ struct Entry {
     /// None where it does not speak HTTP.
     facts: Option<ListenerFacts>,
     verification: Verification,
+    /// Of one of UDP: what its sessions may be.
+    bounds: Option<Arc<SessionBounds>>,
     model: Arc<Listener>,
 }
 
 /// The sockets of one address: one for each worker, until it takes it.
-pub(crate) struct PortSockets {
-    pub(crate) id: PortId,
+pub struct PortSockets {
+    /// Its number.
+    pub id: PortId,
     /// With the port that port 0 became.
-    pub(crate) address: SocketAddr,
-    waiting: Mutex<Vec<Option<TcpListener>>>,
+    pub address: SocketAddr,
+    waiting: Mutex<Vec<Option<PortSocket>>>,
+}
+
+/// The socket of one worker.
+#[derive(Debug)]
+pub enum PortSocket {
+    /// Accepts connections.
+    Tcp(TcpListener),
+    /// Receives datagrams.
+    Udp(UdpSocket),
 }
 
 impl Sockets {
     /// For so many workers, and at most `most` addresses.
-    pub(crate) fn new(workers: usize, most: usize) -> Self {
+    pub fn new(workers: usize, most: usize) -> Self {
         Self {
             workers,
             most,
@@ -114,12 +136,13 @@ impl Sockets {
             numbers: Numbers::default(),
             followed: OrdMap::new(),
             current: Arc::default(),
+            clients: Counts::new(),
         }
     }
 
     /// Binds what `snapshot` adds and lets go of what it no longer has; addresses that stay are not touched. What
     /// cannot be bound is left out, reported when it is new, and tried again each time.
-    pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<ListenerError>) {
+    pub fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<ListenerError>) {
         let listeners = &snapshot.config().listeners;
         let is_known = self.followed.diff(listeners).next().is_none() && self.current.has_tables_of(snapshot);
         if is_known && self.failed.is_empty() {
@@ -146,7 +169,8 @@ impl Sockets {
                 }
                 Carried::Closed(_) => Choice::Closed,
             });
-            listening.ports.push(OpenPort { sockets, carries, chosen: Chosen::on(port) });
+            let introduction = port.introduction().cloned();
+            listening.ports.push(OpenPort { sockets, carries, chosen: chosen_on(port), introduction });
         }
         listening.ports.sort_unstable_by_key(|port| port.sockets.id);
         self.followed = listeners.clone();
@@ -155,12 +179,12 @@ impl Sockets {
     }
 
     /// Whether nothing failed to be bound.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
     }
 
     /// The listeners of `snapshot` that have no socket at an address of theirs, with the address and the reason.
-    pub(crate) fn unbound(&self, snapshot: &Snapshot) -> Vec<(Arc<str>, SocketAddr, String)> {
+    pub fn unbound(&self, snapshot: &Snapshot) -> Vec<(Arc<str>, SocketAddr, String)> {
         let ports = snapshot.ports().filter_map(|(key, port)| Some((key, port, self.failed.get(key)?)));
         let each = ports.flat_map(|(key, port, why)| {
             port.carried().map(move |it| (it.listener().name.clone(), key.address, why.clone()))
@@ -184,10 +208,9 @@ impl Sockets {
                 self.most, self.workers
             ))),
         };
-        let bound = room.and_then(|()| listen::bind(key.address, self.workers)).and_then(|sockets| {
-            let address = sockets[0].local_addr()?;
+        let bound = room.and_then(|()| bind(key, self.workers)).map(|(address, sockets)| {
             let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
-            Ok(PortSockets { id: PortId(self.last + 1), address, waiting })
+            PortSockets { id: PortId(self.last + 1), address, waiting }
         });
         match bound {
             Ok(sockets) => {
@@ -235,10 +258,31 @@ impl Sockets {
             if entries.len() <= slot {
                 entries.resize_with(slot + 1, || None);
             }
-            entries[slot] =
-                Some(Entry { generation: id.generation, facts, verification, model: Arc::clone(model) });
+            let (generation, bounds, model) = (id.generation, self.bounds(*id, model), Arc::clone(model));
+            entries[slot] = Some(Entry { generation, facts, verification, bounds, model });
         }
         entries
+    }
+
+    /// What the sessions of a listener may be, where it has sessions: the same from snapshot to snapshot.
+    fn bounds(&self, id: ListenerId, model: &Listener) -> Option<Arc<SessionBounds>> {
+        let known = self.current.entry(id).and_then(|known| known.bounds.clone());
+        let is_of_datagrams = model.protocol == ListenerProtocol::Udp;
+        known.or_else(|| is_of_datagrams.then(|| SessionBounds::new(&self.clients)))
+    }
+}
+
+/// A socket for each worker, and the address that all of them have.
+fn bind(key: &PortKey, workers: usize) -> io::Result<(SocketAddr, Vec<PortSocket>)> {
+    match key.transport {
+        Transport::Tcp => {
+            let sockets = listen::bind(key.address, workers)?;
+            Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Tcp).collect()))
+        }
+        Transport::Udp => {
+            let sockets = listen::bind_datagrams(key.address, workers)?;
+            Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Udp).collect()))
+        }
     }
 }
 
@@ -287,51 +331,73 @@ impl Verification {
     }
 }
 
-impl Chosen {
-    fn on(port: &Port<Carried>) -> Self {
-        let passes_through = |it: &Carried| it.listener().protocol == ListenerProtocol::TlsPassthrough;
-        match port {
-            Port::Tls(by_name) if by_name.values().any(passes_through) => Self::BeforeHandshake,
-            Port::Tls(by_name) if by_name.values().nth(1).is_some() => Self::InHandshake,
-            Port::Tls(_) | Port::Clear(_) => Self::Alone,
+fn chosen_on(port: &Port<Carried>) -> Chosen {
+    let passes_through = |it: &Carried| it.listener().protocol == ListenerProtocol::TlsPassthrough;
+    match port {
+        Port::Tls(by_name) if by_name.values().any(passes_through) => Chosen::BeforeHandshake,
+        Port::Tls(by_name) if by_name.values().nth(1).is_some() => Chosen::InHandshake,
+        _ => Chosen::Alone,
+    }
+}
+
+impl OpenPort {
+    /// The only listener of a port that is not shared by name, where it is served.
+    #[must_use]
+    pub fn listener(&self) -> Option<ListenerId> {
+        match self.carries {
+            Port::Clear(Choice::Listener(id))
+            | Port::Stream(Choice::Listener(id))
+            | Port::Datagrams(Choice::Listener(id)) => Some(id),
+            _ => None,
         }
     }
 }
 
 impl Listening {
     /// The port, while it is listened on.
-    pub(crate) fn port(&self, id: PortId) -> Option<&OpenPort> {
+    #[must_use]
+    pub fn port(&self, id: PortId) -> Option<&OpenPort> {
         let at = self.ports.binary_search_by_key(&id, |port| port.sockets.id).ok()?;
         self.ports.get(at)
     }
 
-    pub(crate) fn ports(&self) -> &[OpenPort] {
+    /// All ports, in the order of their numbers.
+    #[must_use]
+    pub fn ports(&self) -> &[OpenPort] {
         &self.ports
     }
 
     /// What requests need to know of a listener; `None` when it is gone, or speaks something else.
     #[inline]
-    pub(crate) fn facts(&self, id: ListenerId) -> Option<ListenerFacts> {
+    pub fn facts(&self, id: ListenerId) -> Option<ListenerFacts> {
         self.entry(id)?.facts
     }
 
     /// Whether the listener is still there.
     #[inline]
-    pub(crate) fn has(&self, id: ListenerId) -> bool {
+    pub fn has(&self, id: ListenerId) -> bool {
         self.entry(id).is_some()
     }
 
     /// How it verifies clients; nobody's is served where it is gone.
-    pub(crate) fn verification(&self, id: ListenerId) -> &Verification {
+    pub fn verification(&self, id: ListenerId) -> &Verification {
         self.entry(id).map_or(&Verification::Impossible, |entry| &entry.verification)
     }
 
-    pub(crate) fn model(&self, id: ListenerId) -> Option<&Arc<Listener>> {
+    /// What the configuration says of the listener; `None` when it is gone.
+    #[must_use]
+    pub fn model(&self, id: ListenerId) -> Option<&Arc<Listener>> {
         self.entry(id).map(|entry| &entry.model)
     }
 
+    /// What the sessions of a listener of UDP may be.
+    #[must_use]
+    pub fn bounds(&self, id: ListenerId) -> Option<&Arc<SessionBounds>> {
+        self.entry(id)?.bounds.as_ref()
+    }
+
     /// Whether a listener is here that `newer` does not have.
-    pub(crate) fn is_more_than(&self, newer: &Self) -> bool {
+    pub fn is_more_than(&self, newer: &Self) -> bool {
         let gone = |(slot, entry): (usize, &Option<Entry>)| {
             let now = newer.listeners.get(slot).and_then(Option::as_ref);
             entry.as_ref().is_some_and(|entry| now.is_none_or(|now| now.generation != entry.generation))
@@ -340,7 +406,7 @@ impl Listening {
     }
 
     /// Where a listener is bound.
-    pub(crate) fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
+    pub fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
         let is_it = |choice: &Choice| match choice {
             Choice::Listener(id) => self.model(*id).is_some_and(|model| *model.name == *listener),
             Choice::Closed => false,
@@ -365,7 +431,7 @@ impl Listening {
 
 impl PortSockets {
     /// The socket of this worker, once.
-    pub(crate) fn take(&self, worker: usize) -> Option<TcpListener> {
+    pub fn take(&self, worker: usize) -> Option<PortSocket> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()
     }
 
@@ -465,6 +531,7 @@ mod tests {
         assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
         assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
         assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
+        let PortSocket::Tcp(taken) = taken else { panic!("{taken:?}") };
         assert_eq!(taken.local_addr().unwrap(), a);
         assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
     }
@@ -496,5 +563,27 @@ mod tests {
         config.listeners.insert(listener.name.clone(), Arc::new(listener));
         let third = fairway_routing::compile(&config, Some(&second)).snapshot;
         assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
+    }
+
+    #[test]
+    fn a_number_is_bound_for_both_transports_and_bounds_stay_with_their_listener() {
+        let mut both = config(&[("tcp", ListenerProtocol::Tcp, 53), ("udp", ListenerProtocol::Udp, 53)]);
+        let mut sockets = Sockets::new(2, 8);
+        let free = sockets.follow(&snapshot(&both)).0.addresses("tcp")[0];
+        let mut sockets = Sockets::new(2, 8);
+        for name in ["tcp", "udp"] {
+            let listener = Listener { bind: vec![free], ..(**both.listeners.get(name).unwrap()).clone() };
+            both.listeners.insert(name.into(), Arc::new(listener));
+        }
+        let (first, errors) = sockets.follow(&snapshot(&both));
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!((first.addresses("tcp"), first.addresses("udp")), (vec![free], vec![free]));
+        let udp = first.ports().iter().find(|port| matches!(port.carries, Port::Datagrams(_))).unwrap();
+        let id = udp.listener().unwrap();
+        assert!(matches!(udp.sockets.take(1), Some(PortSocket::Udp(_))));
+        both.listeners.remove("tcp");
+        let second = sockets.follow(&snapshot(&both)).0;
+        assert!(Arc::ptr_eq(first.bounds(id).unwrap(), second.bounds(id).unwrap()));
+        assert!(second.addresses("tcp").is_empty());
     }
 }
