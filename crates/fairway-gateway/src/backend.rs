@@ -12,11 +12,14 @@ use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::transport::{PolicyTls, Transport};
+use fairway_objects::transport::{PolicyTls, PortProtocol, Transport};
+use fairway_policy::backends::BackendUse;
+use fairway_policy_types::ServiceReference;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
+use crate::policy::OwnPolicy;
 use crate::tls_policy::Verified;
 
 /// What a route speaks to its backends.
@@ -30,6 +33,8 @@ pub(crate) enum Speaks {
     Bytes,
     /// The TLS of clients, which is passed through: nothing begins here.
     ClientTls,
+    /// The datagrams of clients.
+    Datagrams,
 }
 
 impl Speaks {
@@ -38,6 +43,15 @@ impl Speaks {
         match self {
             Self::Http | Self::Grpc => "its share of the requests is answered 500",
             Self::Bytes | Self::ClientTls => "its share of the connections is closed",
+            Self::Datagrams => "its share of the datagrams is dropped",
+        }
+    }
+
+    /// The protocol of the ports of Services that it is sent to.
+    fn port_protocol(self) -> PortProtocol {
+        match self {
+            Self::Http | Self::Grpc | Self::Bytes | Self::ClientTls => PortProtocol::Tcp,
+            Self::Datagrams => PortProtocol::Udp,
         }
     }
 }
@@ -58,14 +72,22 @@ pub(crate) type PolicyVerdict = (ObjectKey, Result<Verified, Fault>);
 /// What policies say about a port of a Service, by its name.
 pub(crate) type PolicyOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<PolicyVerdict>;
 
-/// What decides about the references of a route.
+/// The BackendTrafficPolicy for a port of a Service, by its name, and what it says.
+pub(crate) type UseOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(ObjectKey, BackendUse)>;
+
+/// The SecurityPolicies that hold at a rule, by its name; `None` where they cannot all be served.
+pub(crate) type GuardsOf<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
+
+/// What decides about the references of a route, or of a policy, and about what is forwarded there.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolver<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// The route.
+    /// The route, or the policy.
     pub(crate) route: &'a ObjectRef,
     pub(crate) speaks: Speaks,
     pub(crate) policies: PolicyOf<'a>,
+    pub(crate) uses: UseOf<'a>,
+    pub(crate) guards: GuardsOf<'a>,
     /// The Secret with the certificate that the Gateway shows to endpoints.
     pub(crate) client_certificate: Option<&'a ObjectKey>,
 }
@@ -123,13 +145,22 @@ impl Resolver<'_> {
         if port.is_empty() {
             return Err(missing(format!("no port of Service {service} is named")));
         }
-        let found_port = service_port(&object.object, port);
+        let protocol = self.speaks.port_protocol();
+        let found_port = service_port(&object.object, port, protocol);
         if found_port.is_none() && has_ports(&object.object) {
-            return Err(missing(format!("Service {service} has no port {port}")));
+            let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+            return Err(missing(format!("Service {service} has no port {port}{of}")));
         }
         let transport = self.transport(service, found_port)?;
-        let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
-        let backend = BackendRef::new(service.clone(), port.into(), (&transport, &balance));
+        let backend = match (self.uses)(service, port_name(found_port)) {
+            None => {
+                let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
+                BackendRef::new(service.clone(), port.into(), (&transport, &balance))
+            }
+            Some((policy, BackendUse { balance, traffic })) => {
+                BackendRef::new(service.clone(), port.into(), (&transport, &balance)).used(&policy, traffic)
+            }
+        };
         match backend.target(self.inputs) {
             Ok(_) => Ok(backend),
             Err(ResolveError::NoService) => Err(missing(format!("Service {service} does not exist"))),
@@ -143,12 +174,14 @@ impl Resolver<'_> {
     }
 
     fn transport(self, service: &ObjectKey, port: Option<&ServicePort>) -> Result<Transport, Fault> {
-        if self.speaks == Speaks::ClientTls {
-            return Ok(Transport::Plain);
+        match self.speaks {
+            Speaks::ClientTls => return Ok(Transport::Tcp),
+            // Policies are about connections: what a Service takes of both gets its datagrams as they come.
+            Speaks::Datagrams => return Ok(Transport::Udp),
+            Speaks::Http | Speaks::Grpc | Speaks::Bytes => {}
         }
         let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
-        let name = port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty());
-        let Some((policy, tls)) = (self.policies)(service, name) else {
+        let Some((policy, tls)) = (self.policies)(service, port_name(port)) else {
             return match (self.speaks, app_protocol) {
                 (Speaks::Http, Some("kubernetes.io/wss")) => {
                     let problem = format!(
@@ -157,6 +190,7 @@ impl Resolver<'_> {
                     Err(Fault::new("UnsupportedProtocol", problem))
                 }
                 (Speaks::Grpc, _) => Ok(Transport::H2c),
+                (Speaks::Bytes, _) => Ok(Transport::Tcp),
                 _ => Ok(Transport::Plain),
             };
         };
@@ -179,15 +213,26 @@ impl Resolver<'_> {
     }
 }
 
+fn port_name(port: Option<&ServicePort>) -> Option<&str> {
+    port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty())
+}
+
 fn has_ports(service: &Service) -> bool {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     ports.is_some_and(|ports| !ports.is_empty())
 }
 
 /// The port of that number: unlike an Ingress, a route names no target port.
-fn service_port<'s>(service: &'s Service, number: &str) -> Option<&'s ServicePort> {
+fn service_port<'s>(service: &'s Service, number: &str, protocol: PortProtocol) -> Option<&'s ServicePort> {
     let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
-    ports.find(|port| port.port.to_string() == number && port.protocol.as_deref() != Some("UDP"))
+    ports.find(|port| port.port.to_string() == number && protocol.is(port.protocol.as_deref()))
+}
+
+impl<'a> From<&'a ServiceReference> for Reference<'a> {
+    fn from(of: &'a ServiceReference) -> Self {
+        let namespace = of.namespace.as_deref();
+        Self { group: None, kind: None, namespace, name: &of.name, port: Some(of.port) }
+    }
 }
 
 /// Reads the same fields of each type that has them.

@@ -11,6 +11,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::LoopbackEndpoints;
+use crate::transport::PortProtocol;
 
 /// Which port of a slice is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct PortChoice {
     pub name: Arc<str>,
     /// The number for slices without ports.
     pub number: Option<u16>,
+    /// What it takes: a port of each protocol may have the same number.
+    pub protocol: PortProtocol,
 }
 
 /// Whether an endpoint may get requests.
@@ -80,8 +83,8 @@ fn numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
         return wanted.number.into_iter().collect();
     }
     let named = ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*wanted.name);
-    let tcp = named.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-    tcp.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
+    let fitting = named.filter(|port| wanted.protocol.is(port.protocol.as_deref()));
+    fitting.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
 }
 
 /// EndpointSlice API, `EndpointConditions`: nil `ready` and nil `serving` count as true.

@@ -8,6 +8,7 @@
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
 mod candidate;
+mod client_limits;
 mod compile;
 mod conditions;
 mod cors;
@@ -36,6 +37,7 @@ mod targets;
 mod tree;
 mod unserved;
 
+pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
 pub use cors::CorsAnswer;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};

@@ -38,10 +38,27 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-annotations", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
     Place { name: "fairway-gateway-types", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-objects", may: &["fairway-gateway-types", "fairway-model"], never: INPUT_OUTPUT },
+    Place { name: "fairway-policy-types", may: &["fairway-gateway-types"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-objects",
+        may: &["fairway-gateway-types", "fairway-model", "fairway-password", "fairway-policy-types"],
+        never: INPUT_OUTPUT,
+    },
+    Place {
+        name: "fairway-policy",
+        may: &["fairway-annotations", "fairway-model", "fairway-objects", "fairway-policy-types"],
+        never: INPUT_OUTPUT,
+    },
     Place {
         name: "fairway-gateway",
-        may: &["fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-pattern"],
+        may: &[
+            "fairway-gateway-types",
+            "fairway-model",
+            "fairway-objects",
+            "fairway-pattern",
+            "fairway-policy",
+            "fairway-policy-types",
+        ],
         never: INPUT_OUTPUT,
     },
     Place {
@@ -54,6 +71,7 @@ const CRATES: &[Place] = &[
             "fairway-objects",
             "fairway-password",
             "fairway-pattern",
+            "fairway-policy-types",
         ],
         never: INPUT_OUTPUT,
     },
@@ -70,6 +88,7 @@ const CRATES: &[Place] = &[
             "fairway-gateway-types",
             "fairway-manifest",
             "fairway-model",
+            "fairway-policy-types",
             "fairway-routing",
             "fairway-translate",
         ],
@@ -91,7 +110,13 @@ const CRATES: &[Place] = &[
             "fairway-sides",
             "fairway-stream",
             "fairway-tls",
+            "fairway-upstream",
         ],
+        never: KUBERNETES,
+    },
+    Place {
+        name: "fairway-upstream",
+        may: &["fairway-model", "fairway-runtime", "fairway-session", "fairway-sides"],
         never: KUBERNETES,
     },
     Place {
@@ -200,6 +225,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-sides",
     "fairway-stream",
     "fairway-tls",
+    "fairway-upstream",
 ];
 
 /// Lines of a crate without its tests; one that is larger is cut.

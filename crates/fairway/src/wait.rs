@@ -176,6 +176,7 @@ mod tests {
             adopted: true,
             freshness: Freshness::Current,
             ingress,
+            gateways: None,
             object: None,
         };
         Replica { name: name.into(), served: Ok(served) }

@@ -222,7 +222,11 @@ impl<'a> Builder<'a> {
         }
         let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
         if let Some(owner) = &location.owner {
-            filters.extend(owner.contributions.errors.filters(pages, &labels(location)));
+            let otherwise = self.by_default().ok();
+            let errors = &owner.contributions.errors;
+            let asks_by_default = pages.is_none() && !errors.statuses.is_empty();
+            filters.extend(errors.filters((pages, otherwise.as_ref()), &labels(location)));
+            self.backends.extend(otherwise.filter(|_| asks_by_default));
         }
         Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
@@ -328,8 +332,12 @@ impl<'a> Builder<'a> {
 
     /// The backend of a location, `None` where it does not exist; or what is answered.
     fn destination(&mut self, location: &Location) -> Result<Option<BackendRef>, Action> {
-        let Some(owner) = &location.owner else { return Err(not_found()) };
-        let Some(backend) = location.backend() else { return Err(not_found()) };
+        let Some(owner) = &location.owner else { return self.by_default().map(Some) };
+        let Some(backend) = location.backend() else {
+            // What keeps somebody out and cannot be given keeps the default backend to itself, too.
+            let may = location.closed().is_none() && !owner.contributions.filters.has(Phase::Redirect);
+            return if may { self.by_default().map(Some) } else { Err(not_found()) };
+        };
         let contributions = &owner.contributions;
         let pages = contributions.errors.backend.as_ref();
         let otherwise =
@@ -350,6 +358,13 @@ impl<'a> Builder<'a> {
             return Err(not_found());
         }
         Ok(self.reference((location, owner), backend, &settings))
+    }
+
+    /// Who serves requests without a rule.
+    fn by_default(&self) -> Result<BackendRef, Action> {
+        let service = self.context.inputs.options.defaults.backend.as_ref();
+        let reference = service.and_then(|service| BackendRef::first_port(service, self.context.inputs));
+        reference.ok_or_else(not_found)
     }
 
     /// The backends that filters name.

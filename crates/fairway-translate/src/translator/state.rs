@@ -80,6 +80,8 @@ pub(super) enum BackendUser {
     Host(HostPattern),
     /// A route of the Gateway API.
     Route(ObjectRef),
+    /// The ConfigMaps of TCP and UDP services.
+    ServiceMaps,
 }
 
 /// Who shows a certificate.

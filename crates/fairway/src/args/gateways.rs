@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fairway_control::cluster::ServeGateways;
 use fairway_control::status::{PortRange, ServiceType};
-use fairway_translate::{GATEWAY_CONTROLLER, GatewayOptions, ObjectKey, Places};
+use fairway_translate::{GATEWAY_CONTROLLER, GatewayOptions, ObjectKey, Places, ReservedPorts};
 
 /// The value of `--gateway-controller` with which nothing of the Gateway API is served.
 const NONE: &str = "none";
@@ -82,6 +82,13 @@ impl GatewayPlaceArgs {
             bail!("{flag} without --gateway-pods: Gateways have no addresses");
         }
         self.pods().map(drop)
+    }
+
+    /// The ports of the pods that Gateways may have; none without Gateways in a cluster.
+    pub(super) fn reserved(&self) -> Option<ReservedPorts> {
+        self.gateway_pods.as_ref()?;
+        let ports = self.gateway_ports.unwrap_or_default().ports();
+        Some(ReservedPorts { ports, by: "--gateway-ports".into(), protocol: None })
     }
 
     /// The Service of Fairway's pods.

@@ -5,6 +5,7 @@ mod gateways;
 mod inspect;
 mod limits;
 mod migrate;
+mod ports;
 mod run;
 mod seconds;
 mod source;

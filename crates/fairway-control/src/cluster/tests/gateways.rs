@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairway_translate::Kind;
+use serde_json::json;
 
 use super::harness::{
     Harness, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts,
@@ -55,6 +56,18 @@ async fn crds_that_are_installed_later_are_noticed_and_their_objects_served() {
     assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
     server.with(|state| state.crds.extend(STANDARD));
     harness.until("the Gateway", |harness| harness.has(Kind::Gateway, "infra", "edge")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_cluster_lacks_holds_up_nothing_and_is_served_once_it_is_there() {
+    let server = with_crds();
+    // The fields that are read are those of an HTTPRoute.
+    server.put("udproutes", http_route("shop", "dns"));
+    let mut harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::HttpRoute, "shop", "web") && !harness.has(Kind::UdpRoute, "shop", "dns"));
+    assert!(harness.condition().problems().next().is_none());
+    server.with(|state| state.crds.insert(("v1alpha2", "udproutes")));
+    harness.until("the UDPRoute", |harness| harness.has(Kind::UdpRoute, "shop", "dns")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,6 +124,25 @@ async fn a_gateway_comes_with_the_secrets_that_it_names_in_whichever_namespace()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_policy_comes_with_the_secrets_that_it_names_and_goes_with_its_crd() {
+    let server = with_crds();
+    server.with(|state| state.policies.insert(("v1alpha1", "securitypolicies")));
+    server.put("secrets", secret("shop", "users"));
+    let mut harness = Harness::started(&server).await;
+    let policy = json!({
+        "metadata": { "namespace": "shop", "name": "login" },
+        "spec": { "basicAuth": { "secretRef": { "name": "users" } } },
+    });
+    server.put("securitypolicies", policy);
+    let changes = texts(&harness.changes().await.changes);
+    assert_eq!(changes, ["+Secret shop/users", "+SecurityPolicy shop/login"]);
+    server.with(|state| state.policies.clear());
+    server.close_watches();
+    harness.until("no policy", |harness| !harness.has(Kind::SecurityPolicy, "shop", "login")).await;
+    harness.until("no Secret", |harness| !harness.has(Kind::Secret, "shop", "users")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_what_is_in_the_selected_namespaces_is_watched() {
     let server = with_crds();
     server.put("httproutes", http_route("bank", "web"));
@@ -160,4 +192,37 @@ async fn who_serves_no_gateways_asks_for_none() {
     harness.batch().await;
     harness.pass(Duration::from_secs(60)).await;
     assert_eq!(server.requests("gateway.networking.k8s.io"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are_others() {
+    let server = with_crds();
+    let (classes, routes) =
+        ("gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io");
+    server.with(|state| state.releases.extend([(classes, Some("v1.6.3")), (routes, None)]));
+    let mut harness = Harness::start(&server, Selection::default());
+    let first = harness.batch().await;
+    assert!(first.changes.iter().any(|change| change.reference().kind == Kind::GatewayClass));
+    harness.until("the releases", |harness| !harness.releases.is_empty()).await;
+    let of = |releases: &fairway_translate::Releases, name: &str| releases.get(name).cloned();
+    assert_eq!(of(&harness.releases[0], classes), Some(Some("v1.6.3".to_owned())));
+    assert_eq!(of(&harness.releases[0], routes), Some(None), "it has no annotation");
+    harness.pass(Duration::from_secs(180)).await;
+    assert_eq!(harness.releases.len(), 1, "only differences are told");
+    server.with(|state| state.releases.insert(routes, Some("v1.7.0")));
+    harness.until("the next one", |harness| harness.releases.len() == 2).await;
+    assert_eq!(of(&harness.releases[1], routes), Some(Some("v1.7.0".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_permission_nobody_says_of_which_release_crds_are() {
+    let server = with_crds();
+    server.with(|state| {
+        state.releases.insert("gateways.gateway.networking.k8s.io", Some("v1.7.0"));
+        state.denied.insert(("customresourcedefinitions".to_owned(), "*".to_owned()));
+    });
+    let mut harness = Harness::started(&server).await;
+    harness.pass(Duration::from_secs(180)).await;
+    assert!(harness.releases.is_empty());
+    assert!(harness.condition().problems().next().is_none(), "nothing else suffers");
 }
