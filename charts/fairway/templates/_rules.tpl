@@ -31,6 +31,9 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, referencegrants, backendtlspolicies]
   verbs: [get, list, watch]
+- apiGroups: [fairway.dev]
+  resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies]
+  verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
   resources:
@@ -40,6 +43,9 @@
     - grpcroutes/status
     - tlsroutes/status
     - backendtlspolicies/status
+  verbs: [update, patch]
+- apiGroups: [fairway.dev]
+  resources: [clienttrafficpolicies/status, backendtrafficpolicies/status, securitypolicies/status]
   verbs: [update, patch]
 - apiGroups: [""]
   resources: [services]

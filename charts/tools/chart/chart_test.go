@@ -30,7 +30,7 @@ var variants = map[string][]string{
 	},
 	"Gateway API": {
 		`gatewayApi={"enabled":true,"crds":{"install":true},"gatewayClass":{"enabled":true,"name":"edge","annotations":{"a":"b"}}}`,
-		`networkPolicy.enabled=true`,
+		`networkPolicy.enabled=true`, `policies.crds.install=true`,
 	},
 	"Gateway API in listed namespaces": {`gatewayApi.enabled=true`, `watch.namespaces=["a"]`},
 	"Gateway API in shadow mode":       {`gatewayApi.enabled=true`, `status.enabled=false`},
@@ -411,6 +411,10 @@ func gateways(namespace string) []string {
 	}
 	for _, kind := range []string{"gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies"} {
 		found = append(found, group+kind+" get list watch", group+kind+"/status update patch")
+	}
+	for _, kind := range []string{"clienttrafficpolicies", "backendtrafficpolicies", "securitypolicies"} {
+		kind = namespace + " fairway.dev/" + kind
+		found = append(found, kind+" get list watch", kind+"/status update patch")
 	}
 	return found
 }

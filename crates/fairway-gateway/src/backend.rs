@@ -13,10 +13,13 @@ use fairway_objects::balance::Balance;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::transport::{PolicyTls, Transport};
+use fairway_policy::backends::BackendUse;
+use fairway_policy_types::ServiceReference;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
+use crate::policy::OwnPolicy;
 use crate::tls_policy::Verified;
 
 /// What a route speaks to its backends.
@@ -58,14 +61,22 @@ pub(crate) type PolicyVerdict = (ObjectKey, Result<Verified, Fault>);
 /// What policies say about a port of a Service, by its name.
 pub(crate) type PolicyOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<PolicyVerdict>;
 
-/// What decides about the references of a route.
+/// The BackendTrafficPolicy for a port of a Service, by its name, and what it says.
+pub(crate) type UseOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(ObjectKey, BackendUse)>;
+
+/// The SecurityPolicies that hold at a rule, by its name; `None` where they cannot all be served.
+pub(crate) type GuardsOf<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
+
+/// What decides about the references of a route, or of a policy, and about what is forwarded there.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolver<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// The route.
+    /// The route, or the policy.
     pub(crate) route: &'a ObjectRef,
     pub(crate) speaks: Speaks,
     pub(crate) policies: PolicyOf<'a>,
+    pub(crate) uses: UseOf<'a>,
+    pub(crate) guards: GuardsOf<'a>,
     /// The Secret with the certificate that the Gateway shows to endpoints.
     pub(crate) client_certificate: Option<&'a ObjectKey>,
 }
@@ -128,8 +139,15 @@ impl Resolver<'_> {
             return Err(missing(format!("Service {service} has no port {port}")));
         }
         let transport = self.transport(service, found_port)?;
-        let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
-        let backend = BackendRef::new(service.clone(), port.into(), (&transport, &balance));
+        let backend = match (self.uses)(service, port_name(found_port)) {
+            None => {
+                let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
+                BackendRef::new(service.clone(), port.into(), (&transport, &balance))
+            }
+            Some((policy, BackendUse { balance, traffic })) => {
+                BackendRef::new(service.clone(), port.into(), (&transport, &balance)).used(&policy, traffic)
+            }
+        };
         match backend.target(self.inputs) {
             Ok(_) => Ok(backend),
             Err(ResolveError::NoService) => Err(missing(format!("Service {service} does not exist"))),
@@ -147,8 +165,7 @@ impl Resolver<'_> {
             return Ok(Transport::Plain);
         }
         let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
-        let name = port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty());
-        let Some((policy, tls)) = (self.policies)(service, name) else {
+        let Some((policy, tls)) = (self.policies)(service, port_name(port)) else {
             return match (self.speaks, app_protocol) {
                 (Speaks::Http, Some("kubernetes.io/wss")) => {
                     let problem = format!(
@@ -179,6 +196,10 @@ impl Resolver<'_> {
     }
 }
 
+fn port_name(port: Option<&ServicePort>) -> Option<&str> {
+    port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty())
+}
+
 fn has_ports(service: &Service) -> bool {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     ports.is_some_and(|ports| !ports.is_empty())
@@ -188,6 +209,13 @@ fn has_ports(service: &Service) -> bool {
 fn service_port<'s>(service: &'s Service, number: &str) -> Option<&'s ServicePort> {
     let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
     ports.find(|port| port.port.to_string() == number && port.protocol.as_deref() != Some("UDP"))
+}
+
+impl<'a> From<&'a ServiceReference> for Reference<'a> {
+    fn from(of: &'a ServiceReference) -> Self {
+        let namespace = of.namespace.as_deref();
+        Self { group: None, kind: None, namespace, name: &of.name, port: Some(of.port) }
+    }
 }
 
 /// Reads the same fields of each type that has them.

@@ -17,6 +17,7 @@ use crate::listener::{Entry, ListenerId};
 use crate::listening::Listeners;
 use crate::naming::Naming;
 use crate::place::PortUsers;
+use crate::policy::Attached;
 use crate::rules::Rules;
 use crate::tls_policy::{Policy, Targets};
 use crate::translation::GatewayTranslation;
@@ -28,6 +29,8 @@ pub struct Gateways {
     pub(crate) naming: Naming,
     pub(crate) listening: Listening,
     pub(crate) policies: Policies,
+    /// Policies of Fairway's own.
+    pub(crate) attached: Attached,
     pub(crate) routes: Routes,
     pub(crate) tables: Tables,
     pub(crate) translation: GatewayTranslation,
@@ -92,12 +95,16 @@ pub(crate) struct Aged {
     pub(crate) kind: Kind,
 }
 
-/// What the rules of a route differ by: the certificate that its Gateway shows to endpoints, and whether TLS is
-/// passed through.
+/// What the rules of a route differ by: the certificate that its Gateway shows to endpoints, whether TLS is passed
+/// through, and what protects the listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Variant {
     pub(crate) client_certificate: Option<ObjectKey>,
     pub(crate) passes_through: bool,
+    /// The SecurityPolicies that are for the listener, from the least specific one on.
+    pub(crate) guards: Vec<ObjectKey>,
+    /// Whether the Gateway itself asks the clients of the listener for certificates; said only where there are such policies.
+    pub(crate) verified: bool,
 }
 
 /// A route's part in a host.
@@ -166,6 +173,7 @@ impl Gateways {
             naming: Naming::new(controller),
             listening: Listening::default(),
             policies: Policies::default(),
+            attached: Attached::default(),
             routes: Routes::default(),
             tables: Tables::default(),
             translation: GatewayTranslation::default(),

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::gateway::gateway_of;
 use crate::listener::ListenerId;
 use crate::naming::{Noticed, class_reference};
+use crate::policy;
 use crate::route::{KINDS, Route};
 use crate::state::Gateways;
 use crate::translation::Pieces;
@@ -26,7 +27,8 @@ pub struct Work {
     pub(crate) entries: BTreeSet<ObjectRef>,
     pub(crate) gateways: BTreeSet<ObjectKey>,
     pub(crate) places: BTreeSet<ObjectKey>,
-    pub(crate) policies: BTreeSet<ObjectKey>,
+    /// BackendTLSPolicies, and Fairway's own.
+    pub(crate) policies: BTreeSet<ObjectRef>,
     pub(crate) routes: BTreeSet<ObjectRef>,
     /// Listeners to which other routes are attached.
     pub(crate) attached: BTreeSet<ListenerId>,
@@ -56,7 +58,10 @@ impl Gateways {
         let all: Vec<ObjectRef> = (gateway.classes.keys().map(of(Kind::GatewayClass)))
             .chain(gateway.gateways.keys().map(of(Kind::Gateway)))
             .chain(gateway.listener_sets.keys().map(of(Kind::ListenerSet)))
-            .chain(gateway.tls_policies.keys().map(of(Kind::BackendTlsPolicy)))
+            .chain(gateway.policies.tls.keys().map(of(Kind::BackendTlsPolicy)))
+            .chain(gateway.policies.clients.keys().map(of(Kind::ClientTrafficPolicy)))
+            .chain(gateway.policies.backends.keys().map(of(Kind::BackendTrafficPolicy)))
+            .chain(gateway.policies.security.keys().map(of(Kind::SecurityPolicy)))
             .chain(Route::all(resources))
             .collect();
         self.note(resources, &all)
@@ -79,6 +84,7 @@ impl Gateways {
 
     fn note_one(&mut self, resources: &Resources, object: &ObjectRef, work: &mut Work) {
         let (key, gateway) = (&object.key, &resources.gateway);
+        work.statuses.extend(self.attached.of(object).cloned());
         match object.kind {
             Kind::GatewayClass => {
                 let class = gateway.classes.get(key).map(|it| &*it.object);
@@ -104,16 +110,28 @@ impl Gateways {
                 }
             }
             Kind::BackendTlsPolicy => {
-                let policy = gateway.tls_policies.get(key).map(|it| &*it.object);
+                let policy = gateway.policies.tls.get(key).map(|it| &*it.object);
                 let noticed = self.naming.set_tls_policy(key, policy);
                 work.notice(noticed);
-                work.policies.insert(key.clone());
+                work.policies.insert(object.clone());
+            }
+            Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy => {
+                work.policies.insert(object.clone());
+            }
+            Kind::SecurityPolicy => {
+                let policy = gateway.policies.security.get(key).map(|it| &*it.object);
+                let noticed = self.naming.set_security_policy(key, policy);
+                work.notice(noticed);
+                work.policies.insert(object.clone());
             }
             Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute => drop(work.routes.insert(object.clone())),
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),
-            Kind::Service => work.routes.extend(self.routes.by_service.of(key).cloned()),
+            Kind::Service => {
+                work.routes.extend(self.routes.by_service.of(key).cloned());
+                work.policies.extend(self.attached.asking(key).cloned());
+            }
             Kind::Secret | Kind::ConfigMap => {
                 let users: Vec<_> = self.naming.users(object).cloned().collect();
                 users.iter().for_each(|user| self.mark(user, work));
@@ -140,7 +158,8 @@ impl Gateways {
                 work.entries.insert(object.clone());
                 work.gateways.extend(self.gateway_of_set(object));
             }
-            Kind::BackendTlsPolicy => drop(work.policies.insert(object.key.clone())),
+            Kind::BackendTlsPolicy => drop(work.policies.insert(object.clone())),
+            kind if policy::KINDS.contains(&kind) => drop(work.policies.insert(object.clone())),
             kind if KINDS.contains(&kind) => drop(work.routes.insert(object.clone())),
             _ => {}
         }

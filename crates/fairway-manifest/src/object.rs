@@ -169,6 +169,13 @@ impl Place<'_> {
             Kind::TlsRoute => self.typed(kind, |it| Object::TlsRoute(Arc::new(it)), reading),
             Kind::ReferenceGrant => self.typed(kind, |it| Object::ReferenceGrant(Arc::new(it)), reading),
             Kind::BackendTlsPolicy => self.typed(kind, |it| Object::BackendTlsPolicy(Arc::new(it)), reading),
+            Kind::ClientTrafficPolicy => {
+                self.typed(kind, |it| Object::ClientTrafficPolicy(Arc::new(it)), reading);
+            }
+            Kind::BackendTrafficPolicy => {
+                self.typed(kind, |it| Object::BackendTrafficPolicy(Arc::new(it)), reading);
+            }
+            Kind::SecurityPolicy => self.typed(kind, |it| Object::SecurityPolicy(Arc::new(it)), reading),
             Kind::TcpRoute => {
                 self.not_served(kind, reading);
                 self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading);
@@ -225,6 +232,12 @@ impl Place<'_> {
                 Severity::Warning,
                 "gateway-api-not-read",
                 "is of a kind or version of the Gateway API that is not read",
+                "it is ignored",
+            ),
+            (gateway_kinds::POLICY_GROUP, _) => (
+                Severity::Error,
+                "policy-not-read",
+                "is of a kind or version of fairway.dev that does not exist",
                 "it is ignored",
             ),
             _ if is_ordinary(group) => return,
@@ -390,7 +403,7 @@ mod tests {
     fn every_kind_of_the_gateway_api_is_read_in_each_of_its_versions() {
         for known in gateway_kinds::KINDS {
             for version in known.versions {
-                let (group, kind) = (gateway_kinds::GROUP, known.kind.name());
+                let (group, kind) = (known.group, known.kind.name());
                 let text = format!("apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{name: x}}\n");
                 let reading = reading(&text);
                 let namespace = if known.kind == Kind::GatewayClass { "" } else { "default" };

@@ -30,6 +30,8 @@ pub struct BackendRef {
     pub transport: Transport,
     /// Who gets a request.
     pub balance: Balance,
+    /// How its endpoints are used.
+    pub traffic: BackendTraffic,
     /// Where its addresses come from.
     pub via: Via,
     /// The URL that names it: its host is asked where there is no such Service.
@@ -104,7 +106,8 @@ impl BackendRef {
     pub fn new(service: ObjectKey, port: Arc<str>, (transport, balance): (&Transport, &Balance)) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
-        Self { key, service, port, transport, balance, via: Via::default(), by_url: None }
+        let traffic = BackendTraffic::default();
+        Self { key, service, port, transport, balance, traffic, via: Via::default(), by_url: None }
     }
 
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
@@ -144,6 +147,13 @@ impl BackendRef {
         let port = spec.ports.as_deref()?.first()?.port.to_string();
         let reference = Self::new(service.clone(), port.into(), (&Transport::default(), &Balance::default()));
         reference.target(inputs).is_ok().then_some(reference)
+    }
+
+    /// The same with endpoints that are used as `policy` says, by which backends are told apart.
+    pub fn used(mut self, policy: &ObjectKey, traffic: BackendTraffic) -> Self {
+        self.key = BackendKey(format!("{};traffic={policy}", self.key).into());
+        self.traffic = traffic;
+        self
     }
 
     /// The same with another address.
@@ -291,7 +301,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         tls: reference.transport.tls(&reference.service),
         balancing: reference.balance.balancing,
         session: reference.balance.session(&reference.tag()),
-        traffic: BackendTraffic::default(),
+        traffic: reference.traffic,
     };
     Some((backend, diagnostics))
 }

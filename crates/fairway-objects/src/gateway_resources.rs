@@ -6,6 +6,7 @@ use fairway_gateway_types::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
+use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -35,10 +36,30 @@ pub struct GatewayResources {
     pub udp_routes: OrdMap<ObjectKey, Sourced<UdpRoute>>,
     /// ReferenceGrants.
     pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
-    /// BackendTLSPolicies.
-    pub tls_policies: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+    /// Policies.
+    pub policies: PolicyResources,
     /// Where Gateways are.
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
+}
+
+/// The policies as they are now. A clone costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyResources {
+    /// BackendTLSPolicies.
+    pub tls: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+    /// ClientTrafficPolicies.
+    pub clients: OrdMap<ObjectKey, Sourced<ClientTrafficPolicy>>,
+    /// BackendTrafficPolicies.
+    pub backends: OrdMap<ObjectKey, Sourced<BackendTrafficPolicy>>,
+    /// SecurityPolicies.
+    pub security: OrdMap<ObjectKey, Sourced<SecurityPolicy>>,
+}
+
+impl PolicyResources {
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.tls.len() + self.clients.len() + self.backends.len() + self.security.len()
+    }
 }
 
 impl GatewayResources {
@@ -47,7 +68,7 @@ impl GatewayResources {
         let routes = self.http_routes.len() + self.grpc_routes.len() + self.tls_routes.len();
         let streams = self.tcp_routes.len() + self.udp_routes.len();
         let listeners = self.classes.len() + self.gateways.len() + self.listener_sets.len();
-        routes + streams + listeners + self.grants.len() + self.tls_policies.len()
+        routes + streams + listeners + self.grants.len() + self.policies.len()
     }
 
     /// Where a Gateway is now.
@@ -71,7 +92,10 @@ impl GatewayResources {
             Object::TcpRoute(it) => keep(&mut self.tcp_routes, key, it, source),
             Object::UdpRoute(it) => keep(&mut self.udp_routes, key, it, source),
             Object::ReferenceGrant(it) => keep(&mut self.grants, key, it, source),
-            Object::BackendTlsPolicy(it) => keep(&mut self.tls_policies, key, it, source),
+            Object::BackendTlsPolicy(it) => keep(&mut self.policies.tls, key, it, source),
+            Object::ClientTrafficPolicy(it) => keep(&mut self.policies.clients, key, it, source),
+            Object::BackendTrafficPolicy(it) => keep(&mut self.policies.backends, key, it, source),
+            Object::SecurityPolicy(it) => keep(&mut self.policies.security, key, it, source),
             Object::Ingress(_)
             | Object::IngressClass(_)
             | Object::Service(_)
@@ -95,7 +119,10 @@ impl GatewayResources {
             Kind::TcpRoute => drop(self.tcp_routes.remove(key)),
             Kind::UdpRoute => drop(self.udp_routes.remove(key)),
             Kind::ReferenceGrant => drop(self.grants.remove(key)),
-            Kind::BackendTlsPolicy => drop(self.tls_policies.remove(key)),
+            Kind::BackendTlsPolicy => drop(self.policies.tls.remove(key)),
+            Kind::ClientTrafficPolicy => drop(self.policies.clients.remove(key)),
+            Kind::BackendTrafficPolicy => drop(self.policies.backends.remove(key)),
+            Kind::SecurityPolicy => drop(self.policies.security.remove(key)),
             Kind::Placement => drop(self.placements.remove(key)),
             Kind::Ingress
             | Kind::IngressClass

@@ -9,6 +9,7 @@ use fairway_gateway_types::{
     TlsRoute, UdpRoute,
 };
 use fairway_model::{Origin, SourceLine};
+use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -60,6 +61,12 @@ pub enum Kind {
     ReferenceGrant,
     /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
     BackendTlsPolicy,
+    /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
+    ClientTrafficPolicy,
+    /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
+    BackendTrafficPolicy,
+    /// `fairway.dev/v1alpha1` SecurityPolicy.
+    SecurityPolicy,
     /// An Ingress of `extensions/v1beta1` or `networking.k8s.io/v1beta1`.
     OldIngress,
     /// The addresses of an external name, which is the object's name.
@@ -114,6 +121,12 @@ pub enum Object {
     ReferenceGrant(Arc<ReferenceGrant>),
     /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
     BackendTlsPolicy(Arc<BackendTlsPolicy>),
+    /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
+    ClientTrafficPolicy(Arc<ClientTrafficPolicy>),
+    /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
+    BackendTrafficPolicy(Arc<BackendTrafficPolicy>),
+    /// `fairway.dev/v1alpha1` SecurityPolicy.
+    SecurityPolicy(Arc<SecurityPolicy>),
     /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
     OldIngress(serde_json::Value),
 }
@@ -200,6 +213,9 @@ impl Kind {
             Self::UdpRoute => "UDPRoute",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::BackendTlsPolicy => "BackendTLSPolicy",
+            Self::ClientTrafficPolicy => "ClientTrafficPolicy",
+            Self::BackendTrafficPolicy => "BackendTrafficPolicy",
+            Self::SecurityPolicy => "SecurityPolicy",
             Self::Resolved => "ExternalName",
             Self::Placement => "Placement",
         }
@@ -236,6 +252,9 @@ impl Object {
             Self::UdpRoute(it) => (Kind::UdpRoute, ObjectKey::of(&it.metadata)),
             Self::ReferenceGrant(it) => (Kind::ReferenceGrant, ObjectKey::of(&it.metadata)),
             Self::BackendTlsPolicy(it) => (Kind::BackendTlsPolicy, ObjectKey::of(&it.metadata)),
+            Self::ClientTrafficPolicy(it) => (Kind::ClientTrafficPolicy, ObjectKey::of(&it.metadata)),
+            Self::BackendTrafficPolicy(it) => (Kind::BackendTrafficPolicy, ObjectKey::of(&it.metadata)),
+            Self::SecurityPolicy(it) => (Kind::SecurityPolicy, ObjectKey::of(&it.metadata)),
             Self::OldIngress(value) => {
                 let text = |field| value.pointer(field).and_then(serde_json::Value::as_str);
                 let namespace = text("/metadata/namespace").unwrap_or("default");

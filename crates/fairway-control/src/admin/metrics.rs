@@ -60,7 +60,10 @@ fn objects(out: &mut String, resources: &Resources) {
         ("GRPCRoute", gateway.grpc_routes.len()),
         ("TLSRoute", gateway.tls_routes.len()),
         ("ReferenceGrant", gateway.grants.len()),
-        ("BackendTLSPolicy", gateway.tls_policies.len()),
+        ("BackendTLSPolicy", gateway.policies.tls.len()),
+        ("ClientTrafficPolicy", gateway.policies.clients.len()),
+        ("BackendTrafficPolicy", gateway.policies.backends.len()),
+        ("SecurityPolicy", gateway.policies.security.len()),
     ] {
         line(out, name, &format!("kind=\"{kind}\""), count);
     }

@@ -18,7 +18,10 @@ macro_rules! with_object {
             Kind::TlsRoute => all.tls_routes.get($key).map(|$it| $value),
             Kind::TcpRoute => all.tcp_routes.get($key).map(|$it| $value),
             Kind::UdpRoute => all.udp_routes.get($key).map(|$it| $value),
-            Kind::BackendTlsPolicy => all.tls_policies.get($key).map(|$it| $value),
+            Kind::BackendTlsPolicy => all.policies.tls.get($key).map(|$it| $value),
+            Kind::ClientTrafficPolicy => all.policies.clients.get($key).map(|$it| $value),
+            Kind::BackendTrafficPolicy => all.policies.backends.get($key).map(|$it| $value),
+            Kind::SecurityPolicy => all.policies.security.get($key).map(|$it| $value),
             _ => None,
         }
     }};

@@ -24,7 +24,7 @@ use super::standing::Standing;
 use super::updates::Updates;
 use crate::clock;
 use crate::pipeline::View;
-use fairway_manifest::gateway_kinds::{GROUP, GatewayKind};
+use fairway_manifest::gateway_kinds::GatewayKind;
 
 /// Requests at a time.
 const AT_ONCE: usize = 16;
@@ -164,7 +164,8 @@ fn path(object: &ObjectRef, version: Option<&'static str>) -> Option<String> {
     let version = version.or(known.versions.first().copied())?;
     let (namespace, name) = (&object.key.namespace, &object.key.name);
     let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-    Some(format!("/apis/{GROUP}/{version}/{place}{}/{name}", known.resource))
+    let GatewayKind { group, resource, .. } = known;
+    Some(format!("/apis/{group}/{version}/{place}{resource}/{name}"))
 }
 
 /// One status under way.
@@ -235,9 +236,12 @@ impl<S: Says> Job<S> {
 fn resource(kind: Kind, verb: &'static str) -> &'static str {
     macro_rules! named {
         ($resource:literal) => {
+            named!($resource, "gateway.networking.k8s.io")
+        };
+        ($resource:literal, $group:literal) => {
             match verb {
-                "get" => concat!($resource, ".gateway.networking.k8s.io"),
-                _ => concat!($resource, "/status.gateway.networking.k8s.io"),
+                "get" => concat!($resource, ".", $group),
+                _ => concat!($resource, "/status.", $group),
             }
         };
     }
@@ -250,6 +254,9 @@ fn resource(kind: Kind, verb: &'static str) -> &'static str {
         Kind::TlsRoute => named!("tlsroutes"),
         Kind::TcpRoute => named!("tcproutes"),
         Kind::UdpRoute => named!("udproutes"),
+        Kind::ClientTrafficPolicy => named!("clienttrafficpolicies", "fairway.dev"),
+        Kind::BackendTrafficPolicy => named!("backendtrafficpolicies", "fairway.dev"),
+        Kind::SecurityPolicy => named!("securitypolicies", "fairway.dev"),
         _ => named!("backendtlspolicies"),
     }
 }

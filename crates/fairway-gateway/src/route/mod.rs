@@ -74,6 +74,15 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// The names of its rules, as far as they have some.
+    pub(crate) fn rule_names(self) -> Vec<Option<&'a str>> {
+        match self {
+            Self::Http(it) => it.object.spec.rules.iter().map(|rule| rule.name.as_deref()).collect(),
+            Self::Grpc(it) => it.object.spec.rules.iter().map(|rule| rule.name.as_deref()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether its status has an entry of this controller.
     pub(crate) fn has_entry_of(self, controller: &str) -> bool {
         let status: Option<&RouteStatus> = match self {

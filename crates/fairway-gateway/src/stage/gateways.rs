@@ -125,7 +125,12 @@ impl Gateways {
         };
         let (old, new) = (of(before), of(after));
         let shown = |reading: Option<&Reading>| reading.map(|it| it.client_certificate.clone());
-        let all = shown(before) != shown(after);
+        let frontend = |reading: Option<&Reading>| reading.map(|it| it.frontend.clone());
+        let all = shown(before) != shown(after) || frontend(before) != frontend(after);
+        // What a policy can say about one listener depends on the others.
+        for reference in old.keys().chain(new.keys()) {
+            work.statuses.extend(self.attached.of(reference).cloned());
+        }
         let gone = old.iter().filter(|(reference, _)| !new.contains_key(*reference));
         for (reference, parent) in gone {
             work.routes.extend(self.routes.by_parent.of(reference).cloned());

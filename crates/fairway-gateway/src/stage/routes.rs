@@ -10,7 +10,7 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::attach::{self, AtParent, Attaching, Attachment};
-use crate::backend::{PolicyVerdict, Resolver};
+use crate::backend::PolicyVerdict;
 use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_REFS};
 use crate::listener::{ListenerId, Protocol};
 use crate::route::Route;
@@ -70,23 +70,23 @@ impl Gateways {
         let parent = self.listening.parents.get(&attachment.listener.owner);
         let mut listeners = parent.iter().flat_map(|parent| &parent.listeners);
         let listener = listeners.find(|it| it.entry.id == attachment.listener);
+        let guards = self.attached.guards_of_listener(&attachment.gateway, &attachment.listener);
+        let port = listener.map(|it| it.entry.port).filter(|_| !guards.is_empty());
+        let frontend = reading.zip(port).map(|(reading, port)| reading.frontend.of(port));
         Variant {
             client_certificate: shown.cloned().flatten(),
             passes_through: listener.is_some_and(|it| it.entry.protocol == Protocol::Passthrough),
+            guards,
+            verified: frontend.is_some_and(|clients| clients.verification.is_some()),
         }
     }
 
     fn made(&self, reference: &ObjectRef, route: Route<'_>, variant: &Variant, inputs: Inputs<'_>) -> Made {
-        let policies =
-            |service: &ObjectKey, port: Option<&str>| -> Option<PolicyVerdict> { self.policy(service, port) };
-        let resolver = Resolver {
-            inputs,
-            route: reference,
-            speaks: route.speaks(variant.passes_through),
-            policies: &policies,
-            client_certificate: variant.client_certificate.as_ref(),
-        };
-        let mut rules = route.rules(resolver);
+        let speaks = route.speaks(variant.passes_through);
+        let mut rules = self.with_resolver((reference, speaks), variant, inputs, |it| route.rules(it));
+        if let Some(guard) = variant.guards.last() {
+            rules.close_streams(guard, route.origin(reference, "spec.rules"));
+        }
         let made = model::Route {
             origin: route.origin(reference, ""),
             created: route.created(),
@@ -95,7 +95,7 @@ impl Gateways {
         Made { rules: Arc::new(rules), route: Arc::new(made) }
     }
 
-    fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
+    pub(crate) fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
         let key = tls_policy::deciding(&self.policies.targets, service, port)?;
         let policy = self.policies.by_key.get(key)?;
         Some((key.clone(), policy.tls.clone()))
@@ -144,6 +144,7 @@ impl Gateways {
             let is_served = !contributed.is_empty();
             self.contribute(&reference, contributed, work);
             self.reach(&reference, memo.as_deref(), work);
+            work.statuses.extend(self.attached.of(&reference).cloned());
             let backends = memo.iter().flat_map(|memo| memo.rules.values()).filter(|_| is_served);
             let backends = backends.flat_map(|made| made.rules.found.backends.values().cloned()).collect();
             work.pieces.backends.push((reference.clone(), backends));

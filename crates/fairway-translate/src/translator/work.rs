@@ -84,6 +84,9 @@ pub(super) fn touched(
             | Kind::UdpRoute
             | Kind::ReferenceGrant
             | Kind::BackendTlsPolicy
+            | Kind::ClientTrafficPolicy
+            | Kind::BackendTrafficPolicy
+            | Kind::SecurityPolicy
             | Kind::Placement => {}
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
         }

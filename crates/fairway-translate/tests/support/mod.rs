@@ -77,6 +77,9 @@ pub fn object(value: Value) -> Object {
         ("TLSRoute", _) => Object::TlsRoute(from(value)),
         ("ReferenceGrant", _) => Object::ReferenceGrant(from(value)),
         ("BackendTLSPolicy", _) => Object::BackendTlsPolicy(from(value)),
+        ("ClientTrafficPolicy", _) => Object::ClientTrafficPolicy(from(value)),
+        ("BackendTrafficPolicy", _) => Object::BackendTrafficPolicy(from(value)),
+        ("SecurityPolicy", _) => Object::SecurityPolicy(from(value)),
         other => panic!("no such kind: {other:?}"),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairway_translate::Kind;
+use serde_json::json;
 
 use super::harness::{
     Harness, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts,
@@ -108,6 +109,25 @@ async fn a_gateway_comes_with_the_secrets_that_it_names_in_whichever_namespace()
     server.delete("gateways", "infra", "edge");
     harness.until("forgotten", |harness| !harness.has(Kind::Secret, "certs", "b")).await;
     assert!(!harness.has(Kind::Secret, "certs", "unnamed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_comes_with_the_secrets_that_it_names_and_goes_with_its_crd() {
+    let server = with_crds();
+    server.with(|state| state.policies.insert(("v1alpha1", "securitypolicies")));
+    server.put("secrets", secret("shop", "users"));
+    let mut harness = Harness::started(&server).await;
+    let policy = json!({
+        "metadata": { "namespace": "shop", "name": "login" },
+        "spec": { "basicAuth": { "secretRef": { "name": "users" } } },
+    });
+    server.put("securitypolicies", policy);
+    let changes = texts(&harness.changes().await.changes);
+    assert_eq!(changes, ["+Secret shop/users", "+SecurityPolicy shop/login"]);
+    server.with(|state| state.policies.clear());
+    server.close_watches();
+    harness.until("no policy", |harness| !harness.has(Kind::SecurityPolicy, "shop", "login")).await;
+    harness.until("no Secret", |harness| !harness.has(Kind::Secret, "shop", "users")).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -149,6 +149,9 @@ fn version(object: &Object) -> String {
         Object::UdpRoute(it) => &it.metadata,
         Object::ReferenceGrant(it) => &it.metadata,
         Object::BackendTlsPolicy(it) => &it.metadata,
+        Object::ClientTrafficPolicy(it) => &it.metadata,
+        Object::BackendTrafficPolicy(it) => &it.metadata,
+        Object::SecurityPolicy(it) => &it.metadata,
         Object::OldIngress(_) => panic!("a cluster has none"),
     };
     metadata.resource_version.clone().unwrap_or_default()

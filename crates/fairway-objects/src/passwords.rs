@@ -7,11 +7,11 @@ use fairway_model::Users;
 use fairway_password::{Hash, NotAHash, entries};
 use k8s_openapi::api::core::v1::Secret;
 
-use fairway_objects::certificate::secret_value;
+use crate::certificate::secret_value;
 
 /// How a Secret has its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SecretForm {
+pub enum SecretForm {
     /// As a file of `htpasswd` in its entry `auth`.
     File,
     /// Each entry is a user.
@@ -19,13 +19,18 @@ pub(crate) enum SecretForm {
 }
 
 /// Users, and those of them with whose hash nobody passes.
-pub(crate) struct ReadUsers {
-    pub(crate) users: Users,
-    pub(crate) unusable: Vec<(Arc<str>, NotAHash)>,
+pub struct ReadUsers {
+    /// All of them.
+    pub users: Users,
+    /// Those with whose hash nobody passes, and why.
+    pub unusable: Vec<(Arc<str>, NotAHash)>,
 }
 
-/// Reads the users of a Secret, or says why it has none.
-pub(crate) fn read(secret: &Secret, form: SecretForm) -> Result<ReadUsers, &'static str> {
+/// Reads the users of a Secret.
+///
+/// # Errors
+/// Says why it has none.
+pub fn read(secret: &Secret, form: SecretForm) -> Result<ReadUsers, &'static str> {
     let mut found = BTreeMap::new();
     match form {
         SecretForm::File => {

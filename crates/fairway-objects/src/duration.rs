@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// Reads a duration; `None` where it is none.
-pub(crate) fn read(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn read(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
     for _ in 0..4 {
