@@ -8,7 +8,9 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use fairway_model::{ClientDemand, ClientVerification};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, verify_tls12_signature, verify_tls13_signature, verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
@@ -21,6 +23,8 @@ use webpki::{
     anchor_from_trusted_cert,
 };
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+use crate::version_one::{self, VersionOne};
 
 /// Who may issue the certificates of a host's clients.
 #[derive(Debug)]
@@ -124,6 +128,12 @@ impl ClientTrust {
             false => Err(webpki::Error::MaximumPathDepthExceeded),
         };
         let algorithms = self.verifier.provider.signature_verification_algorithms.all;
+        if let Some(certificate) = VersionOne::read(own) {
+            return match lists.is_empty() {
+                true => certificate.verify(&self.anchors, algorithms, now),
+                false => Err(webpki::Error::UnknownRevocationStatus),
+            };
+        }
         EndEntityCert::try_from(own)?.verify_for_usage(
             algorithms,
             &self.anchors,
@@ -169,6 +179,11 @@ impl ClientCertVerifier for Asking {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
+        if let Some(certificate) = VersionOne::read(certificate) {
+            let fitting = version_one::of_scheme(algorithms, signature.scheme);
+            certificate.verify_handshake(message, signature, fitting)?;
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
@@ -179,6 +194,9 @@ impl ClientCertVerifier for Asking {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
+        if let Some(certificate) = VersionOne::read(certificate) {
+            return verify_tls13_signature_with_raw_key(message, &certificate.key(), signature, algorithms);
+        }
         verify_tls13_signature(message, certificate, signature, algorithms)
     }
 

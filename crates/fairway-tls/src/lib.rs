@@ -8,6 +8,7 @@ mod roots;
 mod subject;
 mod suites;
 mod upstream;
+mod version_one;
 
 pub use agreed::Agreed;
 pub use clients::{ClientTrust, Shown};

@@ -72,9 +72,9 @@ fn the_defaults_of_ingress_nginx_lose_nothing() {
 
 #[test]
 fn the_example_of_the_documents_is_what_the_command_says() {
-    let text = fs::read_to_string(root().join("docs/operate.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/migrate.md")).unwrap();
     let section =
-        text.split("\n### ").find(|section| section.starts_with("The values of its chart\n")).unwrap();
+        text.split("\n## ").find(|section| section.starts_with("The values of its chart\n")).unwrap();
     let mut blocks: Vec<String> = Vec::new();
     let mut inside = false;
     for line in section.lines() {

@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 pub use audience::Audience;
 pub use identity::Identity;
 pub use pages::{Body, Pages};
-pub use readiness::Readiness;
+pub use readiness::{Healthz, Readiness};
 pub use scrape::{Pieces, Scrape, Scrapes};
 pub use served::{Served, ServedIngress, ServedObject};
 

@@ -1,10 +1,11 @@
 //! The admin server's pages: a request line in, an answer out.
 
 use std::iter;
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use fairway_model::Config;
-use fairway_translate::Diagnostic;
+use fairway_translate::{Diagnostic, PortProtocol};
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -15,7 +16,7 @@ use super::audience::Audience;
 use super::controller;
 use super::identity::Identity;
 use super::metrics;
-use super::readiness::Readiness;
+use super::readiness::{Healthz, Readiness};
 use super::scrape::{Pieces, Scrape, Scrapes};
 use super::served::{Served, ServedIngress, ServedObject};
 use crate::digest::Digest;
@@ -32,8 +33,12 @@ pub struct Pages {
     pub viewer: Viewer,
     /// Whether traffic is welcome.
     pub readiness: Box<dyn Fn() -> Readiness + Send + Sync>,
+    /// When `/healthz` answers 200.
+    pub healthz: Healthz,
     /// The version of the oldest configuration that a worker serves by; 0 before every worker has one.
     pub adopted: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Whether the data plane has bound an address for Gateways.
+    pub bound: Box<dyn Fn((PortProtocol, SocketAddr)) -> bool + Send + Sync>,
     /// Which controller the metrics are of.
     pub identity: Identity,
     /// The data plane's metrics as Prometheus text.
@@ -76,7 +81,7 @@ impl Pages {
             return answer;
         }
         match (uri.path(), audience) {
-            ("/healthz", _) => page(StatusCode::OK, TEXT, "ok\n".into()),
+            ("/healthz", _) => self.healthz(),
             // The second is what the manifests of NGINX's own controller ask for.
             ("/readyz" | "/nginx-ready", _) => self.readyz(),
             ("/metrics", _) => self.metrics(audience).await,
@@ -85,6 +90,14 @@ impl Pages {
             ("/config", Audience::Operators) => self.config(),
             _ => page(StatusCode::NOT_FOUND, TEXT, "no such page here\n".into()),
         }
+    }
+
+    fn healthz(&self) -> Response<Body> {
+        let readiness = (self.readiness)();
+        if self.healthz.is_well(&readiness) {
+            return page(StatusCode::OK, TEXT, "ok\n".into());
+        }
+        page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{readiness}\n"))
     }
 
     fn readyz(&self) -> Response<Body> {
@@ -105,13 +118,13 @@ impl Pages {
     }
 
     /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for, and the object of the Gateway API that
-    /// `?object=KIND/NAMESPACE/NAME` asks for.
+    /// `?object=KIND/NAMESPACE/NAME` asks for, and with `?gateways` all Gateways.
     fn served(&self, query: Option<&str>) -> Response<Body> {
         let adopted = (self.adopted)();
         let Some(view) = self.viewer.view() else {
             return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Readiness::Loading(None)));
         };
-        match serde_json::to_string(&Served::of(&view, adopted, query)) {
+        match serde_json::to_string(&Served::of(&view, adopted, &self.bound, query)) {
             Ok(json) => page(StatusCode::OK, "application/json", json + "\n"),
             Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
         }

@@ -47,6 +47,27 @@ impl Readiness {
     }
 }
 
+/// When `/healthz` answers 200.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Healthz {
+    /// While the process lives.
+    Alive,
+    /// From the first configuration that is served until the process is told to stop, as that of ingress-nginx, which its
+    /// manifests probe for liveness and readiness alike. What a restart would not mend is no reason for another answer.
+    Serving,
+}
+
+impl Healthz {
+    /// Whether the answer is 200.
+    #[must_use]
+    pub fn is_well(self, readiness: &Readiness) -> bool {
+        match self {
+            Self::Alive => true,
+            Self::Serving => matches!(readiness, Readiness::Ready { .. } | Readiness::OutOfMemory),
+        }
+    }
+}
+
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,5 +105,21 @@ mod tests {
         assert!(stale.is_ready() && stale.to_string().contains("stale"));
         assert!(!Readiness::OutOfMemory.is_ready());
         assert!(!Readiness::Draining.is_ready());
+    }
+
+    #[test]
+    fn healthz_stands_for_readiness_only_where_it_is_asked_to_and_never_for_want_of_memory() {
+        let ready = Readiness::judge(Some((1, Freshness::Stale)), 1);
+        let adopting = Readiness::judge(Some((1, Freshness::Current)), 0);
+        for (readiness, is_well) in [
+            (ready, true),
+            (Readiness::OutOfMemory, true),
+            (adopting, false),
+            (Readiness::Loading(None), false),
+            (Readiness::Draining, false),
+        ] {
+            assert_eq!(Healthz::Serving.is_well(&readiness), is_well, "{readiness}");
+            assert!(Healthz::Alive.is_well(&readiness), "{readiness}");
+        }
     }
 }

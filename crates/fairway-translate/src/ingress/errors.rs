@@ -5,25 +5,31 @@ use std::sync::Arc;
 
 use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, Origin, RuleLabels};
 
+use fairway_objects::backend::BackendRef;
 use fairway_objects::object::ObjectKey;
 
 /// Whose pages replace which answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Errors {
     /// The Service of `default-backend`, of which the first port counts, and where it is named.
-    pub(crate) backend: Option<(ObjectKey, Origin)>,
+    pub(crate) backend: Option<Box<(ObjectKey, Origin)>>,
     /// In ascending order.
     pub(crate) statuses: Vec<u16>,
 }
 
 impl Errors {
-    /// The filters of a rule with these labels, whose pages come from `backend`. Without one ingress-nginx asks its global
-    /// default backend, which says 404 unless `--default-backend-service` names another.
-    pub(crate) fn filters(&self, backend: Option<BackendKey>, labels: &RuleLabels) -> Vec<Filter> {
+    /// The filters of a rule with these labels: pages come from the Service of `default-backend`, else from the default
+    /// backend of all Ingresses, else there are none and the answers become 404.
+    pub(crate) fn filters(
+        &self,
+        (own, by_default): (Option<BackendKey>, Option<&BackendRef>),
+        labels: &RuleLabels,
+    ) -> Vec<Filter> {
         let fallback =
             |backend: &BackendKey| Fallback { backend: backend.clone(), fields: unavailable(labels) };
-        let mut filters: Vec<_> = backend.iter().map(fallback).map(Filter::Fallback).collect();
+        let mut filters: Vec<_> = own.iter().map(fallback).map(Filter::Fallback).collect();
         if !self.statuses.is_empty() {
+            let backend = own.or_else(|| by_default.map(|reference| reference.key.clone()));
             let fields = if backend.is_some() { about(labels) } else { Vec::new() };
             filters.push(Filter::ErrorPages(ErrorPages { statuses: self.statuses.clone(), backend, fields }));
         }

@@ -61,6 +61,16 @@ enum Shared {
     Canary,
 }
 
+/// Lists grow while they are made and end with room for four members, which is most of them where they have one.
+fn fitted(mut route: Route) -> Route {
+    for rule in &mut route.rules {
+        rule.matches.shrink_to_fit();
+        rule.filters.shrink_to_fit();
+    }
+    route.rules.shrink_to_fit();
+    route
+}
+
 impl<'a> Builder<'a> {
     /// One that has made none yet.
     pub(crate) fn new(
@@ -102,7 +112,7 @@ impl<'a> Builder<'a> {
                 append(&mut routes, location, self.guarded(rule));
             }
         }
-        routes.into_iter().map(Arc::new).collect()
+        routes.into_iter().map(|route| Arc::new(fitted(route))).collect()
     }
 
     /// Where TLS goes that ends at the backend of a location; nowhere where that has none, or is closed. What is wrong with it
@@ -222,7 +232,11 @@ impl<'a> Builder<'a> {
         }
         let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
         if let Some(owner) = &location.owner {
-            filters.extend(owner.contributions.errors.filters(pages, &labels(location)));
+            let otherwise = self.by_default().ok();
+            let errors = &owner.contributions.errors;
+            let asks_by_default = pages.is_none() && !errors.statuses.is_empty();
+            filters.extend(errors.filters((pages, otherwise.as_ref()), &labels(location)));
+            self.backends.extend(otherwise.filter(|_| asks_by_default));
         }
         Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
     }
@@ -314,7 +328,7 @@ impl<'a> Builder<'a> {
 
     /// Who answers in the place of a location's own backend.
     fn error_backend(&mut self, location: &Location) -> Option<BackendKey> {
-        let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_ref()?;
+        let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_deref()?;
         let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
             let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
             let problem = format!("Service {service} does not exist, has no port or is of type ExternalName");
@@ -328,10 +342,14 @@ impl<'a> Builder<'a> {
 
     /// The backend of a location, `None` where it does not exist; or what is answered.
     fn destination(&mut self, location: &Location) -> Result<Option<BackendRef>, Action> {
-        let Some(owner) = &location.owner else { return Err(not_found()) };
-        let Some(backend) = location.backend() else { return Err(not_found()) };
+        let Some(owner) = &location.owner else { return self.by_default().map(Some) };
+        let Some(backend) = location.backend() else {
+            // What keeps somebody out and cannot be given keeps the default backend to itself, too.
+            let may = location.closed().is_none() && !owner.contributions.filters.has(Phase::Redirect);
+            return if may { self.by_default().map(Some) } else { Err(not_found()) };
+        };
         let contributions = &owner.contributions;
-        let pages = contributions.errors.backend.as_ref();
+        let pages = contributions.errors.backend.as_deref();
         let otherwise =
             match pages.and_then(|(service, _)| BackendRef::first_port(service, self.context.inputs)) {
                 Some(_) if location.closed().is_none() => "default-backend serves this path",
@@ -350,6 +368,13 @@ impl<'a> Builder<'a> {
             return Err(not_found());
         }
         Ok(self.reference((location, owner), backend, &settings))
+    }
+
+    /// Who serves requests without a rule.
+    fn by_default(&self) -> Result<BackendRef, Action> {
+        let service = self.context.inputs.options.defaults.backend.as_ref();
+        let reference = service.and_then(|service| BackendRef::first_port(service, self.context.inputs));
+        reference.ok_or_else(not_found)
     }
 
     /// The backends that filters name.

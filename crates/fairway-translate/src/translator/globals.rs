@@ -6,6 +6,7 @@ use crate::ingress::class::Classes;
 use crate::ingress::settings;
 use crate::translator::state::State;
 use crate::translator::work::{TrustWork, Work};
+use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
 use fairway_objects::inputs::Inputs;
 
@@ -27,7 +28,7 @@ impl State {
             work.trust = TrustWork::Report;
             self.current.config.settings = read.settings;
             let mut found = read.diagnostics;
-            found.extend(missing_default_certificate(inputs));
+            found.extend(missing_defaults(inputs));
             self.current.diagnostics.replace(Scope::Settings, found);
         }
         if all {
@@ -38,7 +39,7 @@ impl State {
 
     /// Reports again what is wrong with the settings, after the Secret of the default certificate changed.
     pub(super) fn report_settings(&mut self, inputs: Inputs<'_>) {
-        let found = settings::read(inputs).diagnostics.into_iter().chain(missing_default_certificate(inputs));
+        let found = settings::read(inputs).diagnostics.into_iter().chain(missing_defaults(inputs));
         self.current.diagnostics.replace(Scope::Settings, found.collect());
     }
 
@@ -54,8 +55,24 @@ impl State {
     }
 }
 
+/// That something does not exist that the operator named for where objects say nothing.
+fn missing_defaults(inputs: Inputs<'_>) -> Vec<Diagnostic> {
+    missing_default_certificate(inputs).into_iter().chain(missing_default_backend(inputs)).collect()
+}
+
+fn missing_default_backend(inputs: Inputs<'_>) -> Option<Diagnostic> {
+    let key = inputs.options.defaults.backend.as_ref()?;
+    if BackendRef::first_port(key, inputs).is_some() {
+        return None;
+    }
+    let origin = Origin::object("Service", &key.namespace, &key.name);
+    let problem = "the Service of --default-backend does not exist, has no port or is of type ExternalName";
+    let found = Diagnostic::new(Severity::Error, "missing-reference", origin);
+    Some(found.because(problem, "requests that no rule serves are answered 404"))
+}
+
 fn missing_default_certificate(inputs: Inputs<'_>) -> Option<Diagnostic> {
-    let key = inputs.options.default_certificate.as_ref()?;
+    let key = inputs.options.defaults.certificate.as_ref()?;
     if inputs.resources.secrets.contains_key(key) {
         return None;
     }

@@ -18,7 +18,7 @@ impl State {
         work: &mut Work,
         now: i64,
     ) {
-        let default = inputs.options.default_certificate.as_ref();
+        let default = inputs.options.defaults.certificate.as_ref();
         if self.progress == Progress::New {
             work.secrets.extend(default.cloned());
         }

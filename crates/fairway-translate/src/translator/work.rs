@@ -64,7 +64,13 @@ pub(super) fn touched(
             Kind::OldIngress => drop(work.old_ingresses.insert(key.clone())),
             Kind::IngressClass => work.classes = true,
             Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
-            Kind::Service => mark_service(state, (key, resources), &mut work),
+            Kind::Service => {
+                mark_service(state, (key, resources), &mut work);
+                if options.defaults.backend.as_ref() == Some(key) {
+                    work.settings = true;
+                    work.hosts.extend(state.hosts.keys().cloned());
+                }
+            }
             Kind::Secret => {
                 work.secrets.insert(key.clone());
                 work.ingresses.extend(dependencies.secrets.of(key).cloned());
@@ -84,7 +90,11 @@ pub(super) fn touched(
             | Kind::UdpRoute
             | Kind::ReferenceGrant
             | Kind::BackendTlsPolicy
-            | Kind::Placement => {}
+            | Kind::ClientTrafficPolicy
+            | Kind::BackendTrafficPolicy
+            | Kind::SecurityPolicy
+            | Kind::Placement
+            | Kind::Releases => {}
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
         }
     }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, Compat, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints, ObjectKey,
-    Options, UnsupportedProtection, WithoutClass,
+    CONTROLLER, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options, Trust,
+    UnsupportedProtection, WithoutClass,
 };
 
 use super::gateways::GatewayArgs;
+use super::ports::{PortArgs, key};
 use super::trust::TrustArgs;
 
 /// What objects mean.
@@ -23,6 +24,10 @@ pub(crate) struct TranslationArgs {
     /// The TLS Secret for clients that name no known host; without it a self-signed certificate is made
     #[arg(long, env = "FAIRWAY_DEFAULT_CERTIFICATE", value_name = "NS/NAME")]
     pub(crate) default_certificate: Option<String>,
+    /// The Service, by its first port, for requests that no rule of an Ingress serves, and for pages of custom-http-errors
+    /// of Ingresses without default-backend (else 404)
+    #[arg(long, env = "FAIRWAY_DEFAULT_BACKEND", value_name = "NS/NAME")]
+    pub(crate) default_backend: Option<String>,
     /// The value of the annotation kubernetes.io/ingress.class that is served
     #[arg(long, env = "FAIRWAY_INGRESS_CLASS", value_name = "NAME", default_value = "fairway")]
     pub(crate) ingress_class: String,
@@ -58,12 +63,9 @@ pub(crate) struct TranslationArgs {
     /// What objects of the Gateway API mean
     #[command(flatten)]
     pub(crate) gateways: GatewayArgs,
-    /// The port on which clients see the plain listener: for redirects, headers and logs
-    #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
-    pub(crate) public_http_port: u16,
-    /// The port on which clients see the TLS listener
-    #[arg(long, env = "FAIRWAY_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value_t = 443)]
-    pub(crate) public_https_port: u16,
+    /// The ports that clients see
+    #[command(flatten)]
+    pub(crate) ports: PortArgs,
 }
 
 /// Which classes are served.
@@ -150,6 +152,14 @@ pub(crate) enum PathArg {
 }
 
 impl TranslationArgs {
+    /// Whose word is taken.
+    ///
+    /// # Errors
+    /// A flag has no effect without another one.
+    pub(crate) fn trust(&self) -> Result<Trust> {
+        self.trust.trust(self.ports.tcp_services_configmap.is_some())
+    }
+
     /// The translator's options.
     ///
     /// # Errors
@@ -163,10 +173,13 @@ impl TranslationArgs {
             } else {
                 WithoutClass::Ignored
             },
-            default_certificate: key("--default-certificate", self.default_certificate.as_deref())?,
+            defaults: Defaults {
+                certificate: key("--default-certificate", self.default_certificate.as_deref())?,
+                backend: key("--default-backend", self.default_backend.as_deref())?,
+            },
             configmap: key("--configmap", self.configmap.as_deref())?,
             annotations_prefix: self.annotations_prefix.trim_end_matches('/').into(),
-            trust: self.trust.trust()?,
+            trust: self.trust()?,
             loopback_endpoints: LoopbackEndpoints::Accepted,
             hosts: HostOptions {
                 unsupported_protection: if self.ignore_unsupported_protection {
@@ -176,17 +189,9 @@ impl TranslationArgs {
                 },
                 ..self.hosts.options()
             },
-            listeners: IngressListeners {
-                http: ListenAt { bind: Vec::new(), public_port: self.public_http_port },
-                https: ListenAt { bind: Vec::new(), public_port: self.public_https_port },
-            },
+            listeners: self.ports.listeners(&self.trust.proxy_protocol_trusted)?,
             downstream: fairway_model::DownstreamSettings::default(),
             gateways: self.gateways.options(),
         })
     }
-}
-
-fn key(flag: &str, text: Option<&str>) -> Result<Option<ObjectKey>> {
-    text.map(|text| ObjectKey::parse(text).with_context(|| format!("{flag} {text}: is no NAMESPACE/NAME")))
-        .transpose()
 }

@@ -193,6 +193,7 @@ mod tests {
                 "--webhook=0.0.0.0:8443",
                 "--webhook-certificate=/usr/local/certificates/cert",
                 "--webhook-key=/usr/local/certificates/key",
+                "--healthz=ready",
                 "--http=0.0.0.0:80",
                 "--https=0.0.0.0:443",
                 "--admin=127.0.0.1:10255",
@@ -282,11 +283,9 @@ mod tests {
         );
         assert!(arguments.contains(&"--access-log=json".to_owned()), "{arguments:?}");
         assert!(arguments.contains(&"--http=0.0.0.0:8081".to_owned()), "{arguments:?}");
+        assert!(arguments.contains(&"--default-backend=a/c".to_owned()), "{arguments:?}");
         let flags: Vec<_> = lost.iter().map(|lost| lost.split(':').next().unwrap()).collect();
-        assert_eq!(
-            flags,
-            ["--default-backend-service=a/c", "--sync-rate-limit=0.5", "--nonsense=1", "status of Ingresses"]
-        );
+        assert_eq!(flags, ["--sync-rate-limit=0.5", "--nonsense=1", "status of Ingresses"]);
     }
 
     #[test]

@@ -14,16 +14,17 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if reader.switch("disable-proxy-intercept-errors", false) {
         statuses.clear();
     }
-    match (&backend, reader.value("custom-http-errors").is_some()) {
-        (None, true) if !statuses.is_empty() => {
+    let has_pages = backend.is_some() || context.inputs.options.defaults.backend.is_some();
+    match (has_pages, reader.value("custom-http-errors").is_some()) {
+        (false, true) if !statuses.is_empty() => {
             let problem = "there is no default-backend whose pages would replace them";
             reader.invalid("custom-http-errors", problem, "error answers with these statuses become 404");
         }
         // What is said for all Ingresses is meant for those with pages.
-        (None, false) => statuses.clear(),
+        (false, false) => statuses.clear(),
         _ => {}
     }
-    contributions.errors = Errors { backend, statuses };
+    contributions.errors = Errors { backend: backend.map(Box::new), statuses };
     Ok(())
 })
 .referring(|annotations, referenced| referenced.services.extend(service(annotations)));
@@ -32,7 +33,7 @@ const ANNOTATIONS: &[Known] = &[
     differs(
         "custom-http-errors",
         "Fairway requests the page with GET or HEAD, never with the client's method and length; without `default-backend` \
-         these responses become 404, as in ingress-nginx without `--default-backend-service`, which Fairway does not have",
+         the Service of `--default-backend` makes the pages; without that, too, these responses become 404",
     ),
     done("default-backend"),
     done("disable-proxy-intercept-errors"),
