@@ -52,6 +52,9 @@ echo "e2e: testbed $name is up with its images after $((SECONDS - begin)) s"
 
 export E2E_TESTBED=$testbed E2E_NAME=$name E2E_HELM=$PWD/charts/tools/helm E2E_CHART=$PWD/charts/fairway
 export E2E_FAIRWAY=$fairway E2E_IMAGE=$image E2E_IMAGE_NEXT=$next E2E_BACKEND_IMAGE=$backend E2E_RESULTS=$results
+# Nothing can be fetched inside of the testbed.
+E2E_DEFINITIONS=$(lab/peers/tool gateway-api)/config/crd/standard
+export E2E_DEFINITIONS
 E2E_REVISION=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 git diff --quiet HEAD 2>/dev/null || E2E_REVISION="$E2E_REVISION with changes"
 export E2E_REVISION

@@ -70,6 +70,20 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
   verbs: [get, list, watch]
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    - backendtlspolicies.gateway.networking.k8s.io
+    - gatewayclasses.gateway.networking.k8s.io
+    - gateways.gateway.networking.k8s.io
+    - grpcroutes.gateway.networking.k8s.io
+    - httproutes.gateway.networking.k8s.io
+    - listenersets.gateway.networking.k8s.io
+    - referencegrants.gateway.networking.k8s.io
+    - tcproutes.gateway.networking.k8s.io
+    - tlsroutes.gateway.networking.k8s.io
+    - udproutes.gateway.networking.k8s.io
+  verbs: [get]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]

@@ -420,6 +420,10 @@ var classes = []string{
 	"* namespaces get list watch",
 	"* gateway.networking.k8s.io/gatewayclasses get list watch",
 	"* gateway.networking.k8s.io/gatewayclasses/status update patch",
+	"* apiextensions.k8s.io/customresourcedefinitions[backendtlspolicies.gateway.networking.k8s.io " +
+		"gatewayclasses.gateway.networking.k8s.io gateways.gateway.networking.k8s.io grpcroutes.gateway.networking.k8s.io " +
+		"httproutes.gateway.networking.k8s.io listenersets.gateway.networking.k8s.io referencegrants.gateway.networking.k8s.io " +
+		"tcproutes.gateway.networking.k8s.io tlsroutes.gateway.networking.k8s.io udproutes.gateway.networking.k8s.io] get",
 	"edge configmaps create",
 	"edge configmaps[fairway-gateway-ports] update patch",
 }

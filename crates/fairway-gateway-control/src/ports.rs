@@ -85,6 +85,18 @@ impl Ports {
         Self { given, last: data.get(LAST).and_then(|text| text.parse().ok()).unwrap_or(0) }
     }
 
+    /// As [`Ports::read`]; `None` where the ConfigMap has no list at all, as one that somebody emptied.
+    #[must_use]
+    pub fn listed(data: &BTreeMap<String, String>) -> Option<Self> {
+        data.contains_key(LIST).then(|| Self::read(data))
+    }
+
+    /// Whether no port was given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
     /// The data of the ConfigMap.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, String> {

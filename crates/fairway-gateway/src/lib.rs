@@ -8,6 +8,7 @@
 //!
 //! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
 
+mod afford;
 mod attach;
 mod authority;
 mod backend;
@@ -29,6 +30,7 @@ mod namespaces;
 mod naming;
 mod parameters;
 mod place;
+mod release;
 mod route;
 mod rules;
 mod stage;

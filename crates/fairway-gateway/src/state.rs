@@ -10,6 +10,7 @@ use fairway_objects::placement::Placement;
 use fairway_objects::users::Users;
 use imbl::{OrdMap, OrdSet};
 
+use crate::afford::{Price, Unaffordable};
 use crate::attach::{AtParent, Parents};
 use crate::class::Class;
 use crate::gateway::Reading;
@@ -129,7 +130,12 @@ pub(crate) struct Made {
     pub(crate) rules: Arc<Rules>,
     /// For HTTP.
     pub(crate) route: Arc<model::Route>,
+    /// What the regular expressions of the route cost.
+    pub(crate) prices: Arc<[Price]>,
 }
+
+/// What a host cannot afford of each route.
+pub(crate) type OverBudget = BTreeMap<ObjectRef, Vec<Unaffordable>>;
 
 /// The route tables.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +146,8 @@ pub(crate) struct Tables {
     pub(crate) streams: OrdSet<Arc<str>>,
     /// The routes of each host.
     pub(crate) hosts: Users<HostKey, Contribution>,
+    /// What hosts cannot afford.
+    pub(crate) over_budget: OrdMap<HostKey, Arc<OverBudget>>,
 }
 
 impl Aged {

@@ -2,8 +2,8 @@
 //! meaning of an object itself.
 //!
 //! An edit marks what it touches (`work`); then classes, Gateways with their ListenerSets, their places, policies
-//! and routes are made again, each only where it was marked, and each marking what depends on it; at last the hosts
-//! and the statuses.
+//! and routes are made again, each only where it was marked, and each marking what depends on it; at last the hosts,
+//! which may be unable to afford a rule, and the statuses.
 
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
@@ -29,8 +29,9 @@ impl Gateways {
         self.read_policies(inputs, &mut work);
         self.read_routes(inputs, &mut work);
         self.decide_contests(&mut work);
-        self.finish_routes(inputs, &mut work);
+        self.finish_routes(&mut work);
         self.make_hosts(&mut work);
+        self.tell_routes(inputs, &mut work);
         self.make_statuses(inputs, &mut work);
         work.pieces
     }

@@ -33,6 +33,8 @@ pub struct Work {
     /// Routes whose part in hosts must be looked at.
     pub(crate) finished: BTreeSet<ObjectRef>,
     pub(crate) hosts: BTreeSet<HostKey>,
+    /// Routes whose status and diagnostics must be made.
+    pub(crate) told: BTreeSet<ObjectRef>,
     /// Gateways, ListenerSets and policies whose status must be made.
     pub(crate) statuses: BTreeSet<ObjectRef>,
     /// Secrets whose certificates are shown from now on, or no longer.
@@ -113,6 +115,7 @@ impl Gateways {
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),
+            Kind::Releases => work.classes.extend(gateway.classes.keys().cloned()),
             Kind::Service => work.routes.extend(self.routes.by_service.of(key).cloned()),
             Kind::Secret | Kind::ConfigMap => {
                 let users: Vec<_> = self.naming.users(object).cloned().collect();

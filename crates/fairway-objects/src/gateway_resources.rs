@@ -1,5 +1,6 @@
 //! The objects of the Gateway API as they are now, and the namespaces by which Gateways choose. Owns no judgement about them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_gateway_types::{
@@ -39,7 +40,14 @@ pub struct GatewayResources {
     pub tls_policies: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
     /// Where Gateways are.
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
+    /// The releases of the installed CRDs.
+    pub releases: Releases,
 }
+
+/// The installed CRDs of the Gateway API by name, as `gateways.gateway.networking.k8s.io`, with the release in their annotation
+/// `gateway.networking.k8s.io/bundle-version`, as `v1.6.3`; `None` where a CRD has no such annotation. Empty where nobody
+/// knows.
+pub type Releases = Arc<BTreeMap<String, Option<String>>>;
 
 impl GatewayResources {
     /// How many objects of all kinds there are, without Namespaces.
@@ -97,6 +105,7 @@ impl GatewayResources {
             Kind::ReferenceGrant => drop(self.grants.remove(key)),
             Kind::BackendTlsPolicy => drop(self.tls_policies.remove(key)),
             Kind::Placement => drop(self.placements.remove(key)),
+            Kind::Releases => self.releases = Releases::default(),
             Kind::Ingress
             | Kind::IngressClass
             | Kind::Service

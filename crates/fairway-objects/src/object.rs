@@ -66,6 +66,8 @@ pub enum Kind {
     Resolved,
     /// Where the Gateway of that name is.
     Placement,
+    /// The releases of the installed CRDs of the Gateway API.
+    Releases,
 }
 
 /// An object of a kind, by name.
@@ -202,6 +204,7 @@ impl Kind {
             Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::Resolved => "ExternalName",
             Self::Placement => "Placement",
+            Self::Releases => "CustomResourceDefinition",
         }
     }
 }

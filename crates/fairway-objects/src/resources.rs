@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
-use crate::gateway_resources::GatewayResources;
+use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
 
@@ -33,6 +33,8 @@ pub enum Change {
         /// Its addresses and ports.
         placement: Option<Arc<Placement>>,
     },
+    /// Of which releases of the Gateway API the installed CRDs are now.
+    Released(Releases),
 }
 
 /// The objects as they are now. A clone costs nothing.
@@ -71,6 +73,7 @@ impl Change {
             Self::Remove(reference) => reference.clone(),
             Self::Resolved { name, .. } => ObjectRef::new(Kind::Resolved, ObjectKey::new("", name)),
             Self::Placed { gateway, .. } => ObjectRef::new(Kind::Placement, gateway.clone()),
+            Self::Released(_) => ObjectRef::new(Kind::Releases, ObjectKey::default()),
         }
     }
 }
@@ -85,6 +88,7 @@ impl Resources {
                 self.resolved.insert(ObjectKey::new("", &name), addresses.into());
             }
             Change::Placed { gateway, placement } => self.gateway.place(gateway, placement),
+            Change::Released(releases) => self.gateway.releases = releases,
         }
     }
 

@@ -15,6 +15,7 @@ pub use fairway_gateway::{
     ObjectStatus, OwnStatus, ParentStatus, PortTransport, WantedAddress, WantedGateway,
 };
 pub use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
+pub use fairway_objects::gateway_resources::Releases;
 pub use fairway_objects::issued::issued;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{

@@ -30,7 +30,7 @@ mod tests;
 mod updates;
 mod writer;
 
-pub use gateways::{Bindings, PlaceOptions, PortRange, ServiceType};
+pub use gateways::{Asker, Bindings, PlaceOptions, PortRange, ServiceType};
 pub use object_writer::Versions;
 pub use publish::PublishAddresses;
 pub use reporter::{Connect, GatewayDuties, Reporter, ReporterOptions, StatusMode};

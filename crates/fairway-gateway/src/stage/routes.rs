@@ -9,6 +9,7 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
+use crate::afford::{self, Unaffordable};
 use crate::attach::{self, AtParent, Attaching, Attachment};
 use crate::backend::{PolicyVerdict, Resolver};
 use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_REFS};
@@ -92,7 +93,8 @@ impl Gateways {
             created: route.created(),
             rules: std::mem::take(&mut rules.rules),
         };
-        Made { rules: Arc::new(rules), route: Arc::new(made) }
+        let prices = afford::prices(&made.rules);
+        Made { rules: Arc::new(rules), route: Arc::new(made), prices }
     }
 
     fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
@@ -137,7 +139,7 @@ impl Gateways {
 
     /// Gives the routes that were read, and those that others keep from a listener or no longer keep, their part in
     /// hosts.
-    pub(crate) fn finish_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+    pub(crate) fn finish_routes(&mut self, work: &mut Work) {
         for reference in std::mem::take(&mut work.finished) {
             let memo = self.routes.by_key.get(&reference).cloned();
             let contributed = memo.as_ref().map(|memo| self.contributions(memo)).unwrap_or_default();
@@ -147,16 +149,37 @@ impl Gateways {
             let backends = memo.iter().flat_map(|memo| memo.rules.values()).filter(|_| is_served);
             let backends = backends.flat_map(|made| made.rules.found.backends.values().cloned()).collect();
             work.pieces.backends.push((reference.clone(), backends));
+            work.told.insert(reference);
+        }
+    }
+
+    /// Makes statuses and diagnostics, after it is known what hosts cannot afford.
+    pub(crate) fn tell_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for reference in std::mem::take(&mut work.told) {
+            let memo = self.routes.by_key.get(&reference).cloned();
             let route = Route::find(&reference, inputs.resources);
             let parents = memo.as_ref().map(|memo| self.at_parents(memo)).unwrap_or_default();
+            let over = self.over_budget(&reference);
             let found = match (route, &memo) {
                 (Some(route), Some(memo)) => diagnostics(&reference, route, memo, &parents),
                 _ => Vec::new(),
             };
+            let found = found.into_iter().chain(over.iter().map(too_expensive)).collect();
             work.pieces.diagnostics.push((reference.clone(), found));
-            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, &parents));
+            let told = Told { parents: &parents, over: &over };
+            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, told));
             self.set_status(&reference, status);
         }
+    }
+
+    /// What hosts cannot afford of a route.
+    fn over_budget(&self, reference: &ObjectRef) -> Vec<(HostPattern, Unaffordable)> {
+        let hosts = self.routes.contributed.get(reference).into_iter().flat_map(|hosts| hosts.iter());
+        // A route may have several parts in a host.
+        let keys: BTreeSet<&HostKey> = hosts.map(|(key, _)| key).collect();
+        let of = |key: &HostKey| self.tables.over_budget.get(key)?.get(reference).cloned();
+        let all = keys.into_iter().filter_map(|key| Some((key, of(key)?)));
+        all.flat_map(|(key, refused)| refused.into_iter().map(|it| (key.host.clone(), it))).collect()
     }
 
     /// The hosts that a route has a part in.
@@ -238,7 +261,8 @@ impl Gateways {
         parents
     }
 
-    fn route_status(&self, route: Route<'_>, memo: &RouteMemo, parents: &[AtParent]) -> Option<ObjectStatus> {
+    fn route_status(&self, route: Route<'_>, memo: &RouteMemo, told: Told<'_>) -> Option<ObjectStatus> {
+        let Told { parents, over } = told;
         if parents.is_empty() && !route.has_entry_of(&self.controller) {
             return None;
         }
@@ -249,11 +273,18 @@ impl Gateways {
                 .filter_map(|variant| memo.rules.get(variant))
                 .map(|made| &*made.rules)
                 .collect();
-            ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules) }
+            ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules, over) }
         };
         let own = OwnStatus::Route(parents.iter().map(status).collect());
         Some(ObjectStatus::new(route.metadata(), &self.controller, own))
     }
+}
+
+/// What the status of a route is made of besides its rules.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    parents: &'a [AtParent],
+    over: &'a [(HostPattern, Unaffordable)],
 }
 
 impl RouteMemo {
@@ -267,15 +298,29 @@ impl RouteMemo {
     }
 }
 
-fn conditions(at: &AtParent, rules: &[&Rules]) -> Vec<Condition> {
+fn conditions(at: &AtParent, rules: &[&Rules], over: &[(HostPattern, Unaffordable)]) -> Vec<Condition> {
     let unresolved = rules.iter().find_map(|rules| rules.unresolved.as_ref());
     let mut conditions = vec![
         Condition::of(ACCEPTED, at.attached.as_ref().err(), ("Accepted", "the parent takes the route")),
         Condition::of(RESOLVED_REFS, unresolved, ("ResolvedRefs", "all that it refers to is there")),
     ];
-    let partly = rules.iter().find_map(|rules| rules.partly()).filter(|_| at.attached.is_ok());
+    let partly = rules.iter().find_map(|rules| rules.partly()).or_else(|| dropped(over));
+    let partly = partly.filter(|_| at.attached.is_ok());
     conditions.extend(partly.map(|fault| Condition::met(PARTIALLY_INVALID, fault.reason, fault.message)));
     conditions
+}
+
+/// Rules that some of their hosts cannot afford.
+fn dropped(over: &[(HostPattern, Unaffordable)]) -> Option<Fault> {
+    let (host, first) = over.first()?;
+    let problem = format!("Dropped Rule(s) at the host \"{host}\": {}", first.fault.message);
+    Some(Fault::new(first.fault.reason, problem))
+}
+
+fn too_expensive((host, refused): &(HostPattern, Unaffordable)) -> Diagnostic {
+    let found = Diagnostic::new(Severity::Error, "route-rule", refused.origin.clone());
+    let consequence = format!("no request for the host \"{host}\" matches it");
+    found.because(refused.fault.message.clone(), consequence)
 }
 
 fn diagnostics(

@@ -84,7 +84,8 @@ pub(super) fn touched(
             | Kind::UdpRoute
             | Kind::ReferenceGrant
             | Kind::BackendTlsPolicy
-            | Kind::Placement => {}
+            | Kind::Placement
+            | Kind::Releases => {}
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
         }
     }

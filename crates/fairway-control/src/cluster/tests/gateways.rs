@@ -161,3 +161,36 @@ async fn who_serves_no_gateways_asks_for_none() {
     harness.pass(Duration::from_secs(60)).await;
     assert_eq!(server.requests("gateway.networking.k8s.io"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are_others() {
+    let server = with_crds();
+    let (classes, routes) =
+        ("gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io");
+    server.with(|state| state.releases.extend([(classes, Some("v1.6.3")), (routes, None)]));
+    let mut harness = Harness::start(&server, Selection::default());
+    let first = harness.batch().await;
+    assert!(first.changes.iter().any(|change| change.reference().kind == Kind::GatewayClass));
+    harness.until("the releases", |harness| !harness.releases.is_empty()).await;
+    let of = |releases: &fairway_translate::Releases, name: &str| releases.get(name).cloned();
+    assert_eq!(of(&harness.releases[0], classes), Some(Some("v1.6.3".to_owned())));
+    assert_eq!(of(&harness.releases[0], routes), Some(None), "it has no annotation");
+    harness.pass(Duration::from_secs(180)).await;
+    assert_eq!(harness.releases.len(), 1, "only differences are told");
+    server.with(|state| state.releases.insert(routes, Some("v1.7.0")));
+    harness.until("the next one", |harness| harness.releases.len() == 2).await;
+    assert_eq!(of(&harness.releases[1], routes), Some(Some("v1.7.0".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_permission_nobody_says_of_which_release_crds_are() {
+    let server = with_crds();
+    server.with(|state| {
+        state.releases.insert("gateways.gateway.networking.k8s.io", Some("v1.7.0"));
+        state.denied.insert(("customresourcedefinitions".to_owned(), "*".to_owned()));
+    });
+    let mut harness = Harness::started(&server).await;
+    harness.pass(Duration::from_secs(180)).await;
+    assert!(harness.releases.is_empty());
+    assert!(harness.condition().problems().next().is_none(), "nothing else suffers");
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Change, Kind, Object, ObjectRef};
+use fairway_translate::{Change, Kind, Object, ObjectRef, Releases};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
@@ -26,6 +26,8 @@ pub(super) struct Harness {
     source: AbortHandle,
     /// The version of each object as it was passed on.
     pub(super) objects: BTreeMap<ObjectRef, String>,
+    /// What was told of the releases of CRDs, one after the other.
+    pub(super) releases: Vec<Releases>,
 }
 
 impl Drop for Harness {
@@ -45,6 +47,7 @@ impl Harness {
             board,
             source: source.abort_handle(),
             objects: BTreeMap::new(),
+            releases: Vec::new(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Harness {
             match change {
                 Change::Set(object, _) => drop(self.objects.insert(object.reference(), version(object))),
                 Change::Remove(reference) => drop(self.objects.remove(reference)),
+                Change::Released(releases) => self.releases.push(releases.clone()),
                 Change::Resolved { .. } | Change::Placed { .. } => {}
             }
         }

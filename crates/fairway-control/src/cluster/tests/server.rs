@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) unknown: BTreeSet<String>,
     /// The CRDs of the Gateway API, as version and resource.
     pub(super) crds: BTreeSet<(&'static str, &'static str)>,
+    /// The releases in their annotations, by the name of the CRD.
+    pub(super) releases: BTreeMap<&'static str, Option<&'static str>>,
     pub(super) line: Network,
     pub(super) lists: Listing,
     /// Minor version.
@@ -84,6 +86,8 @@ pub(super) enum Listing {
     /// With this status: 422 where a feature gate is off, 500 where etcd is too old.
     RefusesStreams(u16),
 }
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -234,6 +238,9 @@ impl Server {
                 json!({ "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0") });
             return Ok(whole(version.to_string()));
         }
+        if let Some(name) = uri.path().strip_prefix(CRDS) {
+            return Ok(self.crd(name));
+        }
         if let Some(path) = uri.path().strip_prefix("/apis/gateway.networking.k8s.io")
             && let Some(answer) = self.of_gateways(path.trim_start_matches('/'))
         {
@@ -244,6 +251,26 @@ impl Server {
             return Ok(status(code, reason, &message));
         }
         Ok(if query.is("watch") { self.watch(query) } else { self.list(&query) })
+    }
+
+    /// The metadata of a CRD.
+    fn crd(&self, name: &str) -> Answer {
+        let state = self.lock();
+        if state.denied.contains(&("customresourcedefinitions".to_owned(), "*".to_owned())) {
+            return status(403, "Forbidden", "customresourcedefinitions are forbidden");
+        }
+        let Some(release) = state.releases.get(name) else {
+            return status(404, "NotFound", "there is no such CustomResourceDefinition");
+        };
+        let annotations = json!({ "gateway.networking.k8s.io/bundle-version": release });
+        let metadata = match release {
+            Some(_) => json!({ "name": name, "annotations": annotations }),
+            None => json!({ "name": name }),
+        };
+        whole(
+            json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+                .to_string(),
+        )
     }
 
     /// The answer about a path in the group of the Gateway API, unless it is about objects that there are.

@@ -41,6 +41,12 @@ impl Bindings {
         });
     }
 
+    /// Whether an address is bound.
+    #[must_use]
+    pub fn has(&self, address: SocketAddr) -> bool {
+        self.0.borrow().bound.contains(&address)
+    }
+
     /// What became of an address.
     pub(super) fn state(&self, address: SocketAddr) -> PortState {
         let bound = self.0.borrow();

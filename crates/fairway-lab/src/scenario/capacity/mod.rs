@@ -56,7 +56,7 @@ pub(super) async fn run(
                     let measures = blocks(local, parameters, case, alike, &mut place).await?;
                     let (found, missing) = ratios(&measures, &case.name, *workers);
                     run.ratios.extend(found);
-                    run.notes.extend(missing);
+                    run.supplement.notes.extend(missing);
                     run.measures.extend(measures);
                 }
             }
