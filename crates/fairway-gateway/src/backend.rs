@@ -1,7 +1,6 @@
 //! From a reference of a route to a backend: what may be referred to, and how it is spoken to. Owns the reasons for
 //! references that lead nowhere; never an endpoint.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway_types::{
@@ -73,9 +72,40 @@ pub(crate) struct Resolver<'a> {
 /// What the references of a route lead to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct References {
-    pub(crate) backends: BTreeMap<BackendKey, BackendRef>,
-    /// The Services that it names, whether they exist or not.
-    pub(crate) services: BTreeSet<ObjectKey>,
+    /// In the order of their keys, with no room for more: most routes have one.
+    backends: Vec<BackendRef>,
+    /// The Services that it names, whether they exist or not, each once.
+    pub(crate) services: Vec<ObjectKey>,
+}
+
+impl References {
+    /// The backends, each once.
+    pub(crate) fn backends(&self) -> &[BackendRef] {
+        &self.backends
+    }
+
+    /// The backend of that key.
+    pub(crate) fn backend(&self, key: &BackendKey) -> Option<&BackendRef> {
+        let at = self.backends.binary_search_by(|it| it.key.cmp(key)).ok()?;
+        self.backends.get(at)
+    }
+
+    fn add_backend(&mut self, backend: BackendRef) {
+        match self.backends.binary_search_by(|it| it.key.cmp(&backend.key)) {
+            Ok(at) => self.backends[at] = backend,
+            Err(at) => {
+                self.backends.reserve_exact(1);
+                self.backends.insert(at, backend);
+            }
+        }
+    }
+
+    fn add_service(&mut self, service: &ObjectKey) {
+        if let Err(at) = self.services.binary_search(service) {
+            self.services.reserve_exact(1);
+            self.services.insert(at, service.clone());
+        }
+    }
 }
 
 impl Resolver<'_> {
@@ -91,7 +121,7 @@ impl Resolver<'_> {
         match self.backend(reference, &service, &port, found) {
             Ok(backend) => {
                 let key = backend.key.clone();
-                found.backends.insert(key.clone(), backend);
+                found.add_backend(backend);
                 Ok(key)
             }
             Err(fault) => Err((BackendKey(format!("{service}:{port}").into()), fault)),
@@ -111,7 +141,7 @@ impl Resolver<'_> {
             let problem = format!("{} is no kind of backend", condition::kind(group, kind));
             return Err(Fault::new("InvalidKind", problem));
         }
-        found.services.insert(service.clone());
+        found.add_service(service);
         let from = Referrer { kind: self.route.kind, namespace: &self.route.key.namespace };
         if !grant::permits(self.inputs.resources, from, Kind::Service, service) {
             let problem = format!("no ReferenceGrant lets it refer to Service {service}");

@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
 
     fn labels(&self, matches: &[Match], shares: &[WeightedBackend]) -> RuleLabels {
         let only = match shares {
-            [share] => self.rules.found.backends.get(&share.backend),
+            [share] => self.rules.found.backend(&share.backend),
             _ => None,
         };
         let path: Arc<str> = match &matches[0].path {
@@ -167,6 +167,16 @@ impl<'a> Builder<'a> {
 }
 
 impl Rules {
+    /// Takes the rules of HTTP out. Lists grow while they are read and end with room for four members, which is most of them
+    /// where they have one.
+    pub(crate) fn take(&mut self) -> Vec<Rule> {
+        let mut rules = std::mem::take(&mut self.rules);
+        rules.shrink_to_fit();
+        rules.iter_mut().for_each(|rule| rule.filters.shrink_to_fit());
+        self.shares.shrink_to_fit();
+        rules
+    }
+
     /// Why the route as a whole is not accepted: nothing of it can be served as it was written.
     pub(crate) fn refusal(&self) -> Option<&Fault> {
         self.invalid.first().map(|(_, fault)| fault).filter(|_| self.valid == 0)

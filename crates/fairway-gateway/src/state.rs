@@ -1,6 +1,6 @@
 //! What is remembered between two updates. Owns the memory, and nothing of how it comes about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_gateway_types::{Gateway, ListenerSet};
@@ -61,8 +61,8 @@ pub(crate) struct Policies {
     pub(crate) targets: Targets,
     /// The Gateways that reach a Service, by the routes by which they do.
     pub(crate) reach: Users<ObjectKey, (ObjectKey, ObjectRef)>,
-    /// The Services and Gateways of each route.
-    pub(crate) reached_by: OrdMap<ObjectRef, Arc<BTreeSet<(ObjectKey, ObjectKey)>>>,
+    /// The Services and Gateways of each route, in order.
+    pub(crate) reached_by: OrdMap<ObjectRef, Arc<[(ObjectKey, ObjectKey)]>>,
 }
 
 /// Routes.
@@ -80,8 +80,8 @@ pub(crate) struct Routes {
     /// The routes that other routes keep from a listener: of HTTPRoutes and GRPCRoutes with the same hosts, one is
     /// accepted.
     pub(crate) losers: OrdMap<ListenerId, OrdSet<ObjectRef>>,
-    /// What each route contributes to hosts.
-    pub(crate) contributed: OrdMap<ObjectRef, Arc<BTreeSet<(HostKey, Contribution)>>>,
+    /// What each route contributes to hosts, in order.
+    pub(crate) contributed: OrdMap<ObjectRef, Arc<[(HostKey, Contribution)]>>,
 }
 
 /// A route by age: older ones come first, and equally old ones by name.
@@ -109,18 +109,20 @@ pub(crate) struct Contribution {
     pub(crate) variant: Variant,
 }
 
-/// A route as it was read.
+/// A route as it was read. Its lists have no room for more: there may be 100,000 routes, most of them with one of each.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RouteMemo {
     pub(crate) age: Aged,
-    /// The objects that it names as its parents.
-    pub(crate) named: BTreeSet<ObjectRef>,
-    pub(crate) services: BTreeSet<ObjectKey>,
+    /// The objects that it names as its parents, each once.
+    pub(crate) named: Box<[ObjectRef]>,
+    /// The Services that it names, each once.
+    pub(crate) services: Box<[ObjectKey]>,
     /// The hosts that it names.
-    pub(crate) hosts: Vec<HostPattern>,
+    pub(crate) hosts: Box<[HostPattern]>,
     /// Its parents that are this controller's.
-    pub(crate) parents: Vec<AtParent>,
-    pub(crate) rules: BTreeMap<Variant, Made>,
+    pub(crate) parents: Box<[AtParent]>,
+    /// One of each variant.
+    pub(crate) made: Box<[(Variant, Made)]>,
 }
 
 /// The rules of a route for the data plane.

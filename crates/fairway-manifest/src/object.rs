@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
-use fairway_translate::{Diagnostic, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Severity};
+use fairway_translate::{Diagnostic, DocumentSource, Kind, Lines, Object, ObjectKey, ObjectRef, Severity};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -200,7 +200,7 @@ impl Place<'_> {
         let source = DocumentSource {
             file: self.file.clone(),
             line: self.node.line,
-            lines: Some(Arc::new(lines(self.node))),
+            lines: Some(Arc::new(Lines::of(&lines(self.node)))),
         };
         reading.objects.push((object, source));
     }

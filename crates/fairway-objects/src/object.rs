@@ -1,8 +1,7 @@
 //! How objects are named, of which kinds they are and where they were written. Owns no collection of them.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairway_gateway_types::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
@@ -13,6 +12,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::lines::Lines;
 
 /// Names an object of a known kind; the namespace is empty for what has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -128,7 +129,7 @@ pub struct DocumentSource {
     /// The lines of fields by their path, as in `spec.rules[0].http.paths[1]` or
     /// `metadata.annotations["kubernetes.io/ingress.class"]` (brackets and quotes for keys with any byte beside
     /// `A-Za-z0-9_-`). A field that is missing here has the line of the nearest field around it.
-    pub lines: Option<Arc<BTreeMap<String, u32>>>,
+    pub lines: Option<Arc<Lines>>,
 }
 
 /// An object and where it came from.
@@ -206,6 +207,15 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// [`Kind::name`] as one text that all origins share.
+    fn shared_name(self) -> Arc<str> {
+        static NAMES: [OnceLock<Arc<str>>; 64] = [const { OnceLock::new() }; 64];
+        let name = || -> Arc<str> { self.name().into() };
+        NAMES.get(self as usize).map_or_else(name, |shared| shared.get_or_init(name).clone())
+    }
+}
+
 impl ObjectRef {
     /// The object `key` of `kind`.
     #[must_use]
@@ -250,7 +260,7 @@ impl<T> Sourced<T> {
     /// The object `kind key` at `field`, with the line of that field where it is known.
     pub fn origin(&self, kind: Kind, key: &ObjectKey, field: &str) -> Origin {
         Origin {
-            kind: kind.name().into(),
+            kind: kind.shared_name(),
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             field: field.into(),
@@ -269,8 +279,8 @@ impl DocumentSource {
         let Some(lines) = &self.lines else { return self.line };
         let mut path = field;
         while !path.is_empty() {
-            if let Some(line) = lines.get(path) {
-                return *line;
+            if let Some(line) = lines.of_path(path) {
+                return line;
             }
             path = around(path);
         }
@@ -296,7 +306,7 @@ mod tests {
         let source = DocumentSource {
             file: "a.yaml".into(),
             line: 1,
-            lines: Some(Arc::new(lines.map(|(path, line)| (path.to_owned(), line)).into())),
+            lines: Some(Arc::new(Lines::of(&lines.map(|(path, line)| (path.to_owned(), line)).into()))),
         };
         assert_eq!(source.line_of("spec.rules[0].http.paths[3].backend"), 7);
         assert_eq!(source.line_of("spec.rules[1]"), 5);

@@ -16,6 +16,7 @@ pub use fairway_gateway::{
 };
 pub use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
 pub use fairway_objects::issued::issued;
+pub use fairway_objects::lines::Lines;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{
     CONTROLLER, Compat, External, ExternalNames, GATEWAY_CONTROLLER, GatewayOptions, HostOptions,

@@ -21,7 +21,7 @@ pub struct Tree {
     root: PathBuf,
     files: BTreeMap<PathBuf, Known>,
     /// The files that give an object, in order of name: the first one's form is served.
-    claims: BTreeMap<ObjectRef, BTreeMap<PathBuf, u32>>,
+    claims: BTreeMap<ObjectRef, Claims>,
     /// Objects with more than one claim.
     contested: BTreeSet<ObjectRef>,
     unreadable: BTreeMap<PathBuf, String>,
@@ -187,11 +187,11 @@ impl Tree {
     fn settle(&mut self, path: &Path, update: Update, changes: &mut Vec<Change>) {
         for (reference, (object, source)) in update.set {
             let claims = self.claims.entry(reference.clone()).or_default();
-            claims.insert(path.to_path_buf(), source.line);
-            if claims.len() > 1 {
+            claims.insert(path, source.line);
+            if claims.0.len() > 1 {
                 self.contested.insert(reference);
             }
-            if claims.keys().next().is_some_and(|first| first == path) {
+            if claims.first().is_some_and(|first| first == path) {
                 changes.push(Change::Set(object, Some(source)));
             }
         }
@@ -215,10 +215,10 @@ impl Tree {
     /// Ends a file's claim; says who serves the object now if that file served it.
     fn withdraw(&mut self, path: &Path, reference: &ObjectRef) -> Option<Successor> {
         let claims = self.claims.get_mut(reference)?;
-        let served = claims.keys().next().is_some_and(|first| first == path);
+        let served = claims.first().is_some_and(|first| first == path);
         claims.remove(path);
-        let heir = claims.keys().next().cloned();
-        if claims.len() < 2 {
+        let heir = claims.first().cloned();
+        if claims.0.len() < 2 {
             self.contested.remove(reference);
         }
         if heir.is_none() {
@@ -231,12 +231,43 @@ impl Tree {
         let Some(claims) = self.claims.get(reference) else {
             return Vec::new();
         };
-        let mut claims = claims.iter();
+        let mut claims = claims.0.iter();
         let Some((winner, winning_line)) = claims.next() else {
             return Vec::new();
         };
         let won = (&display(winner), *winning_line);
         claims.map(|(path, line)| duplicate(reference, (&display(path), *line), won)).collect()
+    }
+}
+
+/// The files that give an object, in order of name, and the lines at which they do. With no room for more: nearly always there
+/// is one.
+#[derive(Debug, Default)]
+struct Claims(Vec<(PathBuf, u32)>);
+
+impl Claims {
+    fn first(&self) -> Option<&PathBuf> {
+        self.0.first().map(|(path, _)| path)
+    }
+
+    fn find(&self, path: &Path) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.as_path().cmp(path))
+    }
+
+    fn insert(&mut self, path: &Path, line: u32) {
+        match self.find(path) {
+            Ok(at) => self.0[at].1 = line,
+            Err(at) => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, (path.to_path_buf(), line));
+            }
+        }
+    }
+
+    fn remove(&mut self, path: &Path) {
+        if let Ok(at) = self.find(path) {
+            self.0.remove(at);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use super::election::Role;
 use super::known;
 use super::objects::{Objects, Said};
 use super::observed::FIELD_MANAGER;
+use super::pace::Pace;
 use super::permission::{Permit, Refusals};
 use super::standing::Standing;
 use super::updates::Updates;
@@ -28,6 +29,8 @@ use fairway_manifest::gateway_kinds::{GROUP, GatewayKind};
 
 /// Requests at a time.
 const AT_ONCE: usize = 16;
+/// Objects whose status is compared with what it should say, one after the other.
+const LOOKED_AT_TOGETHER: usize = 1_000;
 /// What takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOST: &str = "the status of objects of the Gateway API there does not say what became of them";
@@ -71,6 +74,7 @@ pub(crate) struct ObjectWriter<S> {
     statuses: Statuses<S>,
     objects: Objects<S>,
     resources: Resources,
+    pace: Pace,
     running: FuturesUnordered<BoxFuture<'static, (ObjectRef, Said)>>,
 }
 
@@ -91,6 +95,7 @@ impl<S: Says> ObjectWriter<S> {
             statuses,
             objects: Objects::new(),
             resources: Resources::default(),
+            pace: Pace::of_statuses(Instant::now()),
             running: FuturesUnordered::new(),
         }
     }
@@ -104,6 +109,7 @@ impl<S: Says> ObjectWriter<S> {
                 self.start_jobs();
             }
             let due = self.objects.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
+            let due = due.map(|due| due.max(self.pace.next()));
             tokio::select! {
                 Some((object, said)) = self.running.next(), if !self.running.is_empty() => {
                     self.done(&object, said);
@@ -131,7 +137,11 @@ impl<S: Says> ObjectWriter<S> {
     }
 
     fn start_jobs(&mut self) {
-        while self.running.len() < AT_ONCE {
+        // A new leader looks at all objects: others have their turn in between.
+        for _ in 0..LOOKED_AT_TOGETHER {
+            if self.running.len() >= AT_ONCE || !self.pace.permits(Instant::now()) {
+                return;
+            }
             let Some((object, status)) = self.objects.take(Instant::now()) else { return };
             let known = known::status(&self.resources, &object);
             if known.is_some_and(|known| status.merged(&known, clock::unix_seconds()).is_none()) {
@@ -143,6 +153,7 @@ impl<S: Says> ObjectWriter<S> {
                 self.objects.done(&object, Said::Nothing, Instant::now());
                 continue;
             };
+            self.pace.spend(Instant::now());
             let job = Job { client: self.client.clone(), refusals: self.refusals.clone(), path, status };
             self.running.push(Box::pin(job.run(object)));
         }

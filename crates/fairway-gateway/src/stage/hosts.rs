@@ -46,7 +46,7 @@ impl Gateways {
     }
 
     fn made_by(&self, part: &Contribution) -> Option<&Made> {
-        self.routes.by_key.get(&part.route.reference())?.rules.get(&part.variant)
+        self.routes.by_key.get(&part.route.reference())?.made(&part.variant)
     }
 
     /// A host of a listener is there also without a route: it keeps its requests from less specific listeners.

@@ -32,7 +32,8 @@ impl Gateways {
 
     fn read_route(&self, reference: &ObjectRef, route: Route<'_>, inputs: Inputs<'_>) -> RouteMemo {
         let namespace = &reference.key.namespace;
-        let named = route.parents().iter().filter_map(|it| attach::parent(it, namespace)).collect();
+        let named: BTreeSet<_> =
+            route.parents().iter().filter_map(|it| attach::parent(it, namespace)).collect();
         let hosts = attach::hosts(route.hostnames());
         let attaching = Attaching { route: reference, hosts: hosts.clone(), references: route.parents() };
         let mut parents = attaching.at(&self.listening.parents, inputs.resources);
@@ -47,10 +48,17 @@ impl Gateways {
             let attached = parents.iter_mut().filter(|at| at.attached.is_ok());
             attached.for_each(|at| at.attached = Err(refusal.clone()));
         }
-        let services = rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
+        let services: BTreeSet<_> =
+            rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
         let created = route.created().unwrap_or(i64::MAX);
-        let age = Aged { created, key: reference.key.clone(), kind: reference.kind };
-        RouteMemo { age, named, services, hosts: hosts.unwrap_or_default(), parents, rules }
+        RouteMemo {
+            age: Aged { created, key: reference.key.clone(), kind: reference.kind },
+            named: named.into_iter().collect(),
+            services: services.into_iter().collect(),
+            hosts: hosts.unwrap_or_default().into(),
+            parents: parents.into(),
+            made: rules.into_iter().collect(),
+        }
     }
 
     /// What the rules of a route must be made for at a parent. What is wrong with them is found also where it is
@@ -90,7 +98,7 @@ impl Gateways {
         let made = model::Route {
             origin: route.origin(reference, ""),
             created: route.created(),
-            rules: std::mem::take(&mut rules.rules),
+            rules: rules.take(),
         };
         Made { rules: Arc::new(rules), route: Arc::new(made) }
     }
@@ -108,11 +116,15 @@ impl Gateways {
             None => self.routes.by_key.remove(reference),
         };
         let (old, new) = (before.as_deref(), after.map(|memo| &**memo));
-        let named = |memo: Option<&RouteMemo>| memo.map(|memo| memo.named.clone()).unwrap_or_default();
+        let named = |memo: Option<&RouteMemo>| -> BTreeSet<ObjectRef> {
+            memo.iter().flat_map(|memo| memo.named.iter().cloned()).collect()
+        };
         let (was, is) = (named(old), named(new));
         was.difference(&is).for_each(|it| self.routes.by_parent.remove(it, reference));
         is.difference(&was).for_each(|it| self.routes.by_parent.add(it, reference.clone()));
-        let services = |memo: Option<&RouteMemo>| memo.map(|memo| memo.services.clone()).unwrap_or_default();
+        let services = |memo: Option<&RouteMemo>| -> BTreeSet<ObjectKey> {
+            memo.iter().flat_map(|memo| memo.services.iter().cloned()).collect()
+        };
         let (was, is) = (services(old), services(new));
         was.difference(&is).for_each(|it| self.routes.by_service.remove(it, reference));
         is.difference(&was).for_each(|it| self.routes.by_service.add(it, reference.clone()));
@@ -144,8 +156,9 @@ impl Gateways {
             let is_served = !contributed.is_empty();
             self.contribute(&reference, contributed, work);
             self.reach(&reference, memo.as_deref(), work);
-            let backends = memo.iter().flat_map(|memo| memo.rules.values()).filter(|_| is_served);
-            let backends = backends.flat_map(|made| made.rules.found.backends.values().cloned()).collect();
+            let backends = memo.iter().flat_map(|memo| &memo.made).filter(|_| is_served);
+            let backends =
+                backends.flat_map(|(_, made)| made.rules.found.backends().iter().cloned()).collect();
             work.pieces.backends.push((reference.clone(), backends));
             let route = Route::find(&reference, inputs.resources);
             let parents = memo.as_ref().map(|memo| self.at_parents(memo)).unwrap_or_default();
@@ -182,12 +195,14 @@ impl Gateways {
         work: &mut Work,
     ) {
         let before = self.routes.contributed.remove(reference).unwrap_or_default();
-        before.difference(&after).for_each(|(key, it)| self.tables.hosts.remove(key, it));
-        after.difference(&before).for_each(|(key, it)| self.tables.hosts.add(key, it.clone()));
+        let gone = before.iter().filter(|part| !after.contains(*part));
+        gone.for_each(|(key, it)| self.tables.hosts.remove(key, it));
+        let new = after.iter().filter(|part| before.binary_search(part).is_err());
+        new.for_each(|(key, it)| self.tables.hosts.add(key, it.clone()));
         // Also where it has the same part: its rules may be others.
         work.hosts.extend(before.iter().chain(&after).map(|(key, _)| key.clone()));
         if !after.is_empty() {
-            self.routes.contributed.insert(reference.clone(), Arc::new(after));
+            self.routes.contributed.insert(reference.clone(), after.into_iter().collect());
         }
     }
 
@@ -199,23 +214,23 @@ impl Gateways {
             after.extend(services.map(|service| (service.clone(), attachment.gateway.clone())));
         }
         let before = self.policies.reached_by.remove(reference).unwrap_or_default();
-        for (service, gateway) in before.symmetric_difference(&after) {
-            let user = (gateway.clone(), reference.clone());
-            match after.contains(&(service.clone(), gateway.clone())) {
-                true => self.policies.reach.add(service, user),
-                false => self.policies.reach.remove(service, &user),
-            }
+        for (service, gateway) in before.iter().filter(|it| !after.contains(*it)) {
+            self.policies.reach.remove(service, &(gateway.clone(), reference.clone()));
+            work.statuses.extend(self.policies_for(service));
+        }
+        for (service, gateway) in after.iter().filter(|it| before.binary_search(it).is_err()) {
+            self.policies.reach.add(service, (gateway.clone(), reference.clone()));
             work.statuses.extend(self.policies_for(service));
         }
         if !after.is_empty() {
-            self.policies.reached_by.insert(reference.clone(), Arc::new(after));
+            self.policies.reached_by.insert(reference.clone(), after.into_iter().collect());
         }
     }
 
     /// The policies for a Service and its ports.
     fn policies_for(&self, service: &ObjectKey) -> Vec<ObjectRef> {
         let all = self.policies.targets.from((service.clone(), None));
-        let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies);
+        let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies.iter());
         of.map(|(_, key)| ObjectRef::new(Kind::BackendTlsPolicy, key.clone())).collect()
     }
 
@@ -227,7 +242,7 @@ impl Gateways {
 
     /// The parents, with those refused at all of whose listeners another route is in the way.
     fn at_parents(&self, memo: &RouteMemo) -> Vec<AtParent> {
-        let mut parents = memo.parents.clone();
+        let mut parents = memo.parents.to_vec();
         for at in &mut parents {
             let Ok(attached) = &at.attached else { continue };
             if attached.iter().all(|it| self.loses(it, &memo.age)) {
@@ -246,7 +261,7 @@ impl Gateways {
             let rules: Vec<&Rules> = self
                 .variants(at)
                 .iter()
-                .filter_map(|variant| memo.rules.get(variant))
+                .filter_map(|variant| memo.made(variant))
                 .map(|made| &*made.rules)
                 .collect();
             ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules) }
@@ -259,6 +274,11 @@ impl Gateways {
 impl RouteMemo {
     fn listeners(&self) -> BTreeSet<ListenerId> {
         self.attached().map(|it| it.listener.clone()).collect()
+    }
+
+    /// Its rules in a variant.
+    pub(crate) fn made(&self, variant: &Variant) -> Option<&Made> {
+        self.made.iter().find(|(it, _)| it == variant).map(|(_, made)| made)
     }
 
     /// Where it is attached.
@@ -284,7 +304,7 @@ fn diagnostics(
     memo: &RouteMemo,
     parents: &[AtParent],
 ) -> Vec<Diagnostic> {
-    let own = memo.rules.values().flat_map(|made| made.rules.diagnostics.iter().cloned());
+    let own = memo.made.iter().flat_map(|(_, made)| made.rules.diagnostics.iter().cloned());
     let all = route.parents();
     let refused = parents.iter().filter_map(|at| {
         let fault = at.attached.as_ref().err()?;
