@@ -20,7 +20,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -124,6 +124,10 @@ lab-builds:
 lab: lab-builds image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 27 minutes, root
 	@.ci/setup lab
 	$(lab_run) all --quick --out $(LAB_OUT) $(ARGS)
+
+lab-gateway: lab-builds image lab-binary ## gateway-api-bench, shortened, with Fairway, Contour and Traefik: some minutes, root
+	@.ci/setup lab
+	$(lab_run) gateway-api --quick --peers fairway,contour,traefik --out $(target_dir)/lab-gateway $(ARGS)
 
 lab-long: lab-builds image lab-binary ## the benchmarks in a cluster in four rounds with both settings: two to two and a half hours, root
 	@.ci/setup lab

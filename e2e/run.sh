@@ -14,6 +14,8 @@ name=e2e-$$
 testbed=$PWD/testbed/testbed
 next=$image-next
 backend=localhost/fairway-e2e-backend:$name
+coredns=localhost/fairway-e2e-coredns:$name
+redis=localhost/fairway-e2e-redis:$name
 work=$(mktemp -d "$results/e2e.XXXXXX")
 running=
 
@@ -45,13 +47,25 @@ begin=$SECONDS
 # The same program under another name: what Fairway is rolled to.
 "$testbed" image build --name "$next" --binary "$results/fairway-stripped:/usr/bin/fairway" --entrypoint /usr/bin/fairway \
     --user 65532:65532 --label org.opencontainers.image.title=fairway-next -o "$work/next.tar"
+# What users put behind TCP and UDP services: the CoreDNS of the testbed itself, and Debian's Redis, whose server is the same program as
+# its check of dumps under another name.
+server=$(command -v redis-server || command -v redis-check-rdb) ||
+    { echo "e2e: redis-check-rdb is missing; on Debian and Ubuntu: sudo apt-get install redis-tools" >&2; exit 2; }
+"$testbed" image build --name "$redis" --binary "$server:/usr/bin/redis-server" --entrypoint /usr/bin/redis-server -o "$work/redis.tar"
+programs=$("$testbed" binaries)
+"$testbed" image build --name "$coredns" --binary "$(ls -t "$programs"/coredns-*/coredns | head -n 1):/coredns" \
+    --entrypoint /coredns -o "$work/coredns.tar"
 charts/tools/helm version --short >/dev/null
 watched "$testbed" --name "$name" up
-"$testbed" --name "$name" image load "$archive" "$work/next.tar" "$work/backend.tar"
+"$testbed" --name "$name" image load "$archive" "$work/next.tar" "$work/backend.tar" "$work/coredns.tar" "$work/redis.tar"
 echo "e2e: testbed $name is up with its images after $((SECONDS - begin)) s"
 
 export E2E_TESTBED=$testbed E2E_NAME=$name E2E_HELM=$PWD/charts/tools/helm E2E_CHART=$PWD/charts/fairway
 export E2E_FAIRWAY=$fairway E2E_IMAGE=$image E2E_IMAGE_NEXT=$next E2E_BACKEND_IMAGE=$backend E2E_RESULTS=$results
+export E2E_COREDNS_IMAGE=$coredns E2E_REDIS_IMAGE=$redis
+# Nothing can be fetched inside of the testbed.
+E2E_DEFINITIONS=$(lab/peers/tool gateway-api)/config/crd/standard
+export E2E_DEFINITIONS
 E2E_REVISION=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 git diff --quiet HEAD 2>/dev/null || E2E_REVISION="$E2E_REVISION with changes"
 export E2E_REVISION

@@ -5,7 +5,7 @@
 //! of the path, of HTTP/2 no more than frames; it never looks at a body.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,10 +25,13 @@ pub(crate) enum Spoken {
     H2c,
     /// gRPC, over HTTP/2 without TLS.
     Grpc,
+    /// Datagrams, each of which is sent back.
+    Datagrams,
 }
 
 impl Spoken {
-    const ALL: [Self; 3] = [Self::Http1, Self::H2c, Self::Grpc];
+    /// Those with connections.
+    const OF_CONNECTIONS: [Self; 3] = [Self::Http1, Self::H2c, Self::Grpc];
 
     fn token(self) -> usize {
         usize::MAX - self as usize
@@ -70,6 +73,7 @@ type Held = Arc<AtomicBool>;
 pub(crate) struct Backend {
     readiness: Readiness,
     listeners: [TcpListener; 3],
+    datagrams: UdpSocket,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     answers: Answers,
@@ -91,7 +95,7 @@ pub(crate) enum Backing {
 /// A backend that runs.
 #[derive(Clone)]
 pub(crate) struct Upstream {
-    addresses: [SocketAddr; 3],
+    addresses: [SocketAddr; 4],
     pub(crate) backing: Backing,
     held: Held,
 }
@@ -120,9 +124,11 @@ impl Upstream {
 pub(crate) fn start(idle: Idle) -> anyhow::Result<Upstream> {
     let bind = || TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
     let listeners = [bind()?, bind()?, bind()?];
-    let addresses = [listeners[0].local_addr()?, listeners[1].local_addr()?, listeners[2].local_addr()?];
+    let datagrams = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    let [http1, h2c, grpc] = &listeners;
+    let addresses = [http1.local_addr()?, h2c.local_addr()?, grpc.local_addr()?, datagrams.local_addr()?];
     let held = Held::default();
-    let mut backend = Backend::new(listeners, held.clone())?;
+    let mut backend = Backend::new(listeners, datagrams, held.clone())?;
     if idle == Idle::Spin {
         let backing = Backing::Generator(Arc::new(Mutex::new(backend)));
         return Ok(Upstream { addresses, backing, held });
@@ -139,15 +145,18 @@ pub(crate) fn start(idle: Idle) -> anyhow::Result<Upstream> {
 }
 
 impl Backend {
-    fn new(listeners: [TcpListener; 3], held: Held) -> anyhow::Result<Self> {
+    fn new(listeners: [TcpListener; 3], datagrams: UdpSocket, held: Held) -> anyhow::Result<Self> {
         let readiness = Readiness::new()?;
-        for (listener, spoken) in listeners.iter().zip(Spoken::ALL) {
+        for (listener, spoken) in listeners.iter().zip(Spoken::OF_CONNECTIONS) {
             listener.set_nonblocking(true)?;
             readiness.watch(listener, spoken.token())?;
         }
+        datagrams.set_nonblocking(true)?;
+        readiness.watch(&datagrams, Spoken::Datagrams.token())?;
         Ok(Self {
             readiness,
             listeners,
+            datagrams,
             connections: Vec::new(),
             free: Vec::new(),
             answers: Answers {
@@ -168,10 +177,11 @@ impl Backend {
         let (mut ready, mut buffer) = (std::mem::take(&mut self.ready), std::mem::take(&mut self.buffer));
         self.readiness.wait(limit, &mut ready)?;
         for event in &ready {
-            if let Some(spoken) = Spoken::ALL.into_iter().find(|spoken| spoken.token() == event.token) {
-                self.accept(spoken);
-            } else {
-                self.serve(*event, &mut buffer);
+            let of_this = |spoken: &Spoken| spoken.token() == event.token;
+            match Spoken::OF_CONNECTIONS.into_iter().find(of_this) {
+                Some(spoken) => self.accept(spoken),
+                None if of_this(&Spoken::Datagrams) => self.echo(&mut buffer),
+                None => self.serve(*event, &mut buffer),
             }
         }
         if self.was_held && !self.answers.are_held() {
@@ -182,6 +192,13 @@ impl Backend {
         self.was_held = self.answers.are_held();
         (self.ready, self.buffer) = (ready, buffer);
         Ok(())
+    }
+
+    /// Sends every datagram back that has come. What the socket does not take is lost, as anywhere else.
+    fn echo(&self, buffer: &mut [u8]) {
+        while let Ok((count, from)) = self.datagrams.recv_from(buffer) {
+            _ = self.datagrams.send_to(&buffer[..count], from);
+        }
     }
 
     fn accept(&mut self, spoken: Spoken) {
@@ -197,6 +214,7 @@ impl Backend {
             let speech = match spoken {
                 Spoken::Http1 => Speech::Http1(Http1::default()),
                 Spoken::H2c | Spoken::Grpc => Speech::Http2(Box::new(Http2::new()), spoken),
+                Spoken::Datagrams => continue,
             };
             self.connections[token] = Some(Connection { stream, speech, is_full: false });
         }
@@ -334,7 +352,14 @@ mod tests {
 
     #[test]
     fn every_protocol_is_answered_in_full() {
-        for name in ["http-1k-50", "h2c-upstream-1k-10x100", "grpc-10x10"] {
+        for name in [
+            "http-1k-50",
+            "h2c-upstream-1k-10x100",
+            "grpc-10x10",
+            "tcp-connections",
+            "udp-50",
+            "udp-sessions",
+        ] {
             let tally = asked(name);
             assert_eq!(tally.failed(), 0, "{name}: {:?}", tally.errors);
             assert!(tally.requests > 100, "{name}: {}", tally.requests);

@@ -10,6 +10,8 @@ pub(crate) enum Body {
     Megabyte,
     /// A message of gRPC, in answer to a small one.
     Message,
+    /// A datagram, which is its own answer.
+    Datagram,
 }
 
 impl Body {
@@ -18,6 +20,7 @@ impl Body {
             Self::Kilobyte => "/k",
             Self::Megabyte => "/m",
             Self::Message => call::PATH,
+            Self::Datagram => "",
         }
     }
 
@@ -26,6 +29,7 @@ impl Body {
             Self::Kilobyte => 1 << 10,
             Self::Megabyte => 1 << 20,
             Self::Message => call::RESPONSE,
+            Self::Datagram => 100,
         }
     }
 }

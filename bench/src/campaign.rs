@@ -13,7 +13,7 @@ use crate::peers::{self, Binaries, Need, Wanted};
 use crate::pinning::Conditions;
 use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
 use crate::running::Running;
-use crate::scenario::{Downstream, Load, Scenario};
+use crate::scenario::{Downstream, Forwarded, Load, Scenario};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
@@ -170,7 +170,13 @@ impl Campaign {
         scenario: &Scenario,
     ) -> anyhow::Result<Result<Running, String>> {
         let mut site = Site::prepare(self.directory.path(), name, &self.backend, scenario)?;
-        let command = (peer.peer.prepare)(binary, &mut site, &self.certificate)?;
+        let command = match (peer.peer.prepare)(binary, &mut site, &self.certificate) {
+            Ok(command) => command,
+            Err(why) => {
+                eprintln!("  {name}: not measured: {why:#}");
+                return Ok(Err(format!("{why:#}")));
+            }
+        };
         let key = if is_usual(scenario) { name.to_owned() } else { format!("{name}, {}", scenario.name) };
         self.report.configurations.insert(key, site.written.iter().cloned().collect());
         match Running::start(command, site, self.report.origin.pin) {
@@ -186,6 +192,11 @@ impl Campaign {
 
 /// What a scenario asks for that not every peer has.
 fn needs(scenario: &Scenario) -> Vec<Need> {
+    match scenario.forwarded {
+        Forwarded::Requests => {}
+        Forwarded::Connections => return vec![Need::Connections],
+        Forwarded::Datagrams => return vec![Need::Datagrams],
+    }
     let needs = [
         (scenario.tls, Need::Tls),
         (scenario.is_http2(), Need::Http2),
@@ -197,7 +208,7 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
 
 /// Whether it is configured as all others of its kind.
 fn is_usual(scenario: &Scenario) -> bool {
-    scenario.downstream == Downstream::Http1
+    scenario.downstream == Downstream::Http1 && !scenario.is_stream()
 }
 
 fn take(

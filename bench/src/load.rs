@@ -8,15 +8,22 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fairway_lab_results::Class;
-use fairway_lab_traffic::load::{Between, Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion};
+use fairway_lab_traffic::load::{
+    Between, DatagramOutcome, DatagramPlan, Datagrams, Outcome, Plan, Protocol, Reuse, SessionReuse, Stream,
+    TlsPlan, TlsVersion,
+};
+use hdrhistogram::Histogram;
 
 use crate::backend::Backing;
 use crate::body::Body;
 use crate::interrupt::wait_until;
-use crate::scenario::{HOST, Load, Scenario};
+use crate::scenario::{Forwarded, HOST, Load, Scenario};
 
 /// How long a connection, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the echo of a datagram may take: on loopback it comes at once or never.
+const LOST: Duration = Duration::from_millis(500);
 
 /// The group of the key exchange, which all peers have.
 pub(crate) const GROUP: &str = "X25519";
@@ -39,7 +46,30 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Connections that were open at the end.
     pub(crate) open: usize,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Outcomes,
+}
+
+/// What the generator says.
+pub(crate) enum Outcomes {
+    Requests(Box<Outcome>),
+    Datagrams(DatagramOutcome),
+}
+
+impl Outcomes {
+    /// From the send time, microseconds.
+    pub(crate) fn latency(&self) -> &Histogram<u64> {
+        match self {
+            Self::Requests(outcome) => &outcome.latency,
+            Self::Datagrams(outcome) => &outcome.latency,
+        }
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        match self {
+            Self::Requests(outcome) => outcome.load.seconds,
+            Self::Datagrams(outcome) => outcome.seconds,
+        }
+    }
 }
 
 impl Tally {
@@ -48,47 +78,95 @@ impl Tally {
     }
 }
 
-/// Open connections with nothing in flight.
-pub(crate) struct Generator(Stream);
+/// Open connections, or sockets for datagrams, with nothing in flight.
+pub(crate) enum Generator {
+    Requests(Stream),
+    Datagrams(Datagrams),
+}
 
 impl Generator {
     /// Opens the connections of a load for `window`; an idle one ends when each connection was used once.
     pub(crate) fn open(ask: &Ask, window: Duration) -> anyhow::Result<Self> {
-        Ok(Self(Stream::open(plan(ask, window)?, ask.backing.between())?))
+        if ask.scenario.forwarded == Forwarded::Datagrams {
+            return Ok(Self::Datagrams(Datagrams::open(datagrams(ask, window), ask.backing.between())?));
+        }
+        Ok(Self::Requests(Stream::open(plan(ask, window)?, ask.backing.between())?))
     }
 
     /// As [`Generator::open`], for this many requests.
     pub(crate) fn open_for(ask: &Ask, requests: u64) -> anyhow::Result<Self> {
         let mut plan = plan(ask, Duration::MAX)?;
         (plan.bounds.duration, plan.bounds.requests) = (None, Some(requests));
-        Ok(Self(Stream::open(plan, ask.backing.between())?))
+        Ok(Self::Requests(Stream::open(plan, ask.backing.between())?))
     }
 
-    /// Sends as planned; returns once so many requests wait for their answers.
+    /// Sends as planned; returns once so many requests wait for their answers. Datagrams never wait for long.
     pub(crate) fn send_and_wait_for(&mut self, in_flight: u64) -> anyhow::Result<bool> {
-        self.0.begin();
-        wait_until(PATIENCE, || self.0.progress().in_flight >= in_flight)
+        self.begin();
+        let Self::Requests(stream) = self else { return Ok(false) };
+        wait_until(PATIENCE, || stream.progress().in_flight >= in_flight)
     }
 
     /// Waits until nothing is in flight. The connections stay open.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
-        wait_until(Duration::MAX, || self.0.is_finished()).map(drop)
+        let is_finished = || match self {
+            Self::Requests(stream) => stream.is_finished(),
+            Self::Datagrams(datagrams) => datagrams.is_finished(),
+        };
+        wait_until(Duration::MAX, is_finished).map(drop)
     }
 
     /// Sends as planned, and waits until nothing is in flight. The connections stay open.
     pub(crate) fn run(&mut self) -> anyhow::Result<()> {
-        self.0.begin();
+        self.begin();
         self.finish()
+    }
+
+    fn begin(&mut self) {
+        match self {
+            Self::Requests(stream) => stream.begin(),
+            Self::Datagrams(datagrams) => datagrams.begin(),
+        }
     }
 
     /// Closes the connections.
     pub(crate) fn end(self) -> anyhow::Result<Tally> {
-        let outcome = self.0.join()?;
         let mut errors = BTreeMap::new();
-        for (class, count) in &outcome.load.errors {
-            *errors.entry(name(*class)).or_default() += count;
+        match self {
+            Self::Requests(stream) => {
+                let outcome = stream.join()?;
+                for (class, count) in &outcome.load.errors {
+                    *errors.entry(name(*class)).or_default() += count;
+                }
+                let (requests, open) = (outcome.load.counts.ok, outcome.open);
+                Ok(Tally { requests, errors, open, outcome: Outcomes::Requests(Box::new(outcome)) })
+            }
+            Self::Datagrams(datagrams) => {
+                let outcome = datagrams.join()?;
+                for (what, count) in
+                    [("no echo", outcome.lost - outcome.wrong), ("wrong length", outcome.wrong)]
+                {
+                    if count > 0 {
+                        errors.insert(what.to_owned(), count);
+                    }
+                }
+                let requests = outcome.answered;
+                Ok(Tally { requests, errors, open: 0, outcome: Outcomes::Datagrams(outcome) })
+            }
         }
-        Ok(Tally { requests: outcome.load.counts.ok, errors, open: outcome.open, outcome })
+    }
+}
+
+fn datagrams(ask: &Ask, window: Duration) -> DatagramPlan {
+    let Scenario { body, connections, load, .. } = ask.scenario;
+    DatagramPlan {
+        address: ask.address,
+        sessions: connections,
+        reuse: if load == Load::Once { SessionReuse::Fresh } else { SessionReuse::Kept },
+        bytes: body.bytes(),
+        duration: Some(window),
+        datagrams: (load == Load::Idle).then_some(connections as u64),
+        timeout: LOST,
     }
 }
 

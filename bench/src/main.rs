@@ -39,8 +39,8 @@ use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
 use crate::proofs::{
-    ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, ScaleArguments,
-    SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, RoutesArguments,
+    ScaleArguments, SpreadArguments,
 };
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -61,6 +61,8 @@ enum Command {
     Changes(ChangesArguments),
     /// What thousands of Ingresses cost, and what a change in one of them costs.
     Scale(ScaleArguments),
+    /// What 100,000 routes cost, from a directory and from an API server, and what a change of one costs.
+    Routes(RoutesArguments),
     /// What `fairway check` takes for the manifests of thousands of Ingresses.
     Check(CheckArguments),
     /// kill -9 of a backend in the middle of its answer: what clients see.
@@ -121,6 +123,7 @@ fn main() -> anyhow::Result<()> {
         Command::Churn(arguments) => proofs::churn(&arguments),
         Command::Changes(arguments) => proofs::changes(&arguments),
         Command::Scale(arguments) => proofs::scale(&arguments),
+        Command::Routes(arguments) => proofs::routes(&arguments),
         Command::Check(arguments) => proofs::check(&arguments),
         Command::Kill(arguments) => proofs::kill(&arguments),
         Command::Floods(arguments) => proofs::floods(&arguments),

@@ -5,13 +5,16 @@ mod arguments;
 mod check;
 mod floods;
 mod outcome;
+mod routes;
 mod run;
 mod spread;
 
 pub(crate) use arguments::{
-    ChangesArguments, CheckArguments, ChurnArguments, KillArguments, ScaleArguments, SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, KillArguments, RoutesArguments, ScaleArguments,
+    SpreadArguments,
 };
 pub(crate) use check::check;
 pub(crate) use floods::{FloodsArguments, floods};
+pub(crate) use routes::routes;
 pub(crate) use run::{changes, churn, kill, scale};
 pub(crate) use spread::spread;

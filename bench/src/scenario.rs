@@ -39,6 +39,18 @@ impl Downstream {
     }
 }
 
+/// What a proxy makes of what clients send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Forwarded {
+    /// Requests, each by itself.
+    Requests,
+    /// Connections, as they come: it sees no request in them.
+    Connections,
+    /// Datagrams, as they come.
+    Datagrams,
+}
+
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -48,6 +60,7 @@ pub(crate) struct Scenario {
     pub(crate) connections: usize,
     pub(crate) downstream: Downstream,
     pub(crate) upstream: Spoken,
+    pub(crate) forwarded: Forwarded,
 }
 
 impl Scenario {
@@ -56,9 +69,25 @@ impl Scenario {
         self.downstream != Downstream::Http1
     }
 
+    /// Whether a proxy sees no request.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.forwarded != Forwarded::Requests
+    }
+
     const fn http1(name: &'static str, load: Load, tls: bool, body: Body, connections: usize) -> Self {
-        let (downstream, upstream) = (Downstream::Http1, Spoken::Http1);
-        Self { name, load, tls, body, connections, downstream, upstream }
+        let (downstream, upstream, forwarded) = (Downstream::Http1, Spoken::Http1, Forwarded::Requests);
+        Self { name, load, tls, body, connections, downstream, upstream, forwarded }
+    }
+
+    /// TCP: what goes through the connections is HTTP/1, so that every answer is checked as in the other scenarios.
+    const fn tcp(name: &'static str, load: Load, body: Body, connections: usize) -> Self {
+        Self { forwarded: Forwarded::Connections, ..Self::http1(name, load, false, body, connections) }
+    }
+
+    /// Datagrams of 100 bytes, and their echoes.
+    const fn udp(name: &'static str, load: Load, sessions: usize) -> Self {
+        let http1 = Self::http1(name, load, false, Body::Datagram, sessions);
+        Self { forwarded: Forwarded::Datagrams, upstream: Spoken::Datagrams, ..http1 }
     }
 
     /// HTTP/2 over TLS, keep-alive, 1 KiB.
@@ -76,7 +105,7 @@ impl Scenario {
     }
 }
 
-pub(crate) const ALL: [Scenario; 17] = [
+pub(crate) const ALL: [Scenario; 22] = [
     Scenario::http1("http-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50),
     Scenario::http1("http-1k-200", Load::KeepAlive, false, Body::Kilobyte, 200),
     Scenario::http1("https-1k-50", Load::KeepAlive, true, Body::Kilobyte, 50),
@@ -88,6 +117,11 @@ pub(crate) const ALL: [Scenario; 17] = [
     Scenario::http2("h2-1k-10x100", 10, 100),
     Scenario::http2("h2c-upstream-1k-10x100", 10, 100).over(Spoken::H2c),
     Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", 10, 10).over(Spoken::Grpc) },
+    Scenario::tcp("tcp-1m", Load::KeepAlive, Body::Megabyte, 20),
+    Scenario::tcp("tcp-1k-50", Load::KeepAlive, Body::Kilobyte, 50),
+    Scenario::tcp("tcp-connections", Load::Once, Body::Kilobyte, 50),
+    Scenario::udp("udp-50", Load::KeepAlive, 50),
+    Scenario::udp("udp-sessions", Load::Once, 50),
     Scenario::http1("idle-memory", Load::Idle, false, Body::Kilobyte, 5000),
     Scenario::http1("idle-memory-tls", Load::Idle, true, Body::Kilobyte, 5000),
     Scenario::http2("idle-memory-h2", 5000, 1).measured(Load::Idle, false),

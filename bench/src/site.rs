@@ -13,6 +13,9 @@ use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 /// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
 pub(crate) const IDLE_UPSTREAMS: usize = 1024;
 
+/// Bytes that every peer may hold for one direction of a connection that it forwards as it comes: Fairway's own number.
+pub(crate) const STREAM_BUFFER: usize = 65_536;
+
 /// An RSA-2048 certificate and its key, both PEM.
 pub(crate) struct Certificate {
     pub(crate) chain: String,

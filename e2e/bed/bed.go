@@ -23,7 +23,12 @@ type Bed struct {
 	Image   string
 	Next    string
 	Backend string
-	Results string
+	// CoreDNS and Redis are images of these programs.
+	CoreDNS string
+	Redis   string
+	// Definitions is the folder of the CRDs of Gateway API.
+	Definitions string
+	Results     string
 	// Nightly asks for the long form.
 	Nightly bool
 	// Quiet says that nothing else runs on the machine, so that promised times are asserted.
@@ -49,9 +54,13 @@ func FromEnvironment() (Bed, error) {
 		Image:   read("E2E_IMAGE"),
 		Next:    read("E2E_IMAGE_NEXT"),
 		Backend: read("E2E_BACKEND_IMAGE"),
-		Results: read("E2E_RESULTS"),
-		Nightly: os.Getenv("NIGHTLY") == "1",
-		Quiet:   os.Getenv("QUIET") == "1",
+		CoreDNS: read("E2E_COREDNS_IMAGE"),
+		Redis:   read("E2E_REDIS_IMAGE"),
+
+		Definitions: read("E2E_DEFINITIONS"),
+		Results:     read("E2E_RESULTS"),
+		Nightly:     os.Getenv("NIGHTLY") == "1",
+		Quiet:       os.Getenv("QUIET") == "1",
 	}
 	if len(missing) > 0 {
 		return b, fmt.Errorf("the environment has no %s: run these tests with `make e2e`", strings.Join(missing, ", "))

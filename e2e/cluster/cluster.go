@@ -13,13 +13,16 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Cluster is a connection to the API.
 type Cluster struct {
-	API        kubernetes.Interface
+	API kubernetes.Interface
+	// Objects are those of kinds that API does not know.
+	Objects    dynamic.Interface
 	Kubeconfig string
 }
 
@@ -35,7 +38,11 @@ func Connect(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}
-	return &Cluster{API: api, Kubeconfig: kubeconfig}, nil
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of any kind: %w", err)
+	}
+	return &Cluster{API: api, Objects: objects, Kubeconfig: kubeconfig}, nil
 }
 
 // pause is between two looks at a condition.

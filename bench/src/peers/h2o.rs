@@ -14,6 +14,8 @@ pub(super) const H2O: Peer = Peer {
     without: &[
         (Need::Http2Upstream, "h2o 2.2 speaks only HTTP/1 with backends"),
         (Need::Http1, "compared for HTTP/2 only"),
+        (Need::Connections, "compared for HTTP/2 only"),
+        (Need::Datagrams, "compared for HTTP/2 only"),
     ],
     find: |binaries, release| of_stable(binaries, release, "h2o"),
     version: Executable::version,

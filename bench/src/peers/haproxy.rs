@@ -5,12 +5,12 @@ use std::process::Command;
 
 use fairway_lab_measure::Executable;
 
-use super::peer::{Peer, packaged};
-use crate::site::{Certificate, Site};
+use super::peer::{Need, Peer, packaged};
+use crate::site::{Certificate, STREAM_BUFFER, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
     name: "haproxy",
-    without: &[],
+    without: &[(Need::Datagrams, "forwards no UDP")],
     find: |binaries, release| packaged(binaries, release, "haproxy"),
     version: Executable::version,
     prepare,
@@ -19,11 +19,34 @@ pub(super) const HAPROXY: Peer = Peer {
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let both =
         site.write_secret("chain-and-key.pem", &format!("{}{}", certificate.chain, certificate.key))?;
-    let text = configuration(site, &both);
+    let text = if site.scenario.is_stream() { tcp(site) } else { configuration(site, &both) };
     let path = site.write("haproxy.cfg", &text)?;
     let mut command = binary.command();
     command.arg("-db").arg("-f").arg(path);
     Ok(command)
+}
+
+/// Connections as they come.
+fn tcp(site: &Site) -> String {
+    let Site { http, backend, .. } = site;
+    format!(
+        "global
+  nbthread 1
+  maxconn 8000
+  tune.bufsize {STREAM_BUFFER}
+defaults
+  mode tcp
+  no log
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+frontend stream
+  bind {http} backlog 4096
+  default_backend endpoints
+backend endpoints
+  server one {backend}
+"
+    )
 }
 
 fn configuration(site: &Site, certificate: &Path) -> String {

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::Context;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, packaged};
-use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
+use crate::scenario::{Forwarded, Load};
+use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, STREAM_BUFFER, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
@@ -17,13 +19,67 @@ pub(super) const NGINX: Peer = Peer {
 };
 
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    if site.scenario.is_stream() {
+        let text = stream(binary, site)?;
+        return start(binary, site, &text);
+    }
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
     let text = configuration(site, &https(site, &chain, &key));
-    let path = site.write("nginx.conf", &text)?;
+    start(binary, site, &text)
+}
+
+fn start(binary: &Executable, site: &mut Site, configuration: &str) -> anyhow::Result<Command> {
+    let path = site.write("nginx.conf", configuration)?;
     let mut command = binary.command();
     command.arg("-p").arg(&site.directory).arg("-e").arg("stderr").arg("-c").arg(path);
     Ok(command)
+}
+
+/// Connections or datagrams as they come. Where each datagram comes from another port, nginx is told that one answer is all.
+fn stream(binary: &Executable, site: &Site) -> anyhow::Result<String> {
+    let Site { directory, http, backend, .. } = site;
+    let (directory, module) = (directory.display(), stream_module(binary)?);
+    let (listen, of_datagrams) = match (site.scenario.forwarded, site.scenario.load) {
+        (Forwarded::Datagrams, Load::Once) => ("udp", "\n    proxy_responses 1;"),
+        (Forwarded::Datagrams, _) => ("udp", ""),
+        _ => ("backlog=4096", ""),
+    };
+    Ok(format!(
+        "{module}daemon off;
+worker_processes 1;
+pid {directory}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 16384; multi_accept on; }}
+stream {{
+  access_log off;
+  server {{
+    listen {http} {listen};
+    proxy_pass {backend};
+    proxy_connect_timeout 5s;
+    proxy_timeout 600s;
+    proxy_buffer_size {STREAM_BUFFER};{of_datagrams}
+  }}
+}}
+"
+    ))
+}
+
+/// Debian has the module in a package of its own; elsewhere it is a part of the program.
+fn stream_module(binary: &Executable) -> anyhow::Result<String> {
+    let options = binary.command().arg("-V").output().context("ask nginx what it was built with")?;
+    let options = String::from_utf8_lossy(&options.stderr).into_owned();
+    if !options.contains("--with-stream=dynamic") {
+        anyhow::ensure!(options.contains("--with-stream"), "this nginx was built without its stream module");
+        return Ok(String::new());
+    }
+    let file = binary.root().unwrap_or(Path::new("/")).join("usr/lib/nginx/modules/ngx_stream_module.so");
+    anyhow::ensure!(
+        file.is_file(),
+        "there is no {} (the package libnginx-mod-stream; `lab/peers/current --renew` gets it)",
+        file.display()
+    );
+    Ok(format!("load_module {};\n", file.display()))
 }
 
 /// Tickets stay on: without them and without a cache nginx spends twice the CPU on a handshake.

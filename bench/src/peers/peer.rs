@@ -35,7 +35,17 @@ pub(crate) enum Need {
     Http2,
     /// HTTP/2 to the backend.
     Http2Upstream,
+    /// Connections that are forwarded as they come.
+    Connections,
+    /// Datagrams.
+    Datagrams,
 }
+
+/// Of peers that are compared where requests are.
+pub(super) const REQUESTS_ALONE: [(Need, &str); 2] =
+    [(Need::Connections, ONLY_REQUESTS), (Need::Datagrams, ONLY_REQUESTS)];
+
+const ONLY_REQUESTS: &str = "TCP and UDP are compared with nginx and HAProxy";
 
 impl Peer {
     /// Why it has no row where this is needed, if it has none.

@@ -7,10 +7,10 @@ use anyhow::Context;
 use fairway_lab_measure::{Executable, Release};
 use serde_json::{Value, json};
 
-use super::peer::{Binaries, Peer};
+use super::peer::{Binaries, Peer, REQUESTS_ALONE};
 use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
-pub(super) const TRAEFIK: Peer = Peer { name: "traefik", without: &[], find, version, prepare };
+pub(super) const TRAEFIK: Peer = Peer { name: "traefik", without: &REQUESTS_ALONE, find, version, prepare };
 
 /// The newest that is in the laboratory's cache.
 fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use fairway_testkit::proof::routes::{Kind, Shape, Source};
 use fairway_testkit::proof::site::Scheme;
 
 /// Where everything comes from and goes to.
@@ -99,6 +100,86 @@ pub(crate) struct ScaleArguments {
     pub(crate) changes: u32,
     #[command(flatten)]
     pub(crate) place: Paths,
+}
+
+/// What the routes are.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum KindChoice {
+    /// Ingresses.
+    Ingress,
+    /// HTTPRoutes.
+    Httproute,
+    /// First the one, then the other.
+    Both,
+}
+
+/// Where the routes come from.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SourceChoice {
+    /// A directory.
+    Directory,
+    /// An API server.
+    Api,
+    /// First the one, then the other.
+    Both,
+}
+
+impl KindChoice {
+    pub(crate) fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Ingress => &[Kind::Ingress],
+            Self::Httproute => &[Kind::HttpRoute],
+            Self::Both => &[Kind::Ingress, Kind::HttpRoute],
+        }
+    }
+}
+
+impl SourceChoice {
+    pub(crate) fn sources(self) -> &'static [Source] {
+        match self {
+            Self::Directory => &[Source::Directory],
+            Self::Api => &[Source::Api],
+            Self::Both => &[Source::Directory, Source::Api],
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RoutesArguments {
+    /// Ingresses with one path each, or HTTPRoutes with one rule each.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=500_000))]
+    pub(crate) routes: u32,
+    /// Hosts that share the routes evenly, each with a Service.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) hosts: u32,
+    /// Endpoints of all Services.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(0..=500_000))]
+    pub(crate) endpoints: u32,
+    /// Changes of a route.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) changes: u32,
+    /// What the routes are.
+    #[arg(long, value_enum, default_value_t = KindChoice::Both)]
+    pub(crate) kind: KindChoice,
+    /// Where they come from.
+    #[arg(long, value_enum, default_value_t = SourceChoice::Both)]
+    pub(crate) source: SourceChoice,
+    /// A smoke test: a fiftieth of it all, and ten changes.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) place: Paths,
+}
+
+impl RoutesArguments {
+    /// How many routes, and how many changes of them.
+    pub(crate) fn effort(&self) -> (Shape, usize) {
+        let part = |count: u32| (if self.quick { (count / 50).max(1) } else { count }) as usize;
+        let shape =
+            Shape { routes: part(self.routes), hosts: part(self.hosts), endpoints: part(self.endpoints) };
+        let changes = if self.quick { self.changes.min(10) } else { self.changes };
+        (shape, changes as usize)
+    }
 }
 
 #[derive(Args, Debug)]

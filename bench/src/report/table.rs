@@ -4,7 +4,7 @@ use fairway_lab_measure::Distance;
 
 use super::findings::{Findings, Report, Summary};
 use crate::measure::{Handshakes, Memory};
-use crate::scenario::Downstream;
+use crate::scenario::{Downstream, Forwarded};
 
 pub(crate) fn print(report: &Report) {
     let origin = &report.origin;
@@ -25,7 +25,8 @@ fn print_findings(findings: &Findings) {
         Downstream::Http1 => String::new(),
         Downstream::Http2 { streams } => format!(" x {streams} streams"),
     };
-    println!("\n{} ({} connections{streams})", scenario.name, scenario.connections);
+    let what = if scenario.forwarded == Forwarded::Datagrams { "sessions" } else { "connections" };
+    println!("\n{} ({} {what}{streams})", scenario.name, scenario.connections);
     for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(
             "  {:<17} {:>8} {:>8} {:>9}   {:<34} {:>8} {:>6} {:>5} {:>5} {:>8} {:>8}  blocks",

@@ -32,6 +32,11 @@
 {{- with .Values.defaultCertificate }}
 - --default-certificate={{ include "fairway.reference" (dict "root" $ "name" .) }}
 {{- end }}
+{{- range $protocol := list "tcp" "udp" }}
+{{- if get $.Values $protocol }}
+- --{{ $protocol }}-services-configmap={{ include "fairway.serviceMap" (list $ $protocol) }}
+{{- end }}
+{{- end }}
 {{- if .Values.gatewayApi.enabled }}
 - --gateway-pods={{ .Release.Namespace }}/{{ include "fairway.fullname" . }}-gateways
 {{- with .Values.gatewayApi.serviceType }}{{ if ne . "LoadBalancer" }}
@@ -55,6 +60,8 @@
 {{- end }}
 {{- if ne .Values.proxyProtocol.listeners "off" }}
 - --proxy-protocol={{ .Values.proxyProtocol.listeners }}
+{{- end }}
+{{- if or (ne .Values.proxyProtocol.listeners "off") .Values.tcp }}
 {{- with .Values.proxyProtocol.trusted }}
 - --proxy-protocol-trusted={{ join "," . }}
 {{- end }}
@@ -151,5 +158,33 @@
 {{- fail (printf "ports.%s and ports.%s are both %s" (get $taken $key) $name $key) -}}
 {{- end -}}
 {{- $_ := set $taken $key $name -}}
+{{- end -}}
+{{- include "fairway.validateServiceMaps" . -}}
+{{- end -}}
+
+{{/* Ports of TCP and UDP services that something else has: Fairway would refuse them, or the API server the Service. */}}
+{{- define "fairway.validateServiceMaps" -}}
+{{- $taken := dict -}}
+{{- range $name, $port := .Values.ports -}}
+{{- $_ := set $taken (toString (int $port)) (printf "ports.%s" $name) -}}
+{{- end -}}
+{{- range $service := list "service" "internalService" -}}
+{{- range $name, $port := (get $.Values $service).ports -}}
+{{- with $port -}}
+{{- $_ := set $taken (toString (int .)) (printf "%s.ports.%s" $service $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $port, $_ := .Values.tcp -}}
+{{- if hasKey $taken $port -}}
+{{- fail (printf "tcp.%s is %s: give another port" $port (get $taken $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.gatewayApi.enabled -}}
+{{- range $port, $_ := merge dict .Values.tcp .Values.udp -}}
+{{- if and (ge (int $port) 20000) (le (int $port) 29999) -}}
+{{- fail (printf "port %s of tcp or udp is one of those that Gateways get: give another one than 20000 to 29999" $port) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -66,6 +66,12 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- include "fairway.reference" (dict "root" . "name" (default (include "fairway.fullname" .) .Values.existingSettings)) -}}
 {{- end -}}
 
+{{/* NAMESPACE/NAME of the ConfigMap of TCP or UDP services: list . PROTOCOL. */}}
+{{- define "fairway.serviceMap" -}}
+{{- $root := index . 0 -}}
+{{- printf "%s/%s-%s" $root.Release.Namespace (include "fairway.fullname" $root) (index . 1) -}}
+{{- end -}}
+
 {{- define "fairway.electionId" -}}
 {{- default (include "fairway.fullname" .) .Values.status.electionId -}}
 {{- end -}}

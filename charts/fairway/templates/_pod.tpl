@@ -38,7 +38,7 @@ spec:
   {{- end }}
   enableServiceLinks: false
   securityContext:
-    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+    {{- include "fairway.podSecurityContext" . | nindent 4 }}
   {{- with .Values.extraInitContainers }}
   initContainers:
     {{- toYaml . | nindent 4 }}
@@ -156,6 +156,40 @@ spec:
 - name: webhook
   containerPort: {{ .Values.ports.webhook }}
 {{- end }}
+{{- range $protocol := list "tcp" "udp" }}
+{{- range $port, $_ := get $.Values $protocol }}
+- name: {{ $port }}-{{ $protocol }}
+  containerPort: {{ $port }}
+  {{- if $.Values.hostPorts.services }}
+  hostPort: {{ $port }}
+  {{- end }}
+  protocol: {{ upper $protocol }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+The security context of the pod. Ports of TCP and UDP services below 1024 need a sysctl that Kubernetes calls safe, because the
+container has no capability; a pod in the network of its node may set none.
+*/}}
+{{- define "fairway.podSecurityContext" -}}
+{{- $lowest := 1024 -}}
+{{- range $port, $_ := merge dict .Values.tcp .Values.udp -}}
+{{- $lowest = min $lowest (int $port) -}}
+{{- end -}}
+{{- $name := "net.ipv4.ip_unprivileged_port_start" -}}
+{{- $sysctls := default list .Values.podSecurityContext.sysctls -}}
+{{- range $sysctls -}}
+{{- if eq .name $name -}}
+{{- $lowest = 1024 -}}
+{{- end -}}
+{{- end -}}
+{{- $context := deepCopy .Values.podSecurityContext -}}
+{{- if and (lt (int $lowest) 1024) (not .Values.hostNetwork) -}}
+{{- $sysctls = append $sysctls (dict "name" $name "value" (toString $lowest)) -}}
+{{- $_ := set $context "sysctls" $sysctls -}}
+{{- end -}}
+{{- toYaml $context -}}
 {{- end -}}
 
 {{/* Two pods that need the same port of a node cannot be there at once: then the old one goes first. */}}
@@ -165,7 +199,8 @@ spec:
 {{- else -}}
 type: RollingUpdate
 rollingUpdate:
-{{- if or .Values.hostNetwork .Values.hostPorts.http .Values.hostPorts.https }}
+{{- $services := and .Values.hostPorts.services (or .Values.tcp .Values.udp) }}
+{{- if or .Values.hostNetwork .Values.hostPorts.http .Values.hostPorts.https $services }}
   maxUnavailable: 1
   maxSurge: 0
 {{- else }}

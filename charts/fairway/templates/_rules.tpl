@@ -29,7 +29,19 @@
 {{/* What Gateway API adds where its objects are served: each Gateway has a Service and EndpointSlices beside it. */}}
 {{- define "fairway.rules.gateways" -}}
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, referencegrants, backendtlspolicies]
+  resources:
+    - gateways
+    - listenersets
+    - httproutes
+    - grpcroutes
+    - tlsroutes
+    - tcproutes
+    - udproutes
+    - referencegrants
+    - backendtlspolicies
+  verbs: [get, list, watch]
+- apiGroups: [fairway.dev]
+  resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies]
   verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
@@ -39,7 +51,12 @@
     - httproutes/status
     - grpcroutes/status
     - tlsroutes/status
+    - tcproutes/status
+    - udproutes/status
     - backendtlspolicies/status
+  verbs: [update, patch]
+- apiGroups: [fairway.dev]
+  resources: [clienttrafficpolicies/status, backendtrafficpolicies/status, securitypolicies/status]
   verbs: [update, patch]
 - apiGroups: [""]
   resources: [services]
@@ -70,6 +87,20 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
   verbs: [get, list, watch]
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    - backendtlspolicies.gateway.networking.k8s.io
+    - gatewayclasses.gateway.networking.k8s.io
+    - gateways.gateway.networking.k8s.io
+    - grpcroutes.gateway.networking.k8s.io
+    - httproutes.gateway.networking.k8s.io
+    - listenersets.gateway.networking.k8s.io
+    - referencegrants.gateway.networking.k8s.io
+    - tcproutes.gateway.networking.k8s.io
+    - tlsroutes.gateway.networking.k8s.io
+    - udproutes.gateway.networking.k8s.io
+  verbs: [get]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
@@ -164,6 +195,11 @@ What flags name (settings, published Service, default certificate) must be reada
 {{- $named := list -}}
 {{- if .Values.watch.namespaces -}}
 {{- $named = append $named (dict "resource" "configmaps" "reference" (include "fairway.settings" .)) -}}
+{{- range $protocol := list "tcp" "udp" -}}
+{{- if get $.Values $protocol -}}
+{{- $named = append $named (dict "resource" "configmaps" "reference" (include "fairway.serviceMap" (list $ $protocol))) -}}
+{{- end -}}
+{{- end -}}
 {{- if contains "--publish-service" (include "fairway.statusArguments" .) -}}
 {{- $named = append $named (dict "resource" "services" "reference" (include "fairway.publishService" .)) -}}
 {{- end -}}

@@ -30,7 +30,7 @@ var variants = map[string][]string{
 	},
 	"Gateway API": {
 		`gatewayApi={"enabled":true,"crds":{"install":true},"gatewayClass":{"enabled":true,"name":"edge","annotations":{"a":"b"}}}`,
-		`networkPolicy.enabled=true`,
+		`networkPolicy.enabled=true`, `policies.crds.install=true`,
 	},
 	"Gateway API in listed namespaces": {`gatewayApi.enabled=true`, `watch.namespaces=["a"]`},
 	"Gateway API in shadow mode":       {`gatewayApi.enabled=true`, `status.enabled=false`},
@@ -58,6 +58,11 @@ var variants = map[string][]string{
 	},
 	"a dashboard and alerts": {
 		`metrics={"service":{"enabled":true},"serviceMonitor":{"enabled":true,"honorLabels":false},"dashboard":{"enabled":true,"annotations":{"a":"b"}},"rules":{"enabled":true,"labels":{"release":"prometheus"},"annotations":{"c":"d"},"disabled":["FairwaySlow"],"additionalGroups":[{"name":"own","rules":[{"alert":"Own","expr":"vector(1)"}]}]}}`,
+	},
+	"TCP and UDP services": {
+		`tcp={"53":"kube-system/kube-dns:53","5432":"db/pg:postgres:PROXY:PROXY"}`, `udp={"53":"kube-system/kube-dns:53"}`,
+		`service.nodePorts={"tcp":{"5432":30432},"udp":{"53":30053}}`, `hostPorts.services=true`, `networkPolicy.enabled=true`,
+		`watch.namespaces=["db"]`, `proxyProtocol.trusted=["10.0.0.0/8"]`, `gatewayApi.enabled=true`,
 	},
 	"a Service with everything": {
 		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv4","IPv6"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"],"allocateLoadBalancerNodePorts":false,"sessionAffinity":"ClientIP","trafficDistribution":"PreferClose"}`,
@@ -171,6 +176,12 @@ func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
 		{"targetPorts/https", []string{`service.targetPorts.https="tohttps"`}},
 		{"extraVolumeMounts", []string{`extraVolumeMounts=[{"name":"v"}]`}},
 		{"ports.admin and ports.probe are both 10255", []string{`ports.admin=10255`}},
+		{"tcp.8443 is ports.https", []string{`tcp={"8443":"db/pg:5432"}`}},
+		{"tcp.80 is", []string{`tcp={"80":"db/pg:5432"}`}},
+		{"one of those that Gateways get", []string{`udp={"20001":"db/pg:5432"}`, `gatewayApi.enabled=true`}},
+		{"tcp/9000", []string{`tcp={"9000":"pg:5432"}`}},
+		{"udp/9000", []string{`udp={"9000":"db/pg:5432:PROXY"}`}},
+		{"dns", []string{`tcp={"dns":"db/pg:5432"}`}},
 	} {
 		t.Run(strings.Join(wrong.values, " "), func(t *testing.T) {
 			_, err := Render(wrong.values...)
@@ -294,6 +305,71 @@ func TestThePlainManifestIsWhatTheChartRenders(t *testing.T) {
 	}
 }
 
+func TestTCPAndUDPServicesAreReachedThroughThePortsOfPodsAndServices(t *testing.T) {
+	objects := render(t, variants["TCP and UDP services"]...)
+	maps := map[string]map[string]string{}
+	var service *corev1.Service
+	for _, object := range objects {
+		switch typed := object.Typed.(type) {
+		case *corev1.ConfigMap:
+			maps[typed.Name] = typed.Data
+		case *corev1.Service:
+			if typed.Name == "fairway" {
+				service = typed
+			}
+		}
+	}
+	if got := maps["fairway-tcp"]["5432"]; got != "db/pg:postgres:PROXY:PROXY" {
+		t.Errorf("%q of %v", got, maps)
+	}
+	if got := maps["fairway-udp"]; len(got) != 1 || got["53"] != "kube-system/kube-dns:53" {
+		t.Errorf("%v", got)
+	}
+	pod := one[appsv1.Deployment](t, objects).Spec.Template.Spec
+	container := pod.Containers[0]
+	for _, flag := range []string{
+		"--tcp-services-configmap=edge/fairway-tcp", "--udp-services-configmap=edge/fairway-udp",
+		"--proxy-protocol-trusted=10.0.0.0/8",
+	} {
+		if !slices.Contains(container.Args, flag) {
+			t.Errorf("no %s in %v", flag, container.Args)
+		}
+	}
+	inPod := map[string]corev1.ContainerPort{}
+	for _, port := range container.Ports {
+		inPod[port.Name] = port
+	}
+	type end struct {
+		port     int32
+		protocol corev1.Protocol
+		node     int32
+	}
+	got := map[end]bool{}
+	for _, port := range service.Spec.Ports {
+		target, found := inPod[port.TargetPort.StrVal]
+		if !found || target.Protocol != port.Protocol && target.Protocol != "" {
+			t.Errorf("%v leads nowhere", port)
+		}
+		if target.HostPort != 0 && target.HostPort != target.ContainerPort {
+			t.Errorf("%v", target)
+		}
+		got[end{target.ContainerPort, port.Protocol, port.NodePort}] = true
+	}
+	for _, want := range []end{
+		{53, corev1.ProtocolTCP, 0}, {53, corev1.ProtocolUDP, 30053}, {5432, corev1.ProtocolTCP, 30432},
+	} {
+		if !got[want] {
+			t.Errorf("no %v in %v", want, got)
+		}
+	}
+	if sysctls := pod.SecurityContext.Sysctls; len(sysctls) != 1 || sysctls[0].Value != "53" {
+		t.Errorf("a user without capabilities cannot bind port 53: %v", sysctls)
+	}
+	if sysctls := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec.SecurityContext.Sysctls; len(sysctls) != 0 {
+		t.Errorf("nothing needs %v", sysctls)
+	}
+}
+
 func TestPodsAskForNothingThatARestrictedNamespaceRefuses(t *testing.T) {
 	pod := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec
 	container := pod.Containers[0]
@@ -409,8 +485,14 @@ func gateways(namespace string) []string {
 		namespace + " services create patch delete",
 		namespace + " discovery.k8s.io/endpointslices create update delete",
 	}
-	for _, kind := range []string{"gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies"} {
+	for _, kind := range []string{
+		"gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies",
+	} {
 		found = append(found, group+kind+" get list watch", group+kind+"/status update patch")
+	}
+	for _, kind := range []string{"clienttrafficpolicies", "backendtrafficpolicies", "securitypolicies"} {
+		kind = namespace + " fairway.dev/" + kind
+		found = append(found, kind+" get list watch", kind+"/status update patch")
 	}
 	return found
 }
@@ -420,6 +502,10 @@ var classes = []string{
 	"* namespaces get list watch",
 	"* gateway.networking.k8s.io/gatewayclasses get list watch",
 	"* gateway.networking.k8s.io/gatewayclasses/status update patch",
+	"* apiextensions.k8s.io/customresourcedefinitions[backendtlspolicies.gateway.networking.k8s.io " +
+		"gatewayclasses.gateway.networking.k8s.io gateways.gateway.networking.k8s.io grpcroutes.gateway.networking.k8s.io " +
+		"httproutes.gateway.networking.k8s.io listenersets.gateway.networking.k8s.io referencegrants.gateway.networking.k8s.io " +
+		"tcproutes.gateway.networking.k8s.io tlsroutes.gateway.networking.k8s.io udproutes.gateway.networking.k8s.io] get",
 	"edge configmaps create",
 	"edge configmaps[fairway-gateway-ports] update patch",
 }

@@ -28,6 +28,8 @@ var Profiles = []suite.ConformanceProfile{
 	suite.GatewayHTTPConformanceProfile,
 	suite.GatewayGRPCConformanceProfile,
 	suite.GatewayTLSConformanceProfile,
+	suite.GatewayTCPConformanceProfile,
+	suite.GatewayUDPConformanceProfile,
 }
 
 // Features are the core of the profiles and all that extends them.
@@ -38,8 +40,11 @@ var Features = []features.FeatureName{
 	"HTTPRoute",
 	"ReferenceGrant",
 	"TLSRoute",
+	// Core, and among what extends the profiles of their names.
+	"TCPRoute",
+	"UDPRoute",
 
-	// Gateways, in all three profiles.
+	// Gateways, in all profiles.
 	"GatewayAddressEmpty",
 	"GatewayBackendClientCertificate",
 	"GatewayFrontendClientCertificateValidation",
@@ -126,4 +131,9 @@ var Quick = []string{
 	"TLSRouteMixedTerminationSameNamespace",
 	"TLSRouteSimpleSameNamespace",
 	"TLSRouteTerminateSimpleSameNamespace",
+	"TCPRouteMultipleRoutesAttachment",
+	"TCPRouteReferenceGrant",
+	"UDPRoute",
+	"UDPRouteMultipleRoutesAttachment",
+	"UDPRouteReferenceGrant",
 }

@@ -1,7 +1,7 @@
 //! Probes from a configuration: for each rule its path, the end of its path type, CORS, and each header and cookie that it
 //! mentions. Sends nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fairway_model::{
@@ -25,6 +25,8 @@ pub(crate) struct Collected {
     pub(crate) probes: Vec<Probe>,
     /// What no request can ask for.
     pub(crate) unaskable: usize,
+    /// Whether any of them is there because an object asks for something.
+    pub(crate) is_of_objects: bool,
     seen: HashSet<String>,
 }
 
@@ -40,21 +42,44 @@ struct Place<'h> {
 /// All probes that the configuration gives.
 pub(crate) fn collected(config: &Config, schemes: Schemes) -> Collected {
     let mut all = Collected::default();
-    let tables: HashSet<&str> = config
-        .listeners
-        .values()
-        .filter(|it| matches!(it.protocol, ListenerProtocol::Http | ListenerProtocol::Https))
-        .map(|listener| &*listener.table)
-        .collect();
+    let mut tables: HashMap<&str, Served> = HashMap::new();
+    for listener in config.listeners.values() {
+        let served = tables.entry(&listener.table).or_default();
+        served.http |= listener.protocol == ListenerProtocol::Http;
+        served.https |= listener.protocol == ListenerProtocol::Https;
+    }
     let mut catches_all = false;
-    for host in config.hosts.values().filter(|host| tables.contains(&*host.key.table)) {
+    for host in config.hosts.values() {
+        let served = tables.get(&*host.key.table).copied().unwrap_or_default();
+        let Some(schemes) = served.of(schemes) else { continue };
         catches_all |= host.key.host == HostPattern::Any;
-        all.add_host(host, schemes);
+        let rules = || host.routes.iter().flat_map(|route| &route.rules);
+        all.is_of_objects |= rules().any(is_of_object);
+        all.add_host(host, schemes, served.https && !served.http);
     }
     if !catches_all && !all.probes.is_empty() {
         all.add_stranger(schemes);
     }
     all
+}
+
+/// Which listeners a table has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Served {
+    http: bool,
+    https: bool,
+}
+
+impl Served {
+    /// What of `schemes` can be asked.
+    fn of(self, schemes: Schemes) -> Option<Schemes> {
+        match (self.http && schemes.has(Scheme::Http), self.https && schemes.has(Scheme::Https)) {
+            (true, true) => Some(Schemes::Both),
+            (true, false) => Some(Schemes::Http),
+            (false, true) => Some(Schemes::Https),
+            (false, false) => None,
+        }
+    }
 }
 
 impl Collected {
@@ -67,8 +92,9 @@ impl Collected {
         }
     }
 
-    fn add_host(&mut self, host: &VirtualHost, schemes: Schemes) {
-        let wanted = if host.certificate.is_some() { Scheme::Https } else { Scheme::Http };
+    /// `has_tls`: whether clients reach it over TLS alone, with a certificate that is its listener's.
+    fn add_host(&mut self, host: &VirtualHost, schemes: Schemes, has_tls: bool) {
+        let wanted = if host.certificate.is_some() || has_tls { Scheme::Https } else { Scheme::Http };
         let place = Place { host, name: name_of(&host.key.host), schemes, main: schemes.preferred(wanted) };
         if schemes.has(Scheme::Https) {
             self.add(Probe::handshake(&place.name));
@@ -90,7 +116,13 @@ impl Collected {
         }
         let paths = sample::paths(&of.path, place.host.path_form);
         let Some(first) = paths.first() else { return };
-        let first = with_query(first, of);
+        let (first, without) = (with_query(first, of), first);
+        if let Some(method) = &of.method {
+            return self.add_method(place, (method, of), &first);
+        }
+        if !of.query.is_empty() {
+            self.add(place.request(Ask::Get, without, Purpose::Query));
+        }
         if !(of.headers.is_empty() && of.cookies.is_empty()) {
             return self.add_conditions(place, of, &first);
         }
@@ -109,6 +141,18 @@ impl Collected {
                 self.add(Probe::request(scheme, &place.name, Ask::Get, &target, Purpose::Query));
             }
         }
+    }
+
+    /// With the method where it is one that only reads, and with another one.
+    fn add_method(&mut self, place: &Place<'_>, (method, of): (&str, &Match), target: &str) {
+        let headers: Vec<_> =
+            of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
+        match [Ask::Get, Ask::Head, Ask::Options].into_iter().find(|ask| ask.method() == Some(method)) {
+            Some(ask) => self.add(place.request(ask, target, Purpose::Method).with(fields(&headers, &[]))),
+            None => self.unaskable += 1,
+        }
+        let other = if method == "GET" { Ask::Options } else { Ask::Get };
+        self.add(place.request(other, target, Purpose::Method).with(fields(&headers, &[])));
     }
 
     /// With what the headers and cookies must be, and with something else in the place of each.
@@ -327,6 +371,37 @@ mod tests {
         assert!(!plain.is_empty() && plain.iter().all(|probe| probe.contains(" http://")), "{plain:?}");
         let tls = asked(&config, Schemes::Https);
         assert!(tls.iter().all(|probe| !probe.contains(" http://")), "{tls:?}");
+    }
+
+    #[test]
+    fn methods_that_only_read_and_queries_are_asked_as_they_fit_and_otherwise() {
+        let of_method = |method: &str| Match { method: Some(method.into()), ..prefix("/m") };
+        let by_query = Match {
+            query: vec![FieldMatch { name: "v".into(), value: TextMatch::Exact("2".into()) }],
+            ..prefix("/q")
+        };
+        let rules = vec![rule(vec![of_method("HEAD"), of_method("POST"), by_query], Vec::new())];
+        let config = config(None, rules);
+        let found = collected(&config, Schemes::Http);
+        assert_eq!((found.unaskable, found.is_of_objects), (1, true));
+        let asked: Vec<_> = found.probes.iter().map(Probe::to_string).collect();
+        for wanted in
+            ["HEAD http://a.test/m", "GET http://a.test/m", "GET http://a.test/q?v=2", "GET http://a.test/q"]
+        {
+            assert!(asked.contains(&wanted.to_owned()), "{wanted}: {asked:?}");
+        }
+        assert!(asked.iter().all(|probe| !probe.starts_with("POST")), "{asked:?}");
+    }
+
+    #[test]
+    fn a_table_is_asked_over_the_schemes_of_its_listeners() {
+        let mut config = config(None, vec![rule(vec![prefix("/")], Vec::new())]);
+        config.listeners.remove("http");
+        let found = asked(&config, Schemes::Both);
+        assert!(found.iter().all(|probe| !probe.contains(" http://a.test")), "{found:?}");
+        assert!(found.contains(&"GET https://a.test/".to_owned()), "{found:?}");
+        config.listeners.clear();
+        assert_eq!(asked(&config, Schemes::Both), [""; 0]);
     }
 
     #[test]

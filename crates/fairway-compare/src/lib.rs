@@ -7,6 +7,7 @@
 
 mod access_log;
 mod address;
+mod agreement;
 mod answer;
 mod client;
 mod explain;
@@ -25,6 +26,7 @@ mod stop;
 mod topics;
 
 pub use address::{Address, Schemes};
+pub use agreement::{Agreement, Disagreement, agreement};
 pub use answer::Part;
 pub use explain::Cause;
 pub use facts::{Annotated, Objects};

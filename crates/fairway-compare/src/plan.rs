@@ -22,6 +22,8 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
     /// Which ports are asked.
     pub schemes: Schemes,
+    /// Whether an object asks for any of what is served.
+    pub is_of_objects: bool,
     most: usize,
 }
 
@@ -39,7 +41,8 @@ impl Plan {
     #[must_use]
     pub fn of(snapshot: &Snapshot, schemes: Schemes, most: usize) -> Self {
         let all = generate::collected(snapshot.config(), schemes);
-        let mut plan = Self { probes: all.probes, skipped: Vec::new(), schemes, most };
+        let is_of_objects = all.is_of_objects;
+        let mut plan = Self { probes: all.probes, skipped: Vec::new(), schemes, is_of_objects, most };
         plan.skip("probes of the objects that no request can say", all.unaskable);
         plan.bound();
         plan

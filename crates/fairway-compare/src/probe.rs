@@ -46,6 +46,8 @@ pub enum Purpose {
     Query,
     /// A CORS preflight, or a request with an origin.
     Cors,
+    /// A method that a rule mentions.
+    Method,
     /// A header that a rule mentions.
     Header,
     /// A cookie that a rule mentions.

@@ -141,9 +141,13 @@ fn finish(hashing: Hashing) -> Digest {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::sync::Arc;
 
-    use fairway_model::{CertificateKey, ListenerProtocol, Origin, PrivateKey};
+    use fairway_model::{
+        Backend, BackendProtocol, BackendTraffic, Balancing, CertificateKey, ListenerProtocol, Origin,
+        PrivateKey, ServiceName,
+    };
 
     use super::*;
 
@@ -191,6 +195,33 @@ mod tests {
         };
         assert_eq!(with(80, "ingress"), with(8080, "ingress"));
         assert_ne!(with(80, "ingress"), with(80, "other"));
+    }
+
+    #[test]
+    fn what_a_listener_or_a_backend_says_of_its_traffic_is_content() {
+        let with = |connections: Option<NonZeroU32>, in_flight: Option<NonZeroU32>| {
+            let mut listener = Listener::new("http", ListenerProtocol::Http, 80, "ingress");
+            listener.clients.connections = connections;
+            let backend = Backend {
+                key: "a".into(),
+                origin: Origin::object("Service", "a", "a"),
+                service: ServiceName::default(),
+                endpoints: Vec::new(),
+                protocol: BackendProtocol::Http1,
+                tls: None,
+                balancing: Balancing::RoundRobin,
+                session: None,
+                traffic: BackendTraffic { in_flight, ..BackendTraffic::default() },
+            };
+            let mut config = Config::default();
+            config.listeners.insert(listener.name.clone(), Arc::new(listener));
+            config.backends.insert(backend.key.clone(), Arc::new(backend));
+            of_config(&config)
+        };
+        let one = Some(NonZeroU32::MIN);
+        assert_eq!(with(one, one), with(one, one));
+        assert_ne!(with(None, None), with(one, None));
+        assert_ne!(with(None, None), with(None, one));
     }
 
     #[test]

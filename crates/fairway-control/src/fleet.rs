@@ -1,10 +1,15 @@
 //! The replicas of a fleet in a cluster and what each of them serves, asked through the API server with the caller's own
 //! credentials. Asks once; waiting is the caller's business.
 
-use fairway_translate::ObjectKey;
+use std::fmt;
+
+use fairway_manifest::gateway_kinds::{GROUP, GatewayKind, KINDS};
+use fairway_translate::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use serde::Deserialize;
 
 use crate::admin::Served;
 
@@ -28,6 +33,60 @@ pub struct Replica {
     pub served: Result<Served, String>,
 }
 
+/// An object that replicas are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// An Ingress.
+    Ingress(ObjectKey),
+    /// An object of the Gateway API, of a kind that has a status.
+    Object(ObjectRef),
+}
+
+/// An object as it is written now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its `metadata.uid`.
+    pub uid: String,
+    /// Its `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// Its `metadata.generation`: whoever writes its status leaves it as it is.
+    pub generation: Option<i64>,
+}
+
+impl Asked {
+    /// `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace; the kind in any case.
+    #[must_use]
+    pub fn object(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once('/')?;
+        let kind = KINDS.into_iter().find(|known| known.kind.name().eq_ignore_ascii_case(kind))?.kind;
+        let key = match kind {
+            fairway_translate::Kind::GatewayClass => ObjectKey::new("", name),
+            // It has no status, so nothing is known of when it serves.
+            fairway_translate::Kind::ReferenceGrant => return None,
+            _ => ObjectKey::parse(name)?,
+        };
+        Some(Self::Object(ObjectRef::new(kind, key)))
+    }
+
+    /// The query of `/served` that asks for it.
+    #[must_use]
+    pub fn query(&self) -> String {
+        match self {
+            Self::Ingress(key) => format!("?ingress={key}"),
+            Self::Object(object) => format!("?object={}/{}", object.kind.name(), object.key),
+        }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ingress(key) => write!(f, "Ingress {key}"),
+            Self::Object(object) => write!(f, "{} {}", object.kind.name(), object.key),
+        }
+    }
+}
+
 /// Why the fleet cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
@@ -47,15 +106,11 @@ pub enum FleetError {
 }
 
 impl Fleet {
-    /// Asks every replica that is not about to end, for one Ingress too.
+    /// Asks every replica that is not about to end, for one object too.
     ///
     /// # Errors
     /// The pods cannot be listed. A pod that does not answer is told as such.
-    pub async fn ask(
-        &self,
-        client: &Client,
-        ingress: Option<&ObjectKey>,
-    ) -> Result<Vec<Replica>, FleetError> {
+    pub async fn ask(&self, client: &Client, object: Option<&Asked>) -> Result<Vec<Replica>, FleetError> {
         let pods = Api::<Pod>::namespaced(client.clone(), &self.namespace);
         let listed = pods.list(&ListParams::default().labels(&self.selector)).await;
         let listed = listed.map_err(|source| FleetError::List {
@@ -65,19 +120,14 @@ impl Fleet {
         })?;
         let live = listed.items.into_iter().filter(is_live).map(|pod| pod.name_any());
         let asked = live.map(async |name| {
-            let served = self.served(client, &name, ingress).await;
+            let served = self.served(client, &name, object).await;
             Replica { name, served }
         });
         Ok(futures_util::future::join_all(asked).await)
     }
 
-    async fn served(
-        &self,
-        client: &Client,
-        pod: &str,
-        ingress: Option<&ObjectKey>,
-    ) -> Result<Served, String> {
-        let query = ingress.map(|key| format!("?ingress={key}")).unwrap_or_default();
+    async fn served(&self, client: &Client, pod: &str, object: Option<&Asked>) -> Result<Served, String> {
+        let query = object.map(Asked::query).unwrap_or_default();
         let path = format!(
             "/api/v1/namespaces/{}/pods/http:{pod}:{}/proxy/served{query}",
             self.namespace, self.port
@@ -107,22 +157,82 @@ pub fn is_at_least(served: &str, wanted: &str) -> bool {
     }
 }
 
-/// The `metadata.uid` and `metadata.resourceVersion` of an Ingress now; `None` when there is none of this name.
+/// An object as it is written now; `None` when there is none of this name.
 ///
 /// # Errors
 /// The API server does not say.
-pub async fn written(client: &Client, key: &ObjectKey) -> Result<Option<(String, String)>, kube::Error> {
-    let api = Api::<k8s_openapi::api::networking::v1::Ingress>::namespaced(client.clone(), &key.namespace);
-    let found = api.get_metadata_opt(&key.name).await?;
-    Ok(found.map(|found| {
-        let metadata = found.metadata;
-        (metadata.uid.unwrap_or_default(), metadata.resource_version.unwrap_or_default())
+pub async fn written(client: &Client, asked: &Asked) -> Result<Option<Written>, kube::Error> {
+    let metadata = match asked {
+        Asked::Ingress(key) => {
+            let ingresses =
+                Api::<k8s_openapi::api::networking::v1::Ingress>::namespaced(client.clone(), &key.namespace);
+            ingresses.get_metadata_opt(&key.name).await?.map(|found| found.metadata)
+        }
+        Asked::Object(object) => metadata(client, object).await?,
+    };
+    Ok(metadata.map(|metadata| Written {
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
     }))
+}
+
+/// The metadata of an object of the Gateway API, in the first version that the server offers and that is read.
+async fn metadata(client: &Client, object: &ObjectRef) -> Result<Option<ObjectMeta>, kube::Error> {
+    #[derive(Debug, Deserialize)]
+    struct Object {
+        metadata: ObjectMeta,
+    }
+    let Some(kind) = GatewayKind::of(object.kind) else { return Ok(None) };
+    for version in kind.versions {
+        let request = http::Request::get(path(kind, version, &object.key)).body(Vec::new());
+        let request = request.map_err(kube::Error::HttpError)?;
+        match client.request::<Object>(request).await {
+            Ok(found) => return Ok(Some(found.metadata)),
+            // The object is missing, or the version.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn path(kind: GatewayKind, version: &str, key: &ObjectKey) -> String {
+    let namespace = match key.namespace.is_empty() {
+        true => String::new(),
+        false => format!("namespaces/{}/", key.namespace),
+    };
+    format!("/apis/{GROUP}/{version}/{namespace}{}/{}", kind.resource, key.name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_is_named_by_its_kind_in_any_case() {
+        let route = Asked::object("httproute/shop/web").unwrap();
+        assert_eq!(
+            (route.to_string(), route.query()),
+            ("HTTPRoute shop/web".to_owned(), "?object=HTTPRoute/shop/web".to_owned())
+        );
+        let class = Asked::object("GatewayClass/fairway").unwrap();
+        assert_eq!(class.query(), "?object=GatewayClass/fairway");
+        for wrong in ["web", "httproute/web", "pod/shop/web", "referencegrant/shop/web", "httproute/a/b/c"] {
+            assert_eq!(Asked::object(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn paths_have_the_namespace_where_the_kind_has_one() {
+        let of = |asked: &str| match Asked::object(asked) {
+            Some(Asked::Object(it)) => path(GatewayKind::of(it.kind).unwrap(), "v1", &it.key),
+            _ => String::new(),
+        };
+        let group = "/apis/gateway.networking.k8s.io/v1";
+        assert_eq!(of("httproute/shop/web"), format!("{group}/namespaces/shop/httproutes/web"));
+        assert_eq!(of("gatewayclass/fairway"), format!("{group}/gatewayclasses/fairway"));
+    }
 
     #[test]
     fn resource_versions_compare_as_numbers_and_else_only_equal() {

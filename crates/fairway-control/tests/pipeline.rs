@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Directory, Freshness, Pipeline, Publication};
+use fairway_control::{Batch, Freshness, Pipeline, Publication};
+use fairway_directory::{Directory, News};
 use fairway_translate::Options;
 
 const CLASS: &str = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: fairway}\n\
@@ -25,6 +26,15 @@ fn put(root: &Path, version: usize) {
     fs::rename(&born, root.join("web.yaml")).unwrap();
 }
 
+/// What is in the directory, and what becomes of it, told to the pipeline.
+fn watch(root: &Path, pipeline: &Pipeline) -> Directory {
+    let inlet = pipeline.inlet();
+    let tell = move |News { changes, diagnostics, heard }| {
+        inlet.send(Batch { changes, diagnostics, heard, written: None });
+    };
+    Directory::start(root, tell).unwrap()
+}
+
 #[test]
 fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
     let dir = tempfile::tempdir().unwrap();
@@ -33,7 +43,7 @@ fn changes_that_never_rest_keep_nothing_of_what_they_replace() {
     fs::write(root.join("class.yaml"), CLASS).unwrap();
     put(&root, 0);
     let pipeline = Pipeline::start(Options::default(), Box::new(drop)).unwrap();
-    let _directory = Directory::start(&root, pipeline.inlet()).unwrap();
+    let _directory = watch(&root, &pipeline);
     let mut kept = pipeline.wait_for_first(Duration::from_secs(10)).unwrap().kept;
     let started = Instant::now();
     for version in 1.. {
@@ -77,7 +87,7 @@ fn what_an_earlier_process_served_is_served_until_the_source_tells() {
     fs::write(root.join("class.yaml"), CLASS).unwrap();
     put(&root, 0);
     let (first, publications) = observed(8001);
-    let _directory = Directory::start(&root, first.inlet()).unwrap();
+    let _directory = watch(&root, &first);
     let served = publications.recv_timeout(PATIENCE).unwrap().outcome;
 
     let (second, publications) = observed(8002);
@@ -88,7 +98,7 @@ fn what_an_earlier_process_served_is_served_until_the_source_tells() {
     assert_eq!(second.wait_for_first(PATIENCE).unwrap().freshness, Freshness::Stale);
 
     put(&root, 1);
-    let _directory = Directory::start(&root, second.inlet()).unwrap();
+    let _directory = watch(&root, &second);
     let fresh = publications.recv_timeout(PATIENCE).unwrap();
     assert_eq!((fresh.freshness, port(&fresh)), (Freshness::Current, 8002));
     assert_ne!(fresh.outcome.digest, served.digest);

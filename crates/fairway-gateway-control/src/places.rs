@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fairway_gateway::WantedGateway;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::placement::{Address, Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::transport::PortProtocol;
 use k8s_openapi::api::core::v1::Service;
 
 use crate::ports::{PortRange, Ports};
@@ -22,7 +23,7 @@ pub struct Known<'a> {
     /// The addresses that each of them is bound at.
     pub bind: &'a [IpAddr],
     /// What became of an address to bind.
-    pub bound: &'a dyn Fn(SocketAddr) -> PortState,
+    pub bound: &'a dyn Fn(PortProtocol, SocketAddr) -> PortState,
     /// The Services that there are.
     pub services: &'a BTreeMap<ObjectKey, Arc<Service>>,
     /// Why a Service could not be written.
@@ -38,16 +39,21 @@ impl Known<'_> {
         wanted: &WantedGateway,
         desired: &[DesiredService],
     ) -> Placement {
-        let ports = wanted.ports.keys().map(|port| (*port, self.port(gateway, *port))).collect();
-        Placement { addresses: self.addresses(gateway, wanted, desired), ports }
+        let addresses = self.addresses(gateway, wanted, desired);
+        let mut placement = Placement { addresses, ..Placement::default() };
+        for (protocol, number) in wanted.each_port() {
+            placement.place(protocol, number, self.port(gateway, (protocol, number)));
+        }
+        placement
     }
 
-    fn port(&self, gateway: &ObjectKey, port: u16) -> PortPlacement {
+    /// Both transports of a number have the same port of the pods, and each is bound or not by itself.
+    fn port(&self, gateway: &ObjectKey, (protocol, port): (PortProtocol, u16)) -> PortPlacement {
         let Some(given) = self.ports.of(gateway, port) else {
             return PortPlacement { bind: Vec::new(), state: PortState::Pending };
         };
         let bind: Vec<_> = self.bind.iter().map(|ip| SocketAddr::new(*ip, given)).collect();
-        let states: Vec<_> = bind.iter().map(|address| (self.bound)(*address)).collect();
+        let states: Vec<_> = bind.iter().map(|address| (self.bound)(protocol, *address)).collect();
         let failed = states.iter().find(|state| matches!(state, PortState::Failed(_)));
         let pending = states.contains(&PortState::Pending);
         let state = match failed {
@@ -182,7 +188,7 @@ mod tests {
             self.services.insert(key, Arc::new(service));
         }
 
-        fn placement(&self, bound: &dyn Fn(SocketAddr) -> PortState) -> Placement {
+        fn placement(&self, bound: &dyn Fn(PortProtocol, SocketAddr) -> PortState) -> Placement {
             let bind = ["0.0.0.0".parse().unwrap(), "::".parse().unwrap()];
             let known = Known {
                 ports: &self.ports,
@@ -196,7 +202,7 @@ mod tests {
         }
 
         fn addresses(&self) -> Addresses {
-            self.placement(&|_| PortState::Bound).addresses
+            self.placement(&|_, _| PortState::Bound).addresses
         }
     }
 
@@ -207,7 +213,9 @@ mod tests {
     #[test]
     fn a_port_is_bound_when_all_of_its_addresses_are() {
         let scene = Scene::new(&[80], &[]);
-        let of = |bound: &dyn Fn(SocketAddr) -> PortState| scene.placement(bound).ports[&80].clone();
+        let of = |bound: &dyn Fn(SocketAddr) -> PortState| {
+            scene.placement(&|_, address| bound(address)).ports[&80].clone()
+        };
         let bind: Vec<SocketAddr> = vec!["0.0.0.0:20000".parse().unwrap(), "[::]:20000".parse().unwrap()];
         assert_eq!(of(&|_| PortState::Bound), PortPlacement { bind: bind.clone(), state: PortState::Bound });
         let half =
@@ -218,6 +226,27 @@ mod tests {
             false => PortState::Failed("taken".into()),
         };
         assert_eq!(of(&taken), PortPlacement { bind, state: PortState::Failed("taken".into()) });
+    }
+
+    #[test]
+    fn both_transports_of_a_number_have_one_port_of_the_pods_and_states_of_their_own() {
+        let mut scene = Scene::new(&[53], &[]);
+        scene.wanted.ports.insert(53, PortTransport::Both);
+        let placement = scene.placement(&|protocol, _| match protocol {
+            PortProtocol::Tcp => PortState::Bound,
+            PortProtocol::Udp => PortState::Failed("taken".into()),
+        });
+        let (tcp, udp) = (&placement.ports[&53], &placement.datagram_ports[&53]);
+        assert_eq!(tcp.bind, udp.bind);
+        assert_eq!((&tcp.state, &udp.state), (&PortState::Bound, &PortState::Failed("taken".into())));
+    }
+
+    #[test]
+    fn a_port_of_udp_alone_is_none_of_tcp() {
+        let mut scene = Scene::new(&[53], &[]);
+        scene.wanted.ports.insert(53, PortTransport::Udp);
+        let placement = scene.placement(&|_, _| PortState::Bound);
+        assert_eq!((placement.ports.len(), placement.datagram_ports.len()), (0, 1));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use fairway_objects::object::ObjectKey;
@@ -61,8 +62,14 @@ impl fmt::Display for PortRange {
 }
 
 impl PortRange {
+    /// The first and the last of them, and those between.
+    #[must_use]
+    pub fn ports(self) -> RangeInclusive<u16> {
+        self.first..=self.last
+    }
+
     fn contains(self, port: u16) -> bool {
-        (self.first..=self.last).contains(&port)
+        self.ports().contains(&port)
     }
 
     fn after(self, port: u16) -> u16 {
@@ -83,6 +90,18 @@ impl Ports {
         let mut taken = BTreeSet::new();
         let given = lines.filter_map(entry).filter(|(_, port)| taken.insert(*port)).collect();
         Self { given, last: data.get(LAST).and_then(|text| text.parse().ok()).unwrap_or(0) }
+    }
+
+    /// As [`Ports::read`]; `None` where the ConfigMap has no list at all, as one that somebody emptied.
+    #[must_use]
+    pub fn listed(data: &BTreeMap<String, String>) -> Option<Self> {
+        data.contains_key(LIST).then(|| Self::read(data))
+    }
+
+    /// Whether no port was given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
     }
 
     /// The data of the ConfigMap.

@@ -112,16 +112,11 @@ pub fn desired(
 fn service_ports(gateway: &ObjectKey, wanted: &WantedGateway, ports: &Ports) -> Vec<ServicePort> {
     let of_port = |(port, transport): (&u16, &PortTransport)| {
         let target = ports.of(gateway, *port)?;
-        let protocols: &[&str] = match transport {
-            PortTransport::Tcp => &["TCP"],
-            PortTransport::Udp => &["UDP"],
-            PortTransport::Both => &["TCP", "UDP"],
-        };
         let port = *port;
-        Some(protocols.iter().map(move |protocol| ServicePort {
-            name: Some(port_name(protocol, port)),
+        Some(transport.protocols().iter().map(move |protocol| ServicePort {
+            name: Some(port_name(protocol.name(), port)),
             port: i32::from(port),
-            protocol: Some((*protocol).to_owned()),
+            protocol: Some(protocol.name().to_owned()),
             target_port: Some(IntOrString::Int(i32::from(target))),
             ..ServicePort::default()
         }))

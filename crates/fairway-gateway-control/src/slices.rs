@@ -217,6 +217,28 @@ mod tests {
     }
 
     #[test]
+    fn both_transports_of_a_number_are_ports_of_a_slice() {
+        let mut both = service(&["IPv4"]);
+        let ports = both.spec.as_mut().unwrap().ports.as_mut().unwrap();
+        ports[0].name = Some("tcp-53".to_owned());
+        let udp = ServicePort {
+            name: Some("udp-53".to_owned()),
+            protocol: Some("UDP".to_owned()),
+            ..ports[0].clone()
+        };
+        ports.push(udp);
+        let made = made(&both, &[pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))]);
+        let slice = serde_json::to_value(made.values().next().unwrap()).unwrap();
+        assert_eq!(
+            slice["ports"],
+            json!([
+                { "name": "tcp-53", "port": 20_000, "protocol": "TCP" },
+                { "name": "udp-53", "port": 20_000, "protocol": "UDP" },
+            ])
+        );
+    }
+
+    #[test]
     fn a_service_of_one_family_has_slices_of_that_one() {
         let all = [pods("v4", "IPv4", &json!([])), pods("v6", "IPv6", &json!([]))];
         assert_eq!(made(&service(&["IPv6"]), &all).len(), 1);

@@ -7,7 +7,7 @@ use fairway_gateway_types::ParentReference;
 use fairway_model::HostPattern;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 
 use crate::condition::Fault;
 use crate::gateway::{Listener, Parent};
@@ -28,7 +28,7 @@ pub(crate) struct Attachment {
     /// The host of the listener.
     pub(crate) host: HostPattern,
     /// The hosts of the route there.
-    pub(crate) hosts: OrdSet<HostPattern>,
+    pub(crate) hosts: Box<[HostPattern]>,
 }
 
 /// A route at one of its parents.
@@ -106,13 +106,14 @@ impl Attaching<'_> {
             return Err(Fault::new("NotAllowedByListeners", problem));
         }
         let hosts = self.hosts.iter();
-        let attached: Vec<Attachment> = hosts
+        let mut attached: Vec<Attachment> = hosts
             .flat_map(|hosts| allowing.iter().filter_map(|listener| attachment(listener, parent, hosts)))
             .collect();
         if attached.is_empty() {
             let problem = "no hostname of it is one of a listener that takes it";
             return Err(Fault::new("NoMatchingListenerHostname", problem));
         }
+        attached.shrink_to_fit();
         Ok(attached)
     }
 

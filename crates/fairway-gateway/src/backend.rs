@@ -1,7 +1,6 @@
 //! From a reference of a route to a backend: what may be referred to, and how it is spoken to. Owns the reasons for
 //! references that lead nowhere; never an endpoint.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway_types::{
@@ -12,11 +11,14 @@ use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::transport::{PolicyTls, Transport};
+use fairway_objects::transport::{PolicyTls, PortProtocol, Transport};
+use fairway_policy::backends::BackendUse;
+use fairway_policy_types::ServiceReference;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
+use crate::policy::OwnPolicy;
 use crate::tls_policy::Verified;
 
 /// What a route speaks to its backends.
@@ -30,6 +32,8 @@ pub(crate) enum Speaks {
     Bytes,
     /// The TLS of clients, which is passed through: nothing begins here.
     ClientTls,
+    /// The datagrams of clients.
+    Datagrams,
 }
 
 impl Speaks {
@@ -38,6 +42,15 @@ impl Speaks {
         match self {
             Self::Http | Self::Grpc => "its share of the requests is answered 500",
             Self::Bytes | Self::ClientTls => "its share of the connections is closed",
+            Self::Datagrams => "its share of the datagrams is dropped",
+        }
+    }
+
+    /// The protocol of the ports of Services that it is sent to.
+    fn port_protocol(self) -> PortProtocol {
+        match self {
+            Self::Http | Self::Grpc | Self::Bytes | Self::ClientTls => PortProtocol::Tcp,
+            Self::Datagrams => PortProtocol::Udp,
         }
     }
 }
@@ -58,14 +71,22 @@ pub(crate) type PolicyVerdict = (ObjectKey, Result<Verified, Fault>);
 /// What policies say about a port of a Service, by its name.
 pub(crate) type PolicyOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<PolicyVerdict>;
 
-/// What decides about the references of a route.
+/// The BackendTrafficPolicy for a port of a Service, by its name, and what it says.
+pub(crate) type UseOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(ObjectKey, BackendUse)>;
+
+/// The SecurityPolicies that hold at a rule, by its name; `None` where they cannot all be served.
+pub(crate) type GuardsOf<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
+
+/// What decides about the references of a route, or of a policy, and about what is forwarded there.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolver<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// The route.
+    /// The route, or the policy.
     pub(crate) route: &'a ObjectRef,
     pub(crate) speaks: Speaks,
     pub(crate) policies: PolicyOf<'a>,
+    pub(crate) uses: UseOf<'a>,
+    pub(crate) guards: GuardsOf<'a>,
     /// The Secret with the certificate that the Gateway shows to endpoints.
     pub(crate) client_certificate: Option<&'a ObjectKey>,
 }
@@ -73,9 +94,40 @@ pub(crate) struct Resolver<'a> {
 /// What the references of a route lead to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct References {
-    pub(crate) backends: BTreeMap<BackendKey, BackendRef>,
-    /// The Services that it names, whether they exist or not.
-    pub(crate) services: BTreeSet<ObjectKey>,
+    /// In the order of their keys, with no room for more: most routes have one.
+    backends: Vec<BackendRef>,
+    /// The Services that it names, whether they exist or not, each once.
+    pub(crate) services: Vec<ObjectKey>,
+}
+
+impl References {
+    /// The backends, each once.
+    pub(crate) fn backends(&self) -> &[BackendRef] {
+        &self.backends
+    }
+
+    /// The backend of that key.
+    pub(crate) fn backend(&self, key: &BackendKey) -> Option<&BackendRef> {
+        let at = self.backends.binary_search_by(|it| it.key.cmp(key)).ok()?;
+        self.backends.get(at)
+    }
+
+    fn add_backend(&mut self, backend: BackendRef) {
+        match self.backends.binary_search_by(|it| it.key.cmp(&backend.key)) {
+            Ok(at) => self.backends[at] = backend,
+            Err(at) => {
+                self.backends.reserve_exact(1);
+                self.backends.insert(at, backend);
+            }
+        }
+    }
+
+    fn add_service(&mut self, service: &ObjectKey) {
+        if let Err(at) = self.services.binary_search(service) {
+            self.services.reserve_exact(1);
+            self.services.insert(at, service.clone());
+        }
+    }
 }
 
 impl Resolver<'_> {
@@ -91,7 +143,7 @@ impl Resolver<'_> {
         match self.backend(reference, &service, &port, found) {
             Ok(backend) => {
                 let key = backend.key.clone();
-                found.backends.insert(key.clone(), backend);
+                found.add_backend(backend);
                 Ok(key)
             }
             Err(fault) => Err((BackendKey(format!("{service}:{port}").into()), fault)),
@@ -111,7 +163,7 @@ impl Resolver<'_> {
             let problem = format!("{} is no kind of backend", condition::kind(group, kind));
             return Err(Fault::new("InvalidKind", problem));
         }
-        found.services.insert(service.clone());
+        found.add_service(service);
         let from = Referrer { kind: self.route.kind, namespace: &self.route.key.namespace };
         if !grant::permits(self.inputs.resources, from, Kind::Service, service) {
             let problem = format!("no ReferenceGrant lets it refer to Service {service}");
@@ -123,13 +175,22 @@ impl Resolver<'_> {
         if port.is_empty() {
             return Err(missing(format!("no port of Service {service} is named")));
         }
-        let found_port = service_port(&object.object, port);
+        let protocol = self.speaks.port_protocol();
+        let found_port = service_port(&object.object, port, protocol);
         if found_port.is_none() && has_ports(&object.object) {
-            return Err(missing(format!("Service {service} has no port {port}")));
+            let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+            return Err(missing(format!("Service {service} has no port {port}{of}")));
         }
         let transport = self.transport(service, found_port)?;
-        let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
-        let backend = BackendRef::new(service.clone(), port.into(), (&transport, &balance));
+        let backend = match (self.uses)(service, port_name(found_port)) {
+            None => {
+                let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
+                BackendRef::new(service.clone(), port.into(), (&transport, &balance))
+            }
+            Some((policy, BackendUse { balance, traffic })) => {
+                BackendRef::new(service.clone(), port.into(), (&transport, &balance)).used(&policy, traffic)
+            }
+        };
         match backend.target(self.inputs) {
             Ok(_) => Ok(backend),
             Err(ResolveError::NoService) => Err(missing(format!("Service {service} does not exist"))),
@@ -143,12 +204,14 @@ impl Resolver<'_> {
     }
 
     fn transport(self, service: &ObjectKey, port: Option<&ServicePort>) -> Result<Transport, Fault> {
-        if self.speaks == Speaks::ClientTls {
-            return Ok(Transport::Plain);
+        match self.speaks {
+            Speaks::ClientTls => return Ok(Transport::Tcp),
+            // Policies are about connections: what a Service takes of both gets its datagrams as they come.
+            Speaks::Datagrams => return Ok(Transport::Udp),
+            Speaks::Http | Speaks::Grpc | Speaks::Bytes => {}
         }
         let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
-        let name = port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty());
-        let Some((policy, tls)) = (self.policies)(service, name) else {
+        let Some((policy, tls)) = (self.policies)(service, port_name(port)) else {
             return match (self.speaks, app_protocol) {
                 (Speaks::Http, Some("kubernetes.io/wss")) => {
                     let problem = format!(
@@ -157,6 +220,7 @@ impl Resolver<'_> {
                     Err(Fault::new("UnsupportedProtocol", problem))
                 }
                 (Speaks::Grpc, _) => Ok(Transport::H2c),
+                (Speaks::Bytes, _) => Ok(Transport::Tcp),
                 _ => Ok(Transport::Plain),
             };
         };
@@ -179,15 +243,26 @@ impl Resolver<'_> {
     }
 }
 
+fn port_name(port: Option<&ServicePort>) -> Option<&str> {
+    port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty())
+}
+
 fn has_ports(service: &Service) -> bool {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     ports.is_some_and(|ports| !ports.is_empty())
 }
 
 /// The port of that number: unlike an Ingress, a route names no target port.
-fn service_port<'s>(service: &'s Service, number: &str) -> Option<&'s ServicePort> {
+fn service_port<'s>(service: &'s Service, number: &str, protocol: PortProtocol) -> Option<&'s ServicePort> {
     let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
-    ports.find(|port| port.port.to_string() == number && port.protocol.as_deref() != Some("UDP"))
+    ports.find(|port| port.port.to_string() == number && protocol.is(port.protocol.as_deref()))
+}
+
+impl<'a> From<&'a ServiceReference> for Reference<'a> {
+    fn from(of: &'a ServiceReference) -> Self {
+        let namespace = of.namespace.as_deref();
+        Self { group: None, kind: None, namespace, name: &of.name, port: Some(of.port) }
+    }
 }
 
 /// Reads the same fields of each type that has them.

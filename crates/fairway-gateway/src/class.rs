@@ -9,6 +9,7 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use crate::condition::{ACCEPTED, Condition, Fault, SUPPORTED_VERSION};
 use crate::features;
 use crate::parameters::{self, Parameters};
+use crate::release;
 use crate::status::{ClassStatus, ObjectStatus, OwnStatus};
 
 /// A GatewayClass of this controller.
@@ -44,9 +45,14 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
         _ => Ok(Parameters::new()),
     };
     let fault = parameters.as_ref().err();
+    let unsupported = release::unsupported(&inputs.resources.gateway.releases);
     let conditions = vec![
         Condition::of(ACCEPTED, fault, ("Accepted", "its Gateways are served")),
-        Condition::met(SUPPORTED_VERSION, "SupportedVersion", "the Gateway API is served as of v1.6.3"),
+        Condition::of(
+            SUPPORTED_VERSION,
+            unsupported.as_ref(),
+            ("SupportedVersion", "the Gateway API is served as of v1.6.3"),
+        ),
     ];
     let own = OwnStatus::Class(ClassStatus { conditions, features: features::SERVED });
     let diagnostics = fault.map(|fault| {
@@ -54,7 +60,12 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
         let found = Diagnostic::new(Severity::Error, "invalid-parameters", origin);
         found.because(fault.message.clone(), "its Gateways are not served")
     });
-    let diagnostics = diagnostics.into_iter().collect();
+    let unsupported = unsupported.map(|fault| {
+        let origin = class.origin(Kind::GatewayClass, key, "");
+        let found = Diagnostic::new(Severity::Warning, "unsupported-version", origin);
+        found.because(fault.message, "fields and kinds that are new in them have no effect")
+    });
+    let diagnostics = diagnostics.into_iter().chain(unsupported).collect();
     Some(Class {
         status: ObjectStatus::new(&object.metadata, controller, own),
         parameters,

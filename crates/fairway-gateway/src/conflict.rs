@@ -1,10 +1,11 @@
 //! Listeners of one Gateway that cannot be told apart (Gateway API `Listeners`, "Distinct Listeners"). Those of the
 //! Gateway itself come before those of ListenerSets, and older sets before younger ones; of listeners of one object
-//! none wins. Owns nothing else of listeners.
+//! none wins. TCP and UDP have ports of their own. Owns nothing else of listeners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairway_model::HostPattern;
+use fairway_objects::transport::PortProtocol;
 use imbl::OrdSet;
 
 use crate::condition::Fault;
@@ -16,8 +17,12 @@ use crate::listener::{Entry, Protocol};
 enum Family {
     Clear,
     Tls,
+    /// Anything, so that no two listeners can be told apart.
     Raw,
 }
+
+/// A port, of TCP or UDP.
+type Port = (u16, PortProtocol);
 
 /// Who has a port.
 #[derive(Clone, Debug)]
@@ -28,28 +33,28 @@ struct Claim {
 
 /// The ports of a Gateway, object by object.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(BTreeMap<u16, Claim>);
+pub(crate) struct Claims(BTreeMap<Port, Claim>);
 
 impl Claims {
     /// Takes the listeners of the next object; gives for each what stands in its way.
     pub(crate) fn add<'e>(&mut self, entries: impl Iterator<Item = &'e Entry> + Clone) -> Vec<Option<Fault>> {
         let taken: Vec<Option<Fault>> = entries.clone().map(|entry| self.taken(entry)).collect();
         let mut own = Self::default();
-        let mut indistinct: BTreeSet<(u16, Option<HostPattern>)> = BTreeSet::new();
+        let mut indistinct: BTreeSet<(Port, Option<HostPattern>)> = BTreeSet::new();
         let free = || entries.clone().zip(&taken).filter(|(entry, fault)| competes(entry) && fault.is_none());
         for (entry, _) in free() {
             match own.taken(entry) {
                 Some(fault) if fault.reason == PROTOCOL && own.differs(entry) => {
-                    indistinct.insert((entry.port, None));
+                    indistinct.insert((port(entry), None));
                 }
-                Some(_) => _ = indistinct.insert((entry.port, Some(entry.host.clone()))),
+                Some(_) => _ = indistinct.insert((port(entry), Some(entry.host.clone()))),
                 None => own.claim(entry),
             }
         }
         let among = |entry: &Entry| {
-            let port = indistinct.contains(&(entry.port, None));
-            let host = indistinct.contains(&(entry.port, Some(entry.host.clone())));
-            if port { Some(protocol_conflict(entry)) } else { host.then(|| hostname_conflict(entry)) }
+            let whole = indistinct.contains(&(port(entry), None));
+            let host = indistinct.contains(&(port(entry), Some(entry.host.clone())));
+            if whole { Some(protocol_conflict(entry)) } else { host.then(|| same(entry)) }
         };
         let faults: Vec<Option<Fault>> = entries
             .clone()
@@ -65,11 +70,11 @@ impl Claims {
     /// The hosts of a port.
     fn differs(&self, entry: &Entry) -> bool {
         let family = family(entry.protocol);
-        self.0.get(&entry.port).is_some_and(|claim| Some(claim.family) != family)
+        self.0.get(&port(entry)).is_some_and(|claim| Some(claim.family) != family)
     }
 
     fn taken(&self, entry: &Entry) -> Option<Fault> {
-        let claim = self.0.get(&entry.port)?;
+        let claim = self.0.get(&port(entry))?;
         let family = family(entry.protocol)?;
         if claim.family != family {
             return Some(protocol_conflict(entry));
@@ -77,13 +82,13 @@ impl Claims {
         let other = claim.hosts.get(&entry.host)?;
         // What differs in nothing but whether TLS is passed through has the same protocol.
         let is_https = |protocol: Protocol| protocol == Protocol::Https;
-        let same = is_https(*other) == is_https(entry.protocol);
-        Some(if same { hostname_conflict(entry) } else { protocol_conflict(entry) })
+        let alike = is_https(*other) == is_https(entry.protocol);
+        Some(if alike { same(entry) } else { protocol_conflict(entry) })
     }
 
     fn claim(&mut self, entry: &Entry) {
         let Some(family) = family(entry.protocol) else { return };
-        let claim = self.0.entry(entry.port).or_insert_with(|| Claim { family, hosts: BTreeMap::new() });
+        let claim = self.0.entry(port(entry)).or_insert_with(|| Claim { family, hosts: BTreeMap::new() });
         claim.hosts.insert(entry.host.clone(), entry.protocol);
     }
 
@@ -91,7 +96,7 @@ impl Claims {
     /// for another (RFC 9113 §9.1.1).
     pub(crate) fn overlapping(&self) -> BTreeSet<(u16, HostPattern)> {
         let mut overlapping = BTreeSet::new();
-        for (port, claim) in &self.0 {
+        for ((port, _), claim) in &self.0 {
             let https = claim.hosts.iter().filter(|(_, protocol)| **protocol == Protocol::Https);
             let hosts: OrdSet<HostPattern> = https.map(|(host, _)| host.clone()).collect();
             for host in &hosts {
@@ -111,9 +116,21 @@ fn protocol_conflict(entry: &Entry) -> Fault {
     Fault::new(PROTOCOL, problem)
 }
 
-fn hostname_conflict(entry: &Entry) -> Fault {
-    let problem = format!("another listener of port {} has the hostname {}", entry.port, entry.host);
-    Fault::new("HostnameConflict", problem)
+/// Two of the same protocol, which are told apart by nothing but the hostname, and by nothing at all where there are no
+/// hostnames (GEP-2644, GEP-2645).
+fn same(entry: &Entry) -> Fault {
+    let (port, protocol) = (entry.port, entry.protocol);
+    match protocol.has_hosts() {
+        true => {
+            let problem = format!("another listener of port {port} has the hostname {}", entry.host);
+            Fault::new("HostnameConflict", problem)
+        }
+        false => Fault::new(PROTOCOL, format!("another {protocol} listener has port {port}")),
+    }
+}
+
+fn port(entry: &Entry) -> Port {
+    (entry.port, entry.protocol.port_protocol())
 }
 
 /// Whether it may stand in the way of others: what is not served does not.
@@ -125,7 +142,7 @@ fn family(protocol: Protocol) -> Option<Family> {
     match protocol {
         Protocol::Http => Some(Family::Clear),
         Protocol::Https | Protocol::Tls | Protocol::Passthrough => Some(Family::Tls),
-        Protocol::Tcp => Some(Family::Raw),
-        Protocol::Udp | Protocol::Unknown => None,
+        Protocol::Tcp | Protocol::Udp => Some(Family::Raw),
+        Protocol::Unknown => None,
     }
 }

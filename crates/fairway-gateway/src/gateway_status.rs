@@ -168,7 +168,8 @@ fn not_programmed(listener: &Listener, parent: &Parent, placement: &Placement) -
         let why = listener.unresolved.as_ref().map(|fault| fault.message.clone());
         return invalid(why.unwrap_or_else(|| "nothing can be served by it".to_owned()));
     }
-    let port = placement.ports.get(&listener.entry.port);
+    let entry = &listener.entry;
+    let port = placement.port(entry.protocol.port_protocol(), entry.port);
     match port.map(|port| (&port.state, port.bind.is_empty())) {
         Some((PortState::Bound, false)) => None,
         Some((PortState::Failed(why), _)) => Some(Fault::new("PortUnavailable", &**why)),

@@ -9,7 +9,7 @@ use crate::status::GROUP;
 /// Who refers to something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Referrer<'a> {
-    /// The kind of the object, which is one of the Gateway API.
+    /// The kind of the object, which is one of the Gateway API or a policy.
     pub(crate) kind: Kind,
     /// Its namespace.
     pub(crate) namespace: &'a str,
@@ -24,12 +24,18 @@ pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to:
     let first = ObjectKey::new(&to.namespace, "");
     let grants = resources.gateway.grants.range(first..);
     let mut grants = grants.take_while(|(key, _)| key.namespace == to.namespace);
+    let group = match from.kind {
+        Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy | Kind::SecurityPolicy => {
+            fairway_policy_types::GROUP
+        }
+        _ => GROUP,
+    };
     grants.any(|(_, grant)| {
         let spec = &grant.object.spec;
         let is_from = spec
             .from
             .iter()
-            .any(|it| it.group == GROUP && it.kind == from.kind.name() && it.namespace == from.namespace);
+            .any(|it| it.group == group && it.kind == from.kind.name() && it.namespace == from.namespace);
         let is_to = |it: &fairway_gateway_types::ReferenceGrantTo| {
             let named = it.name.as_deref().is_none_or(|name| name.is_empty() || name == &*to.name);
             it.group.is_empty() && it.kind == kind.name() && named

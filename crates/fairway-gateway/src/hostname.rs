@@ -1,6 +1,8 @@
 //! Host names of listeners and routes: which of them cover others, and what two have in common (Gateway API
 //! `Hostname`). Owns no judgement about who may use one.
 
+use std::collections::BTreeSet;
+
 use fairway_model::{HostPattern, WildcardSpan};
 use imbl::OrdSet;
 
@@ -45,11 +47,12 @@ pub(crate) fn intersection(a: &HostPattern, b: &HostPattern) -> Option<HostPatte
 }
 
 /// The names that a route has at a listener: those of both, each once; the listener's where the route names none.
-pub(crate) fn intersections(listener: &HostPattern, route: &[HostPattern]) -> OrdSet<HostPattern> {
-    match route {
-        [] => OrdSet::unit(listener.clone()),
-        hosts => hosts.iter().filter_map(|host| intersection(listener, host)).collect(),
+pub(crate) fn intersections(listener: &HostPattern, route: &[HostPattern]) -> Box<[HostPattern]> {
+    if route.is_empty() {
+        return [listener.clone()].into();
     }
+    let common: BTreeSet<_> = route.iter().filter_map(|host| intersection(listener, host)).collect();
+    common.into_iter().collect()
 }
 
 /// Those of `hosts` that cover `host`, the most specific first.

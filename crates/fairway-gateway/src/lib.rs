@@ -4,23 +4,27 @@
 //! ([`gateway`], from [`listener`]s, without those in [`conflict`]), and routes ([`route`]), which it attaches to
 //! listeners ([`attach`]) and turns into [`rules`]. What it finds is the status of each object ([`status`]), what
 //! Gateways need ([`wanted`]), and [`translation::Pieces`] of the configuration; backends and certificates are made
-//! by whoever owns them together with those of Ingresses.
+//! by whoever owns them together with those of Ingresses. Policies
+//! of Fairway's own ([`policy`]) say more about the clients of listeners ([`client_traffic`]), about backends, and who may pass
+//! ([`guards`]).
 //!
 //! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
 
+mod afford;
 mod attach;
 mod authority;
 mod backend;
 mod class;
+mod client_traffic;
 mod condition;
 mod conflict;
-mod duration;
 pub mod features;
 mod filter;
 mod frontend;
 mod gateway;
 mod gateway_status;
 mod grant;
+mod guards;
 mod hostname;
 mod listener;
 mod listening;
@@ -29,6 +33,8 @@ mod namespaces;
 mod naming;
 mod parameters;
 mod place;
+mod policy;
+mod release;
 mod route;
 mod rules;
 mod stage;

@@ -8,6 +8,7 @@ use fairway_gateway_types::{self as types, ObjectReference};
 use fairway_model::{HostPattern, ListenerProtocol, Origin};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::transport::PortProtocol;
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
@@ -268,7 +269,9 @@ impl Protocol {
         match self {
             Self::Http | Self::Https => &[Kind::HttpRoute, Kind::GrpcRoute],
             Self::Tls | Self::Passthrough => &[Kind::TlsRoute],
-            Self::Tcp | Self::Udp | Self::Unknown => &[],
+            Self::Tcp => &[Kind::TcpRoute],
+            Self::Udp => &[Kind::UdpRoute],
+            Self::Unknown => &[],
         }
     }
 
@@ -279,7 +282,17 @@ impl Protocol {
             Self::Https => Some(ListenerProtocol::Https),
             Self::Tls => Some(ListenerProtocol::Tls),
             Self::Passthrough => Some(ListenerProtocol::TlsPassthrough),
-            Self::Tcp | Self::Udp | Self::Unknown => None,
+            Self::Tcp => Some(ListenerProtocol::Tcp),
+            Self::Udp => Some(ListenerProtocol::Udp),
+            Self::Unknown => None,
+        }
+    }
+
+    /// Which of the two kinds of ports its listeners have.
+    pub(crate) fn port_protocol(self) -> PortProtocol {
+        match self {
+            Self::Udp => PortProtocol::Udp,
+            _ => PortProtocol::Tcp,
         }
     }
 }

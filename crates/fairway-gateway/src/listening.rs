@@ -8,18 +8,22 @@ use std::sync::Arc;
 use fairway_model::{self as model, CertificateKey, HostPattern, ListenerProtocol, ListenerTls};
 use fairway_objects::placement::Placement;
 
+use crate::client_traffic::ClientPolicies;
 use crate::gateway::{Listener, Reading};
 use crate::place;
+use crate::policy::Attached;
 
 /// The listeners by name.
 pub(crate) type Listeners = BTreeMap<Arc<str>, Arc<model::Listener>>;
 
 /// Those of a Gateway in its place.
-pub(crate) fn of(reading: &Reading, placement: &Placement) -> Listeners {
+pub(crate) fn of(reading: &Reading, placement: &Placement, attached: &Attached) -> Listeners {
     let mut listeners = Listeners::new();
+    let clients = ClientPolicies::of(reading, attached);
     for listener in reading.served() {
-        let bind = place::bound(&placement.ports, listener.entry.port);
-        let Some(protocol) = listener.entry.protocol.served().filter(|_| !bind.is_empty()) else { continue };
+        let of = listener.entry.protocol;
+        let bind = place::bound(placement, of.port_protocol(), listener.entry.port);
+        let Some(protocol) = of.served().filter(|_| !bind.is_empty()) else { continue };
         // All of a port in the clear have one table, and the first of them stands for all.
         if listeners.contains_key(&listener.table) {
             continue;
@@ -29,7 +33,8 @@ pub(crate) fn of(reading: &Reading, placement: &Placement) -> Listeners {
             origin: entry.origin.clone(),
             bind: bind.to_vec(),
             host: if protocol == ListenerProtocol::Http { HostPattern::Any } else { entry.host.clone() },
-            tls: tls(listener, reading, protocol),
+            tls: tls(listener, reading, protocol, attached),
+            clients: clients.traffic(listener),
             ..model::Listener::new(&listener.table, protocol, entry.port, &listener.table)
         };
         listeners.insert(listener.table.clone(), Arc::new(made));
@@ -37,10 +42,16 @@ pub(crate) fn of(reading: &Reading, placement: &Placement) -> Listeners {
     listeners
 }
 
-fn tls(listener: &Listener, reading: &Reading, protocol: ListenerProtocol) -> ListenerTls {
+fn tls(
+    listener: &Listener,
+    reading: &Reading,
+    protocol: ListenerProtocol,
+    attached: &Attached,
+) -> ListenerTls {
     let entry = &listener.entry;
     let key = |key: &fairway_objects::object::ObjectKey| CertificateKey(key.to_string().into());
-    let clients = reading.frontend.of(entry.port).verification.clone();
+    let by_policy = || attached.verification(&reading.own()?.gateway, &entry.id);
+    let clients = reading.frontend.of(entry.port).verification.clone().or_else(by_policy);
     ListenerTls {
         certificates: entry.certificates.iter().map(key).collect(),
         clients: clients.filter(|_| protocol == ListenerProtocol::Https),

@@ -9,6 +9,8 @@ use fairway_gateway_types::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::references::Difference;
 use fairway_objects::users::Users;
+use fairway_policy::security;
+use fairway_policy_types::SecurityPolicy;
 use imbl::{OrdMap, OrdSet};
 
 use crate::gateway::gateway_of;
@@ -121,6 +123,15 @@ impl Naming {
             Note { named, ..Note::default() }
         };
         self.set(&ObjectRef::new(Kind::BackendTlsPolicy, key.clone()), policy.map(note))
+    }
+
+    /// Takes a SecurityPolicy as it is now; `None` when it is gone.
+    pub fn set_security_policy(&mut self, key: &ObjectKey, policy: Option<&SecurityPolicy>) -> Noticed {
+        let note = |policy: &SecurityPolicy| {
+            let named = security::named(&policy.spec, &key.namespace).into_iter().collect();
+            Note { named, ..Note::default() }
+        };
+        self.set(&ObjectRef::new(Kind::SecurityPolicy, key.clone()), policy.map(note))
     }
 
     /// What an object names, if it is this controller's.

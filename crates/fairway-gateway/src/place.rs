@@ -1,7 +1,6 @@
 //! Where a Gateway is: where it was placed, or at the addresses that hold for all. Owns who has a port there; binds
 //! nothing.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,12 +8,13 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{IngressListeners, Places};
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::transport::PortProtocol;
 use fairway_objects::users::Users;
 
 use crate::wanted::WantedGateway;
 
 /// The Gateways that want a port, the oldest first.
-pub(crate) type PortUsers = Users<u16, (i64, ObjectKey)>;
+pub(crate) type PortUsers = Users<(PortProtocol, u16), (i64, ObjectKey)>;
 
 /// Where a Gateway that wants this is.
 pub(crate) fn placement(
@@ -27,9 +27,12 @@ pub(crate) fn placement(
         Places::Given => inputs.resources.gateway.placements.get(key).cloned().unwrap_or_default(),
         Places::At(all) => {
             let own = &inputs.options.listeners;
-            let port = |port: &u16| (*port, at_port(key, (*port, all), users, own));
-            let ports = wanted.ports.keys().map(port).collect();
-            Arc::new(Placement { addresses: at_addresses(wanted, all), ports })
+            let mut placement = Placement { addresses: at_addresses(wanted, all), ..Placement::default() };
+            for (protocol, number) in wanted.each_port() {
+                let port = at_port(key, ((protocol, number), all), users, own);
+                placement.place(protocol, number, port);
+            }
+            Arc::new(placement)
         }
     }
 }
@@ -69,13 +72,13 @@ fn at_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> Addresses {
 
 fn at_port(
     key: &ObjectKey,
-    (port, all): (u16, &[IpAddr]),
+    ((protocol, port), all): ((PortProtocol, u16), &[IpAddr]),
     users: &PortUsers,
     own: &IngressListeners,
 ) -> PortPlacement {
     let failed = |why: String| PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) };
     let bind: Vec<SocketAddr> = all.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-    let mut ingress = own.http.bind.iter().chain(&own.https.bind);
+    let mut ingress = own.http.bind.iter().chain(&own.https.bind).filter(|_| protocol == PortProtocol::Tcp);
     let same = |own: &SocketAddr, at: &SocketAddr| {
         own.port() == at.port()
             && (own.ip() == at.ip() || own.ip().is_unspecified() || at.ip().is_unspecified())
@@ -83,13 +86,16 @@ fn at_port(
     if let Some(taken) = ingress.find(|own| bind.iter().any(|at| same(own, at))) {
         return failed(format!("{taken} is a listener of Ingresses"));
     }
-    match users.of(&port).next() {
-        Some((_, first)) if first != key => failed(format!("Gateway {first} has port {port}")),
+    match users.of(&(protocol, port)).next() {
+        Some((_, first)) if first != key => {
+            let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+            failed(format!("Gateway {first} has port {port}{of}"))
+        }
         _ => PortPlacement { bind, state: PortState::Bound },
     }
 }
 
 /// What is bound for a port; empty where nothing is.
-pub(crate) fn bound(ports: &BTreeMap<u16, PortPlacement>, port: u16) -> &[SocketAddr] {
-    ports.get(&port).map(|placement| placement.bind.as_slice()).unwrap_or_default()
+pub(crate) fn bound(placement: &Placement, protocol: PortProtocol, port: u16) -> &[SocketAddr] {
+    placement.port(protocol, port).map(|port| port.bind.as_slice()).unwrap_or_default()
 }

@@ -8,9 +8,11 @@ use fairway_model::{
     WeightedBackend,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 use fairway_pattern::budget::Account;
+use fairway_policy::security;
 
-use crate::backend::{Reference, References, Resolver};
+use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;
 
 /// What the rules of a route come to.
@@ -31,8 +33,9 @@ pub(crate) struct Rules {
 }
 
 /// A rule, read as far as its kind of route matters.
-pub(crate) struct Draft {
+pub(crate) struct Draft<'r> {
     pub(crate) index: usize,
+    pub(crate) name: Option<&'r str>,
     pub(crate) matches: Vec<Result<Match, Fault>>,
     pub(crate) filters: Result<Vec<Filter>, Fault>,
     pub(crate) policy: Result<Policy, Fault>,
@@ -107,7 +110,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Takes a rule.
-    pub(crate) fn add(&mut self, draft: Draft) {
+    pub(crate) fn add(&mut self, draft: Draft<'_>) {
         let at = format!("spec.rules[{}]", draft.index);
         let mut matches = Vec::with_capacity(draft.matches.len().max(1));
         let before = self.rules.invalid.len();
@@ -136,20 +139,45 @@ impl<'a> Builder<'a> {
             return;
         }
         let labels = self.labels(&matches, &draft.shares);
-        let (filters, policy, action) = match (draft.filters, draft.policy) {
-            (Ok(filters), Ok(policy)) => (filters, policy, Action::Forward(draft.shares)),
-            (_, policy) => {
-                let answer = Answer { status: 500, reason: AnswerReason::MissingReference };
-                (Vec::new(), policy.unwrap_or_default(), Action::Answer(answer))
+        let answered = |status, reason| Action::Answer(Answer { status, reason });
+        let (filters, policy, action) = match (draft.filters, draft.policy, self.guards(draft.name)) {
+            (Ok(filters), Ok(policy), Some(guards)) => {
+                (guarded(filters, guards), policy, Action::Forward(draft.shares))
+            }
+            (Ok(_), Ok(policy), None) => {
+                (Vec::new(), policy, answered(503, AnswerReason::ProtectionUnavailable))
+            }
+            (_, policy, _) => {
+                (Vec::new(), policy.unwrap_or_default(), answered(500, AnswerReason::MissingReference))
             }
         };
         let origin = (self.place)(&at);
         self.rules.rules.push(Rule { origin, matches, filters, action, policy, labels });
     }
 
+    /// The filters of the policies that protect a rule, by its name; `None` where one cannot be served.
+    fn guards(&mut self, name: Option<&str>) -> Option<Vec<Filter>> {
+        let (mut filters, mut takes_passwords) = (Vec::new(), false);
+        for policy in (self.resolver.guards)(name)? {
+            let security = policy.security()?;
+            let asked = policy.asks.as_ref().map(|asks| {
+                let resolver = Resolver { route: &policy.reference, speaks: Speaks::Http, ..self.resolver };
+                resolver.resolve(asks.into(), &mut self.rules.found).ok()
+            });
+            let backend = match asked {
+                Some(found) => Some(found?),
+                None => None,
+            };
+            filters.extend(security.filters(backend));
+            takes_passwords |= security.takes_passwords();
+        }
+        filters.extend(takes_passwords.then(security::without_password));
+        Some(filters)
+    }
+
     fn labels(&self, matches: &[Match], shares: &[WeightedBackend]) -> RuleLabels {
         let only = match shares {
-            [share] => self.rules.found.backends.get(&share.backend),
+            [share] => self.rules.found.backend(&share.backend),
             _ => None,
         };
         let path: Arc<str> = match &matches[0].path {
@@ -166,7 +194,39 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Filters behind guards. A preflight has no credentials and is answered before; a redirect tells nothing, so that requests in
+/// the clear may be sent to https.
+fn guarded(mut filters: Vec<Filter>, mut guards: Vec<Filter>) -> Vec<Filter> {
+    if filters.iter().any(|filter| matches!(filter, Filter::Redirect(_))) {
+        guards.retain(|guard| !matches!(guard, Filter::OverTls));
+    }
+    let preflights = filters.iter().take_while(|filter| matches!(filter, Filter::Cors(_))).count();
+    filters.splice(preflights..preflights, guards);
+    filters
+}
+
 impl Rules {
+    /// Closes connections that are not HTTP: a SecurityPolicy is for their listener, and none of it can be asked of them.
+    pub(crate) fn close_streams(&mut self, policy: &ObjectKey, origin: Origin) {
+        if self.shares.is_empty() {
+            return;
+        }
+        self.shares.clear();
+        let problem = format!("SecurityPolicy {policy} is for its listener, and protects HTTP only");
+        let found = Diagnostic::new(Severity::Error, "protection-unavailable", origin);
+        self.diagnostics.push(found.because(problem, "connections there are closed"));
+    }
+
+    /// Takes the rules of HTTP out. Lists grow while they are read and end with room for four members, which is most of them
+    /// where they have one.
+    pub(crate) fn take(&mut self) -> Vec<Rule> {
+        let mut rules = std::mem::take(&mut self.rules);
+        rules.shrink_to_fit();
+        rules.iter_mut().for_each(|rule| rule.filters.shrink_to_fit());
+        self.shares.shrink_to_fit();
+        rules
+    }
+
     /// Why the route as a whole is not accepted: nothing of it can be served as it was written.
     pub(crate) fn refusal(&self) -> Option<&Fault> {
         self.invalid.first().map(|(_, fault)| fault).filter(|_| self.valid == 0)

@@ -10,6 +10,7 @@ use fairway_objects::placement::Placement;
 use fairway_objects::users::Users;
 use imbl::{OrdMap, OrdSet};
 
+use crate::afford::{Price, Unaffordable};
 use crate::attach::{AtParent, Parents};
 use crate::class::Class;
 use crate::gateway::Reading;
@@ -17,6 +18,7 @@ use crate::listener::{Entry, ListenerId};
 use crate::listening::Listeners;
 use crate::naming::Naming;
 use crate::place::PortUsers;
+use crate::policy::Attached;
 use crate::rules::Rules;
 use crate::tls_policy::{Policy, Targets};
 use crate::translation::GatewayTranslation;
@@ -28,6 +30,8 @@ pub struct Gateways {
     pub(crate) naming: Naming,
     pub(crate) listening: Listening,
     pub(crate) policies: Policies,
+    /// Policies of Fairway's own.
+    pub(crate) attached: Attached,
     pub(crate) routes: Routes,
     pub(crate) tables: Tables,
     pub(crate) translation: GatewayTranslation,
@@ -61,8 +65,8 @@ pub(crate) struct Policies {
     pub(crate) targets: Targets,
     /// The Gateways that reach a Service, by the routes by which they do.
     pub(crate) reach: Users<ObjectKey, (ObjectKey, ObjectRef)>,
-    /// The Services and Gateways of each route.
-    pub(crate) reached_by: OrdMap<ObjectRef, Arc<BTreeSet<(ObjectKey, ObjectKey)>>>,
+    /// The Services and Gateways of each route, in order.
+    pub(crate) reached_by: OrdMap<ObjectRef, Arc<[(ObjectKey, ObjectKey)]>>,
 }
 
 /// Routes.
@@ -80,8 +84,8 @@ pub(crate) struct Routes {
     /// The routes that other routes keep from a listener: of HTTPRoutes and GRPCRoutes with the same hosts, one is
     /// accepted.
     pub(crate) losers: OrdMap<ListenerId, OrdSet<ObjectRef>>,
-    /// What each route contributes to hosts.
-    pub(crate) contributed: OrdMap<ObjectRef, Arc<BTreeSet<(HostKey, Contribution)>>>,
+    /// What each route contributes to hosts, in order.
+    pub(crate) contributed: OrdMap<ObjectRef, Arc<[(HostKey, Contribution)]>>,
 }
 
 /// A route by age: older ones come first, and equally old ones by name.
@@ -92,12 +96,16 @@ pub(crate) struct Aged {
     pub(crate) kind: Kind,
 }
 
-/// What the rules of a route differ by: the certificate that its Gateway shows to endpoints, and whether TLS is
-/// passed through.
+/// What the rules of a route differ by: the certificate that its Gateway shows to endpoints, whether TLS is passed
+/// through, and what protects the listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Variant {
     pub(crate) client_certificate: Option<ObjectKey>,
     pub(crate) passes_through: bool,
+    /// The SecurityPolicies that are for the listener, from the least specific one on.
+    pub(crate) guards: Vec<ObjectKey>,
+    /// Whether the Gateway itself asks the clients of the listener for certificates; said only where there are such policies.
+    pub(crate) verified: bool,
 }
 
 /// A route's part in a host.
@@ -109,18 +117,20 @@ pub(crate) struct Contribution {
     pub(crate) variant: Variant,
 }
 
-/// A route as it was read.
+/// A route as it was read. Its lists have no room for more: there may be 100,000 routes, most of them with one of each.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RouteMemo {
     pub(crate) age: Aged,
-    /// The objects that it names as its parents.
-    pub(crate) named: BTreeSet<ObjectRef>,
-    pub(crate) services: BTreeSet<ObjectKey>,
+    /// The objects that it names as its parents, each once.
+    pub(crate) named: Box<[ObjectRef]>,
+    /// The Services that it names, each once.
+    pub(crate) services: Box<[ObjectKey]>,
     /// The hosts that it names.
-    pub(crate) hosts: Vec<HostPattern>,
+    pub(crate) hosts: Box<[HostPattern]>,
     /// Its parents that are this controller's.
-    pub(crate) parents: Vec<AtParent>,
-    pub(crate) rules: BTreeMap<Variant, Made>,
+    pub(crate) parents: Box<[AtParent]>,
+    /// One of each variant.
+    pub(crate) made: Box<[(Variant, Made)]>,
 }
 
 /// The rules of a route for the data plane.
@@ -129,7 +139,12 @@ pub(crate) struct Made {
     pub(crate) rules: Arc<Rules>,
     /// For HTTP.
     pub(crate) route: Arc<model::Route>,
+    /// What the regular expressions of the route cost.
+    pub(crate) prices: Arc<[Price]>,
 }
+
+/// What a host cannot afford of each route.
+pub(crate) type OverBudget = BTreeMap<ObjectRef, Vec<Unaffordable>>;
 
 /// The route tables.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +155,8 @@ pub(crate) struct Tables {
     pub(crate) streams: OrdSet<Arc<str>>,
     /// The routes of each host.
     pub(crate) hosts: Users<HostKey, Contribution>,
+    /// What hosts cannot afford.
+    pub(crate) over_budget: OrdMap<HostKey, Arc<OverBudget>>,
 }
 
 impl Aged {
@@ -166,6 +183,7 @@ impl Gateways {
             naming: Naming::new(controller),
             listening: Listening::default(),
             policies: Policies::default(),
+            attached: Attached::default(),
             routes: Routes::default(),
             tables: Tables::default(),
             translation: GatewayTranslation::default(),

@@ -1,9 +1,9 @@
 //! Keeps the translation up to date at a cost of what changed. Owns the order of the stages; never reads the
 //! meaning of an object itself.
 //!
-//! An edit marks what it touches (`work`); then classes, Gateways with their ListenerSets, their places, policies
-//! and routes are made again, each only where it was marked, and each marking what depends on it; at last the hosts
-//! and the statuses.
+//! An edit marks what it touches (`work`); then classes, Gateways with their ListenerSets, policies, the places of
+//! Gateways and routes are made again, each only where it was marked, and each marking what depends on it; at last the hosts,
+//! which may be unable to afford a rule, and the statuses.
 
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
@@ -25,12 +25,14 @@ impl Gateways {
         let context = Context { inputs, certificates };
         self.read_classes(inputs, &mut work);
         self.read_gateways(context, &mut work);
-        self.place_gateways(inputs, &mut work);
         self.read_policies(inputs, &mut work);
+        self.read_own_policies(inputs, &mut work);
+        self.place_gateways(inputs, &mut work);
         self.read_routes(inputs, &mut work);
         self.decide_contests(&mut work);
-        self.finish_routes(inputs, &mut work);
+        self.finish_routes(&mut work);
         self.make_hosts(&mut work);
+        self.tell_routes(inputs, &mut work);
         self.make_statuses(inputs, &mut work);
         work.pieces
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use fairway_gateway_types::Gateway;
 use fairway_objects::placement::AddressKind;
+use fairway_objects::transport::PortProtocol;
 
 use crate::condition::Fault;
-use crate::listener::{Entry, Protocol};
+use crate::listener::Entry;
 use crate::parameters::Parameters;
 
 /// A Gateway that needs a place.
@@ -51,6 +52,29 @@ pub enum PortTransport {
     Both,
 }
 
+impl WantedGateway {
+    /// Its ports: one of each transport where both arrive at a number.
+    pub fn each_port(&self) -> impl Iterator<Item = (PortProtocol, u16)> {
+        let of = |(number, transport): (&u16, &PortTransport)| {
+            let number = *number;
+            transport.protocols().iter().map(move |protocol| (*protocol, number))
+        };
+        self.ports.iter().flat_map(of)
+    }
+}
+
+impl PortTransport {
+    /// The protocols of the ports that this takes.
+    #[must_use]
+    pub fn protocols(self) -> &'static [PortProtocol] {
+        match self {
+            Self::Tcp => &[PortProtocol::Tcp],
+            Self::Udp => &[PortProtocol::Udp],
+            Self::Both => &[PortProtocol::Tcp, PortProtocol::Udp],
+        }
+    }
+}
+
 /// The addresses that a Gateway asks for, or what is wrong with one.
 pub(crate) fn addresses(gateway: &Gateway) -> Result<Vec<WantedAddress>, Fault> {
     let address = |it: &fairway_gateway_types::TypedValue| {
@@ -68,9 +92,9 @@ pub(crate) fn addresses(gateway: &Gateway) -> Result<Vec<WantedAddress>, Fault> 
 pub(crate) fn ports<'e>(entries: impl Iterator<Item = &'e Entry>) -> BTreeMap<u16, PortTransport> {
     let mut ports = BTreeMap::new();
     for entry in entries {
-        let transport = match entry.protocol {
-            Protocol::Udp => PortTransport::Udp,
-            _ => PortTransport::Tcp,
+        let transport = match entry.protocol.port_protocol() {
+            PortProtocol::Udp => PortTransport::Udp,
+            PortProtocol::Tcp => PortTransport::Tcp,
         };
         let both = |before: &mut PortTransport| {
             if *before != transport {

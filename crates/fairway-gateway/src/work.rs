@@ -14,9 +14,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::gateway::gateway_of;
 use crate::listener::ListenerId;
 use crate::naming::{Noticed, class_reference};
+use crate::policy;
 use crate::route::{KINDS, Route};
 use crate::state::Gateways;
 use crate::translation::Pieces;
+
+/// The routes that must be looked at again.
+#[derive(Debug, Default)]
+pub(crate) struct RouteWork {
+    /// Those that must be read.
+    pub(crate) read: BTreeSet<ObjectRef>,
+    /// Those whose part in hosts must be looked at.
+    pub(crate) finished: BTreeSet<ObjectRef>,
+    /// Those whose status and diagnostics must be made.
+    pub(crate) told: BTreeSet<ObjectRef>,
+}
 
 /// What must be looked at again, and what came of it so far.
 #[derive(Debug, Default)]
@@ -26,12 +38,11 @@ pub struct Work {
     pub(crate) entries: BTreeSet<ObjectRef>,
     pub(crate) gateways: BTreeSet<ObjectKey>,
     pub(crate) places: BTreeSet<ObjectKey>,
-    pub(crate) policies: BTreeSet<ObjectKey>,
-    pub(crate) routes: BTreeSet<ObjectRef>,
+    /// BackendTLSPolicies, and Fairway's own.
+    pub(crate) policies: BTreeSet<ObjectRef>,
+    pub(crate) routes: RouteWork,
     /// Listeners to which other routes are attached.
     pub(crate) attached: BTreeSet<ListenerId>,
-    /// Routes whose part in hosts must be looked at.
-    pub(crate) finished: BTreeSet<ObjectRef>,
     pub(crate) hosts: BTreeSet<HostKey>,
     /// Gateways, ListenerSets and policies whose status must be made.
     pub(crate) statuses: BTreeSet<ObjectRef>,
@@ -56,7 +67,10 @@ impl Gateways {
         let all: Vec<ObjectRef> = (gateway.classes.keys().map(of(Kind::GatewayClass)))
             .chain(gateway.gateways.keys().map(of(Kind::Gateway)))
             .chain(gateway.listener_sets.keys().map(of(Kind::ListenerSet)))
-            .chain(gateway.tls_policies.keys().map(of(Kind::BackendTlsPolicy)))
+            .chain(gateway.policies.tls.keys().map(of(Kind::BackendTlsPolicy)))
+            .chain(gateway.policies.clients.keys().map(of(Kind::ClientTrafficPolicy)))
+            .chain(gateway.policies.backends.keys().map(of(Kind::BackendTrafficPolicy)))
+            .chain(gateway.policies.security.keys().map(of(Kind::SecurityPolicy)))
             .chain(Route::all(resources))
             .collect();
         self.note(resources, &all)
@@ -79,6 +93,7 @@ impl Gateways {
 
     fn note_one(&mut self, resources: &Resources, object: &ObjectRef, work: &mut Work) {
         let (key, gateway) = (&object.key, &resources.gateway);
+        work.statuses.extend(self.attached.of(object).cloned());
         match object.kind {
             Kind::GatewayClass => {
                 let class = gateway.classes.get(key).map(|it| &*it.object);
@@ -104,16 +119,29 @@ impl Gateways {
                 }
             }
             Kind::BackendTlsPolicy => {
-                let policy = gateway.tls_policies.get(key).map(|it| &*it.object);
+                let policy = gateway.policies.tls.get(key).map(|it| &*it.object);
                 let noticed = self.naming.set_tls_policy(key, policy);
                 work.notice(noticed);
-                work.policies.insert(key.clone());
+                work.policies.insert(object.clone());
             }
-            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute => drop(work.routes.insert(object.clone())),
+            Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy => {
+                work.policies.insert(object.clone());
+            }
+            kind if KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
+            Kind::SecurityPolicy => {
+                let policy = gateway.policies.security.get(key).map(|it| &*it.object);
+                let noticed = self.naming.set_security_policy(key, policy);
+                work.notice(noticed);
+                work.policies.insert(object.clone());
+            }
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),
-            Kind::Service => work.routes.extend(self.routes.by_service.of(key).cloned()),
+            Kind::Releases => work.classes.extend(gateway.classes.keys().cloned()),
+            Kind::Service => {
+                work.routes.read.extend(self.routes.by_service.of(key).cloned());
+                work.policies.extend(self.attached.asking(key).cloned());
+            }
             Kind::Secret | Kind::ConfigMap => {
                 let users: Vec<_> = self.naming.users(object).cloned().collect();
                 users.iter().for_each(|user| self.mark(user, work));
@@ -140,8 +168,9 @@ impl Gateways {
                 work.entries.insert(object.clone());
                 work.gateways.extend(self.gateway_of_set(object));
             }
-            Kind::BackendTlsPolicy => drop(work.policies.insert(object.key.clone())),
-            kind if KINDS.contains(&kind) => drop(work.routes.insert(object.clone())),
+            Kind::BackendTlsPolicy => drop(work.policies.insert(object.clone())),
+            kind if policy::KINDS.contains(&kind) => drop(work.policies.insert(object.clone())),
+            kind if KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
             _ => {}
         }
     }
@@ -166,20 +195,15 @@ impl Gateways {
     /// The labels of a namespace decide which of its routes and ListenerSets may be attached.
     fn mark_namespace(&self, resources: &Resources, namespace: &str, work: &mut Work) {
         let gateway = &resources.gateway;
-        let first = || ObjectKey::new(namespace, "");
-        let sets = gateway.listener_sets.range(first()..).take_while(|(key, _)| *key.namespace == *namespace);
+        let sets = gateway
+            .listener_sets
+            .range(ObjectKey::new(namespace, "")..)
+            .take_while(|(key, _)| *key.namespace == *namespace);
         for (key, _) in sets {
             let set = ObjectRef::new(Kind::ListenerSet, key.clone());
             work.gateways.extend(self.gateway_of_set(&set));
         }
-        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
-        let inside = |key: &&ObjectKey| *key.namespace == *namespace;
-        let http = gateway.http_routes.range(first()..).map(|(key, _)| key).take_while(inside);
-        work.routes.extend(http.map(of(Kind::HttpRoute)));
-        let grpc = gateway.grpc_routes.range(first()..).map(|(key, _)| key).take_while(inside);
-        work.routes.extend(grpc.map(of(Kind::GrpcRoute)));
-        let tls = gateway.tls_routes.range(first()..).map(|(key, _)| key).take_while(inside);
-        work.routes.extend(tls.map(of(Kind::TlsRoute)));
+        work.routes.read.extend(Route::within(namespace, resources));
     }
 
     fn gateway_of_set(&self, set: &ObjectRef) -> Option<ObjectKey> {

@@ -33,7 +33,7 @@ const COLUMNS: [&str; 16] = [
 pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
     if pools.is_empty() {
-        if run.propagations.is_empty() {
+        if run.propagations.is_empty() && run.supplement.findings.is_empty() {
             builder.note("No stream of this scenario ended; there is nothing to show.");
         }
         return;

@@ -12,7 +12,7 @@ use fairway_lab_results::{Absent, Environment, Measure, PeerRecord, Results, Run
 use super::rounds;
 
 /// The order of scenarios; others follow as they come.
-const SCENARIOS: [&str; 5] = ["dynamic", "capacity", "comparison", "timeline", "propagation"];
+const SCENARIOS: [&str; 6] = ["dynamic", "capacity", "comparison", "timeline", "propagation", "gateway-api"];
 
 /// A scenario with all rounds that may stand together. It reads like one [`Run`].
 #[derive(Clone, Debug, Default)]
@@ -109,15 +109,16 @@ impl Scenario {
         self.run.events.extend(new.collect::<Vec<_>>());
         self.run.measures.extend(run.measures.iter().cloned());
         self.run.spikes.extend(run.spikes.iter().cloned());
+        self.run.supplement.findings.extend(run.supplement.findings.iter().cloned());
         self.run.seconds += run.seconds;
         for sentence in &run.shortened {
             if !self.run.shortened.contains(sentence) {
                 self.run.shortened.push(sentence.clone());
             }
         }
-        for note in &run.notes {
-            if !self.run.notes.contains(note) {
-                self.run.notes.push(note.clone());
+        for note in &run.supplement.notes {
+            if !self.run.supplement.notes.contains(note) {
+                self.run.supplement.notes.push(note.clone());
             }
         }
         rounds::propagations(&mut self.run.propagations, &run.propagations);

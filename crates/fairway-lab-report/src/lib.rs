@@ -28,6 +28,7 @@ mod errors;
 pub mod evidence;
 mod figure;
 mod figures;
+mod findings;
 mod gather;
 mod glance;
 mod headline;

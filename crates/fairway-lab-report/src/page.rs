@@ -15,8 +15,8 @@ use super::html::{Cell, Html, Table};
 use super::palette::Palette;
 use super::pool::distinct;
 use super::{
-    capacity, curves, deliveries, effects, errors, figures, headline, moments, number, provenance, published,
-    stretch, verdict,
+    capacity, curves, deliveries, effects, errors, figures, findings, headline, moments, number, provenance,
+    published, stretch, verdict,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -122,6 +122,7 @@ fn scenario(run: &Scenario, builder: &mut PageBuilder) {
     moments::over_time(run, builder);
     effects::spikes(run, builder);
     effects::propagation(run, builder);
+    findings::table(run, builder);
     curves::curves(run, builder);
     bars(&COST, run, builder);
     provenance::notes(run, builder);

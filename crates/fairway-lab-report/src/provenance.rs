@@ -195,7 +195,7 @@ pub(super) fn notes(run: &Scenario, builder: &mut PageBuilder) {
         };
         sentences.insert(format!("{}: {said}", measure.peer));
     }
-    let all = sentences.iter().chain(&run.notes);
+    let all = sentences.iter().chain(&run.supplement.notes);
     if all.clone().next().is_some() {
         builder.html.raw("<div class=\"note\">").list(all.map(String::as_str)).raw("</div>");
     }

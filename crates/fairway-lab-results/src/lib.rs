@@ -2,7 +2,8 @@
 //! its unit. `docs/lab.md` describes them for readers.
 //!
 //! A [`Results`] has one [`Run`] of each scenario and round; a run has [`Measure`]s, one for each stream of load of a peer in a
-//! phase, and what was derived from them: [`Ratio`]s of pairs of blocks, [`Spike`]s after events, [`Propagation`] times.
+//! phase, and what was derived from them: [`Ratio`]s of pairs of blocks, [`Spike`]s after events, [`Propagation`] times, and other
+//! [`Finding`]s.
 //! Raw latencies are in `histograms.tar` next to the file: HDR histograms (V2, deflated) that measures name.
 //!
 //! Owns the words and reading and writing the file. Never measures and never draws.
@@ -25,4 +26,6 @@ pub use measure::{
 };
 pub use plan::{PlannedScenario, RunPlan};
 pub use results::{Results, SCHEMA};
-pub use run::{ENOUGH_PAIRS, Event, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike};
+pub use run::{
+    ENOUGH_PAIRS, Event, Finding, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike, Supplement,
+};

@@ -11,7 +11,7 @@ use crate::measure::Measure;
 /// backwards in even ones (A B B A).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// `dynamic`, `capacity`, `comparison`, `timeline`, `propagation`, or the name of the user's file.
+    /// `dynamic`, `capacity`, `comparison`, `timeline`, `propagation`, `gateway-api`, or the name of the user's file.
     pub scenario: String,
     /// Which round of it this is, from 1; 0 where there were no rounds, as in older files.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -36,6 +36,17 @@ pub struct Run {
     pub spikes: Vec<Spike>,
     /// From a write to the API to its effect.
     pub propagations: Vec<Propagation>,
+    /// What is neither a stream nor derived from some.
+    #[serde(flatten)]
+    pub supplement: Supplement,
+}
+
+/// Other findings of a run. In JSON these are fields of the run; older files have none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Supplement {
+    /// Other figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// What had no effect and why, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -168,6 +179,24 @@ pub struct Spike {
     /// whose stream ran at the same time.
     #[serde(default)]
     pub beside: Option<String>,
+}
+
+/// A figure that is neither a latency nor the time of a change, e.g. how often a status was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The peer.
+    pub peer: String,
+    /// With which settings.
+    pub settings: Settings,
+    /// In which case.
+    pub case: String,
+    /// What it is, e.g. `writes of the Gateway's status`.
+    pub figure: String,
+    /// Its unit, e.g. `s` or `bytes`; empty for a count.
+    pub unit: String,
+    /// The figure itself.
+    #[serde(deserialize_with = "figure::one")]
+    pub value: f64,
 }
 
 /// How soon changes had an effect.

@@ -9,10 +9,9 @@
 //!    └─► results.json + histograms ─► report: one HTML file
 //! ```
 //!
-//! What measures, sends, keeps results and draws them are crates of their own (`fairway-lab-measure`, `-traffic`,
-//! `-results`, `-report`). Never uses a crate of the proxy: one parser bug must not blind both sides.
+//! The adapter, and what measures, sends, keeps results and draws them, are crates of their own (`fairway-lab-adapter`,
+//! `-measure`, `-traffic`, `-results`, `-report`). Never uses a crate of the proxy: one parser bug must not blind both sides.
 
-pub mod adapter;
 pub mod cluster;
 pub mod command;
 pub mod peers;

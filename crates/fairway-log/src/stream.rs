@@ -1,4 +1,4 @@
-//! The line of a connection that was forwarded as it came, which has no request and no answer.
+//! The line of a connection, or of a session of datagrams, that was forwarded as it came: it has no request and no answer.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -8,9 +8,29 @@ use serde::Serialize;
 
 use crate::clock::WallClock;
 
-/// One connection, when it is over.
+/// What was forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwarded {
+    /// A connection.
+    Tcp,
+    /// The datagrams of a client.
+    Udp,
+}
+
+impl Forwarded {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+}
+
+/// One connection or session, when it is over.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLine<'a> {
+    /// What it was.
+    pub forwarded: Forwarded,
     /// The client.
     pub client: IpAddr,
     /// The name of the listener.
@@ -48,6 +68,7 @@ struct Members<'a> {
 
 #[derive(Serialize)]
 struct StreamPart<'a> {
+    protocol: &'static str,
     listener: &'a str,
     name: Option<&'a str>,
 }
@@ -62,13 +83,14 @@ impl StreamLine<'_> {
     /// The format that ingress-nginx has for streams (`log-format-stream`), and behind it the name, the endpoint and the
     /// reason.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let Self { client, name, upstream, status, received, sent, took, reason, clock, .. } = self;
+        let Self { forwarded, client, name, upstream, status, received, sent, took, reason, clock, .. } =
+            self;
         let endpoint = upstream.map_or_else(|| "-".to_owned(), |(endpoint, _)| endpoint.to_string());
         let (time, took) = (clock.local(), took.as_secs_f64());
-        let (name, reason) = (name.unwrap_or("-"), reason.unwrap_or("-"));
+        let (name, reason, protocol) = (name.unwrap_or("-"), reason.unwrap_or("-"), forwarded.as_str());
         writeln!(
             out,
-            "[{client}] [{time}] TCP {status} {sent} {received} {took:.3} \"{name}\" {endpoint} {reason}"
+            "[{client}] [{time}] {protocol} {status} {sent} {received} {took:.3} \"{name}\" {endpoint} {reason}"
         )
         .expect("a vector takes every write");
     }
@@ -78,7 +100,11 @@ impl StreamLine<'_> {
         let members = Members {
             time: self.clock.iso(),
             client: self.client.to_string(),
-            stream: StreamPart { listener: self.listener, name: self.name },
+            stream: StreamPart {
+                protocol: self.forwarded.as_str(),
+                listener: self.listener,
+                name: self.name,
+            },
             status: self.status,
             flag: self.reason.unwrap_or("-"),
             received_bytes: self.received,
@@ -107,6 +133,7 @@ mod tests {
 
     fn line(clock: &WallClock) -> StreamLine<'_> {
         StreamLine {
+            forwarded: Forwarded::Tcp,
             client: [192, 0, 2, 7].into(),
             listener: "gateway/shop/inner/db",
             name: Some("db.example.com"),
@@ -124,12 +151,14 @@ mod tests {
     fn a_line_begins_as_those_of_ingress_nginx_for_streams() {
         let (clock, mut out) = (clock(), Vec::new());
         line(&clock).write(&mut out);
-        StreamLine { name: None, upstream: None, status: 502, reason: Some("no_route"), ..line(&clock) }
+        let refused = Some("no_route");
+        let forwarded = Forwarded::Udp;
+        StreamLine { forwarded, name: None, upstream: None, status: 502, reason: refused, ..line(&clock) }
             .write(&mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "[192.0.2.7] [14/Nov/2023:22:13:20 +0000] TCP 200 4096 517 1.234 \"db.example.com\" 10.0.0.1:5432 -\n\
-             [192.0.2.7] [14/Nov/2023:22:13:20 +0000] TCP 502 4096 517 1.234 \"-\" - no_route\n"
+             [192.0.2.7] [14/Nov/2023:22:13:20 +0000] UDP 502 4096 517 1.234 \"-\" - no_route\n"
         );
     }
 
@@ -142,7 +171,7 @@ mod tests {
             said,
             serde_json::json!({
                 "time": "2023-11-14T22:13:20Z", "client": "192.0.2.7",
-                "stream": {"listener": "gateway/shop/inner/db", "name": "db.example.com"},
+                "stream": {"protocol": "TCP", "listener": "gateway/shop/inner/db", "name": "db.example.com"},
                 "status": 200, "flag": "-", "received_bytes": 517, "sent_bytes": 4096, "took_us": 1_234_000,
                 "upstream": {"endpoint": "10.0.0.1:5432", "attempts": 2},
             })

@@ -1,16 +1,20 @@
-//! The kinds of the Gateway API that are read: their names in paths and the versions whose shape is known. A table and nothing
-//! else.
+//! The kinds of the Gateway API and the policies for it that are read: their names in paths and the versions whose shape is
+//! known. A table and nothing else.
 
 use fairway_translate::Kind;
 
-/// The API group of all of them.
+/// The API group of the Gateway API.
 pub const GROUP: &str = "gateway.networking.k8s.io";
+/// The API group of Fairway's own policies.
+pub const POLICY_GROUP: &str = "fairway.dev";
 
 /// A kind of the Gateway API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayKind {
     /// The kind.
     pub kind: Kind,
+    /// The API group.
+    pub group: &'static str,
     /// The name of the resource in paths and in roles.
     pub resource: &'static str,
     /// Its versions, the preferred one first. All of them have the shape of the first in what is read of them.
@@ -18,7 +22,7 @@ pub struct GatewayKind {
 }
 
 /// All of them, in the order in which a request depends on them.
-pub const KINDS: [GatewayKind; 10] = [
+pub const KINDS: [GatewayKind; 13] = [
     entry(Kind::GatewayClass, "gatewayclasses", &["v1", "v1beta1"]),
     entry(Kind::Gateway, "gateways", &["v1", "v1beta1"]),
     entry(Kind::ListenerSet, "listenersets", &["v1"]),
@@ -29,10 +33,17 @@ pub const KINDS: [GatewayKind; 10] = [
     entry(Kind::UdpRoute, "udproutes", &["v1", "v1alpha2"]),
     entry(Kind::ReferenceGrant, "referencegrants", &["v1", "v1beta1"]),
     entry(Kind::BackendTlsPolicy, "backendtlspolicies", &["v1", "v1alpha3"]),
+    policy(Kind::ClientTrafficPolicy, "clienttrafficpolicies"),
+    policy(Kind::BackendTrafficPolicy, "backendtrafficpolicies"),
+    policy(Kind::SecurityPolicy, "securitypolicies"),
 ];
 
 const fn entry(kind: Kind, resource: &'static str, versions: &'static [&'static str]) -> GatewayKind {
-    GatewayKind { kind, resource, versions }
+    GatewayKind { kind, group: GROUP, resource, versions }
+}
+
+const fn policy(kind: Kind, resource: &'static str) -> GatewayKind {
+    GatewayKind { kind, group: POLICY_GROUP, resource, versions: &["v1alpha1"] }
 }
 
 impl GatewayKind {
@@ -47,7 +58,7 @@ impl GatewayKind {
     pub fn find(api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/')?;
         let known = KINDS.into_iter().find(|known| known.kind.name() == kind)?;
-        (group == GROUP && known.versions.contains(&version)).then_some(known)
+        (group == known.group && known.versions.contains(&version)).then_some(known)
     }
 
     /// The version to ask for, of those that a server offers.
@@ -66,6 +77,8 @@ mod tests {
         assert!(GatewayKind::find("gateway.networking.k8s.io/v1alpha2", "TLSRoute").is_some());
         assert!(GatewayKind::find("gateway.networking.k8s.io/v1alpha2", "HTTPRoute").is_none());
         assert!(GatewayKind::find("networking.k8s.io/v1", "Gateway").is_none());
+        assert!(GatewayKind::find("fairway.dev/v1alpha1", "SecurityPolicy").is_some());
+        assert!(GatewayKind::find("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy").is_none());
         assert!(GatewayKind::find("gateway.networking.x-k8s.io/v1alpha1", "XListenerSet").is_none());
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
-use fairway_translate::{Diagnostic, DocumentSource, Kind, Object, ObjectKey, ObjectRef, Severity};
+use fairway_translate::{Diagnostic, DocumentSource, Kind, Lines, Object, ObjectKey, ObjectRef, Severity};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -167,29 +167,19 @@ impl Place<'_> {
             Kind::HttpRoute => self.typed(kind, |it| Object::HttpRoute(Arc::new(it)), reading),
             Kind::GrpcRoute => self.typed(kind, |it| Object::GrpcRoute(Arc::new(it)), reading),
             Kind::TlsRoute => self.typed(kind, |it| Object::TlsRoute(Arc::new(it)), reading),
+            Kind::TcpRoute => self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading),
+            Kind::UdpRoute => self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading),
             Kind::ReferenceGrant => self.typed(kind, |it| Object::ReferenceGrant(Arc::new(it)), reading),
             Kind::BackendTlsPolicy => self.typed(kind, |it| Object::BackendTlsPolicy(Arc::new(it)), reading),
-            Kind::TcpRoute => {
-                self.not_served(kind, reading);
-                self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading);
+            Kind::ClientTrafficPolicy => {
+                self.typed(kind, |it| Object::ClientTrafficPolicy(Arc::new(it)), reading);
             }
-            Kind::UdpRoute => {
-                self.not_served(kind, reading);
-                self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading);
+            Kind::BackendTrafficPolicy => {
+                self.typed(kind, |it| Object::BackendTrafficPolicy(Arc::new(it)), reading);
             }
+            Kind::SecurityPolicy => self.typed(kind, |it| Object::SecurityPolicy(Arc::new(it)), reading),
             _ => {}
         }
-    }
-
-    fn not_served(&self, kind: Kind, reading: &mut Reading) {
-        let origin = self.origin_of(kind.name(), &self.key(kind), "", self.node.line);
-        reading.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            origin,
-            code: "not-served-yet",
-            problem: format!("is a {}, which Fairway does not serve yet", kind.name()),
-            consequence: "no connection is forwarded by it".to_owned(),
-        });
     }
 
     fn keep(&self, object: Object, reading: &mut Reading) {
@@ -200,7 +190,7 @@ impl Place<'_> {
         let source = DocumentSource {
             file: self.file.clone(),
             line: self.node.line,
-            lines: Some(Arc::new(lines(self.node))),
+            lines: Some(Arc::new(Lines::of(&lines(self.node)))),
         };
         reading.objects.push((object, source));
     }
@@ -225,6 +215,12 @@ impl Place<'_> {
                 Severity::Warning,
                 "gateway-api-not-read",
                 "is of a kind or version of the Gateway API that is not read",
+                "it is ignored",
+            ),
+            (gateway_kinds::POLICY_GROUP, _) => (
+                Severity::Error,
+                "policy-not-read",
+                "is of a kind or version of fairway.dev that does not exist",
                 "it is ignored",
             ),
             _ if is_ordinary(group) => return,
@@ -390,14 +386,13 @@ mod tests {
     fn every_kind_of_the_gateway_api_is_read_in_each_of_its_versions() {
         for known in gateway_kinds::KINDS {
             for version in known.versions {
-                let (group, kind) = (gateway_kinds::GROUP, known.kind.name());
+                let (group, kind) = (known.group, known.kind.name());
                 let text = format!("apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{name: x}}\n");
                 let reading = reading(&text);
                 let namespace = if known.kind == Kind::GatewayClass { "" } else { "default" };
                 let expected = ObjectRef::new(known.kind, ObjectKey::new(namespace, "x"));
                 assert_eq!(reading.objects[0].0.reference(), expected, "{kind} {version}");
-                let later = matches!(known.kind, Kind::TcpRoute | Kind::UdpRoute);
-                assert_eq!(codes(&reading), if later { vec!["not-served-yet"] } else { vec![] }, "{kind}");
+                assert_eq!(codes(&reading), [""; 0], "{kind}");
             }
         }
     }

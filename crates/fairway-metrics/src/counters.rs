@@ -30,6 +30,8 @@ pub struct Counters {
     pub http2: Http2,
     /// Connections that are forwarded as they come.
     pub streams: Streams,
+    /// Datagrams that are forwarded as they come.
+    pub datagrams: Datagrams,
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
@@ -133,6 +135,53 @@ impl Streams {
     }
 }
 
+/// Datagrams that are forwarded as they come, and their sessions.
+#[derive(Default)]
+pub struct Datagrams {
+    opened: Cell<u64>,
+    open: Cell<u64>,
+    received: Cell<u64>,
+    sent: Cell<u64>,
+    bytes: Bytes,
+}
+
+impl Datagrams {
+    /// A session began.
+    pub fn opened(&self) {
+        count(&self.opened);
+        count(&self.open);
+    }
+
+    /// One of so many bytes came from a client.
+    #[inline]
+    pub fn received(&self, bytes: usize) {
+        count(&self.received);
+        self.bytes.received.set(self.bytes.received.get() + bytes as u64);
+    }
+
+    /// One of so many bytes went to a client.
+    #[inline]
+    pub fn sent(&self, bytes: usize) {
+        count(&self.sent);
+        self.bytes.sent.set(self.bytes.sent.get() + bytes as u64);
+    }
+
+    /// Sessions that are open.
+    pub fn open(&self) -> u64 {
+        self.open.get()
+    }
+
+    fn counts(&self) -> [(&'static str, u64); 5] {
+        [
+            ("datagram_sessions_opened_total", self.opened.get()),
+            ("datagrams_received_total", self.received.get()),
+            ("datagrams_sent_total", self.sent.get()),
+            ("datagram_received_bytes_total", self.bytes.received.get()),
+            ("datagram_sent_bytes_total", self.bytes.sent.get()),
+        ]
+    }
+}
+
 #[derive(Default)]
 struct Bytes {
     received: Cell<u64>,
@@ -155,6 +204,7 @@ impl Default for Counters {
             attempts: Attempts::default(),
             http2: Http2::default(),
             streams: Streams::default(),
+            datagrams: Datagrams::default(),
             bytes: Bytes::default(),
             reasons: RefCell::default(),
             series: RefCell::new(SeriesTable::new()),
@@ -191,10 +241,10 @@ impl Counters {
         Rc::clone(&self.connections.open)
     }
 
-    /// Waits until no connection is open, at most for `limit`.
+    /// Waits until no connection and no session of datagrams is open, at most for `limit`.
     pub async fn connections_closed(&self, limit: Duration) {
         let all = async {
-            while self.open_connections() > 0 {
+            while self.open_connections() > 0 || self.datagrams.open() > 0 {
                 self.connections.closed.notified().await;
             }
         };
@@ -219,9 +269,11 @@ impl Counters {
     pub fn handshake_failed(&self, fault: Fault) {
         let label = match fault {
             Fault::ClientTimeout => "handshake_timeout",
-            Fault::NoListener | Fault::NoRoute | Fault::NoBackend | Fault::ProtectionUnavailable => {
-                fault.label()
-            }
+            Fault::NoListener
+            | Fault::NoRoute
+            | Fault::NoBackend
+            | Fault::ProtectionUnavailable
+            | Fault::ListenerFull => fault.label(),
             _ => "handshake_failed",
         };
         self.label(Stage::Connection, label);
@@ -243,6 +295,18 @@ impl Counters {
     /// A connection that was forwarded as it came is over, for this reason.
     pub fn stream_ended(&self, reason: &'static str) {
         self.label(Stage::Stream, reason);
+    }
+
+    /// A session of datagrams is over, for this reason.
+    pub fn session_ended(&self, reason: &'static str) {
+        self.datagrams.open.set(self.datagrams.open.get().saturating_sub(1));
+        self.connections.closed.notify_one();
+        self.label(Stage::Session, reason);
+    }
+
+    /// A datagram was dropped, for this reason.
+    pub fn datagram_dropped(&self, reason: &'static str) {
+        self.label(Stage::Datagram, reason);
     }
 
     fn reason(&self, stage: Stage, fault: Fault) {
@@ -279,7 +343,7 @@ impl Counters {
             ("metrics_folded_requests_total", self.series.borrow().folded()),
         ];
         Sample {
-            counts: counts.into(),
+            counts: counts.into_iter().chain(self.datagrams.counts()).collect(),
             hedges: attempts.hedges.counts().into(),
             gauges,
             open_connections: self.open_connections(),

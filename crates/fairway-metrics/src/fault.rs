@@ -40,6 +40,8 @@ pub enum Fault {
     NoBackend,
     /// The backend has no endpoint.
     NoEndpoint,
+    /// Each endpoint of the backend has as many requests or connections under way as the backend allows.
+    EndpointsFull,
     /// The rule's protection cannot be given: closed rather than open.
     ProtectionUnavailable,
     /// What the rule refers to does not exist.
@@ -82,6 +84,8 @@ pub enum Fault {
     UpstreamMalformed(Malformed),
     /// A WebSocket is wanted, and the endpoint neither gives nor refuses one in a way that the client would understand.
     UpstreamNoWebsocket,
+    /// The listener has as many connections as it may.
+    ListenerFull,
     /// Too many connections or too little memory.
     Overloaded,
     /// Fairway has no descriptor, port or buffer for a connection to an endpoint.
@@ -122,9 +126,11 @@ impl Fault {
             | Self::NoRoute
             | Self::NoBackend
             | Self::NoEndpoint
+            | Self::EndpointsFull
             | Self::ProtectionUnavailable
             | Self::MissingReference
             | Self::Undecided
+            | Self::ListenerFull
             | Self::Overloaded
             | Self::LocalShortage => Party::Local,
         }
@@ -159,8 +165,10 @@ impl Fault {
             | Self::DeadlineExceeded
             | Self::RequestTimeout => 504,
             Self::NoEndpoint
+            | Self::EndpointsFull
             | Self::ProtectionUnavailable
             | Self::MissingReference
+            | Self::ListenerFull
             | Self::Overloaded
             | Self::LocalShortage => 503,
         }
@@ -181,6 +189,7 @@ impl Fault {
             Self::NoRoute => "no_route",
             Self::NoBackend => "no_backend",
             Self::NoEndpoint => "no_endpoint",
+            Self::EndpointsFull => "endpoints_full",
             Self::ProtectionUnavailable => "protection_unavailable",
             Self::MissingReference => "missing_reference",
             Self::AccessDenied => "access_denied",
@@ -202,6 +211,7 @@ impl Fault {
             Self::RequestTimeout => "request_timeout",
             Self::UpstreamMalformed(_) => "upstream_malformed",
             Self::UpstreamNoWebsocket => "upstream_no_websocket",
+            Self::ListenerFull => "listener_full",
             Self::Overloaded => "overloaded",
             Self::LocalShortage => "local_shortage",
         }
@@ -210,7 +220,7 @@ impl Fault {
     /// Whether the same request may well succeed a moment later: the answer says when (RFC 9110 §10.2.3).
     #[must_use]
     pub fn is_passing(self) -> bool {
-        matches!(self, Self::Overloaded | Self::LocalShortage)
+        matches!(self, Self::EndpointsFull | Self::ListenerFull | Self::Overloaded | Self::LocalShortage)
     }
 
     /// Whether the failure says something about the endpoint's health before the answer's head (design: ejection).

@@ -67,9 +67,11 @@ pub fn code_of(fault: Fault) -> Code {
         // (GRPCRoute, `backendRefs`).
         Fault::NoBackend
         | Fault::NoEndpoint
+        | Fault::EndpointsFull
         | Fault::ProtectionUnavailable
         | Fault::MissingReference
         | Fault::Undecided
+        | Fault::ListenerFull
         | Fault::Overloaded
         | Fault::LocalShortage => Code::Unavailable,
         // No answer: as gRPC's own connections that break.
@@ -152,6 +154,7 @@ mod tests {
             Fault::NoRoute,
             Fault::NoBackend,
             Fault::NoEndpoint,
+            Fault::EndpointsFull,
             Fault::ProtectionUnavailable,
             Fault::MissingReference,
             Fault::AccessDenied,
@@ -174,6 +177,7 @@ mod tests {
             Fault::RequestTimeout,
             Fault::UpstreamMalformed(Malformed::StatusLine),
             Fault::UpstreamNoWebsocket,
+            Fault::ListenerFull,
             Fault::Overloaded,
             Fault::LocalShortage,
         ];

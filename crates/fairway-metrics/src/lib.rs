@@ -15,7 +15,7 @@ mod sample;
 mod series;
 mod text;
 
-pub use counters::{Counters, Hedges, Streams, count};
+pub use counters::{Counters, Datagrams, Hedges, Streams, count};
 pub use fault::{Fault, Party};
 pub use http2::Events;
 pub use process::write_spent;

@@ -11,6 +11,16 @@ pub enum Stage {
     Call,
     /// At the end of a connection that was forwarded as it came.
     Stream,
+    /// At the end of a session of datagrams.
+    Session,
+    /// With a datagram.
+    Datagram,
+}
+
+impl Stage {
+    /// In the order of metrics.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Connection, Self::Exchange, Self::Call, Self::Stream, Self::Session, Self::Datagram];
 }
 
 /// A fault as it is counted.

@@ -47,6 +47,8 @@ pub struct Gauges {
     pub exchanges: u64,
     /// Those among them that are forwarded as they come.
     pub streams: u64,
+    /// Sessions of datagrams.
+    pub sessions: u64,
     /// Time that the worker's thread has spent on CPUs.
     pub cpu: Duration,
 }
@@ -73,6 +75,7 @@ impl Sample {
         self.gauges.http2_window += other.gauges.http2_window;
         self.gauges.exchanges += other.gauges.exchanges;
         self.gauges.streams += other.gauges.streams;
+        self.gauges.sessions += other.gauges.sessions;
         self.gauges.cpu += other.gauges.cpu;
         self.gauges.upstream_idle += other.gauges.upstream_idle;
         self.gauges.log_dropped += other.gauges.log_dropped;

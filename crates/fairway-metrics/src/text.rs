@@ -1,13 +1,14 @@
 //! Metrics in the Prometheus text format: our own names, and those of ingress-nginx for requests, so that its
 //! dashboards and alerts go on working. Names and labels: docs/metrics.md.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::histogram::{LENGTH, Observed, SIZE, TIME};
 use crate::lines::{escape, head, joined, line, single};
 use crate::process::Traffic;
-use crate::reason::Stage;
+use crate::reason::{Reason, Stage};
 use crate::sample::Sample;
 use crate::series::{AllSeries, Series, SeriesLabels};
 
@@ -91,23 +92,12 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         ("fairway_http2_streams_open", gauges.http2_streams),
         ("fairway_http2_window_growth_bytes", gauges.http2_window),
         ("fairway_streams_open", gauges.streams),
+        ("fairway_datagram_sessions_open", gauges.sessions),
     ] {
         single(out, (name, "gauge"), "", value);
     }
     single(out, ("fairway_config_adoption_seconds", "gauge"), "", gauges.adoption.as_secs_f64());
-    head(out, "fairway_refused_connections_total", "counter");
-    head(out, "fairway_faults_total", "counter");
-    head(out, "fairway_grpc_calls_total", "counter");
-    head(out, "fairway_streams_ended_total", "counter");
-    for ((stage, reason), value) in &reasons {
-        let (name, label) = match stage {
-            Stage::Connection => ("fairway_refused_connections_total", "reason"),
-            Stage::Exchange => ("fairway_faults_total", "reason"),
-            Stage::Call => ("fairway_grpc_calls_total", "status"),
-            Stage::Stream => ("fairway_streams_ended_total", "reason"),
-        };
-        line(out, name, &format!("{label}=\"{reason}\""), *value);
-    }
+    write_reasons(&reasons, out);
     for (name, events) in
         [("fairway_http2_events_total", &http2), ("fairway_upstream_http2_events_total", &upstream_http2)]
     {
@@ -117,6 +107,25 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         }
     }
     series
+}
+
+/// Writes why connections, answers and datagrams came to their end.
+fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
+    let of = |stage: &Stage| match stage {
+        Stage::Connection => ("fairway_refused_connections_total", "reason"),
+        Stage::Exchange => ("fairway_faults_total", "reason"),
+        Stage::Call => ("fairway_grpc_calls_total", "status"),
+        Stage::Stream => ("fairway_streams_ended_total", "reason"),
+        Stage::Session => ("fairway_datagram_sessions_ended_total", "reason"),
+        Stage::Datagram => ("fairway_datagrams_dropped_total", "reason"),
+    };
+    for stage in Stage::ALL {
+        head(out, of(&stage).0, "counter");
+    }
+    for ((stage, reason), value) in reasons {
+        let (name, label) = of(stage);
+        line(out, name, &format!("{label}=\"{reason}\""), *value);
+    }
 }
 
 /// Writes the memory in use and its budget.

@@ -1,7 +1,8 @@
 //! What moving from ingress-nginx means for the objects of an installation: a [`Report`] on each Ingress, from what translation says of
-//! it and from what it depends on, and its Helm [`values`] as Fairway's. Pure: objects and values in, a report and values out; it reads
-//! and sends nothing.
+//! it and from what it depends on, its Helm [`values`] as Fairway's, and its Ingresses as objects of the [`gateway`] API. Pure: objects and
+//! values in, reports, values and objects out; it reads and sends nothing.
 
+pub mod gateway;
 mod quirks;
 mod report;
 mod shared;

@@ -47,6 +47,11 @@ impl Ingresses {
         });
         Self(ingresses.collect())
     }
+
+    /// Each of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Ingress, Option<&str>)> {
+        self.0.iter().map(|(ingress, place)| (&**ingress, place.as_deref()))
+    }
 }
 
 /// All Ingresses that would be served.

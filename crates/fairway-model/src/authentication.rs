@@ -258,7 +258,7 @@ pub struct AnyGuard {
     pub basic: Option<BasicAuth>,
     /// The word of another service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub external: Option<ExternalAuth>,
+    pub external: Option<Box<ExternalAuth>>,
 }
 
 #[cfg(test)]

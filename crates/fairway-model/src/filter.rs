@@ -15,6 +15,10 @@ use crate::matches::Match;
 
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few rules have filters, and a filter is read for each of their requests"
+)]
 pub enum Filter {
     /// Answers plain requests with a redirect to https.
     HttpsRedirect(HttpsRedirect),

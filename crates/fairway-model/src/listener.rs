@@ -61,6 +61,15 @@ pub enum ListenerProtocol {
     Udp,
 }
 
+/// What the ports of an address are of: the same number may be a port of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Transport {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
 /// How TLS ends at a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerTls {
@@ -109,6 +118,12 @@ impl ListenerProtocol {
     #[must_use]
     pub fn begins_with_tls(self) -> bool {
         matches!(self, Self::Https | Self::Tls | Self::TlsPassthrough)
+    }
+
+    /// What carries it.
+    #[must_use]
+    pub fn transport(self) -> Transport {
+        if self == Self::Udp { Transport::Udp } else { Transport::Tcp }
     }
 
     /// Whether its table is one of virtual hosts; else it is one of [`crate::StreamRoute`]s.

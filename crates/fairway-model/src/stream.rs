@@ -1,5 +1,6 @@
 //! Connections and datagrams that are forwarded as they come: TCP, UDP, and TLS whether it ends here or not.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,10 @@ pub struct StreamPolicy {
     /// How long it stays open while nothing moves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Duration>,
+    /// Of datagrams: those that an endpoint sends for each one of the client. A session in which all have come is over, so
+    /// that a client which asks from another port each time does not keep a session for each. `None` is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responses: Option<NonZeroU32>,
 }
 
 /// The versions of the PROXY protocol's header.

@@ -15,7 +15,7 @@ use crate::external::{self, ExternalName};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
-use crate::transport::Transport;
+use crate::transport::{PortProtocol, Transport};
 
 /// A Service and port that some rule forwards to, what is spoken there, and who gets a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct BackendRef {
     pub transport: Transport,
     /// Who gets a request.
     pub balance: Balance,
+    /// How its endpoints are used.
+    pub traffic: BackendTraffic,
     /// Where its addresses come from.
     pub via: Via,
     /// The URL that names it: its host is asked where there is no such Service.
@@ -104,7 +106,8 @@ impl BackendRef {
     pub fn new(service: ObjectKey, port: Arc<str>, (transport, balance): (&Transport, &Balance)) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
-        Self { key, service, port, transport, balance, via: Via::default(), by_url: None }
+        let traffic = BackendTraffic::default();
+        Self { key, service, port, transport, balance, traffic, via: Via::default(), by_url: None }
     }
 
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
@@ -146,6 +149,13 @@ impl BackendRef {
         reference.target(inputs).is_ok().then_some(reference)
     }
 
+    /// The same with endpoints that are used as `policy` says, by which backends are told apart.
+    pub fn used(mut self, policy: &ObjectKey, traffic: BackendTraffic) -> Self {
+        self.key = BackendKey(format!("{};traffic={policy}", self.key).into());
+        self.traffic = traffic;
+        self
+    }
+
     /// The same with another address.
     pub fn via(mut self, via: Via) -> Self {
         if via == Via::ClusterAddress {
@@ -172,19 +182,25 @@ impl BackendRef {
                 ExternalNames::Resolved => self.external(name, ports),
             };
         }
-        if let Some(port) = service_port(ports, &self.port) {
+        let protocol = self.transport.port_protocol();
+        if let Some(port) = service_port(ports, &self.port, protocol) {
             let cluster = (self.via == Via::ClusterAddress).then(|| cluster_address(spec, port, inputs));
-            return Ok(cluster.flatten().map_or_else(|| Target::Slices(choice(port)), Target::Cluster));
+            return Ok(cluster
+                .flatten()
+                .map_or_else(|| Target::Slices(choice(port, protocol)), Target::Cluster));
         }
         // A headless Service may have no ports: the number is then the pods' own.
         match (ports, self.port.parse()) {
-            ([], Ok(number)) => Ok(Target::Slices(PortChoice { name: "".into(), number: Some(number) })),
+            ([], Ok(number)) => {
+                Ok(Target::Slices(PortChoice { name: "".into(), number: Some(number), protocol }))
+            }
             _ => Err(ResolveError::NoPort { known: known_ports(ports) }),
         }
     }
 
     fn external(&self, name: &str, ports: &[ServicePort]) -> Result<Target, ResolveError> {
-        let own = service_port(ports, &self.port).and_then(|port| match &port.target_port {
+        let own = service_port(ports, &self.port, self.transport.port_protocol());
+        let own = own.and_then(|port| match &port.target_port {
             Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
             _ => u16::try_from(port.port).ok(),
         });
@@ -200,15 +216,17 @@ fn external_name(service: &Service) -> Option<&str> {
     (spec.type_.as_deref() == Some("ExternalName")).then(|| spec.external_name.as_deref().unwrap_or_default())
 }
 
-/// The port by its number or name; else, as ingress-nginx does, by its target port.
-fn service_port<'a>(ports: &'a [ServicePort], port: &str) -> Option<&'a ServicePort> {
+/// The port by its number or name; else, as ingress-nginx does, by its target port. Of two with the same number the one of
+/// the protocol counts, as a Service for DNS has them.
+fn service_port<'a>(ports: &'a [ServicePort], port: &str, protocol: PortProtocol) -> Option<&'a ServicePort> {
+    let fitting = || ports.iter().filter(|it| protocol.is(it.protocol.as_deref()));
     let by_name = |it: &&ServicePort| it.name.as_deref() == Some(port) || it.port.to_string() == port;
     let by_target = |it: &&ServicePort| match &it.target_port {
         Some(IntOrString::Int(number)) => number.to_string() == port,
         Some(IntOrString::String(name)) => name == port,
         None => false,
     };
-    ports.iter().find(by_name).or_else(|| ports.iter().find(by_target))
+    fitting().find(by_name).or_else(|| fitting().find(by_target))
 }
 
 /// The address of the Service in the cluster, which a headless one has not.
@@ -219,24 +237,30 @@ fn cluster_address(spec: Option<&ServiceSpec>, port: &ServicePort, inputs: Input
 }
 
 /// What the port of a Service says that it speaks.
-fn app_protocol<'s>(service: &'s Service, port: &str) -> Option<&'s str> {
+fn app_protocol<'s>(service: &'s Service, port: &str, protocol: PortProtocol) -> Option<&'s str> {
     let ports = service.spec.as_ref()?.ports.as_deref()?;
-    service_port(ports, port)?.app_protocol.as_deref()
+    service_port(ports, port, protocol)?.app_protocol.as_deref()
 }
 
-fn choice(port: &ServicePort) -> PortChoice {
+fn choice(port: &ServicePort, protocol: PortProtocol) -> PortChoice {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
         Some(IntOrString::String(_)) => None,
         None => u16::try_from(port.port).ok(),
     };
-    PortChoice { name: port.name.as_deref().unwrap_or_default().into(), number }
+    PortChoice { name: port.name.as_deref().unwrap_or_default().into(), number, protocol }
 }
 
 fn known_ports(ports: &[ServicePort]) -> String {
-    let text = |port: &ServicePort| match &port.name {
-        Some(name) if !name.is_empty() => format!("{name} ({})", port.port),
-        _ => port.port.to_string(),
+    let text = |port: &ServicePort| {
+        let number = match port.protocol.as_deref() {
+            None | Some("TCP") => port.port.to_string(),
+            Some(protocol) => format!("{}/{protocol}", port.port),
+        };
+        match &port.name {
+            Some(name) if !name.is_empty() => format!("{name} ({number})"),
+            _ => number,
+        }
     };
     if ports.is_empty() { "none".to_owned() } else { ports.iter().map(text).collect::<Vec<_>>().join(", ") }
 }
@@ -260,10 +284,12 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
             let by_service = origin.at("spec.externalName");
             let place = if service.is_some() { &by_service } else { &origin };
             let without = match &reference.by_url {
-                Some(by_url) => by_url.purpose.without(),
-                None => "the Service has no endpoint, and its paths answer 503",
+                Some(by_url) => by_url.purpose.without().to_owned(),
+                None => {
+                    format!("the Service has no endpoint, and {}", reference.transport.without_endpoint())
+                }
             };
-            let (endpoints, refused) = external::endpoints(&name, inputs, (place, without));
+            let (endpoints, refused) = external::endpoints(&name, inputs, (place, &without));
             diagnostics.extend(refused);
             endpoints
         }
@@ -271,7 +297,8 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
     if endpoints.is_empty() && !diagnostics.iter().any(|found| found.code == external::REFUSED) {
         diagnostics.push(no_endpoints(reference, &origin));
     }
-    let app_protocol = service.and_then(|service| app_protocol(&service.object, &reference.port));
+    let protocol = reference.transport.port_protocol();
+    let app_protocol = service.and_then(|service| app_protocol(&service.object, &reference.port, protocol));
     if let Some((problem, consequence)) = app_protocol.and_then(|name| reference.transport.ignores(name)) {
         let origin = origin.at("spec.ports");
         let problem = format!("port {}: {problem}", reference.port);
@@ -291,7 +318,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         tls: reference.transport.tls(&reference.service),
         balancing: reference.balance.balancing,
         session: reference.balance.session(&reference.tag()),
-        traffic: BackendTraffic::default(),
+        traffic: reference.traffic,
     };
     Some((backend, diagnostics))
 }
@@ -304,7 +331,7 @@ fn no_cluster_address(origin: &Origin) -> Diagnostic {
 fn no_endpoints(reference: &BackendRef, origin: &Origin) -> Diagnostic {
     let problem = format!("port {} has no endpoint that is ready", reference.port);
     let consequence = match &reference.by_url {
-        None => "its paths answer 503 until it has".to_owned(),
+        None => format!("{} until it has", reference.transport.without_endpoint()),
         Some(by_url) => format!("{} until it has", by_url.purpose.without()),
     };
     Diagnostic::new(Severity::Warning, "no-endpoints", origin.clone()).because(problem, consequence)

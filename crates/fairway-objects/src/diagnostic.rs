@@ -43,6 +43,8 @@ pub enum Scope {
     Settings,
     /// By what every client may claim any address.
     Trust,
+    /// The ConfigMaps of TCP and UDP services.
+    ServiceMaps,
     /// An Ingress as such.
     Ingress(ObjectKey),
     /// An Ingress of a removed API version.

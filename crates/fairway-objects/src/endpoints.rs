@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fairway_model::Endpoint;
-use k8s_openapi::api::discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::LoopbackEndpoints;
+use crate::slice::{Condition, Slice, SliceAddress};
+use crate::transport::PortProtocol;
 
 /// Which port of a slice is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,15 +20,8 @@ pub struct PortChoice {
     pub name: Arc<str>,
     /// The number for slices without ports.
     pub number: Option<u16>,
-}
-
-/// Whether an endpoint may get requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Condition {
-    Ready,
-    /// Terminating, but still serving: used when none is ready.
-    LastResort,
-    Out,
+    /// What it takes: a port of each protocol may have the same number.
+    pub protocol: PortProtocol,
 }
 
 type Addresses = BTreeMap<SocketAddr, Option<Arc<str>>>;
@@ -42,65 +36,62 @@ pub fn of_service(
     let (mut ready, mut last_resort) = (Addresses::new(), Addresses::new());
     for (key, slice) in inputs.resources.slices_of(service) {
         let numbers = numbers(&slice.object, port);
-        for (at, endpoint) in slice.object.endpoints.iter().flatten().enumerate() {
-            let into = match condition(endpoint) {
+        for SliceAddress { endpoint, condition, address, pod } in &slice.object.addresses {
+            let into = match condition {
                 Condition::Ready => &mut ready,
                 Condition::LastResort => &mut last_resort,
                 Condition::Out => continue,
             };
-            for text in &endpoint.addresses {
-                match address(text, inputs.options.loopback_endpoints) {
-                    Ok(ip) => add(into, ip, &numbers, endpoint),
-                    Err(problem) => {
-                        let origin =
-                            slice.origin(Kind::EndpointSlice, key, &format!("endpoints[{at}].addresses"));
-                        let found = Diagnostic::new(Severity::Error, "invalid-endpoint", origin);
-                        diagnostics
-                            .push(found.because(format!("\"{text}\" {problem}"), "the address is not used"));
-                    }
+            let judged = match address {
+                Ok(ip) => usable(*ip, inputs.options.loopback_endpoints)
+                    .map_err(|problem| (ip.to_string(), problem)),
+                Err(text) => Err((text.to_string(), NO_ADDRESS)),
+            };
+            match judged {
+                Ok(ip) => add(into, ip, &numbers, pod.as_ref()),
+                Err((text, problem)) => {
+                    let field = format!("endpoints[{endpoint}].addresses");
+                    let origin = slice.origin(Kind::EndpointSlice, key, &field);
+                    let found = Diagnostic::new(Severity::Error, "invalid-endpoint", origin);
+                    diagnostics
+                        .push(found.because(format!("\"{text}\" {problem}"), "the address is not used"));
                 }
             }
         }
     }
     let used = if ready.is_empty() { last_resort } else { ready };
-    used.into_iter().map(|(address, name)| Endpoint { address, name }).collect()
+    let mut endpoints: Vec<_> = used.into_iter().map(|(address, name)| Endpoint { address, name }).collect();
+    endpoints.shrink_to_fit();
+    endpoints
 }
 
-fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], endpoint: &SliceEndpoint) {
-    let name = endpoint.target_ref.as_ref().and_then(|target| target.name.as_deref());
+fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], pod: Option<&Arc<str>>) {
     for number in numbers {
-        into.entry(SocketAddr::new(ip, *number)).or_insert_with(|| name.map(Arc::from));
+        into.entry(SocketAddr::new(ip, *number)).or_insert_with(|| pod.cloned());
     }
 }
 
 /// The port's numbers in a slice: by name (EndpointSlice API: "must match the name of the Service port").
-fn numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
+fn numbers(slice: &Slice, wanted: &PortChoice) -> Vec<u16> {
     let ports = slice.ports.as_deref().unwrap_or_default();
     if ports.is_empty() {
         return wanted.number.into_iter().collect();
     }
     let named = ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*wanted.name);
-    let tcp = named.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-    tcp.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
-}
-
-/// EndpointSlice API, `EndpointConditions`: nil `ready` and nil `serving` count as true.
-fn condition(endpoint: &SliceEndpoint) -> Condition {
-    let conditions = endpoint.conditions.clone().unwrap_or_default();
-    let serving = conditions.serving.unwrap_or(true);
-    let terminating = conditions.terminating.unwrap_or(false);
-    if conditions.ready.unwrap_or(true) {
-        Condition::Ready
-    } else if serving && terminating {
-        Condition::LastResort
-    } else {
-        Condition::Out
-    }
+    let fitting = named.filter(|port| wanted.protocol.is(port.protocol.as_deref()));
+    fitting.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
 }
 
 /// An address that may get requests (EndpointSlice API: no loopback, link-local or multicast address).
 pub fn address(text: &str, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
-    let ip = text.parse::<IpAddr>().map_err(|_| "is no address")?.to_canonical();
+    usable(text.parse().map_err(|_| NO_ADDRESS)?, loopback)
+}
+
+const NO_ADDRESS: &str = "is no address";
+
+/// The address in its usual form, where it may get requests.
+fn usable(ip: IpAddr, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
+    let ip = ip.to_canonical();
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),

@@ -170,6 +170,9 @@ impl Own {
     fn is_reached(&self, address: SocketAddr) -> bool {
         let ip = address.ip();
         let is_here = || ip.is_loopback() || ip.is_unspecified() || self.addresses.contains(&ip);
+        if self.gateways.as_ref().is_some_and(|ports| ports.contains(&address.port())) && is_here() {
+            return true;
+        }
         self.listeners.iter().any(|listener| {
             listener.port() == address.port()
                 && (listener.ip().to_canonical() == ip || (listener.ip().is_unspecified() && is_here()))
@@ -260,6 +263,7 @@ mod tests {
         let own = Own {
             listeners: vec![address("[::]:8080"), address("127.0.0.1:10254"), address("10.1.2.3:9443")],
             addresses: vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()],
+            gateways: Some(20_000..=29_999),
         };
         let allowed = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
         let external = External { own, allowed, ..External::default() };
@@ -271,10 +275,16 @@ mod tests {
             "127.0.0.1:10254",
             "10.1.2.3:9443",
             "[64:ff9b::10.1.2.3]:8080",
+            "10.1.2.3:20000",
+            "[fd00::3]:29999",
+            "127.0.0.1:25000",
+            "[::ffff:10.1.2.3]:20001",
         ] {
             assert!(refused(own), "{own}");
         }
-        for other in ["10.1.2.3:3000", "10.1.2.4:8080", "10.1.2.3:10254", "127.0.0.1:9443"] {
+        let ports_of_gateways_elsewhere = ["10.1.2.4:20000", "10.1.2.3:19999", "10.1.2.3:30000"];
+        let others = ["10.1.2.3:3000", "10.1.2.4:8080", "10.1.2.3:10254", "127.0.0.1:9443"];
+        for other in others.into_iter().chain(ports_of_gateways_elsewhere) {
             assert!(!refused(other), "{other}");
         }
     }

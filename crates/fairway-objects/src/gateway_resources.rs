@@ -1,11 +1,13 @@
 //! The objects of the Gateway API as they are now, and the namespaces by which Gateways choose. Owns no judgement about them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_gateway_types::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
+use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -29,25 +31,58 @@ pub struct GatewayResources {
     pub grpc_routes: OrdMap<ObjectKey, Sourced<GrpcRoute>>,
     /// TLSRoutes.
     pub tls_routes: OrdMap<ObjectKey, Sourced<TlsRoute>>,
-    /// TCPRoutes.
-    pub tcp_routes: OrdMap<ObjectKey, Sourced<TcpRoute>>,
-    /// UDPRoutes.
-    pub udp_routes: OrdMap<ObjectKey, Sourced<UdpRoute>>,
+    /// TCPRoutes and UDPRoutes.
+    pub streams: StreamRoutes,
     /// ReferenceGrants.
     pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
-    /// BackendTLSPolicies.
-    pub tls_policies: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+    /// Policies.
+    pub policies: PolicyResources,
     /// Where Gateways are.
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
+    /// The releases of the installed CRDs.
+    pub releases: Releases,
 }
+
+/// The routes of what is forwarded as it comes. A clone costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct StreamRoutes {
+    /// TCPRoutes.
+    pub tcp: OrdMap<ObjectKey, Sourced<TcpRoute>>,
+    /// UDPRoutes.
+    pub udp: OrdMap<ObjectKey, Sourced<UdpRoute>>,
+}
+
+/// The policies as they are now. A clone costs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyResources {
+    /// BackendTLSPolicies.
+    pub tls: OrdMap<ObjectKey, Sourced<BackendTlsPolicy>>,
+    /// ClientTrafficPolicies.
+    pub clients: OrdMap<ObjectKey, Sourced<ClientTrafficPolicy>>,
+    /// BackendTrafficPolicies.
+    pub backends: OrdMap<ObjectKey, Sourced<BackendTrafficPolicy>>,
+    /// SecurityPolicies.
+    pub security: OrdMap<ObjectKey, Sourced<SecurityPolicy>>,
+}
+
+impl PolicyResources {
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.tls.len() + self.clients.len() + self.backends.len() + self.security.len()
+    }
+}
+/// The installed CRDs of the Gateway API by name, as `gateways.gateway.networking.k8s.io`, with the release in their annotation
+/// `gateway.networking.k8s.io/bundle-version`, as `v1.6.3`; `None` where a CRD has no such annotation. Empty where nobody
+/// knows.
+pub type Releases = Arc<BTreeMap<String, Option<String>>>;
 
 impl GatewayResources {
     /// How many objects of all kinds there are, without Namespaces.
     pub(crate) fn len(&self) -> usize {
         let routes = self.http_routes.len() + self.grpc_routes.len() + self.tls_routes.len();
-        let streams = self.tcp_routes.len() + self.udp_routes.len();
+        let streams = self.streams.tcp.len() + self.streams.udp.len();
         let listeners = self.classes.len() + self.gateways.len() + self.listener_sets.len();
-        routes + streams + listeners + self.grants.len() + self.tls_policies.len()
+        routes + streams + listeners + self.grants.len() + self.policies.len()
     }
 
     /// Where a Gateway is now.
@@ -68,10 +103,13 @@ impl GatewayResources {
             Object::HttpRoute(it) => keep(&mut self.http_routes, key, it, source),
             Object::GrpcRoute(it) => keep(&mut self.grpc_routes, key, it, source),
             Object::TlsRoute(it) => keep(&mut self.tls_routes, key, it, source),
-            Object::TcpRoute(it) => keep(&mut self.tcp_routes, key, it, source),
-            Object::UdpRoute(it) => keep(&mut self.udp_routes, key, it, source),
+            Object::TcpRoute(it) => keep(&mut self.streams.tcp, key, it, source),
+            Object::UdpRoute(it) => keep(&mut self.streams.udp, key, it, source),
             Object::ReferenceGrant(it) => keep(&mut self.grants, key, it, source),
-            Object::BackendTlsPolicy(it) => keep(&mut self.tls_policies, key, it, source),
+            Object::BackendTlsPolicy(it) => keep(&mut self.policies.tls, key, it, source),
+            Object::ClientTrafficPolicy(it) => keep(&mut self.policies.clients, key, it, source),
+            Object::BackendTrafficPolicy(it) => keep(&mut self.policies.backends, key, it, source),
+            Object::SecurityPolicy(it) => keep(&mut self.policies.security, key, it, source),
             Object::Ingress(_)
             | Object::IngressClass(_)
             | Object::Service(_)
@@ -92,11 +130,15 @@ impl GatewayResources {
             Kind::HttpRoute => drop(self.http_routes.remove(key)),
             Kind::GrpcRoute => drop(self.grpc_routes.remove(key)),
             Kind::TlsRoute => drop(self.tls_routes.remove(key)),
-            Kind::TcpRoute => drop(self.tcp_routes.remove(key)),
-            Kind::UdpRoute => drop(self.udp_routes.remove(key)),
+            Kind::TcpRoute => drop(self.streams.tcp.remove(key)),
+            Kind::UdpRoute => drop(self.streams.udp.remove(key)),
             Kind::ReferenceGrant => drop(self.grants.remove(key)),
-            Kind::BackendTlsPolicy => drop(self.tls_policies.remove(key)),
+            Kind::BackendTlsPolicy => drop(self.policies.tls.remove(key)),
+            Kind::ClientTrafficPolicy => drop(self.policies.clients.remove(key)),
+            Kind::BackendTrafficPolicy => drop(self.policies.backends.remove(key)),
+            Kind::SecurityPolicy => drop(self.policies.security.remove(key)),
             Kind::Placement => drop(self.placements.remove(key)),
+            Kind::Releases => self.releases = Releases::default(),
             Kind::Ingress
             | Kind::IngressClass
             | Kind::Service

@@ -1,18 +1,20 @@
 //! How objects are named, of which kinds they are and where they were written. Owns no collection of them.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairway_gateway_types::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
 use fairway_model::{Origin, SourceLine};
+use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::lines::Lines;
 
 /// Names an object of a known kind; the namespace is empty for what has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,12 +62,20 @@ pub enum Kind {
     ReferenceGrant,
     /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
     BackendTlsPolicy,
+    /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
+    ClientTrafficPolicy,
+    /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
+    BackendTrafficPolicy,
+    /// `fairway.dev/v1alpha1` SecurityPolicy.
+    SecurityPolicy,
     /// An Ingress of `extensions/v1beta1` or `networking.k8s.io/v1beta1`.
     OldIngress,
     /// The addresses of an external name, which is the object's name.
     Resolved,
     /// Where the Gateway of that name is.
     Placement,
+    /// The releases of the installed CRDs of the Gateway API.
+    Releases,
 }
 
 /// An object of a kind, by name.
@@ -114,6 +124,12 @@ pub enum Object {
     ReferenceGrant(Arc<ReferenceGrant>),
     /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
     BackendTlsPolicy(Arc<BackendTlsPolicy>),
+    /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
+    ClientTrafficPolicy(Arc<ClientTrafficPolicy>),
+    /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
+    BackendTrafficPolicy(Arc<BackendTrafficPolicy>),
+    /// `fairway.dev/v1alpha1` SecurityPolicy.
+    SecurityPolicy(Arc<SecurityPolicy>),
     /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
     OldIngress(serde_json::Value),
 }
@@ -128,7 +144,7 @@ pub struct DocumentSource {
     /// The lines of fields by their path, as in `spec.rules[0].http.paths[1]` or
     /// `metadata.annotations["kubernetes.io/ingress.class"]` (brackets and quotes for keys with any byte beside
     /// `A-Za-z0-9_-`). A field that is missing here has the line of the nearest field around it.
-    pub lines: Option<Arc<BTreeMap<String, u32>>>,
+    pub lines: Option<Arc<Lines>>,
 }
 
 /// An object and where it came from.
@@ -200,9 +216,22 @@ impl Kind {
             Self::UdpRoute => "UDPRoute",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::BackendTlsPolicy => "BackendTLSPolicy",
+            Self::ClientTrafficPolicy => "ClientTrafficPolicy",
+            Self::BackendTrafficPolicy => "BackendTrafficPolicy",
+            Self::SecurityPolicy => "SecurityPolicy",
             Self::Resolved => "ExternalName",
             Self::Placement => "Placement",
+            Self::Releases => "CustomResourceDefinition",
         }
+    }
+}
+
+impl Kind {
+    /// [`Kind::name`] as one text that all origins share.
+    fn shared_name(self) -> Arc<str> {
+        static NAMES: [OnceLock<Arc<str>>; 64] = [const { OnceLock::new() }; 64];
+        let name = || -> Arc<str> { self.name().into() };
+        NAMES.get(self as usize).map_or_else(name, |shared| shared.get_or_init(name).clone())
     }
 }
 
@@ -236,6 +265,9 @@ impl Object {
             Self::UdpRoute(it) => (Kind::UdpRoute, ObjectKey::of(&it.metadata)),
             Self::ReferenceGrant(it) => (Kind::ReferenceGrant, ObjectKey::of(&it.metadata)),
             Self::BackendTlsPolicy(it) => (Kind::BackendTlsPolicy, ObjectKey::of(&it.metadata)),
+            Self::ClientTrafficPolicy(it) => (Kind::ClientTrafficPolicy, ObjectKey::of(&it.metadata)),
+            Self::BackendTrafficPolicy(it) => (Kind::BackendTrafficPolicy, ObjectKey::of(&it.metadata)),
+            Self::SecurityPolicy(it) => (Kind::SecurityPolicy, ObjectKey::of(&it.metadata)),
             Self::OldIngress(value) => {
                 let text = |field| value.pointer(field).and_then(serde_json::Value::as_str);
                 let namespace = text("/metadata/namespace").unwrap_or("default");
@@ -250,7 +282,7 @@ impl<T> Sourced<T> {
     /// The object `kind key` at `field`, with the line of that field where it is known.
     pub fn origin(&self, kind: Kind, key: &ObjectKey, field: &str) -> Origin {
         Origin {
-            kind: kind.name().into(),
+            kind: kind.shared_name(),
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             field: field.into(),
@@ -269,8 +301,8 @@ impl DocumentSource {
         let Some(lines) = &self.lines else { return self.line };
         let mut path = field;
         while !path.is_empty() {
-            if let Some(line) = lines.get(path) {
-                return *line;
+            if let Some(line) = lines.of_path(path) {
+                return line;
             }
             path = around(path);
         }
@@ -296,7 +328,7 @@ mod tests {
         let source = DocumentSource {
             file: "a.yaml".into(),
             line: 1,
-            lines: Some(Arc::new(lines.map(|(path, line)| (path.to_owned(), line)).into())),
+            lines: Some(Arc::new(Lines::of(&lines.map(|(path, line)| (path.to_owned(), line)).into()))),
         };
         assert_eq!(source.line_of("spec.rules[0].http.paths[3].backend"), 7);
         assert_eq!(source.line_of("spec.rules[1]"), 5);

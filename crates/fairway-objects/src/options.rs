@@ -1,12 +1,14 @@
 //! What the operator chose by flags. Owns defaults; never reads flags or the environment itself.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use fairway_model::{DownstreamSettings, ForwardedPath};
 use ipnet::IpNet;
 
 use crate::object::ObjectKey;
+use crate::transport::PortProtocol;
 
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
@@ -61,6 +63,46 @@ pub struct IngressListeners {
     pub http: ListenAt,
     /// The one with TLS.
     pub https: ListenAt,
+    /// Those of TCP and UDP, which are bound to the IP addresses of the plain one.
+    pub service_maps: ServiceMaps,
+}
+
+/// The ConfigMaps of TCP and UDP services: each key is a port, and its value names the Service that it leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceMaps {
+    /// That of TCP.
+    pub tcp: Option<ObjectKey>,
+    /// That of UDP.
+    pub udp: Option<ObjectKey>,
+    /// Who may name a client by the PROXY protocol at a port that expects it; every peer where there is none.
+    pub proxy_senders: Vec<IpNet>,
+    /// Ports that something else of this process has.
+    pub reserved: Vec<ReservedPorts>,
+}
+
+/// Ports that something else of this process has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservedPorts {
+    /// Their numbers.
+    pub ports: RangeInclusive<u16>,
+    /// Whose they are: a flag.
+    pub by: Arc<str>,
+    /// What arrives at them; `None` is anything.
+    pub protocol: Option<PortProtocol>,
+}
+
+impl ReservedPorts {
+    /// Connections to the port of `by`.
+    #[must_use]
+    pub fn tcp(port: u16, by: &str) -> Self {
+        Self { ports: port..=port, by: by.into(), protocol: Some(PortProtocol::Tcp) }
+    }
+
+    /// Whether `port` is one of them.
+    #[must_use]
+    pub fn has(&self, port: u16, protocol: PortProtocol) -> bool {
+        self.ports.contains(&port) && self.protocol.is_none_or(|own| own == protocol)
+    }
 }
 
 /// Where a listener is.
@@ -130,6 +172,9 @@ pub struct Own {
     pub listeners: Vec<SocketAddr>,
     /// The addresses of the machine or pod, which a listener that is bound to the unspecified address has.
     pub addresses: Vec<IpAddr>,
+    /// The ports that Gateways may have on all of these addresses. Which of them a Gateway has changes with the objects, so all of
+    /// them count.
+    pub gateways: Option<RangeInclusive<u16>>,
 }
 
 /// What happens to an Ingress that names no class.
@@ -233,7 +278,7 @@ impl Default for HostOptions {
 impl Default for IngressListeners {
     fn default() -> Self {
         let unbound = |public_port| ListenAt { bind: Vec::new(), public_port };
-        Self { http: unbound(80), https: unbound(443) }
+        Self { http: unbound(80), https: unbound(443), service_maps: ServiceMaps::default() }
     }
 }
 

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::transport::PortProtocol;
+
 /// Where a Gateway is, and what became of that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The addresses at which clients reach it.
     pub addresses: Addresses,
-    /// Its ports, by the number that listeners have. One that is missing is pending.
+    /// Its ports of TCP, by the number that listeners have. One that is missing is pending.
     pub ports: BTreeMap<u16, PortPlacement>,
+    /// The same of UDP, whose ports are others.
+    pub datagram_ports: BTreeMap<u16, PortPlacement>,
 }
 
 /// The addresses of a Gateway.
@@ -67,6 +71,30 @@ pub enum PortState {
     Bound,
     /// It cannot be allocated or bound, for this reason.
     Failed(Arc<str>),
+}
+
+impl Placement {
+    /// Where a port is; `None` where that is not known yet.
+    #[must_use]
+    pub fn port(&self, protocol: PortProtocol, number: u16) -> Option<&PortPlacement> {
+        match protocol {
+            PortProtocol::Tcp => self.ports.get(&number),
+            PortProtocol::Udp => self.datagram_ports.get(&number),
+        }
+    }
+
+    /// Says where a port is.
+    pub fn place(&mut self, protocol: PortProtocol, number: u16, port: PortPlacement) {
+        match protocol {
+            PortProtocol::Tcp => self.ports.insert(number, port),
+            PortProtocol::Udp => self.datagram_ports.insert(number, port),
+        };
+    }
+
+    /// All of its ports.
+    pub fn all_ports(&self) -> impl Iterator<Item = &PortPlacement> {
+        self.ports.values().chain(self.datagram_ports.values())
+    }
 }
 
 impl Default for Addresses {

@@ -3,14 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
-use crate::gateway_resources::GatewayResources;
+use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
+use crate::slice::Slice;
+use crate::users::Users;
 
 /// An edit of the [`Resources`].
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub enum Change {
         /// Its addresses and ports.
         placement: Option<Arc<Placement>>,
     },
+    /// Of which releases of the Gateway API the installed CRDs are now.
+    Released(Releases),
 }
 
 /// The objects as they are now. A clone costs nothing.
@@ -44,8 +47,8 @@ pub struct Resources {
     pub classes: OrdMap<ObjectKey, Sourced<IngressClass>>,
     /// Services.
     pub services: OrdMap<ObjectKey, Sourced<Service>>,
-    /// EndpointSlices.
-    pub slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
+    /// What is kept of EndpointSlices.
+    pub slices: OrdMap<ObjectKey, Sourced<Slice>>,
     /// Secrets.
     pub secrets: OrdMap<ObjectKey, Sourced<Secret>>,
     /// ConfigMaps.
@@ -57,9 +60,9 @@ pub struct Resources {
     /// What the Gateway API has.
     pub gateway: GatewayResources,
     /// The Services by their addresses in the cluster.
-    service_addresses: OrdMap<IpAddr, OrdSet<ObjectKey>>,
+    service_addresses: Users<IpAddr, ObjectKey>,
     /// The slices of each Service.
-    service_slices: OrdMap<ObjectKey, OrdSet<ObjectKey>>,
+    service_slices: Users<ObjectKey, ObjectKey>,
 }
 
 impl Change {
@@ -71,6 +74,7 @@ impl Change {
             Self::Remove(reference) => reference.clone(),
             Self::Resolved { name, .. } => ObjectRef::new(Kind::Resolved, ObjectKey::new("", name)),
             Self::Placed { gateway, .. } => ObjectRef::new(Kind::Placement, gateway.clone()),
+            Self::Released(_) => ObjectRef::new(Kind::Releases, ObjectKey::default()),
         }
     }
 }
@@ -85,6 +89,7 @@ impl Resources {
                 self.resolved.insert(ObjectKey::new("", &name), addresses.into());
             }
             Change::Placed { gateway, placement } => self.gateway.place(gateway, placement),
+            Change::Released(releases) => self.gateway.releases = releases,
         }
     }
 
@@ -107,21 +112,14 @@ impl Resources {
     }
 
     /// The slices of a Service, by name.
-    pub fn slices_of(
-        &self,
-        service: &ObjectKey,
-    ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
-        self.service_slices
-            .get(service)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
+    pub fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Sourced<Slice>)> {
+        self.service_slices.of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
     /// The Service that has this address in the cluster.
     pub fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
         // A cluster gives an address once; manifests may say anything.
-        self.service_addresses.get(&address).and_then(OrdSet::get_min)
+        self.service_addresses.of(&address).next()
     }
 
     /// The addresses of a Service in the cluster.
@@ -138,11 +136,7 @@ impl Resources {
 
     fn forget_addresses(&mut self, service: &ObjectKey) {
         for address in self.addresses_of(service) {
-            let Some(services) = self.service_addresses.get_mut(&address) else { continue };
-            services.remove(service);
-            if services.is_empty() {
-                self.service_addresses.remove(&address);
-            }
+            self.service_addresses.remove(&address, service);
         }
     }
 
@@ -155,7 +149,7 @@ impl Resources {
                 self.forget_addresses(&key);
                 keep(&mut self.services, key.clone(), it, source);
                 for address in self.addresses_of(&key) {
-                    self.service_addresses.entry(address).or_default().insert(key.clone());
+                    self.service_addresses.add(&address, key.clone());
                 }
             }
             Object::Secret(it) => keep(&mut self.secrets, key, it, source),
@@ -163,10 +157,11 @@ impl Resources {
             Object::OldIngress(it) => keep(&mut self.old_ingresses, key, Arc::new(it), source),
             Object::EndpointSlice(it) => {
                 self.forget_slice(&key);
-                if let Some(service) = slice_service(&key, &it) {
-                    self.service_slices.entry(service).or_default().insert(key.clone());
+                let slice = Slice::of(&key, &it);
+                if let Some(service) = &slice.service {
+                    self.service_slices.add(service, key.clone());
                 }
-                keep(&mut self.slices, key, it, source);
+                keep(&mut self.slices, key, Arc::new(slice), source);
             }
             of_gateways => self.gateway.set(&key, of_gateways, source),
         }
@@ -191,20 +186,10 @@ impl Resources {
 
     fn forget_slice(&mut self, key: &ObjectKey) {
         let Some(old) = self.slices.remove(key) else { return };
-        let Some(service) = slice_service(key, &old.object) else { return };
-        if let Some(slices) = self.service_slices.get_mut(&service) {
-            slices.remove(key);
-            if slices.is_empty() {
-                self.service_slices.remove(&service);
-            }
+        if let Some(service) = &old.object.service {
+            self.service_slices.remove(service, key);
         }
     }
-}
-
-/// The Service that a slice belongs to (`kubernetes.io/service-name`, EndpointSlice API reference).
-pub fn slice_service(key: &ObjectKey, slice: &EndpointSlice) -> Option<ObjectKey> {
-    let name = slice.metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
-    Some(ObjectKey::new(&key.namespace, name))
 }
 
 fn keep<T: Clone>(
@@ -218,6 +203,7 @@ fn keep<T: Clone>(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;

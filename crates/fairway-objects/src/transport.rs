@@ -25,6 +25,19 @@ pub enum Transport {
     H2(TlsOrigination),
     /// HTTP over TLS as a BackendTLSPolicy says.
     Policy(Arc<PolicyTls>),
+    /// What clients send over TCP, as it comes.
+    Tcp,
+    /// The datagrams of clients, as they come.
+    Udp,
+}
+
+/// What a port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PortProtocol {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
 }
 
 /// TLS to endpoints as a BackendTLSPolicy says (Gateway API `BackendTLSPolicyValidation`).
@@ -89,6 +102,8 @@ impl Transport {
         let (mut suffix, tls) = match self {
             Self::Plain | Self::AsClient(_) => return String::new(),
             Self::H2c => return ";h2c".to_owned(),
+            Self::Tcp => return ";tcp".to_owned(),
+            Self::Udp => return ";udp".to_owned(),
             Self::Tls(tls) => (";https".to_owned(), tls),
             Self::H2(tls) => (";h2".to_owned(), tls),
             Self::Policy(tls) => return tls.suffix(),
@@ -133,7 +148,24 @@ impl Transport {
         match self {
             Self::H2c | Self::H2(_) => true,
             Self::Policy(tls) => tls.protocol == BackendProtocol::Http2,
-            Self::Plain | Self::Tls(_) | Self::AsClient(_) => false,
+            Self::Plain | Self::Tls(_) | Self::AsClient(_) | Self::Tcp | Self::Udp => false,
+        }
+    }
+
+    /// The protocol of the port that it needs.
+    pub fn port_protocol(&self) -> PortProtocol {
+        match self {
+            Self::Udp => PortProtocol::Udp,
+            _ => PortProtocol::Tcp,
+        }
+    }
+
+    /// What happens as long as there is no endpoint.
+    pub fn without_endpoint(&self) -> &'static str {
+        match self {
+            Self::Tcp => "its connections are closed",
+            Self::Udp => "its datagrams are dropped",
+            _ => "its paths answer 503",
         }
     }
 
@@ -167,7 +199,10 @@ impl Transport {
             (Self::H2c, _) | (Self::Plain, Some("kubernetes.io/h2c")) => BackendProtocol::H2c,
             (Self::H2(_), _) => BackendProtocol::Http2,
             (Self::Policy(tls), _) => tls.protocol,
-            (Self::Plain | Self::Tls(_) | Self::AsClient(_), _) => BackendProtocol::Http1,
+            // No requests are made of what is forwarded as it comes.
+            (Self::Plain | Self::Tls(_) | Self::AsClient(_) | Self::Tcp | Self::Udp, _) => {
+                BackendProtocol::Http1
+            }
         }
     }
 
@@ -202,6 +237,23 @@ impl Transport {
             Self::Policy(tls) => tls.client_certificate.as_ref(),
             _ => None,
         }
+    }
+}
+
+impl PortProtocol {
+    /// As Kubernetes spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+
+    /// Whether a port with this `protocol` is one; where a port says nothing it is of TCP.
+    #[must_use]
+    pub fn is(self, protocol: Option<&str>) -> bool {
+        protocol.unwrap_or("TCP") == self.name()
     }
 }
 

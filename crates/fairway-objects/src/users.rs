@@ -1,10 +1,12 @@
 //! From things to those who use them: a reverse look-up table. Owns nothing of what using means.
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
+
+use crate::few::Few;
 
 /// From a thing to those who use it. A clone costs nothing.
 #[derive(Clone, Debug)]
-pub struct Users<K: Ord, V: Ord>(OrdMap<K, OrdSet<V>>);
+pub struct Users<K: Ord, V: Ord>(OrdMap<K, Few<V>>);
 
 impl<K: Ord, V: Ord> Default for Users<K, V> {
     fn default() -> Self {
@@ -13,14 +15,14 @@ impl<K: Ord, V: Ord> Default for Users<K, V> {
 }
 
 impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
-    /// Those who use `key`.
+    /// Those who use `key`, in order.
     pub fn of(&self, key: &K) -> impl Iterator<Item = &V> {
-        self.0.get(key).into_iter().flatten()
+        self.0.get(key).into_iter().flat_map(Few::iter)
     }
 
     /// How many use `key`.
     pub fn count(&self, key: &K) -> usize {
-        self.0.get(key).map_or(0, OrdSet::len)
+        self.0.get(key).map_or(0, Few::len)
     }
 
     /// Whether anybody uses `key`.
@@ -30,7 +32,11 @@ impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
 
     /// One more uses `key`.
     pub fn add(&mut self, key: &K, user: V) {
-        self.0.entry(key.clone()).or_default().insert(user);
+        if let Some(users) = self.0.get_mut(key) {
+            users.insert(user);
+        } else {
+            self.0.insert(key.clone(), Few::one(user));
+        }
     }
 
     /// `user` uses `key` no longer.
@@ -44,7 +50,7 @@ impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
     }
 
     /// All that is used from `first` on, in order.
-    pub fn from(&self, first: K) -> impl Iterator<Item = (&K, &OrdSet<V>)> {
+    pub fn from(&self, first: K) -> impl Iterator<Item = (&K, &Few<V>)> {
         self.0.range(first..)
     }
 }

@@ -11,6 +11,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::listener::{ListenerId, PortId};
+use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
 use fairway_model::ListenerProtocol;
 use fairway_routing::Port;
 use fairway_runtime::clock::Instant;
@@ -19,14 +21,12 @@ use fairway_runtime::transport::Prefixed;
 use fairway_runtime::wire::Wire;
 use fairway_tls::Agreed;
 use rustls::ServerConnection;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_local};
 
 use crate::downstream;
 use crate::handshake::Shaken;
-use crate::listener::{ListenerId, PortId};
-use crate::listening::{Choice, Chosen};
 use crate::network::Network;
 use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme};
 use crate::stream::{self, StreamPeer};
@@ -95,12 +95,16 @@ impl<N: Network + 'static> AcceptLoops<N> {
         for port in adopted.listening().ports() {
             // One that was taken before is accepted on already.
             let Some(socket) = port.sockets.take(self.index) else { continue };
-            match TcpListener::from_std(socket) {
-                Ok(socket) => {
-                    let id = port.sockets.id;
-                    let (open, closed) = oneshot::channel();
-                    let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
-                    let task = tokio::task::spawn_local(accept(worker, accepting, (id, socket), closed));
+            let (id, (open, closed)) = (port.sockets.id, oneshot::channel());
+            let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
+            let task = match socket {
+                PortSocket::Tcp(socket) => TcpListener::from_std(socket)
+                    .map(|socket| spawn_local(accept(worker, accepting, (id, socket), closed))),
+                PortSocket::Udp(socket) => UdpSocket::from_std(socket)
+                    .map(|socket| spawn_local(stream::serve_datagrams(worker, (id, socket), closed))),
+            };
+            match task {
+                Ok(task) => {
                     running.insert(id, AcceptLoop { _open: open, task });
                 }
                 Err(error) => result = Err(error),
@@ -119,14 +123,26 @@ impl<N: Network + 'static> AcceptLoops<N> {
 }
 
 /// A connection that was accepted and has said nothing yet.
-#[derive(Clone, Copy)]
 struct Caller {
     port: PortId,
-    /// Of the port, which may have changed since: what it is now is looked up when the listener is chosen.
-    scheme: Scheme,
+    /// Of the port, which may have changed since: what it is now is looked up when the listener is chosen. None where there is no
+    /// HTTP.
+    scheme: Option<Scheme>,
     client: IpAddr,
     /// Of the client.
     client_port: u16,
+    /// What the client connected to, as far as the PROXY protocol says. Boxed: whoever ends TLS has room for it as long as the
+    /// connection lives.
+    server: Option<Box<SocketAddr>>,
+}
+
+impl Caller {
+    /// Whose connection is forwarded as it comes.
+    fn of_stream(self, listener: ListenerId, name: Option<Box<str>>) -> StreamPeer {
+        let client = SocketAddr::new(self.client, self.client_port);
+        let server = self.server.map(|server| *server);
+        StreamPeer { listener, client, server, name, _place: None }
+    }
 }
 
 /// Accepts on one socket until the worker drains or the port is `closed`.
@@ -174,53 +190,96 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     let scheme = scheme(&open_port.carries);
     if !worker.has_room_for_a_client() {
         worker.counters.refused(Fault::Overloaded);
-        if scheme == Scheme::Http {
+        if scheme == Some(Scheme::Http) {
             refuse(&stream);
         }
         return;
     }
     let open = Open::new(worker);
     let client = address.ip().to_canonical();
-    let expects_header = worker.options.proxy_protocol.on.expects_header(scheme);
-    match open_port.carries {
-        Port::Clear(Choice::Listener(listener)) if !expects_header => {
-            let noted = note(worker, address.port(), None);
-            let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
-            tokio::task::spawn_local(downstream::serve_http1(open, peer, stream, Vec::new()));
+    let caller = Caller { port, scheme, client, client_port: address.port(), server: None };
+    let expects_header = proxy_protocol::expects(&worker.options.proxy_protocol, open_port, client);
+    match (&open_port.carries, expects_header) {
+        (Port::Clear(Choice::Listener(listener)), Ok(false)) => {
+            if let Some(serving) = serve_in_the_clear(open, (*listener, caller), stream, Vec::new()) {
+                spawn_local(serving);
+            }
         }
-        Port::Clear(_) | Port::Tls(_) => {
-            let caller = Caller { port, scheme, client, client_port: address.port() };
-            tokio::task::spawn_local(greet(open, caller, stream));
+        (Port::Stream(Choice::Listener(listener)), Ok(false)) => {
+            let peer = caller.of_stream(*listener, None);
+            if let Some(serving) = forward(open, peer, stream, Vec::new()) {
+                spawn_local(serving);
+            }
         }
+        _ => drop(spawn_local(greet(open, caller, stream))),
     }
 }
 
-fn scheme(carries: &Port<Choice>) -> Scheme {
+/// What serves HTTP in the clear; none where the listener has as many connections as it may.
+fn serve_in_the_clear<N: Network>(
+    open: Open<N>,
+    (listener, caller): (ListenerId, Caller),
+    stream: TcpStream,
+    input: Vec<u8>,
+) -> Option<impl Future<Output = ()>> {
+    let place = match open.adopted().listening().place(listener) {
+        Ok(place) => place,
+        Err(fault) => {
+            open.counters.refused(fault);
+            refuse(&stream);
+            return None;
+        }
+    };
+    let Caller { client, client_port, .. } = caller;
+    let noted = note(&open, client_port, None);
+    let facts = Facts::of(None, noted, None, place);
+    let peer = Peer { listener, scheme: Scheme::Http, client, facts };
+    Some(downstream::serve_http1(open, peer, stream, input))
+}
+
+/// What forwards a connection as it comes; none where the listener has as many as it may.
+fn forward<N: Network>(
+    open: Open<N>,
+    mut peer: StreamPeer,
+    stream: TcpStream,
+    input: Vec<u8>,
+) -> Option<impl Future<Output = ()>> {
+    let place = open.adopted().listening().place(peer.listener);
+    peer._place = place.inspect_err(|fault| open.counters.refused(*fault)).ok()?;
+    Some(stream::serve(open, peer, stream, input))
+}
+
+fn scheme(carries: &Port<Choice>) -> Option<Scheme> {
     match carries {
-        Port::Clear(_) => Scheme::Http,
-        Port::Tls(_) => Scheme::Https,
+        Port::Clear(_) => Some(Scheme::Http),
+        Port::Tls(_) => Some(Scheme::Https),
+        Port::Stream(_) | Port::Datagrams(_) => None,
     }
 }
 
-/// PROXY protocol, then TLS, then HTTP. What serves is boxed: a task is as large as the largest step it may take, and
-/// a connection is idle in its last one.
+/// PROXY protocol, then TLS, then HTTP or whatever is forwarded. What serves is boxed: a task is as large as the largest step
+/// it may take, and a connection is idle in its last one.
 async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     let introduced = Box::pin(introduce(&open, caller, stream)).await;
     let (caller, stream, rest) = match introduced {
         Ok(introduced) => introduced,
         Err(fault) => return open.counters.refused(fault),
     };
-    let Caller { port, scheme, client, client_port } = caller;
-    match scheme {
-        Scheme::Http => match listener_in_the_clear(&open, port) {
-            Some(listener) => {
-                let noted = note(&open, client_port, None);
-                let peer = Peer { listener, scheme, client, facts: Facts::of(None, noted, None) };
-                Box::pin(downstream::serve_http1(open, peer, stream, rest)).await;
+    let port = caller.port;
+    let listener = open.adopted().listening().port(port).and_then(OpenPort::listener);
+    match (caller.scheme, listener) {
+        (Some(Scheme::Http), Some(listener)) => {
+            if let Some(serving) = serve_in_the_clear(open, (listener, caller), stream, rest) {
+                Box::pin(serving).await;
             }
-            None => open.counters.refused(Fault::NoListener),
-        },
-        Scheme::Https => {
+        }
+        (None, Some(listener)) => {
+            if let Some(serving) = forward(open, caller.of_stream(listener, None), stream, rest) {
+                Box::pin(serving).await;
+            }
+        }
+        (Some(Scheme::Http) | None, None) => open.counters.refused(Fault::NoListener),
+        (Some(Scheme::Https), _) => {
             let chosen = open.adopted().listening().port(port).map_or(Chosen::Alone, |port| port.chosen);
             match chosen {
                 Chosen::Alone | Chosen::InHandshake => {
@@ -234,7 +293,7 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
 
 /// Reads the name that the client asks for, before it is decided who ends its TLS.
 async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: TcpStream, rest: Vec<u8>) {
-    let limit = open.adopted().settings().downstream.handshake_timeout;
+    let limit = open.adopted().listening().handshake_timeout(caller.port);
     let (hello, rest) = match Box::pin(hello::read(&mut stream, rest, limit)).await {
         Ok(read) => read,
         Err(fault) => return open.counters.handshake_failed(fault),
@@ -243,8 +302,9 @@ async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: Tc
     match adopted.chosen(caller.port, hello.name.as_deref()) {
         Some(listener) if adopted.protocol(listener) == Some(ListenerProtocol::TlsPassthrough) => {
             drop(adopted);
-            let peer = StreamPeer { listener, client: caller.client, name: hello.name };
-            stream::serve(open, peer, stream, rest).await;
+            if let Some(serving) = forward(open, caller.of_stream(listener, hello.name), stream, rest) {
+                serving.await;
+            }
         }
         Some(_) => {
             drop(adopted);
@@ -263,13 +323,13 @@ fn greet_over_tls<N: Network>(
     stream: Prefixed<TcpStream>,
     chosen: Chosen,
 ) -> impl Future<Output = ()> {
-    let Caller { port, scheme, client, client_port } = caller;
+    let Caller { port, client, client_port, .. } = caller;
     async move {
         let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
-        let Shaken { listener, protocol, stream, proof } = shaken;
+        let Shaken { listener, protocol, stream, proof, place } = shaken;
         let name = || stream.get_ref().1.server_name().map(|name| name.to_ascii_lowercase().into());
         if protocol == ListenerProtocol::Tls {
-            let peer = StreamPeer { listener, client, name: name() };
+            let peer = StreamPeer { _place: place, ..caller.of_stream(listener, name()) };
             return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;
         }
         let chosen_by = match chosen {
@@ -279,7 +339,8 @@ fn greet_over_tls<N: Network>(
             }
         };
         let noted = note(&open, client_port, Some(stream.get_ref().1));
-        let peer = Peer { listener, scheme, client, facts: Facts::of(proof, noted, chosen_by) };
+        let facts = Facts::of(proof, noted, chosen_by, place);
+        let peer = Peer { listener, scheme: Scheme::Https, client, facts };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                 serving.await;
@@ -296,28 +357,25 @@ fn note<N: Network>(worker: &Worker<N>, port: u16, tls: Option<&ServerConnection
     Some(Noted { number, port, tls: tls.map(Agreed::of) })
 }
 
-fn listener_in_the_clear<N: Network>(worker: &Worker<N>, port: PortId) -> Option<ListenerId> {
-    match worker.adopted().listening().port(port)?.carries {
-        Port::Clear(Choice::Listener(listener)) => Some(listener),
-        Port::Clear(Choice::Closed) | Port::Tls(_) => None,
-    }
-}
-
 /// Reads the PROXY protocol header where one must come.
 async fn introduce<N: Network>(
     worker: &Worker<N>,
     mut caller: Caller,
     mut stream: TcpStream,
 ) -> Result<(Caller, TcpStream, Vec<u8>), Fault> {
-    if !worker.options.proxy_protocol.on.expects_header(caller.scheme) {
-        return Ok((caller, stream, Vec::new()));
-    }
-    let limit = worker.adopted().settings().downstream.head_timeout;
-    let options = &worker.options.proxy_protocol;
-    let header = proxy_protocol::read(options, caller.client, &mut stream, limit).await?;
+    let limit = {
+        let adopted = worker.adopted();
+        let port = adopted.listening().port(caller.port).ok_or(Fault::NoListener)?;
+        if !proxy_protocol::expects(&worker.options.proxy_protocol, port, caller.client)? {
+            return Ok((caller, stream, Vec::new()));
+        }
+        adopted.settings().downstream.head_timeout
+    };
+    let header = proxy_protocol::read(&mut stream, limit).await?;
     if let Some(client) = header.client {
         (caller.client, caller.client_port) = (client.ip().to_canonical(), client.port());
     }
+    caller.server = header.server.map(Box::new);
     Ok((caller, stream, header.rest))
 }
 
@@ -326,7 +384,7 @@ async fn shake_hands<N: Network>(
     port: PortId,
     stream: Prefixed<TcpStream>,
 ) -> Option<Shaken<Prefixed<TcpStream>>> {
-    let limit = worker.adopted().settings().downstream.handshake_timeout;
+    let limit = worker.adopted().listening().handshake_timeout(port);
     let began = Instant::now();
     let known = (|| worker.adopted(), &worker.guards.trusts);
     match handshake::accept(stream, limit, known, port).await {
@@ -380,7 +438,7 @@ mod tests {
             let (_open, ends) = oneshot::channel();
             // Of a port that is gone: who is accepted there is closed at once.
             let port = (PortId(77), TcpListener::from_std(socket).unwrap());
-            tokio::task::spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
+            spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
             while closed(&waiting) == 0 {
                 tokio::task::yield_now().await;
             }

@@ -1,14 +1,15 @@
 //! The TLS handshake with a client: the name it asks for chooses the listener and the certificate, by the snapshot that
 //! is current then.
 
-use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use fairway_model::ListenerProtocol;
+use fairway_runtime::clock::Instant;
+use fairway_runtime::places::Place;
 use fairway_runtime::transport::{ANSWER_READ, Transport};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
@@ -31,50 +32,55 @@ pub(crate) struct Shaken<S> {
     pub(crate) stream: TlsStream<S>,
     /// What it showed, where it was asked.
     pub(crate) proof: Option<Box<Proof>>,
+    /// Its place among the connections of the listener, where these are counted.
+    pub(crate) place: Option<Place>,
 }
 
-/// Shakes hands on a port within `limit`. `adopted` is asked once the client's name is known.
+/// Shakes hands on a port, within the time that the listener gives; until it is known which one it is, within `limit`.
+/// `adopted` is asked once the client's name is known.
 pub(crate) async fn accept<S: Transport, H: Hop>(
     stream: S,
     limit: Duration,
     (adopted, trusts): (impl FnOnce() -> Rc<Adopted<H>>, &Trusts),
     port: PortId,
 ) -> Result<Shaken<S>, Fault> {
-    let handshake = async {
-        let start =
-            LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(|_| Fault::ClientGone)?;
-        let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
-        let (chosen, offers_http2) = {
-            let adopted = adopted();
-            (adopted.server_tls(port, name.as_deref(), trusts), adopted.settings().downstream.http2.offered)
-        };
-        let ServerSide { listener, protocol, config, clients } = chosen?;
-        let config = match protocol {
-            ListenerProtocol::Https if offers_http2 => config,
-            ListenerProtocol::Https => offering(&config, |protocol| protocol != b"h2"),
-            // What is spoken inside is the endpoint's affair: nothing is agreed on for it.
-            _ => offering(&config, |_| false),
-        };
-        // What came behind the ClientHello is with TLS already, and is looked at now: nothing more may ever come.
-        let mut followed = Ok(());
-        let rest =
-            start.into_stream_with(config, |session| followed = session.process_new_packets().map(|_| ()));
-        let mut rest = pin!(rest);
-        if followed.is_err() {
-            // Sends the alert as far as the socket takes it.
-            let _ = poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx).is_ready())).await;
-            return Err(Fault::ClientGone);
-        }
-        let mut stream = rest.await.map_err(|_| Fault::ClientGone)?;
-        stream.get_mut().1.set_buffer_limit(Some(ANSWER_READ));
-        let proof = clients.map(|(rules, trust)| {
-            let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let shown = trust.and_then(|trust| trust.judge(chain, UnixTime::now()));
-            Box::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
-        });
-        Ok(Shaken { listener, protocol, stream, proof })
+    let began = Instant::now();
+    let start = LazyConfigAcceptor::new(Acceptor::default(), stream);
+    let start = timeout(limit, start).await.map_err(|_| Fault::ClientTimeout)?;
+    let start = start.map_err(|_| Fault::ClientGone)?;
+    let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
+    let (side, offers_http2, limit, place) = {
+        let adopted = adopted();
+        let side = adopted.server_tls(port, name.as_deref(), trusts)?;
+        let limit = adopted.clients(side.listener).handshake_timeout;
+        let place = adopted.listening().place(side.listener)?;
+        (side, adopted.settings().downstream.http2.offered, limit, place)
     };
-    timeout(limit, handshake).await.unwrap_or(Err(Fault::ClientTimeout))
+    let ServerSide { listener, protocol, config, clients } = side;
+    let config = match protocol {
+        ListenerProtocol::Https if offers_http2 => config,
+        ListenerProtocol::Https => offering(&config, |protocol| protocol != b"h2"),
+        // What is spoken inside is the endpoint's affair: nothing is agreed on for it.
+        _ => offering(&config, |_| false),
+    };
+    // What came behind the ClientHello is with TLS already, and is looked at now: nothing more may ever come.
+    let mut followed = Ok(());
+    let mut rest =
+        start.into_stream_with(config, |session| followed = session.process_new_packets().map(|_| ()));
+    if followed.is_err() {
+        // Sends the alert as far as the socket takes it.
+        let _ = Pin::new(&mut rest).poll(&mut Context::from_waker(Waker::noop()));
+        return Err(Fault::ClientGone);
+    }
+    let finished = timeout(limit.saturating_sub(began.elapsed()), rest).await;
+    let mut stream = finished.map_err(|_| Fault::ClientTimeout)?.map_err(|_| Fault::ClientGone)?;
+    stream.get_mut().1.set_buffer_limit(Some(ANSWER_READ));
+    let proof = clients.map(|(rules, trust)| {
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let shown = trust.and_then(|trust| trust.judge(chain, UnixTime::now()));
+        Box::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
+    });
+    Ok(Shaken { listener, protocol, stream, proof, place })
 }
 
 /// The same settings, but fewer protocols are offered. Next to a handshake the copy costs nothing.

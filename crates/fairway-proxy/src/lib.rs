@@ -3,8 +3,8 @@
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
-//! the codecs are behind the two sides of an exchange, in [`fairway_sides`]. A [`stream`] has no exchanges. Beside them stand [`worker`], [`publish`]
-//! and [`access_log`].
+//! the codecs are behind the two sides of an exchange, in [`fairway_sides`]. A [`stream`] has no exchanges, and neither have
+//! datagrams. Beside them stand [`worker`], [`publish`] and [`access_log`].
 //! Each imports only what stands below it. What all of them stand on is [`fairway_runtime`]: streams, time, and what
 //! bounds them, memory and descriptors.
 
@@ -36,6 +36,7 @@ pub use fairway_metrics::{Fault, Party};
 pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
 pub use fairway_tls::{IdentityError, SelfSigned};
 pub use listener::{BindError, TrustError};
+
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};

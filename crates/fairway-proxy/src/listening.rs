@@ -3,12 +3,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use fairway_model::{ClientDemand, Listener, ListenerProtocol};
-use fairway_routing::{Carried, Port, PortKey, Snapshot, TableId};
+use fairway_metrics::Fault;
+use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, Transport};
+use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
+use fairway_runtime::counts::Counts;
 use fairway_runtime::listen;
+use fairway_runtime::places::{Place, Places};
+use fairway_stream::bounds::SessionBounds;
 use fairway_tls::ClientTrust;
 use imbl::OrdMap;
 
@@ -27,6 +32,8 @@ pub(crate) struct Sockets {
     /// What was followed last, and what came of it.
     followed: OrdMap<Arc<str>, Arc<Listener>>,
     current: Arc<Listening>,
+    /// What all clients of listeners of UDP have together.
+    clients: Arc<Counts>,
 }
 
 /// What is listened on in one snapshot.
@@ -36,6 +43,8 @@ pub(crate) struct Listening {
     ports: Vec<OpenPort>,
     /// By slot.
     listeners: Vec<Option<Entry>>,
+    /// What holds for clients of listeners that say nothing else.
+    everywhere: ClientLimits,
 }
 
 /// A bound address, and what is carried there.
@@ -44,6 +53,10 @@ pub(crate) struct OpenPort {
     pub(crate) carries: Port<Choice>,
     /// How the listener of a client is found out.
     pub(crate) chosen: Chosen,
+    /// How connections begin; `None` is as the flags say.
+    pub(crate) introduction: Option<Introduction>,
+    /// How long the longest handshake of its listeners may take: which one it is of, its first bytes tell.
+    handshake_timeout: Duration,
 }
 
 /// How the listener of a client is found out.
@@ -91,6 +104,12 @@ struct Entry {
     /// None where it does not speak HTTP.
     facts: Option<ListenerFacts>,
     verification: Verification,
+    /// Of one of UDP: what its sessions may be.
+    bounds: Option<Arc<SessionBounds>>,
+    /// None where it is what holds everywhere.
+    clients: Option<Box<ClientLimits>>,
+    /// Those of its connections, where they are counted.
+    places: Arc<Places>,
     model: Arc<Listener>,
 }
 
@@ -99,7 +118,16 @@ pub(crate) struct PortSockets {
     pub(crate) id: PortId,
     /// With the port that port 0 became.
     pub(crate) address: SocketAddr,
-    waiting: Mutex<Vec<Option<TcpListener>>>,
+    waiting: Mutex<Vec<Option<PortSocket>>>,
+}
+
+/// The socket of one worker.
+#[derive(Debug)]
+pub(crate) enum PortSocket {
+    /// Accepts connections.
+    Tcp(TcpListener),
+    /// Receives datagrams.
+    Udp(UdpSocket),
 }
 
 impl Sockets {
@@ -114,6 +142,7 @@ impl Sockets {
             numbers: Numbers::default(),
             followed: OrdMap::new(),
             current: Arc::default(),
+            clients: Counts::new(),
         }
     }
 
@@ -121,7 +150,10 @@ impl Sockets {
     /// cannot be bound is left out, reported when it is new, and tried again each time.
     pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<ListenerError>) {
         let listeners = &snapshot.config().listeners;
-        let is_known = self.followed.diff(listeners).next().is_none() && self.current.has_tables_of(snapshot);
+        let everywhere = ClientLimits::everywhere(&snapshot.config().settings);
+        let is_known = self.followed.diff(listeners).next().is_none()
+            && self.current.everywhere == everywhere
+            && self.current.has_tables_of(snapshot);
         if is_known && self.failed.is_empty() {
             return (Arc::clone(&self.current), Vec::new());
         }
@@ -136,8 +168,8 @@ impl Sockets {
         self.failed.retain(|key, _| ports.contains_key(key));
         let ids = self.numbers.follow(listeners);
         let mut errors = Vec::new();
-        let listeners_by_slot = self.entries(snapshot, &ids, &mut errors);
-        let mut listening = Listening { ports: Vec::new(), listeners: listeners_by_slot };
+        let entries = self.entries(snapshot, (&ids, &everywhere), &mut errors);
+        let mut listening = Listening { ports: Vec::new(), listeners: entries, everywhere };
         for (key, port) in ports {
             let Some(sockets) = self.sockets(key, port, &mut errors) else { continue };
             let carries = port.map(|carried| match carried {
@@ -146,7 +178,9 @@ impl Sockets {
                 }
                 Carried::Closed(_) => Choice::Closed,
             });
-            listening.ports.push(OpenPort { sockets, carries, chosen: Chosen::on(port) });
+            let (introduction, chosen) = (port.introduction().cloned(), Chosen::on(port));
+            let handshake_timeout = listening.longest_handshake(&carries);
+            listening.ports.push(OpenPort { sockets, carries, chosen, introduction, handshake_timeout });
         }
         listening.ports.sort_unstable_by_key(|port| port.sockets.id);
         self.followed = listeners.clone();
@@ -184,10 +218,9 @@ impl Sockets {
                 self.most, self.workers
             ))),
         };
-        let bound = room.and_then(|()| listen::bind(key.address, self.workers)).and_then(|sockets| {
-            let address = sockets[0].local_addr()?;
+        let bound = room.and_then(|()| bind(key, self.workers)).map(|(address, sockets)| {
             let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
-            Ok(PortSockets { id: PortId(self.last + 1), address, waiting })
+            PortSockets { id: PortId(self.last + 1), address, waiting }
         });
         match bound {
             Ok(sockets) => {
@@ -214,7 +247,7 @@ impl Sockets {
     fn entries(
         &self,
         snapshot: &Snapshot,
-        ids: &BTreeMap<Arc<str>, ListenerId>,
+        (ids, everywhere): (&BTreeMap<Arc<str>, ListenerId>, &ClientLimits),
         errors: &mut Vec<ListenerError>,
     ) -> Vec<Option<Entry>> {
         let mut entries = Vec::new();
@@ -228,17 +261,42 @@ impl Sockets {
                 },
                 false => None,
             };
-            let known = self.current.entry(*id).filter(|known| known.model.tls.clients == model.tls.clients);
-            let verification =
-                known.map_or_else(|| Verification::of(model, errors), |known| known.verification.clone());
+            let known = self.current.entry(*id);
+            let places = known.map(|known| Arc::clone(&known.places)).unwrap_or_default();
+            let verification = known
+                .filter(|known| known.model.tls.clients == model.tls.clients)
+                .map_or_else(|| Verification::of(model, errors), |known| known.verification.clone());
+            let own = ClientLimits::of(&snapshot.config().settings, &model.clients);
+            let clients = (own != *everywhere).then(|| Box::new(own));
             let slot = usize::from(id.slot);
             if entries.len() <= slot {
                 entries.resize_with(slot + 1, || None);
             }
-            entries[slot] =
-                Some(Entry { generation: id.generation, facts, verification, model: Arc::clone(model) });
+            let (generation, bounds, model) = (id.generation, self.bounds(*id, model), Arc::clone(model));
+            entries[slot] = Some(Entry { generation, facts, verification, bounds, clients, places, model });
         }
         entries
+    }
+
+    /// What the sessions of a listener may be, where it has sessions: the same from snapshot to snapshot.
+    fn bounds(&self, id: ListenerId, model: &Listener) -> Option<Arc<SessionBounds>> {
+        let known = self.current.entry(id).and_then(|known| known.bounds.clone());
+        let is_of_datagrams = model.protocol == ListenerProtocol::Udp;
+        known.or_else(|| is_of_datagrams.then(|| SessionBounds::new(&self.clients)))
+    }
+}
+
+/// A socket for each worker, and the address that all of them have.
+fn bind(key: &PortKey, workers: usize) -> io::Result<(SocketAddr, Vec<PortSocket>)> {
+    match key.transport {
+        Transport::Tcp => {
+            let sockets = listen::bind(key.address, workers)?;
+            Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Tcp).collect()))
+        }
+        Transport::Udp => {
+            let sockets = listen::bind_datagrams(key.address, workers)?;
+            Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Udp).collect()))
+        }
     }
 }
 
@@ -293,7 +351,19 @@ impl Chosen {
         match port {
             Port::Tls(by_name) if by_name.values().any(passes_through) => Self::BeforeHandshake,
             Port::Tls(by_name) if by_name.values().nth(1).is_some() => Self::InHandshake,
-            Port::Tls(_) | Port::Clear(_) => Self::Alone,
+            _ => Self::Alone,
+        }
+    }
+}
+
+impl OpenPort {
+    /// The only listener of a port that is not shared by name, where it is served.
+    pub(crate) fn listener(&self) -> Option<ListenerId> {
+        match self.carries {
+            Port::Clear(Choice::Listener(id))
+            | Port::Stream(Choice::Listener(id))
+            | Port::Datagrams(Choice::Listener(id)) => Some(id),
+            _ => None,
         }
     }
 }
@@ -321,6 +391,35 @@ impl Listening {
         self.entry(id).is_some()
     }
 
+    /// What holds for the clients of a listener; what holds everywhere where it is gone.
+    #[inline]
+    pub(crate) fn clients(&self, id: ListenerId) -> &ClientLimits {
+        self.entry(id).and_then(|entry| entry.clients.as_deref()).unwrap_or(&self.everywhere)
+    }
+
+    /// A place for one more connection of a listener; nothing is counted where it has no limit, or is gone.
+    ///
+    /// # Errors
+    /// It has as many as it may.
+    pub(crate) fn place(&self, id: ListenerId) -> Result<Option<Place>, Fault> {
+        let limited = self.entry(id).and_then(|entry| Some((entry, entry.model.clients.connections?)));
+        let Some((entry, most)) = limited else { return Ok(None) };
+        entry.places.take(most.get()).map(Some).ok_or(Fault::ListenerFull)
+    }
+
+    /// How long a handshake at a port may take while nobody knows of which listener it is.
+    pub(crate) fn handshake_timeout(&self, id: PortId) -> Duration {
+        self.port(id).map_or(self.everywhere.handshake_timeout, |port| port.handshake_timeout)
+    }
+
+    fn longest_handshake(&self, carries: &Port<Choice>) -> Duration {
+        let of = |choice: &Choice| match choice {
+            Choice::Listener(id) => Some(self.clients(*id).handshake_timeout),
+            Choice::Closed => None,
+        };
+        carries.carried().filter_map(of).max().unwrap_or(self.everywhere.handshake_timeout)
+    }
+
     /// How it verifies clients; nobody's is served where it is gone.
     pub(crate) fn verification(&self, id: ListenerId) -> &Verification {
         self.entry(id).map_or(&Verification::Impossible, |entry| &entry.verification)
@@ -328,6 +427,11 @@ impl Listening {
 
     pub(crate) fn model(&self, id: ListenerId) -> Option<&Arc<Listener>> {
         self.entry(id).map(|entry| &entry.model)
+    }
+
+    /// What the sessions of a listener of UDP may be.
+    pub(crate) fn bounds(&self, id: ListenerId) -> Option<&Arc<SessionBounds>> {
+        self.entry(id)?.bounds.as_ref()
     }
 
     /// Whether a listener is here that `newer` does not have.
@@ -365,7 +469,7 @@ impl Listening {
 
 impl PortSockets {
     /// The socket of this worker, once.
-    pub(crate) fn take(&self, worker: usize) -> Option<TcpListener> {
+    pub(crate) fn take(&self, worker: usize) -> Option<PortSocket> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()
     }
 
@@ -410,6 +514,8 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use fairway_model::{Config, HostPattern};
 
     use super::*;
@@ -465,6 +571,7 @@ mod tests {
         assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
         assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
         assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
+        let PortSocket::Tcp(taken) = taken else { panic!("{taken:?}") };
         assert_eq!(taken.local_addr().unwrap(), a);
         assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
     }
@@ -482,6 +589,81 @@ mod tests {
         assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
     }
 
+    fn edited(config: &mut Config, name: &str, edit: impl FnOnce(&mut Listener)) {
+        let mut listener = (**config.listeners.get(name).unwrap()).clone();
+        edit(&mut listener);
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+    }
+
+    #[test]
+    fn what_holds_for_clients_follows_the_settings_but_for_what_their_listener_says() {
+        let seconds = Duration::from_secs;
+        let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
+        edited(&mut config, "b", |listener| listener.clients.idle_timeout = Some(seconds(5)));
+        let mut sockets = Sockets::new(1, 8);
+        let first = fairway_routing::compile(&config, None).snapshot;
+        let listening = sockets.follow(&first).0;
+        let (a, b) = (id(&listening, "a"), id(&listening, "b"));
+        let times = |listening: &Listening, id| {
+            let clients = listening.clients(id);
+            (clients.idle_timeout, clients.head_timeout)
+        };
+        assert_eq!(times(&listening, a), (seconds(60), seconds(10)));
+        assert_eq!(times(&listening, b), (seconds(5), seconds(10)));
+        (config.settings.downstream.idle_timeout, config.settings.downstream.head_timeout) =
+            (seconds(7), seconds(8));
+        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+        let listening = sockets.follow(&second).0;
+        assert_eq!(
+            (times(&listening, a), times(&listening, b)),
+            ((seconds(7), seconds(8)), (seconds(5), seconds(8)))
+        );
+        config.listeners.remove("b");
+        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+        assert_eq!(times(&sockets.follow(&third).0, b), (seconds(7), seconds(8)), "nobody says else");
+    }
+
+    #[test]
+    fn the_connections_of_a_listener_stay_counted_from_snapshot_to_snapshot() {
+        let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
+        edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(2));
+        let mut sockets = Sockets::new(1, 8);
+        let first = fairway_routing::compile(&config, None).snapshot;
+        let before = sockets.follow(&first).0;
+        let (a, b) = (id(&before, "a"), id(&before, "b"));
+        let (one, two) = (before.place(a).unwrap(), before.place(a).unwrap());
+        assert!(one.is_some() && before.place(b).unwrap().is_none(), "b has no limit");
+        assert_eq!(before.place(a).unwrap_err(), Fault::ListenerFull);
+        edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(3));
+        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+        let after = sockets.follow(&second).0;
+        let three = after.place(a).unwrap();
+        assert_eq!(after.place(a).unwrap_err(), Fault::ListenerFull);
+        drop((one, two, three));
+        assert!(after.place(a).unwrap().is_some());
+        config.listeners.remove("a");
+        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+        assert!(sockets.follow(&third).0.place(a).unwrap().is_none(), "what is gone has no limit");
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_handshake_may_take_what_the_most_patient_listener_of_a_port_allows() {
+        let seconds = Duration::from_secs;
+        let mut config = config(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Https, 443)]);
+        let address = fairway_testkit::wait::free_address();
+        for (name, timeout) in [("a", seconds(3)), ("b", seconds(20))] {
+            edited(&mut config, name, |listener| {
+                listener.bind = vec![address];
+                listener.host = HostPattern::Exact(format!("{name}.test").into());
+                listener.clients.handshake_timeout = Some(timeout);
+            });
+        }
+        let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
+        let [port] = listening.ports() else { panic!("both share it") };
+        assert_eq!(listening.handshake_timeout(port.sockets.id), seconds(20));
+        assert_eq!(listening.handshake_timeout(PortId(77)), seconds(10), "it is gone");
+    }
+
     #[test]
     fn nothing_is_made_again_where_no_listener_changes() {
         let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
@@ -491,10 +673,30 @@ mod tests {
         config.settings.workers = Some(3);
         let second = fairway_routing::compile(&config, Some(&first)).snapshot;
         assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
-        let mut listener = (**config.listeners.get("a").unwrap()).clone();
-        listener.host = HostPattern::Exact("a.test".into());
-        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        edited(&mut config, "a", |listener| listener.host = HostPattern::Exact("a.test".into()));
         let third = fairway_routing::compile(&config, Some(&second)).snapshot;
         assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
+    }
+
+    #[test]
+    fn a_number_is_bound_for_both_transports_and_bounds_stay_with_their_listener() {
+        let mut both = config(&[("tcp", ListenerProtocol::Tcp, 53), ("udp", ListenerProtocol::Udp, 53)]);
+        // An address of its own: of another one, a connection of somebody else may have any port.
+        let free = "127.0.53.53:20053".parse().unwrap();
+        let mut sockets = Sockets::new(2, 8);
+        for name in ["tcp", "udp"] {
+            let listener = Listener { bind: vec![free], ..(**both.listeners.get(name).unwrap()).clone() };
+            both.listeners.insert(name.into(), Arc::new(listener));
+        }
+        let (first, errors) = sockets.follow(&snapshot(&both));
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!((first.addresses("tcp"), first.addresses("udp")), (vec![free], vec![free]));
+        let udp = first.ports().iter().find(|port| matches!(port.carries, Port::Datagrams(_))).unwrap();
+        let id = udp.listener().unwrap();
+        assert!(matches!(udp.sockets.take(1), Some(PortSocket::Udp(_))));
+        both.listeners.remove("tcp");
+        let second = sockets.follow(&snapshot(&both)).0;
+        assert!(Arc::ptr_eq(first.bounds(id).unwrap(), second.bounds(id).unwrap()));
+        assert!(second.addresses("tcp").is_empty());
     }
 }

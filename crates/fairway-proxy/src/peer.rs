@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::ClientVerification;
+use fairway_runtime::places::Place;
 use fairway_tls::{Agreed, Shown};
 
 use crate::listener::{ListenerId, PortId};
@@ -29,6 +30,8 @@ pub(crate) struct Facts {
     noted: Option<Noted>,
     /// What the listener was chosen by, where there was a choice.
     chosen_by: Option<ChosenBy>,
+    /// Its place among the connections of its listener, where these are counted.
+    _place: Option<Place>,
 }
 
 /// What a listener was chosen by among those of its port.
@@ -45,9 +48,10 @@ impl Facts {
         proof: Option<Box<Proof>>,
         noted: Option<Noted>,
         chosen_by: Option<ChosenBy>,
+        place: Option<Place>,
     ) -> Option<Arc<Self>> {
-        let is_any = proof.is_some() || noted.is_some() || chosen_by.is_some();
-        is_any.then(|| Arc::new(Self { proof, noted, chosen_by }))
+        let is_any = proof.is_some() || noted.is_some() || chosen_by.is_some() || place.is_some();
+        is_any.then(|| Arc::new(Self { proof, noted, chosen_by, _place: place }))
     }
 }
 

@@ -3,23 +3,38 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::listening::OpenPort;
+use fairway_model::Introduction;
+use fairway_routing::Port;
 use fairway_runtime::proxy_header::ProxyHeader;
+use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::options::ProxyProtocol;
+use crate::peer::Scheme;
 use fairway_metrics::Fault;
 
+/// Whether what comes to a port begins with a header.
+///
+/// # Errors
+/// It does, and this peer may not send one.
+pub(crate) fn expects(options: &ProxyProtocol, port: &OpenPort, peer: IpAddr) -> Result<bool, Fault> {
+    let by_flags = |scheme| options.on.expects_header(scheme).then_some(&options.trusted);
+    let trusted: Option<&Vec<IpNet>> = match (&port.introduction, &port.carries) {
+        (Some(Introduction::ProxyProtocol { trusted }), _) => Some(trusted),
+        (Some(Introduction::None), _) => None,
+        (None, Port::Clear(_)) => by_flags(Scheme::Http),
+        (None, Port::Tls(_)) => by_flags(Scheme::Https),
+        (None, Port::Stream(_) | Port::Datagrams(_)) => None,
+    };
+    let Some(trusted) = trusted else { return Ok(false) };
+    let is_trusted = trusted.is_empty() || trusted.iter().any(|range| range.contains(&peer));
+    if is_trusted { Ok(true) } else { Err(Fault::AccessDenied) }
+}
+
 /// Reads the header that must come first.
-pub(crate) async fn read(
-    options: &ProxyProtocol,
-    peer: IpAddr,
-    stream: &mut TcpStream,
-    limit: Duration,
-) -> Result<ProxyHeader, Fault> {
-    if !options.trusted.is_empty() && !options.trusted.iter().any(|range| range.contains(&peer)) {
-        return Err(Fault::AccessDenied);
-    }
+pub(crate) async fn read(stream: &mut TcpStream, limit: Duration) -> Result<ProxyHeader, Fault> {
     let header = timeout(limit, ProxyHeader::read(stream)).await.map_err(|_| Fault::ClientTimeout)?;
     header.map_err(|_| Fault::ClientGone)
 }

@@ -11,14 +11,17 @@ mod support;
 
 use std::alloc::System;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
+use std::num::{NonZeroU8, NonZeroU32};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairway_model::{
-    Filter, HostPattern, Listener, ListenerProtocol, Origin, SameSite, SecureCookie, SessionCookie,
-    SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy,
-    StreamRoute, WeightedBackend,
+    Backend, BackendKey, BackendTraffic, ClientTraffic, Config, Ejection, Filter, HostPattern, Listener,
+    ListenerProtocol, Origin, Retry, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey,
+    SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
+    WeightedBackend,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -76,18 +79,14 @@ fn per_request(
     request: &[u8],
     answer: &'static [u8],
     (request_end, answer_end): (&'static [u8], &[u8]),
-    session: Option<&SessionKey>,
+    edit: impl FnOnce(Config) -> Config,
 ) -> f64 {
     let address = endpoint(answer, request_end);
     let setup = Setup::to(&[address])
         .filter(Filter::StrictTransportSecurity("max-age=31536000".into()))
         .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
         .settings(|settings| settings.upstream.requests_per_connection = u64::MAX);
-    let config = setup.config();
-    let proxy = setup.start_by(&match session {
-        Some(key) => with_session(config, key),
-        None => config,
-    });
+    let proxy = setup.start_by(&edit(setup.config()));
     let mut stream = TcpStream::connect(proxy.http).unwrap();
     stream.set_nodelay(true).unwrap();
     ask(&mut stream, request, answer_end, WARM);
@@ -131,6 +130,53 @@ fn bytes_that_pass_through_allocate_nothing() {
     assert!(all * 100 < COUNT, "{all} for {COUNT} passages");
 }
 
+/// Answers each datagram with what it says.
+fn datagram_endpoint() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        loop {
+            let (count, from) = socket.recv_from(&mut buffer).unwrap();
+            socket.send_to(&buffer[..count], from).unwrap();
+        }
+    });
+    address
+}
+
+/// UDP: called by the only test, because what is counted is the process.
+fn datagrams_of_a_session_allocate_nothing() {
+    let setup = Setup::to(&[datagram_endpoint()]);
+    let mut config = setup.config();
+    let listener = Listener::new("udp", ListenerProtocol::Udp, 53, "udp");
+    let listener = Listener { bind: vec!["127.0.0.1:0".parse().unwrap()], ..listener };
+    config.listeners.insert("udp".into(), Arc::new(listener));
+    let key = StreamKey { table: "udp".into(), host: HostPattern::Any };
+    let backends = vec![WeightedBackend::new("backend".into(), 1)];
+    let (origin, policy) = (Origin::default(), StreamPolicy::default());
+    config.streams.insert(key.clone(), Arc::new(StreamRoute { key, origin, backends, policy }));
+    let proxy = setup.start_by(&config);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(proxy.publisher.addresses("udp")[0]).unwrap();
+    client.set_read_timeout(Some(fairway_testkit::wait::PATIENCE)).unwrap();
+    let exchange = |count: usize| {
+        let mut buffer = [0; 2048];
+        for number in 0..count {
+            let asked = number.to_be_bytes();
+            client.send(&asked).unwrap();
+            let heard = client.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..heard], asked);
+        }
+    };
+    exchange(WARM);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
+    exchange(COUNT);
+    let change = region.change();
+    // What the worker does once a second, whatever is sent.
+    let all = change.allocations + change.reallocations;
+    assert!(all * 100 < COUNT, "{all} for {COUNT} datagrams and their answers");
+}
+
 #[test]
 fn requests_on_warm_connections_allocate_next_to_nothing() {
     let mut post = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000\r\n\r\n".to_vec();
@@ -145,12 +191,14 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
         ("POST of 1,000 bytes", &post, PLAIN, (b".", b"9"), 0),
         ("POST in chunks", &chunked_post, PLAIN, (b"0\r\n\r\n", b"9"), 0),
     ] {
-        let allocations = per_request(request, answer, ends, None);
+        let allocations = per_request(request, answer, ends, |config| config);
         println!("{name}: {allocations:.4} allocations per request");
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
     }
     belonging_allocates_nothing();
+    traffic_of_its_own_allocates_nothing();
     bytes_that_pass_through_allocate_nothing();
+    datagrams_of_a_session_allocate_nothing();
 }
 
 /// Sessions that go on, and hashes: called by the only test, because what is counted is the process.
@@ -174,7 +222,35 @@ fn belonging_allocates_nothing() {
     let hash = SessionKey::Hash(SessionHash { parts: parts.into(), spread: None });
     let get = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nCookie: a=b; route=0123456789abcdef|b\r\n\r\n";
     for key in [cookie(SessionStart::Here), cookie(SessionStart::Elsewhere), hash] {
-        let allocations = per_request(get, PLAIN, (b"\r\n\r\n", b"9"), Some(&key));
+        let of_key = |config| with_session(config, &key);
+        let allocations = per_request(get, PLAIN, (b"\r\n\r\n", b"9"), of_key);
         assert!(allocations < 0.05, "{key:?}: {allocations} allocations per request");
     }
+}
+
+/// A listener and a backend that say of their traffic what else holds everywhere: called by the only test as well.
+fn traffic_of_its_own_allocates_nothing() {
+    let of_its_own = |mut config: Config| {
+        let mut listener = Listener::clone(&config.listeners["http"]);
+        listener.clients = ClientTraffic {
+            idle_timeout: Some(Duration::from_secs(30)),
+            head_timeout: Some(Duration::from_secs(30)),
+            requests_per_connection: Some(u64::MAX),
+            connections: NonZeroU32::new(1),
+            ..ClientTraffic::default()
+        };
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        let mut backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
+        let (failures, first, longest) = (NonZeroU8::MIN, Duration::from_secs(1), Duration::from_secs(2));
+        backend.traffic = BackendTraffic {
+            retry: Some(Retry::default()),
+            ejection: Some(Ejection::After { failures, first, longest }),
+            in_flight: NonZeroU32::new(1),
+            hedge: Some(Duration::ZERO),
+        };
+        config.backends.insert(backend.key.clone(), Arc::new(backend));
+        config
+    };
+    let allocations = per_request(GET, PLAIN, (b"\r\n\r\n", b"9"), of_its_own);
+    assert!(allocations < 0.05, "{allocations} allocations per request");
 }

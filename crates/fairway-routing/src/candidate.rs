@@ -69,6 +69,11 @@ impl Proposal<'_> {
         })
     }
 
+    /// Whether its path is all that it asks for.
+    pub(crate) fn asks_only_for_a_path(&self) -> bool {
+        Conditions::are_none(self.of)
+    }
+
     /// The candidate, or what is wrong with its conditions.
     pub(crate) fn candidate(&self) -> Result<Candidate, String> {
         Ok(Candidate { rule: self.rule, conditions: Conditions::compiled(self.of)?.map(Box::new) })
@@ -127,7 +132,8 @@ impl PathTest {
 }
 
 /// By path elements; a trailing slash is part of the prefix, and `/` covers everything.
-fn covered_by_prefix(prefix: &[u8], path: &[u8]) -> Option<usize> {
+#[inline]
+pub(crate) fn covered_by_prefix(prefix: &[u8], path: &[u8]) -> Option<usize> {
     if matches!(prefix, b"" | b"/") {
         return Some(0);
     }

@@ -40,12 +40,18 @@ pub(crate) enum Unmet<'c> {
 }
 
 impl Conditions {
+    /// Whether the match asks nothing but a path.
+    pub(crate) fn are_none(of: &Match) -> bool {
+        let Match { method, headers, query, cookies, .. } = of;
+        method.is_none() && headers.is_empty() && query.is_empty() && cookies.is_empty()
+    }
+
     /// `None` when the match asks nothing but a path.
     pub(crate) fn compiled(of: &Match) -> Result<Option<Self>, String> {
-        let Match { method, headers, query, cookies, .. } = of;
-        if method.is_none() && headers.is_empty() && query.is_empty() && cookies.is_empty() {
+        if Self::are_none(of) {
             return Ok(None);
         }
+        let Match { method, headers, query, cookies, .. } = of;
         let all = |fields: &[FieldMatch], place| {
             fields.iter().map(|field| FieldTest::compiled(field, place)).collect::<Result<Box<[_]>, _>>()
         };

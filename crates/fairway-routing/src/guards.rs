@@ -59,7 +59,7 @@ impl<R> AnyOf<R> {
         Self {
             access: guard.access.clone(),
             basic: guard.basic.clone(),
-            asking: guard.external.as_ref().map(|auth| Asking::new(auth, rule)),
+            asking: guard.external.as_deref().map(|auth| Asking::new(auth, rule)),
         }
     }
 }

@@ -1,17 +1,19 @@
 //! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks requests up in it.
 //!
-//! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its path `tree` or its
-//! `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `steps`. [`compile()`] builds
+//! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its `few_paths`, its path `tree` or
+//! its `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `steps`. [`compile()`] builds
 //! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
 //! that says what the right answer is, and [`explain`] tells it to people.
 //!
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
 mod candidate;
+mod client_limits;
 mod compile;
 mod conditions;
 mod cors;
 pub mod explain;
+mod few_paths;
 mod guards;
 mod hash;
 mod host;
@@ -36,6 +38,7 @@ mod targets;
 mod tree;
 mod unserved;
 
+pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
 pub use cors::CorsAnswer;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};

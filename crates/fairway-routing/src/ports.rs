@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_model::{HostPattern, Listener, ListenerProtocol, WildcardSpan};
+use fairway_model::{HostPattern, Introduction, Listener, ListenerProtocol, Transport, WildcardSpan};
 use imbl::OrdMap;
 
+use crate::client_limits;
 use crate::problem::Problem;
 use crate::unserved;
 
@@ -16,17 +17,23 @@ use crate::unserved;
 pub struct PortKey {
     /// The address as configured.
     pub address: SocketAddr,
+    /// The same number may be a port of TCP and one of UDP.
+    pub transport: Transport,
     /// The listener that a free port (port 0) is of; nothing else has a free port of its own.
     pub owner: Option<Arc<str>>,
 }
 
-/// What connections to one address begin with.
+/// What comes to one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Port<T> {
     /// HTTP in the clear.
     Clear(T),
     /// TLS.
     Tls(ByName<T>),
+    /// Connections that are forwarded as they come.
+    Stream(T),
+    /// Datagrams that are forwarded as they come.
+    Datagrams(T),
 }
 
 /// A listener of a port.
@@ -69,6 +76,9 @@ impl Ports {
                     Carried::Closed(listener.clone())
                 }
             };
+            for text in client_limits::problems(listener) {
+                ports.problem(listener, text);
+            }
             for address in &listener.bind {
                 if let Err(why) = ports.add(*address, listener, carried.clone()) {
                     ports.problem(listener, why);
@@ -81,7 +91,9 @@ impl Ports {
     }
 
     fn add(&mut self, address: SocketAddr, listener: &Arc<Listener>, carried: Carried) -> Result<(), String> {
-        let key = PortKey { address, owner: (address.port() == 0).then(|| listener.name.clone()) };
+        let transport = listener.protocol.transport();
+        let owner = (address.port() == 0).then(|| listener.name.clone());
+        let key = PortKey { address, transport, owner };
         let taken = |by: &Carried| {
             format!(
                 "{address} is taken by the listener {}; the listener is not served at this address",
@@ -89,29 +101,60 @@ impl Ports {
             )
         };
         match (self.by_key.get_mut(&key), listener.protocol.begins_with_tls()) {
-            (Some(Port::Tls(by_name)), true) => {
-                by_name.insert(&listener.host, carried).map_err(|by| taken(&by))
+            (Some(port @ Port::Tls(_)), true) => {
+                let other = introduced_otherwise(port, listener);
+                let Port::Tls(by_name) = port else { return Ok(()) };
+                by_name.insert(&listener.host, carried).map_err(|by| taken(&by))?;
+                other.map_or(Ok(()), Err)
             }
             (Some(port), _) => Err(port.carried().next().map(taken).unwrap_or_default()),
-            (None, true) => {
-                let mut by_name = ByName::default();
-                let inserted = by_name.insert(&listener.host, carried);
-                debug_assert!(inserted.is_ok(), "the first one finds every name free");
-                self.by_key.insert(key, Port::Tls(by_name));
+            (None, _) => {
+                self.by_key.insert(key, Port::alone(listener, carried));
                 Ok(())
             }
-            (None, false) if listener.protocol == ListenerProtocol::Http => {
-                self.by_key.insert(key, Port::Clear(carried));
-                Ok(())
-            }
-            // Closed, and of a protocol that nothing is chosen by: the address stays unbound.
-            (None, false) => Ok(()),
         }
     }
 
     fn problem(&mut self, listener: &Listener, text: String) {
         self.problems.push(Problem { origin: listener.origin.clone(), text });
     }
+}
+
+impl Port<Carried> {
+    /// Of a listener that is the first one of its address.
+    fn alone(listener: &Listener, carried: Carried) -> Self {
+        match listener.protocol {
+            ListenerProtocol::Http => Self::Clear(carried),
+            ListenerProtocol::Tcp => Self::Stream(carried),
+            ListenerProtocol::Udp => Self::Datagrams(carried),
+            ListenerProtocol::Https | ListenerProtocol::Tls | ListenerProtocol::TlsPassthrough => {
+                let mut by_name = ByName::default();
+                by_name.replace(&listener.host, Some(carried));
+                Self::Tls(by_name)
+            }
+        }
+    }
+
+    /// How its connections begin, before any name is known: as the first listener of it, by name, that says so.
+    #[must_use]
+    pub fn introduction(&self) -> Option<&Introduction> {
+        let says = self.carried().filter(|it| it.listener().clients.introduction.is_some());
+        says.min_by_key(|it| &it.listener().name)?.listener().clients.introduction.as_ref()
+    }
+}
+
+/// What is wrong where the listeners of a port want connections to begin in different ways. Listeners come in the order of
+/// their names.
+fn introduced_otherwise(port: &Port<Carried>, listener: &Listener) -> Option<String> {
+    let (before, wanted) = (port.introduction()?, listener.clients.introduction.as_ref()?);
+    let first = port.carried().map(|it| &it.listener().name).min()?;
+    (before != wanted).then(|| {
+        format!(
+            "the listener {}: connections to its address begin as the listener {first} says, before the name is known that \
+             chooses between them; what this one says of the PROXY protocol has no effect",
+            listener.name
+        )
+    })
 }
 
 impl Carried {
@@ -129,17 +172,19 @@ impl<T: Clone> Port<T> {
     pub fn map<U: Clone>(&self, mut to: impl FnMut(&T) -> U) -> Port<U> {
         match self {
             Self::Clear(value) => Port::Clear(to(value)),
+            Self::Stream(value) => Port::Stream(to(value)),
+            Self::Datagrams(value) => Port::Datagrams(to(value)),
             Self::Tls(by_name) => Port::Tls(by_name.map(to)),
         }
     }
 
     /// All values.
     pub fn carried(&self) -> impl Iterator<Item = &T> {
-        let (clear, tls) = match self {
-            Self::Clear(value) => (Some(value), None),
+        let (alone, tls) = match self {
+            Self::Clear(value) | Self::Stream(value) | Self::Datagrams(value) => (Some(value), None),
             Self::Tls(by_name) => (None, Some(by_name.values())),
         };
-        clear.into_iter().chain(tls.into_iter().flatten())
+        alone.into_iter().chain(tls.into_iter().flatten())
     }
 }
 
@@ -355,21 +400,53 @@ mod tests {
         let taken = "0.0.0.0:8443 is taken by the listener a; the listener is not served at this address";
         assert_eq!(
             problems(&ports),
-            [
-                format!("Listener b: {taken}"),
-                format!("Listener c: {taken}"),
-                "Listener d: the listener d: TCP is not forwarded yet; its connections are closed".to_owned(),
-                format!("Listener d: {taken}"),
-            ]
+            [format!("Listener b: {taken}"), format!("Listener c: {taken}"), format!("Listener d: {taken}"),]
         );
     }
 
     #[test]
-    fn an_address_at_which_nothing_is_served_is_not_bound() {
-        for protocol in [ListenerProtocol::Tcp, ListenerProtocol::Udp] {
-            let ports = ports([listener("a", protocol, "")]);
-            assert_eq!((ports.by_key.len(), ports.problems.len()), (0, 1), "{protocol:?}");
-        }
+    fn a_number_may_be_a_port_of_tcp_and_one_of_udp() {
+        let ports = ports([
+            listener("dns-tcp", ListenerProtocol::Tcp, ""),
+            listener("dns-udp", ListenerProtocol::Udp, ""),
+            listener("other", ListenerProtocol::Udp, ""),
+        ]);
+        let [(tcp, Port::Stream(stream)), (udp, Port::Datagrams(datagrams))] =
+            ports.by_key.iter().collect::<Vec<_>>()[..]
+        else {
+            panic!("{ports:?}")
+        };
+        assert_eq!(
+            (tcp.transport, udp.transport, tcp.address),
+            (Transport::Tcp, Transport::Udp, udp.address)
+        );
+        assert_eq!((&*stream.listener().name, &*datagrams.listener().name), ("dns-tcp", "dns-udp"));
+        let taken =
+            "0.0.0.0:8443 is taken by the listener dns-udp; the listener is not served at this address";
+        assert_eq!(problems(&ports), [format!("Listener other: {taken}")]);
+    }
+
+    #[test]
+    fn listeners_that_share_an_address_are_introduced_in_one_way() {
+        let introduced = |name: &str, introduction| {
+            let mut listener = listener(name, ListenerProtocol::Tls, &format!("{name}.test"));
+            listener.clients.introduction = introduction;
+            listener
+        };
+        let header = || Some(Introduction::ProxyProtocol { trusted: Vec::new() });
+        let all = ports([
+            introduced("a", None),
+            introduced("b", header()),
+            introduced("c", header()),
+            introduced("d", Some(Introduction::None)),
+        ]);
+        assert_eq!(all.by_key.values().next().and_then(Port::introduction), header().as_ref());
+        let [problem] = &problems(&all)[..] else { panic!("{all:?}") };
+        assert!(
+            problem.starts_with("Listener d: the listener d: connections to its address begin as"),
+            "{problem}"
+        );
+        assert_eq!(chosen(&all, Some("d.test")), "d", "it is served all the same");
     }
 
     #[test]

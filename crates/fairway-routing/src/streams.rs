@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Reference, StreamKey, StreamRoute};
+use fairway_model::{Reference, StreamKey, StreamPolicy, StreamRoute};
 use imbl::OrdMap;
 
 use crate::ports::ByName;
@@ -17,6 +17,7 @@ pub struct CompiledStream {
     /// Of all backends, those without a share too.
     slots: Box<[BackendSlot]>,
     key: StreamKey,
+    policy: StreamPolicy,
 }
 
 /// The stream routes of all tables.
@@ -32,6 +33,18 @@ impl CompiledStream {
         &self.targets
     }
 
+    /// All of its backends, those without a share too.
+    #[must_use]
+    pub fn slots(&self) -> &[BackendSlot] {
+        &self.slots
+    }
+
+    /// How its connections are forwarded.
+    #[must_use]
+    pub fn policy(&self) -> StreamPolicy {
+        self.policy
+    }
+
     /// Its table and host pattern.
     #[must_use]
     pub fn key(&self) -> &StreamKey {
@@ -45,7 +58,7 @@ impl CompiledStream {
             let resolved = one.reference == Reference::Resolved;
             (resolved.then_some(*slot), one.weight)
         });
-        Self { targets: Weighted::new(shares), slots, key: model.key.clone() }
+        Self { targets: Weighted::new(shares), slots, key: model.key.clone(), policy: model.policy }
     }
 
     fn release(&self, slots: &mut Slots) {

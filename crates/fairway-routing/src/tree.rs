@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use fairway_model::{PathMatch, VirtualHost};
+use fairway_model::PathMatch;
 
-use crate::candidate::{Candidate, PathCandidate, Proposal, proposals};
+use crate::candidate::{Candidate, PathCandidate, Proposal};
 use crate::hash::FastState;
 use crate::request::{Fields, Request};
 
@@ -20,7 +20,7 @@ const SLASH: u32 = 0;
 const OTHER: u32 = 1;
 const NONE: u32 = u32::MAX;
 /// Elements up to here are compared without looking elsewhere.
-const HEAD: usize = 16;
+const HEAD: usize = 15;
 /// Up to so many nodes are searched one after the other, which is faster than a hash and one place less to look at.
 const FEW_NODES: usize = 10;
 
@@ -28,8 +28,6 @@ const FEW_NODES: usize = 10;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Tree {
-    /// The rule that serves every request, where there is one without conditions and nothing else is before it.
-    always: Option<u32>,
     nodes: Box<[Node]>,
     /// Open addressing; a power of two, at most half full. Empty for few nodes.
     edges: Box<[Edge]>,
@@ -55,10 +53,18 @@ struct Node {
     element: (u32, u32),
     /// The beginning of its element.
     head: [u8; HEAD],
+    /// Whether the tree goes on below it: where it does not, nothing need be looked for.
+    children: Children,
     /// The rule of each list whose first candidate asks nothing but the path; else `NONE`.
     sure: [u32; 3],
     /// Where its lists begin in `candidates`: exact, prefix with a trailing slash, prefix without; and where they end.
     bounds: [u32; 4],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Children {
+    None,
+    Some,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +82,10 @@ enum List {
 }
 
 impl Tree {
-    /// Takes the matches of `host`; `problem` hears of those that cannot be compiled, which then match nothing.
-    pub(crate) fn compiled(host: &VirtualHost, mut problem: impl FnMut(u32, String)) -> Self {
-        let mut ordered: Vec<_> = proposals(host).collect();
-        ordered.sort_by(Proposal::precedence);
+    /// Takes the matches of a host by precedence; `problem` hears of those that cannot be compiled, which then match nothing.
+    pub(crate) fn compiled(ordered: &[Proposal<'_>], mut problem: impl FnMut(u32, String)) -> Self {
         let mut builder = Builder::new();
-        for proposal in &ordered {
+        for proposal in ordered {
             if let Err(why) = builder.add(proposal) {
                 problem(proposal.rule, why);
             }
@@ -97,9 +101,6 @@ impl Tree {
     /// The number of the best rule that fits, and the bytes of the path that it covers.
     #[inline]
     pub(crate) fn find<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
-        if let Some(rule) = self.always {
-            return Some((rule, 0));
-        }
         let (deepest, whole) = self.descend(path);
         let first = &self.nodes[deepest as usize];
         if whole && let Some(rule) = self.fitting(first, List::Exact, request) {
@@ -143,6 +144,9 @@ impl Tree {
             rest => (OTHER, rest),
         };
         loop {
+            if self.nodes[node as usize].children == Children::None {
+                return (node, false);
+            }
             let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
             match self.child(node, &rest[..end]) {
                 None => return (node, false),
@@ -207,7 +211,8 @@ impl Node {
         let mut head = [0; HEAD];
         let known = text.len().min(HEAD);
         head[..known].copy_from_slice(&text[..known]);
-        Self { parent, up: NONE, length, element, head, sure: [NONE; 3], bounds: [0; 4] }
+        let (children, sure, bounds) = (Children::None, [NONE; 3], [0; 4]);
+        Self { parent, up: NONE, length, element, head, children, sure, bounds }
     }
 
     fn list(&self, list: List) -> Range<usize> {
@@ -280,7 +285,9 @@ impl<'m> Builder<'m> {
         if child == new {
             let start = index(self.elements.len());
             self.elements.extend_from_slice(element.as_bytes());
-            let above = self.nodes[parent as usize].length;
+            let above = &mut self.nodes[parent as usize];
+            above.children = Children::Some;
+            let above = above.length;
             // `*` and the like have no slash before their first element.
             let slash = u32::from(parent != OTHER);
             let length = above + slash + index(element.len());
@@ -296,10 +303,7 @@ impl<'m> Builder<'m> {
         self.regexes.sort_by_key(|(length, _)| Reverse(*length));
         self.set_bounds();
         let hash = FastState::default();
-        let roots_only = self.nodes.len() == 2 && self.regexes.is_empty();
-        let always = self.entries.first().filter(|(_, _, first)| roots_only && first.is_unconditional());
         Tree {
-            always: always.map(|(_, _, first)| first.rule),
             edges: edges(&self.nodes, &self.elements, hash),
             nodes: self.nodes.into(),
             hash,

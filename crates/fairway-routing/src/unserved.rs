@@ -1,18 +1,11 @@
 //! What the model can say and nothing serves yet, in one place. None of it is ignored in silence: it is closed where it
 //! protects or where another answer would be wrong, and each has a problem that names it.
 
-use fairway_model::{Filter, Listener, ListenerProtocol, Rule, VirtualHost};
+use fairway_model::{Filter, Listener, Rule, VirtualHost};
 
-/// Of a listener: its connections are closed.
-pub(crate) fn of_listener(listener: &Listener) -> Option<&'static str> {
-    match listener.protocol {
-        ListenerProtocol::Http
-        | ListenerProtocol::Https
-        | ListenerProtocol::Tls
-        | ListenerProtocol::TlsPassthrough => None,
-        ListenerProtocol::Tcp => Some("TCP is not forwarded yet"),
-        ListenerProtocol::Udp => Some("UDP is not forwarded yet"),
-    }
+/// Of a listener: its connections are closed. At present nothing.
+pub(crate) fn of_listener(_listener: &Listener) -> Option<&'static str> {
+    None
 }
 
 /// Of a rule of a host that verifies its clients and that lets everybody pass: it forwards nothing.

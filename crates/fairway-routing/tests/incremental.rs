@@ -2,6 +2,7 @@
 
 mod tables;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fairway_model::{
@@ -71,6 +72,25 @@ fn an_endpoint_change_keeps_slot_generation_and_hosts() {
     assert_eq!(first.backend(slot).unwrap().endpoints.len(), 1);
     assert_eq!(second.backend(slot).unwrap().endpoints.len(), 3);
     assert_eq!(id(&first, "a.test"), id(&second, "a.test"));
+}
+
+#[test]
+fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
+    let mut config = two_hosts();
+    let first = compile(&config, None).snapshot;
+    let slot = first.slot(&"a.test".into()).unwrap();
+    let mut changed = (**first.backend(slot).unwrap()).clone();
+    changed.traffic.in_flight = NonZeroU32::new(7);
+    config.backends.insert(changed.key.clone(), Arc::new(changed));
+    let second = compile(&config, Some(&first)).snapshot;
+    assert_eq!(
+        (second.slot(&"a.test".into()), second.generation(slot)),
+        (Some(slot), first.generation(slot))
+    );
+    assert_eq!(second.backend(slot).unwrap().traffic.in_flight, NonZeroU32::new(7));
+    assert!(std::ptr::eq(of(&first, "a.test"), of(&second, "a.test")), "no host is compiled for it");
+    let other = first.slot(&"b.test".into()).unwrap();
+    assert!(Arc::ptr_eq(first.backend(other).unwrap(), second.backend(other).unwrap()));
 }
 
 #[test]

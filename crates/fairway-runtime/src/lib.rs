@@ -7,14 +7,17 @@
 //!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
 //!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
-//!   [`growth`] what connections have beyond their own, [`spent`] what the system counts.
-//! * *What workers share*: [`spread`] says which of them has the fewest connections, [`output`] writes their lines.
+//!   [`budgets`] what a worker may spend on repeating work, [`growth`] what connections have beyond their own, [`spent`] what the
+//!   system counts.
+//! * *What workers share*: [`spread`] says which of them has the fewest connections, [`places`] are as many as are given
+//!   away, [`output`] writes their lines.
 //! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
 //!
 //! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
 //! in, and what a finding means for a request is decided above. Its private module `sys` has the only unsafe code of the
 //! workspace.
 
+pub mod budgets;
 pub mod clock;
 pub mod counts;
 pub mod descriptors;
@@ -24,6 +27,7 @@ pub mod listen;
 pub mod memory;
 pub mod output;
 pub mod pace;
+pub mod places;
 pub mod proxy_header;
 pub mod shortage;
 pub mod slots;

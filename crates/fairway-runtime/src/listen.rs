@@ -1,27 +1,46 @@
-//! Sockets that accept connections. Each worker binds its own to the same address (`SO_REUSEPORT`), so the kernel spreads
-//! connections and workers share nothing.
+//! Sockets that accept connections or receive datagrams. Each worker binds its own to the same address (`SO_REUSEPORT`), so
+//! the kernel spreads connections, and datagrams by their sender, and workers share nothing.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that may wait to be accepted, per worker.
 const BACKLOG: i32 = 4096;
 
+/// Bytes of datagrams that may wait to be received, per worker.
+const DATAGRAMS_WAITING: usize = 2 * 1024 * 1024;
+
 /// Binds `address` once per worker, or not at all. Port 0 becomes one free port for all of them.
 ///
 /// # Errors
 /// Where the address is taken, is none of this machine, or may not be used.
 pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+    bind_each(address, workers, listening)
+}
+
+/// The same for datagrams.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_datagrams(address: SocketAddr, workers: usize) -> io::Result<Vec<UdpSocket>> {
+    bind_each(address, workers, receiving)
+}
+
+fn bind_each<S: From<Socket>>(
+    address: SocketAddr,
+    workers: usize,
+    make: impl Fn(SocketAddr, Reuse) -> io::Result<Socket>,
+) -> io::Result<Vec<S>> {
     // With SO_REUSEPORT a second process of the same user would bind without complaint and take half of the
     // connections: a plain bind first finds that out.
-    drop(socket(address, Reuse::Address)?);
-    let first = socket(address, Reuse::AddressAndPort)?;
-    let bound = first.local_addr()?;
-    let mut sockets = vec![first];
+    drop(make(address, Reuse::Address)?);
+    let first = make(address, Reuse::AddressAndPort)?;
+    let bound = first.local_addr()?.as_socket().unwrap_or(address);
+    let mut sockets = vec![first.into()];
     for _ in 1..workers {
-        sockets.push(socket(bound, Reuse::AddressAndPort)?);
+        sockets.push(make(bound, Reuse::AddressAndPort)?.into());
     }
     Ok(sockets)
 }
@@ -32,9 +51,27 @@ enum Reuse {
     AddressAndPort,
 }
 
-fn socket(address: SocketAddr, reuse: Reuse) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn listening(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
+    let socket = unbound(address, (Type::STREAM, Protocol::TCP), reuse)?;
     socket.set_reuse_address(true)?;
+    // Accepted sockets inherit it: one system call less per connection.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// Without `SO_REUSEADDR`: of UDP that would let another process take the same port.
+fn receiving(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
+    let socket = unbound(address, (Type::DGRAM, Protocol::UDP), reuse)?;
+    // A burst waits here; the kernel gives no more than `net.core.rmem_max`.
+    socket.set_recv_buffer_size(DATAGRAMS_WAITING)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn unbound(address: SocketAddr, (kind, protocol): (Type, Protocol), reuse: Reuse) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if reuse == Reuse::AddressAndPort {
         socket.set_reuse_port(true)?;
     }
@@ -43,11 +80,7 @@ fn socket(address: SocketAddr, reuse: Reuse) -> io::Result<TcpListener> {
         socket.set_only_v6(false)?;
     }
     socket.set_nonblocking(true)?;
-    // Accepted sockets inherit it: one system call less per connection.
-    socket.set_tcp_nodelay(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -68,5 +101,13 @@ mod tests {
         assert!(bind(taken.local_addr().unwrap(), 1).is_err());
         let reused = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         assert!(bind(reused[0].local_addr().unwrap(), 1).is_err(), "a second Fairway is noticed");
+    }
+
+    #[test]
+    fn a_port_of_datagrams_is_taken_once() {
+        let sockets = bind_datagrams("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let address = sockets[0].local_addr().unwrap();
+        assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));
+        assert!(bind_datagrams(address, 1).is_err(), "a second Fairway is noticed");
     }
 }

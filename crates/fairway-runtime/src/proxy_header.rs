@@ -1,12 +1,14 @@
 //! The header of the PROXY protocol, versions 1 and 2 (the HAProxy specification of that name): who the client is, said by
-//! the load balancer in front. Who is believed is decided elsewhere.
+//! the load balancer in front, or by Fairway to an endpoint. Who is believed is decided elsewhere.
 
 mod parse;
+mod write;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 pub use parse::{NoHeader, ProxyHeader, parse};
+pub use write::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
 
 /// A version 2 header has more only by its optional fields.
 const MOST: usize = 4096;

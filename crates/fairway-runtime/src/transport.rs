@@ -1,7 +1,7 @@
 //! The bytes below HTTP: what a connection needs of a stream, so that scripted peers can stand in for sockets.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,6 +19,11 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
 
     /// The address at its other end, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
+
+    /// The address at this end, while the system knows it.
+    fn local(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// Whether TLS is between it and the peer.
     fn is_secure(&self) -> bool {
@@ -72,6 +77,11 @@ impl Transport for TcpStream {
         self.peer_addr().ok().map(|address| address.ip().to_canonical())
     }
 
+    fn local(&self) -> Option<SocketAddr> {
+        let address = self.local_addr().ok()?;
+        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    }
+
     fn abort(&mut self) {
         // A socket that cannot be told to reset is gone already.
         let _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
@@ -98,6 +108,10 @@ impl Transport for TcpStream {
 impl<S: Transport> Transport for server::TlsStream<S> {
     fn peer(&self) -> Option<IpAddr> {
         self.get_ref().0.peer()
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        self.get_ref().0.local()
     }
 
     fn holds_back(&self) -> bool {
@@ -138,6 +152,10 @@ impl<S: Transport> Transport for client::TlsStream<S> {
 impl<S: Transport> Transport for Prefixed<S> {
     fn peer(&self) -> Option<IpAddr> {
         self.stream.peer()
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        self.stream.local()
     }
 
     fn passed_on(&self) -> Option<u64> {

@@ -3,9 +3,9 @@
 //! Reading goes through one scratch buffer per worker: bytes that are consumed at once are never stored, so an idle
 //! connection owns no buffer and a busy one owns only its residue.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -51,6 +51,12 @@ impl Workspace {
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             spares: RefCell::new(Spares::new(SPARE_BYTES)),
         }
+    }
+
+    /// Room for what is handed on before anything else is read: one read of 256 KiB.
+    #[inline]
+    pub fn room(&self) -> RefMut<'_, [u8]> {
+        RefMut::map(self.scratch.borrow_mut(), |scratch| &mut **scratch)
     }
 
     /// Once a second: frees the vectors that nothing needed.
@@ -199,6 +205,11 @@ impl<S: Transport> Wire<S> {
     /// The address at the other end, while the system knows it.
     pub fn peer(&self) -> Option<IpAddr> {
         self.stream.peer()
+    }
+
+    /// The address at this end, while the system knows it.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.stream.local()
     }
 
     /// From now on this thread's runtime waits for the stream.

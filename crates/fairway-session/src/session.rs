@@ -96,6 +96,19 @@ impl Session {
         }
     }
 
+    /// Where a connection belongs, or the datagrams of a client, of which nothing but the client's address is known: as requests of
+    /// this client do where nothing else decides, and nowhere in particular where the address decides nothing.
+    pub fn of_address(key: Option<&SessionKey>, client: IpAddr) -> Belongs {
+        match key {
+            Some(key @ SessionKey::Hash(hash)) if hash.parts.contains(&SessionPart::Address) => {
+                let request = Head::new();
+                let asked = Asked { request: &request, host: "", target: b"", query: b"", path: b"", client };
+                Self::of(key, &asked, || 0).belongs
+            }
+            _ => Belongs::Anywhere,
+        }
+    }
+
     /// What the answer's cookie says, where it has one. `keys` are those of all endpoints, `index` is who answered.
     pub fn told(
         self,
@@ -310,6 +323,27 @@ mod tests {
         }
         assert!(shares.iter().all(|share| (2_250..2_750).contains(share)), "{shares:?}");
         assert!((2_250..2_750).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn connections_belong_where_requests_of_the_same_address_do() {
+        let client = [192, 0, 2, 7].into();
+        let key = |parts: &[SessionPart]| {
+            SessionKey::Hash(SessionHash { parts: parts.to_vec(), spread: NonZeroU16::new(2) })
+        };
+        let by_address = key(&[SessionPart::Address]);
+        let request = Head::new();
+        let asked = Asked { request: &request, host: "a", target: b"/", query: b"", path: b"/", client };
+        assert_eq!(
+            Session::of_address(Some(&by_address), client),
+            Session::of(&by_address, &asked, || 0).belongs
+        );
+        assert_ne!(
+            Session::of_address(Some(&by_address), client),
+            Session::of_address(Some(&by_address), [192, 0, 2, 8].into())
+        );
+        assert_eq!(Session::of_address(Some(&key(&[SessionPart::Host])), client), Belongs::Anywhere);
+        assert_eq!(Session::of_address(None, client), Belongs::Anywhere);
     }
 
     #[test]

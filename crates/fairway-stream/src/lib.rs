@@ -1,7 +1,15 @@
-//! Connections that are forwarded as they come, whatever is spoken on them: [`hello`] finds the name that a TLS client
-//! asks for before anybody answers it, and [`pump`] copies bytes both ways.
+//! Connections and datagrams that are forwarded as they come, whatever is spoken on them.
+//!
+//! * *Connections*: [`hello`] finds the name that a TLS client asks for before anybody answers it, [`race`] is for connects that
+//!   are late, and [`pump`] copies bytes both ways.
+//! * *Datagrams*: [`datagrams`] receives them and sends them on, [`sessions`] knows which belong together, and [`bounds`] how many
+//!   sessions there may be.
 //!
 //! It knows no route, endpoint or configuration; who is connected with whom, and for how long, is decided above.
 
+pub mod bounds;
+pub mod datagrams;
 pub mod hello;
 pub mod pump;
+pub mod race;
+pub mod sessions;

@@ -1,17 +1,22 @@
 //! Bytes in both directions between a client and an endpoint, whatever they mean.
 //!
 //! A side is read only when the other has taken all that was read before, so that a connection holds at most [`CHUNK`]
-//! bytes for each direction, and an idle one none. The end of one direction is passed on and leaves the other open.
+//! bytes for each direction, and an idle one none. The end of one direction is passed on and leaves the other open. What always has
+//! more to move leaves its thread to others after [`TURN`].
 
 use std::io;
 use std::task::{Context, Poll, ready};
 
 use fairway_runtime::transport::Transport;
+use fairway_runtime::turns::go_on_later;
 use fairway_runtime::wire::{Input, Wire, Workspace};
 
 /// How much one read may bring, which is how much may wait for a side that is slow. Vectors of this size go back to the
 /// worker.
 const CHUNK: usize = 64 * 1024;
+
+/// How many bytes of a direction are moved before others have their turn.
+const TURN: usize = 256 * 1024;
 
 /// Which of the two peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,7 @@ impl Direction {
         (to, target): (&mut Wire<T>, Side),
     ) -> Poll<Result<(), Side>> {
         let broken = |side: Side| move |_: io::Error| side;
+        let mut moved = 0;
         loop {
             if *self == Self::Closed {
                 return Poll::Ready(Ok(()));
@@ -83,10 +89,15 @@ impl Direction {
                 *self = Self::Closed;
                 return Poll::Ready(Ok(()));
             }
-            let passed = from
-                .poll_input(cx, workspace, CHUNK, |cx, bytes| (bytes.len(), pass(to, cx, workspace, bytes)));
+            if moved >= TURN {
+                go_on_later(cx);
+                return Poll::Pending;
+            }
+            let passed = from.poll_input(cx, workspace, CHUNK, |cx, bytes| {
+                (bytes.len(), pass(to, cx, workspace, bytes).map(|()| bytes.len()))
+            });
             match ready!(passed).map_err(broken(source))? {
-                Input::Taken(passed) => passed.map_err(broken(target))?,
+                Input::Taken(passed) => moved += passed.map_err(broken(target))?,
                 Input::Eof => *self = Self::Closing,
             }
         }
@@ -161,6 +172,24 @@ mod tests {
         }
         // What the pipes hold, and one read.
         assert!((20 * CHUNK..=21 * CHUNK).contains(&written), "{written}");
+    }
+
+    #[tokio::test]
+    async fn what_always_has_more_to_move_leaves_its_thread_to_others() {
+        let ([mut client, mut endpoint], [mut near, mut far]) = between(100 * CHUNK);
+        let (workspace, mut pump) = (Workspace::new(), Pump::default());
+        client.write_all(&vec![7; 20 * CHUNK]).await.unwrap();
+        let mut before = 0;
+        for turn in 0..5 {
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            assert!(pumped.is_pending());
+            let moved = far.sent() - before;
+            assert!((TURN as u64..=(TURN + CHUNK) as u64).contains(&moved), "{moved} bytes in turn {turn}");
+            before = far.sent();
+        }
+        let mut all = vec![0; 20 * CHUNK];
+        endpoint.read_exact(&mut all).await.unwrap();
+        assert!(all.iter().all(|byte| *byte == 7));
     }
 
     #[tokio::test]

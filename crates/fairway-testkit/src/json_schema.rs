@@ -25,7 +25,7 @@ impl<'s> Judge<'s> {
         let schema = schema.as_object().expect("a schema is an object");
         for (keyword, rule) in schema {
             match keyword.as_str() {
-                "$schema" | "title" | "description" | "definitions" | "properties" => {}
+                "$schema" | "title" | "description" | "definitions" | "properties" | "patternProperties" => {}
                 "$ref" => {
                     let pointer =
                         rule.as_str().and_then(|rule| rule.strip_prefix('#')).expect("a local reference");
@@ -68,6 +68,10 @@ impl<'s> Judge<'s> {
         for (key, value) in value.as_object().into_iter().flatten() {
             let path = format!("{path}.{key}");
             let own = schema.get("properties").and_then(|properties| properties.get(key));
+            let patterns = schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
+            let fits = |pattern: &str| Regex::new(pattern).expect("a pattern").is_match(key);
+            let own =
+                own.or(patterns.into_iter().find(|(pattern, _)| fits(pattern)).map(|(_, schema)| schema));
             match own.or(schema.get("additionalProperties")) {
                 Some(Value::Bool(false)) => self.found.push(format!("{path}: there is no such property")),
                 Some(Value::Bool(true)) | None => {}
@@ -142,6 +146,9 @@ mod tests {
                 "port": { "type": ["integer", "null"], "minimum": 1, "maximum": 9 },
                 "kind": { "enum": ["a", "b"] },
                 "list": { "type": "array", "items": { "type": "string" }, "maxItems": 2, "uniqueItems": true },
+                "ports": {
+                    "type": "object", "additionalProperties": false, "patternProperties": { "^[0-9]+$": { "type": "integer" } },
+                },
                 "either": { "anyOf": [{ "type": "integer" }, { "type": "string", "pattern": "^[0-9]+%$" }] },
                 "texts": { "type": "object", "additionalProperties": { "type": "string" } },
                 "open": { "properties": { "a": { "type": "boolean" } } },
@@ -149,7 +156,7 @@ mod tests {
             "definitions": { "name": { "type": "string", "minLength": 1, "maxLength": 3 } },
         });
         let good = json!({
-            "name": "abc", "port": null, "kind": "a", "list": ["x", "y"], "either": "5%", "texts": { "a": "b" },
+            "name": "abc", "ports": { "80": 1 }, "port": null, "kind": "a", "list": ["x", "y"], "either": "5%", "texts": { "a": "b" },
             "open": { "a": true, "b": 1 },
         });
         assert_eq!(problems(&schema, &good), [""; 0]);
@@ -169,6 +176,8 @@ mod tests {
             (json!({ "name": "a", "texts": { "b": 1 } }), ".texts.b: type"),
             (json!({ "name": "a", "open": { "a": 1 } }), ".open.a: type"),
             (json!({ "name": "a", "more": 1 }), ".more: there is no such property"),
+            (json!({ "name": "a", "ports": { "80": "a" } }), ".ports.80: type"),
+            (json!({ "name": "a", "ports": { "http": 1 } }), ".ports.http: there is no such property"),
         ] {
             let found = problems(&schema, &bad);
             assert!(found.len() == 1 && found[0].starts_with(path), "{bad}: {found:?}");

@@ -1,9 +1,10 @@
 //! For tests only: what stands around Fairway in a wire test or an end-to-end test.
 //!
-//! Owns raw clients, scripted backends, certificates, manifest fixtures and the started binary. Never uses a parser
+//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures and the started binary. Never uses a parser
 //! of Fairway (one parser bug must not blind both sides) and never sleeps for luck: everything waits for a condition
 //! with a deadline and says what it waited for when the deadline passes.
 
+pub mod api_server;
 pub mod backend;
 pub mod certificates;
 pub mod client;

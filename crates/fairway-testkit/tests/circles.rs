@@ -42,6 +42,16 @@ const GROUND: &[Ground] = &[
         why: "the errors of the protocol, one of which every broken rule has",
     },
     Ground {
+        name: "fairway-lab-adapter",
+        module: "desired",
+        why: "what is wanted of a proxy, which is derived, rendered and applied",
+    },
+    Ground {
+        name: "fairway-lab-adapter",
+        module: "frame",
+        why: "where a proxy listens and keeps its files, which each renders and starts with",
+    },
+    Ground {
         name: "fairway-lab-measure",
         module: "process",
         why: "all that is read of one process in /proc",
@@ -110,6 +120,11 @@ const GROUND: &[Ground] = &[
         name: "fairway-sides",
         module: "sides",
         why: "the two sides of an exchange, which each protocol serves",
+    },
+    Ground {
+        name: "fairway-gateway",
+        module: "listener",
+        why: "what routes attach to, policies are for and hosts are made of",
     },
     Ground {
         name: "fairway-gateway",

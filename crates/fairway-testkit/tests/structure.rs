@@ -38,10 +38,27 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
     Place { name: "fairway-annotations", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
     Place { name: "fairway-gateway-types", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-objects", may: &["fairway-gateway-types", "fairway-model"], never: INPUT_OUTPUT },
+    Place { name: "fairway-policy-types", may: &["fairway-gateway-types"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-objects",
+        may: &["fairway-gateway-types", "fairway-model", "fairway-password", "fairway-policy-types"],
+        never: INPUT_OUTPUT,
+    },
+    Place {
+        name: "fairway-policy",
+        may: &["fairway-annotations", "fairway-model", "fairway-objects", "fairway-policy-types"],
+        never: INPUT_OUTPUT,
+    },
     Place {
         name: "fairway-gateway",
-        may: &["fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-pattern"],
+        may: &[
+            "fairway-gateway-types",
+            "fairway-model",
+            "fairway-objects",
+            "fairway-pattern",
+            "fairway-policy",
+            "fairway-policy-types",
+        ],
         never: INPUT_OUTPUT,
     },
     Place {
@@ -54,10 +71,17 @@ const CRATES: &[Place] = &[
             "fairway-objects",
             "fairway-password",
             "fairway-pattern",
+            "fairway-policy-types",
         ],
         never: INPUT_OUTPUT,
     },
     Place { name: "fairway-manifest", may: &["fairway-model", "fairway-translate"], never: INPUT_OUTPUT },
+    // What it tells goes to whoever listens, so it knows neither the pipeline nor a cluster.
+    Place {
+        name: "fairway-directory",
+        may: &["fairway-manifest", "fairway-model", "fairway-translate"],
+        never: &["tokio", "hyper", "h2", "httparse", "kube", "k8s-openapi"],
+    },
     Place {
         name: "fairway-gateway-control",
         may: &["fairway-gateway", "fairway-objects"],
@@ -70,6 +94,7 @@ const CRATES: &[Place] = &[
             "fairway-gateway-types",
             "fairway-manifest",
             "fairway-model",
+            "fairway-policy-types",
             "fairway-routing",
             "fairway-translate",
         ],
@@ -91,7 +116,13 @@ const CRATES: &[Place] = &[
             "fairway-sides",
             "fairway-stream",
             "fairway-tls",
+            "fairway-upstream",
         ],
+        never: KUBERNETES,
+    },
+    Place {
+        name: "fairway-upstream",
+        may: &["fairway-model", "fairway-runtime", "fairway-session", "fairway-sides"],
         never: KUBERNETES,
     },
     Place {
@@ -129,9 +160,17 @@ const CRATES: &[Place] = &[
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
     Place {
         name: "fairway-lab",
-        may: &["fairway-lab-measure", "fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
+        may: &[
+            "fairway-lab-adapter",
+            "fairway-lab-measure",
+            "fairway-lab-report",
+            "fairway-lab-results",
+            "fairway-lab-traffic",
+        ],
         never: &["httparse"],
     },
+    // It watches the objects of a cluster from a pod, and knows no scenario and no peer.
+    Place { name: "fairway-lab-adapter", may: &["fairway-lab-results"], never: &["httparse"] },
     // The benchmark measures with it, and neither needs nor gets a client of Kubernetes.
     Place {
         name: "fairway-lab-measure",
@@ -149,7 +188,11 @@ const CRATES: &[Place] = &[
         may: &["fairway-lab-results"],
         never: &["httparse", "kube", "k8s-openapi"],
     },
-    Place { name: "fairway-migrate", may: &["fairway-model", "fairway-translate"], never: &["kube"] },
+    Place {
+        name: "fairway-migrate",
+        may: &["fairway-gateway-types", "fairway-model", "fairway-translate"],
+        never: &["kube"],
+    },
     Place {
         name: "fairway-compare",
         may: &["fairway-message", "fairway-migrate", "fairway-model", "fairway-routing", "fairway-translate"],
@@ -162,6 +205,7 @@ const CRATES: &[Place] = &[
         may: &[
             "fairway-compare",
             "fairway-control",
+            "fairway-directory",
             "fairway-echo",
             "fairway-message",
             "fairway-migrate",
@@ -200,6 +244,7 @@ const NEVER_KUBERNETES: &[&str] = &[
     "fairway-sides",
     "fairway-stream",
     "fairway-tls",
+    "fairway-upstream",
 ];
 
 /// Lines of a crate without its tests; one that is larger is cut.

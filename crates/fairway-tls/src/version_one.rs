@@ -12,7 +12,7 @@ use webpki::{EndEntityCert, RawPublicKeyEntity};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 /// A certificate of version 1.
-pub(crate) struct VersionOne<'c>(X509Certificate<'c>);
+pub(crate) struct VersionOne<'c>(X509Certificate<'c>, &'c [u8]);
 
 impl<'c> VersionOne<'c> {
     /// Of what a client shows; `None` for all that webpki reads, or nobody.
@@ -22,7 +22,7 @@ impl<'c> VersionOne<'c> {
             _ => return None,
         }
         let (rest, parsed) = X509Certificate::from_der(certificate).ok()?;
-        (rest.is_empty() && parsed.version() == X509Version::V1).then_some(Self(parsed))
+        (rest.is_empty() && parsed.version() == X509Version::V1).then_some(Self(parsed, certificate.as_ref()))
     }
 
     /// Whether one of `anchors` has issued it, and it is in use at `now`.
@@ -48,7 +48,7 @@ impl<'c> VersionOne<'c> {
             return Err(webpki::Error::CertExpired { time: now, not_after });
         }
         // The same algorithm is written into the part that is signed (RFC 5280 §4.1.1.2).
-        if self.0.signature_algorithm != self.0.tbs_certificate.signature {
+        if self.algorithms().is_none_or(|(outside, inside)| outside != inside) {
             return Err(webpki::Error::SignatureAlgorithmMismatch);
         }
         if self.0.signature_value.unused_bits != 0 {
@@ -58,6 +58,15 @@ impl<'c> VersionOne<'c> {
             sequence(&anchor.subject) == self.0.issuer().as_raw() && self.is_signed_by(anchor, algorithms)
         };
         if anchors.iter().any(issued) { Ok(()) } else { Err(webpki::Error::UnknownIssuer) }
+    }
+
+    /// The algorithm that the certificate names behind the part that is signed, and the one in it, behind the serial number.
+    fn algorithms(&self) -> Option<(&[u8], &[u8])> {
+        let (signed, _) = value(content(self.1)?)?;
+        let (outside, _) = value(content(self.1)?.get(signed.len()..)?)?;
+        let (serial, _) = value(content(signed)?)?;
+        let (inside, _) = value(content(signed)?.get(serial.len()..)?)?;
+        Some((outside, inside))
     }
 
     fn is_signed_by(
@@ -104,6 +113,22 @@ pub(crate) fn of_scheme(
     scheme: SignatureScheme,
 ) -> &'static [&'static dyn SignatureVerificationAlgorithm] {
     supported.mapping.iter().find(|(known, _)| *known == scheme).map_or(&[], |(_, algorithms)| algorithms)
+}
+
+/// The first value of some, with its tag and length, and its content (X.690 §8.1).
+fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (header, length) = match *bytes {
+        [_, length @ 0..=0x7f, ..] => (2, usize::from(length)),
+        [_, 0x81, length, ..] => (3, usize::from(length)),
+        [_, 0x82, high, low, ..] => (4, usize::from(u16::from_be_bytes([high, low]))),
+        _ => return None,
+    };
+    Some((bytes.get(..header + length)?, bytes.get(header..header + length)?))
+}
+
+/// That of the first value.
+fn content(bytes: &[u8]) -> Option<&[u8]> {
+    value(bytes).map(|(_, content)| content)
 }
 
 /// A SEQUENCE with this content (X.690 §8.9).

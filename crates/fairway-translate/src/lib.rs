@@ -7,6 +7,7 @@
 
 mod ingress;
 mod listeners;
+mod service_maps;
 mod translation;
 mod translator;
 
@@ -15,16 +16,19 @@ pub use fairway_gateway::{
     ObjectStatus, OwnStatus, ParentStatus, PortTransport, WantedAddress, WantedGateway,
 };
 pub use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Scope, Severity};
+pub use fairway_objects::gateway_resources::Releases;
 pub use fairway_objects::issued::issued;
+pub use fairway_objects::lines::Lines;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{
     CONTROLLER, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER, GatewayOptions, HostOptions,
     HostOwnership, IngressListeners, ListenAt, LogFormatChoice, LoopbackEndpoints, Options, Own, Places,
-    ProxySenders, Trust, UnsupportedProtection, WithoutClass,
+    ProxySenders, ReservedPorts, ServiceMaps, Trust, UnsupportedProtection, WithoutClass,
 };
 pub use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 pub use fairway_objects::references::Difference;
 pub use fairway_objects::resources::{Change, Resources};
+pub use fairway_objects::transport::PortProtocol;
 pub use ingress::annotations::family::{Class, Known, Support};
 pub use ingress::annotations::registry::known_annotations;
 pub use ingress::references::References;

@@ -1,6 +1,6 @@
 //! The listeners that are there without any object, and the table of routes that they share.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use fairway_model::{Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute};
 
@@ -8,6 +8,12 @@ use fairway_objects::options::{ListenAt, Options};
 
 /// The route table of all Ingresses.
 pub(crate) const INGRESS_TABLE: &str = "ingress";
+
+/// Its name as one text that all hosts share.
+pub(crate) fn ingress_table() -> Arc<str> {
+    static NAME: LazyLock<Arc<str>> = LazyLock::new(|| INGRESS_TABLE.into());
+    NAME.clone()
+}
 
 /// Puts the listeners of all Ingresses into `config`, in place of those that are there under their names.
 pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {

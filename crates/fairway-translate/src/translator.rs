@@ -3,7 +3,8 @@
 //!
 //! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, what Ingresses share,
 //! hosts, backends and certificates are made again, each only where it was marked, and each marking what depends on
-//! it. What the Gateway API says comes in pieces from `fairway_gateway`, between hosts and backends.
+//! it. What the Gateway API says comes in pieces from `fairway_gateway`, between hosts and backends, and so do the ports of TCP
+//! and UDP services.
 
 mod backends;
 mod certificates;
@@ -15,6 +16,7 @@ mod hosts;
 mod ingresses;
 mod secrets;
 mod served;
+mod service_maps;
 mod services;
 mod state;
 mod work;
@@ -29,6 +31,7 @@ use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
 
 use gateways::GatewayStage;
+use service_maps::ServiceMapStage;
 use state::{Progress, State};
 use work::Work;
 
@@ -38,6 +41,7 @@ pub struct Translator {
     options: Options,
     state: State,
     gateways: GatewayStage,
+    service_maps: ServiceMapStage,
 }
 
 /// Translates from scratch; `now` is in seconds since 1970.
@@ -51,13 +55,14 @@ impl Translator {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let (state, gateways) = (State::new(&options), GatewayStage::new(&options));
-        Self { options, state, gateways }
+        Self { options, state, gateways, service_maps: ServiceMapStage::default() }
     }
 
     /// Makes `config`, which an earlier process kept, one for this process: its listeners are where the options say
     /// now.
     pub fn adapt(&self, config: &mut Config) {
         listeners::of_ingresses(&self.options, config);
+        crate::service_maps::adapt(&self.options, config);
     }
 
     /// The translation of `resources`, of which only `changed` differ from the last call; `now` is in seconds since
@@ -83,6 +88,7 @@ impl Translator {
         state.make_hosts(inputs, &mut work);
         state.make_names(inputs, &mut work);
         self.gateways.make(state, inputs, noted, &mut work);
+        self.service_maps.make(state, inputs, changed, &mut work);
         state.make_backends(inputs, &mut work);
         state.make_certificates(&work);
         state.current.clone()

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use fairway_model::{
-    Action, Config, FieldMatch, ListenerTls, Match, PathMatch, Policy, Reference, Rule, TextMatch,
-    UpstreamVerification, VirtualHost, WeightedBackend,
+    Action, BackendTraffic, Balancing, ClientTraffic, Config, FieldMatch, ListenerTls, Match, PathMatch,
+    Policy, Reference, Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
 };
 use fairway_translate::{
     Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, Translation, WantedGateway, translate,
@@ -147,6 +147,9 @@ fn listeners(config: &Config) -> Map<String, Value> {
             line +=
                 &it.tls.clients.as_ref().map(|it| format!(", clients {:?}", it.demand)).unwrap_or_default();
         }
+        if it.clients != ClientTraffic::default() {
+            line += &format!(", {}", json!(it.clients));
+        }
         (it.name.to_string(), json!(line))
     })
     .collect()
@@ -226,6 +229,12 @@ fn backends(config: &Config) -> Map<String, Value> {
             let shown =
                 tls.client_certificate.as_ref().map(|key| format!(", shows {key}")).unwrap_or_default();
             line += &format!(", TLS to {}, {verified}{shown}", tls.server_name.as_deref().unwrap_or("-"));
+        }
+        if it.key.0.contains(";traffic=") && (it.balancing != Balancing::PeakEwma || it.session.is_some()) {
+            line += &format!(", {:?} {}", it.balancing, json!(it.session));
+        }
+        if it.traffic != BackendTraffic::default() {
+            line += &format!(", {}", json!(it.traffic));
         }
         (it.key.to_string(), json!(line))
     };

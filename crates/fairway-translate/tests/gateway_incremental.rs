@@ -54,14 +54,14 @@ fn host() -> impl Strategy<Value = &'static str> {
 }
 
 fn listener(at: usize) -> impl Strategy<Value = Value> {
-    let protocol = prop::sample::select(vec!["HTTP", "HTTP", "HTTPS", "TLS", "TCP"]);
+    let protocol = prop::sample::select(vec!["HTTP", "HTTP", "HTTPS", "TLS", "TCP", "UDP"]);
     let from = prop::sample::select(vec!["Same", "All", "Selector"]);
     let secret = prop::sample::select(vec![("a", "a"), ("a", "b"), ("a", "gone"), ("b", "a")]);
     (protocol, from, secret, host(), 80..82_u16).prop_map(move |(protocol, from, (namespace, secret), host, port)| {
         let allowed = json!({"namespaces": {"from": from, "selector": {"matchLabels": {"team": "red"}}}});
         let mut listener =
             json!({"name": format!("l{at}"), "port": port, "protocol": protocol, "allowedRoutes": allowed});
-        if !host.is_empty() && protocol != "TCP" {
+        if !host.is_empty() && !matches!(protocol, "TCP" | "UDP") {
             listener["hostname"] = json!(host);
         }
         let certificates = json!([{"name": secret, "namespace": namespace}]);
@@ -131,7 +131,8 @@ fn with_status(mut value: Value, status: u32) -> Value {
 }
 
 fn route() -> impl Strategy<Value = Value> {
-    let kind = prop::sample::select(vec!["HTTPRoute", "HTTPRoute", "GRPCRoute", "TLSRoute"]);
+    let kinds = vec!["HTTPRoute", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"];
+    let kind = prop::sample::select(kinds);
     let path = prop::sample::select(vec!["/", "/a", "/("]);
     let parents = prop::collection::vec(parent(), 0..3);
     (0..3_u32, kind, namespace(), parents, host(), backend(), path).prop_map(
@@ -142,7 +143,7 @@ fn route() -> impl Strategy<Value = Value> {
                 rule["matches"] = json!([{"path": {"type": kind, "value": path}}]);
             }
             let mut spec = json!({"parentRefs": parents, "rules": [rule]});
-            if !host.is_empty() {
+            if !host.is_empty() && !matches!(kind, "TCPRoute" | "UDPRoute") {
                 spec["hostnames"] = json!([host]);
             }
             let metadata = metadata(namespace, &format!("r{at}"), at);
@@ -152,14 +153,16 @@ fn route() -> impl Strategy<Value = Value> {
 }
 
 fn other() -> impl Strategy<Value = Value> {
-    let kind = prop::sample::select(vec!["HTTPRoute", "GRPCRoute", "Gateway", "ListenerSet"]);
+    let kinds = vec!["HTTPRoute", "GRPCRoute", "UDPRoute", "Gateway", "ListenerSet", "SecurityPolicy"];
+    let kind = prop::sample::select(kinds);
     let controller = prop::sample::select(vec!["fairway.dev/gateway-controller", "example.com/other"]);
     let team = prop::sample::select(vec!["red", "blue"]);
     let ca = prop::sample::select(vec!["ca", "gone"]);
     prop_oneof![
         (kind, namespace(), namespace()).prop_map(|(kind, from, to)| {
+            let group = if kind == "SecurityPolicy" { "fairway.dev" } else { "gateway.networking.k8s.io" };
             let spec = json!({
-                "from": [{"group": "gateway.networking.k8s.io", "kind": kind, "namespace": from}],
+                "from": [{"group": group, "kind": kind, "namespace": from}],
                 "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}],
             });
             json!({"apiVersion": GROUP, "kind": "ReferenceGrant", "metadata": metadata(to, kind, 0), "spec": spec})
@@ -175,7 +178,7 @@ fn other() -> impl Strategy<Value = Value> {
         (0..2_u32, namespace(), any::<bool>()).prop_map(|(at, namespace, named)| {
             let name = if named { "web" } else { "" };
             json!({"kind": "Service", "metadata": metadata(namespace, &format!("v{at}"), 0),
-                   "spec": {"ports": [{"port": 80, "name": name}]}})
+                   "spec": {"ports": [{"port": 80, "name": name}, {"port": 80, "protocol": "UDP", "name": "dns"}]}})
         }),
         (0..2_u32, 0..2_u32, namespace(), any::<bool>(), ca).prop_map(|(at, service, namespace, section, ca)| {
             let mut target = json!({"group": "", "kind": "Service", "name": format!("v{service}")});
@@ -196,6 +199,60 @@ fn other() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// A policy of Fairway's own, for something that may be there.
+fn policy() -> impl Strategy<Value = Value> {
+    let client = prop::sample::select(vec![
+        json!({"timeouts": {"idle": "1m"}}),
+        json!({"proxyProtocol": {"mode": "Off"}}),
+        json!({"timeouts": {"idle": "soon"}}),
+    ]);
+    let backend = prop::sample::select(vec![
+        json!({"limits": {"requestsPerEndpoint": 7}}),
+        json!({"loadBalancing": {"algorithm": "Random"}}),
+        json!({"retry": {"attempts": -1}}),
+    ]);
+    let security = prop::sample::select(vec![
+        json!({"sourceRanges": {"allow": ["10.0.0.0/8"]}}),
+        json!({"concurrencyLimit": {"requests": 3}, "replaceableBy": "None"}),
+        json!({"replaceableBy": "All", "basicAuth": {"secretRef": {"name": "a", "namespace": "a"}}}),
+        json!({"externalAuth": {"backendRef": {"name": "v0", "namespace": "b", "port": 80}}}),
+        json!({"clientCertificates": {"caCertificateRefs": [{"kind": "ConfigMap", "name": "ca"}]}}),
+        json!({}),
+    ]);
+    let listening = || {
+        let section = prop::sample::select(vec![None, None, Some("l0"), Some("l1")]);
+        let name = prop::sample::select(vec![("Gateway", "g0"), ("Gateway", "g1"), ("ListenerSet", "s0")]);
+        (name, section)
+            .prop_map(|((kind, name), section)| target(("gateway.networking.k8s.io", kind, name), section))
+    };
+    let route = (prop::sample::select(vec!["HTTPRoute", "GRPCRoute"]), 0..3_u32)
+        .prop_map(|(kind, at)| target(("gateway.networking.k8s.io", kind, &format!("r{at}")), None));
+    let service = (0..2_u32, any::<bool>())
+        .prop_map(|(at, section)| target(("", "Service", &format!("v{at}")), section.then_some("web")));
+    let of = prop_oneof![
+        (client, listening()).prop_map(|(spec, target)| ("ClientTrafficPolicy", spec, target)),
+        (backend, service).prop_map(|(spec, target)| ("BackendTrafficPolicy", spec, target)),
+        (security, prop_oneof![listening(), route]).prop_map(|(spec, target)| (
+            "SecurityPolicy",
+            spec,
+            target
+        )),
+    ];
+    (of, 0..3_u32, namespace()).prop_map(|((kind, mut spec, target), at, namespace)| {
+        spec["targetRefs"] = json!([target]);
+        let metadata = metadata(namespace, &format!("q{at}"), at);
+        json!({"apiVersion": "fairway.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec})
+    })
+}
+
+fn target((group, kind, name): (&str, &str, &str), section: Option<&str>) -> Value {
+    let mut target = json!({"group": group, "kind": kind, "name": name});
+    if let Some(section) = section {
+        target["sectionName"] = json!(section);
+    }
+    target
+}
+
 fn removal() -> impl Strategy<Value = Edit> {
     let kinds = vec![
         (Kind::Gateway, "g"),
@@ -203,8 +260,13 @@ fn removal() -> impl Strategy<Value = Edit> {
         (Kind::HttpRoute, "r"),
         (Kind::GrpcRoute, "r"),
         (Kind::TlsRoute, "r"),
+        (Kind::TcpRoute, "r"),
+        (Kind::UdpRoute, "r"),
         (Kind::Service, "v"),
         (Kind::BackendTlsPolicy, "p"),
+        (Kind::ClientTrafficPolicy, "q"),
+        (Kind::BackendTrafficPolicy, "q"),
+        (Kind::SecurityPolicy, "q"),
     ];
     (prop::sample::select(kinds), 0..3_u32, namespace()).prop_map(|((kind, prefix), at, namespace)| {
         Edit::Remove(kind, ObjectKey::new(namespace, &format!("{prefix}{at}")))
@@ -217,6 +279,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         3 => (set(), 0..3_u32).prop_map(|(value, status)| Edit::Set(with_status(value, status))),
         5 => route().prop_map(Edit::Set),
         3 => other().prop_map(Edit::Set),
+        3 => policy().prop_map(Edit::Set),
         2 => removal(),
         1 => Just(Edit::Remove(Kind::GatewayClass, ObjectKey::new("", "c0"))),
         1 => Just(Edit::Remove(Kind::Secret, ObjectKey::new("a", "a"))),
@@ -233,9 +296,11 @@ fn change(edit: &Edit) -> Change {
             let bind = vec![std::net::SocketAddr::from(([0, 0, 0, 0], 30_000 + at))];
             let state = if *at == 3 { PortState::Pending } else { PortState::Bound };
             let addresses = vec![Address { kind: AddressKind::Ip, value: format!("10.0.0.{at}").into() }];
+            let port = PortPlacement { bind, state };
             let placement = Placement {
                 addresses: Addresses::Assigned(addresses),
-                ports: [(80, PortPlacement { bind, state })].into(),
+                ports: [(80, port.clone())].into(),
+                datagram_ports: [(80, port)].into(),
             };
             let gateway = ObjectKey::new("a", &format!("g{}", at % 2));
             Change::Placed { gateway, placement: (*at != 2).then(|| placement.into()) }

@@ -9,8 +9,8 @@ mod support;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, Listener, ListenerProtocol, Match,
-    PathMatch, Policy, Retry, Rule, StreamRoute, TextMatch, VirtualHost,
+    Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, HostPattern, Listener, ListenerProtocol,
+    Match, PathMatch, Policy, Retry, Rule, StreamKey, StreamRoute, TextMatch, VirtualHost,
 };
 use fairway_translate::{Translation, translate};
 use serde_json::{Map, Value, json};
@@ -32,16 +32,36 @@ fn text(translation: &Translation) -> String {
     let backends: Map<String, Value> =
         config.backends.values().map(|it| (it.key.to_string(), backend(it))).collect();
     let certificates: Vec<_> = config.certificates.keys().map(|key| key.to_string()).collect();
-    let passed: Map<String, Value> = config.streams.values().map(|stream| passed(config, stream)).collect();
+    let of_names = |stream: &&Arc<StreamRoute>| stream.key.host != HostPattern::Any;
+    let passed: Map<String, Value> =
+        config.streams.values().filter(of_names).map(|stream| passed(config, stream)).collect();
+    let forwarded: Map<String, Value> =
+        config.listeners.values().filter_map(|listener| forwarded(config, listener)).collect();
     let diagnostics: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
     let mut all = json!({"hosts": hosts, "backends": backends, "certificates": certificates});
     all["diagnostics"] = json!(diagnostics);
     all["passed through"] = json!(passed);
+    all["forwarded"] = json!(forwarded);
     all["default certificate"] = json!(config.default_certificate.as_ref().map(ToString::to_string));
     all["settings"] = settings(config);
     all["external names"] = json!(translation.external_names);
     all.as_object_mut().unwrap().retain(|_, value| !is_empty(value));
     serde_saphyr::to_string(&all).unwrap()
+}
+
+/// Where connections and datagrams go that come to a port of their own.
+fn forwarded(config: &Config, listener: &Listener) -> Option<(String, Value)> {
+    let is_stream = matches!(listener.protocol, ListenerProtocol::Tcp | ListenerProtocol::Udp);
+    let key = StreamKey { table: listener.table.clone(), host: HostPattern::Any };
+    let route = config.streams.get(&key).filter(|_| is_stream)?;
+    let backends: Vec<_> = route.backends.iter().map(|it| it.backend.to_string()).collect();
+    let mut shown = json!({"at": listener.bind, "protocol": listener.protocol, "backends": backends});
+    for (name, value) in [("clients", json!(listener.clients)), ("policy", json!(route.policy))] {
+        if value != json!({}) {
+            shown[name] = value;
+        }
+    }
+    Some((listener.name.to_string(), shown))
 }
 
 /// Where connections go, and to which listener they come.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairway_translate::{
     Change, Compat, Defaults, External, ExternalNames, HostOwnership, Kind, ObjectKey, ObjectRef, Options,
-    Resources, Translation, Translator, Trust, WithoutClass, translate,
+    Resources, ServiceMaps, Translation, Translator, Trust, WithoutClass, translate,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -129,13 +129,14 @@ fn others() -> impl Strategy<Value = Value> {
         let metadata = json!({"name": format!("k{name}"), "annotations": annotations});
         json!({"kind": "IngressClass", "metadata": metadata, "spec": {"controller": controller}})
     });
-    let service = (0..3usize, 0..3usize).prop_map(|(name, shape)| {
+    let service = (0..3usize, 0..4usize).prop_map(|(name, shape)| {
         let spec = match shape {
             0 => json!({
                 "clusterIP": format!("10.96.0.{}", 2 - name),
                 "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
             }),
             1 => json!({"ports": [{"name": "http", "port": 9}]}),
+            2 => json!({"ports": [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "http", "port": 53}]}),
             _ => json!({"type": "ExternalName", "externalName": "up.example.com"}),
         };
         json!({"kind": "Service", "metadata": metadata(&format!("s{name}")), "spec": spec})
@@ -154,6 +155,7 @@ fn others() -> impl Strategy<Value = Value> {
                 "use-forwarded-headers": redirect.to_string(),
                 "add-headers": if redirect { "default/headers" } else { "" },
                 "proxy-set-headers": if redirect { "" } else { "default/headers" },
+                "proxy-stream-timeout": if redirect { "90s" } else { "600s" },
             });
             match settings {
                 true => json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": data}),
@@ -161,6 +163,18 @@ fn others() -> impl Strategy<Value = Value> {
             }
         },
     );
+    let to = prop::sample::select(vec![
+        "default/s0:80",
+        "default/s1:http",
+        "default/s2:53::PROXY",
+        "s0",
+        "default/s0:9",
+    ]);
+    let services = prop::collection::btree_map(prop::sample::select(vec!["53", "9000", "x"]), to, 0..3);
+    let services = (any::<bool>(), services).prop_map(|(tcp, data)| {
+        let name = if tcp { "tcp" } else { "udp" };
+        json!({"kind": "ConfigMap", "metadata": metadata(name), "data": data})
+    });
     // One Secret is never good, so that no earlier certificate of it is kept.
     let names = prop::sample::select(vec!["*.a.test", "a.test"]);
     let certificate = (any::<bool>(), names, 2024..2028i32).prop_map(|(good, names, until)| match good {
@@ -171,7 +185,7 @@ fn others() -> impl Strategy<Value = Value> {
     });
     let old =
         Just(json!({"kind": "Ingress", "apiVersion": "extensions/v1beta1", "metadata": metadata("old")}));
-    prop_oneof![2 => class, 3 => service, 3 => slice, 2 => map, 2 => certificate, 1 => old]
+    prop_oneof![2 => class, 3 => service, 3 => slice, 2 => map, 2 => services, 2 => certificate, 1 => old]
 }
 
 fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
@@ -187,7 +201,7 @@ fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
         1 => name("s", 3).prop_map(|key| Edit::Remove(Kind::Service, key)),
         1 => name("e", 3).prop_map(|key| Edit::Remove(Kind::EndpointSlice, key)),
         1 => name("c", 2).prop_map(|key| Edit::Remove(Kind::Secret, key)),
-        1 => prop::sample::select(vec!["settings", "headers"])
+        1 => prop::sample::select(vec!["settings", "headers", "tcp", "udp"])
             .prop_map(|name| Edit::Remove(Kind::ConfigMap, ObjectKey::new("default", name))),
         1 => Just(Edit::Remove(Kind::OldIngress, ObjectKey::new("default", "old"))),
     ];
@@ -229,6 +243,11 @@ proptest! {
     ) {
         let mut options = options();
         options.defaults.backend = backend.and_then(ObjectKey::parse);
+        options.listeners.service_maps = ServiceMaps {
+            tcp: ObjectKey::parse("default/tcp"),
+            udp: ObjectKey::parse("default/udp"),
+            ..ServiceMaps::default()
+        };
         if owned {
             options.hosts.ownership = HostOwnership::Namespace;
         }

@@ -8,23 +8,14 @@ use fairway_migrate::{Objects, Report};
 use fairway_translate::{Compat, Diagnostic, Severity};
 
 use crate::args::{CheckArgs, Output};
-use crate::offline::{self, Offline};
+use crate::offline::{Input, Offline};
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let options = args.translation.options()?;
-    let (prefix, compat) = (options.annotations_prefix.clone(), options.hosts.compat);
-    let found = match &args.manifests {
-        Some(manifests) if manifests.as_os_str() == "-" => {
-            args.cluster.refuse_without_cluster("the standard input")?;
-            offline::read_standard_input(options)?
-        }
-        Some(manifests) => {
-            args.cluster.refuse_without_cluster("a directory")?;
-            offline::read(manifests, options)?
-        }
-        None => offline::read_cluster(&args.cluster, options)?,
-    };
+    let CheckArgs { manifests, cluster, translation, .. } = args;
+    let read = Input { manifests: manifests.as_deref(), cluster, translation }.read()?;
+    let (prefix, compat) = (read.options.annotations_prefix.clone(), read.options.hosts.compat);
+    let found = read.judged()?;
     let report = || report(&found, &prefix, compat);
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (args.output, args.report) {

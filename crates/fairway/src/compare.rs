@@ -12,7 +12,7 @@ use fairway_compare::{Annotated, Findings, Objects, Pacing, Plan, Progress, Repo
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CompareArgs, Format};
-use crate::offline::{self, Offline};
+use crate::offline::{Input, Offline};
 
 /// Between two lines on how far it is.
 const TICK: Duration = Duration::from_secs(5);
@@ -27,8 +27,11 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
         plan.add_log(BufReader::new(File::open(path).with_context(problem)?), snapshot)
             .with_context(problem)?;
     }
-    if plan.probes.is_empty() || found.outcome.translation.status.is_empty() {
-        bail!("there is no Ingress to ask about: is the class of yours served (--ingress-class-compat)?");
+    if plan.probes.is_empty() || !plan.is_of_objects {
+        bail!(
+            "there is no Ingress and no route of the Gateway API to ask about: is the class of yours served \
+             (--ingress-class-compat, --gateway-controller)?"
+        );
     }
     let [from, to] = [("--from", &args.from), ("--to", &args.to)]
         .map(|(flag, address)| Target { flag, address: address.clone() });
@@ -62,18 +65,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
 }
 
 fn read(args: &CompareArgs) -> Result<Offline> {
-    let options = args.translation.options()?;
-    match &args.manifests {
-        Some(manifests) if manifests.as_os_str() == "-" => {
-            args.cluster.refuse_without_cluster("the standard input")?;
-            offline::read_standard_input(options)
-        }
-        Some(manifests) => {
-            args.cluster.refuse_without_cluster("a directory")?;
-            offline::read(manifests, options)
-        }
-        None => offline::read_cluster(&args.cluster, options),
-    }
+    let CompareArgs { manifests, cluster, translation, .. } = args;
+    Input { manifests: manifests.as_deref(), cluster, translation }.offline()
 }
 
 fn pacing(args: &CompareArgs) -> Pacing {
@@ -138,7 +131,7 @@ fn changed_since(
     };
     let changed = Annotated::changed_until(&before.annotated, &after.annotated);
     let others = changed.is_empty() && before.outcome.digest != after.outcome.digest;
-    let note = "Services, endpoints, Secrets or settings changed while comparing; no Ingress did";
+    let note = "routes, Services, endpoints, Secrets or settings changed while comparing; no Ingress did";
     (changed, others.then(|| note.to_owned()))
 }
 

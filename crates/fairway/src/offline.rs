@@ -1,15 +1,20 @@
-//! Manifests or the objects of a cluster, read once and made into a snapshot: for `check` and `explain`.
+//! Manifests or the objects of a cluster, read once and made into a snapshot: for commands that do not serve.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fairway_compare::Annotated;
-use fairway_control::{Engine, Outcome, clock, cluster, directory};
+use fairway_control::{Engine, Outcome, clock, cluster};
 use fairway_migrate::Ingresses;
-use fairway_translate::{Change, Diagnostic, Options};
+use fairway_translate::{
+    Addresses, Change, Diagnostic, Options, Placement, Places, PortPlacement, PortState, PortTransport,
+    Translation,
+};
 
-use crate::args::ClusterArgs;
+use crate::args::{ClusterArgs, TranslationArgs};
 
 /// What a directory or a cluster means.
 pub(crate) struct Offline {
@@ -27,57 +32,143 @@ pub(crate) struct Offline {
     pub(crate) annotated: Annotated,
 }
 
-/// Reads a directory or a file.
-///
-/// # Errors
-/// It cannot be read, or holds no manifest.
-pub(crate) fn read(path: &Path, options: Options) -> Result<Offline> {
-    let contents = directory::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+/// Objects that were read, and nothing made of them.
+pub(crate) struct Read {
+    pub(crate) changes: Vec<Change>,
+    diagnostics: Vec<Diagnostic>,
+    files: Option<usize>,
+    /// How they are to be understood.
+    pub(crate) options: Options,
+}
+
+/// Where objects are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    /// A directory, a file, or `-` for the standard input; the cluster where there is none.
+    pub(crate) manifests: Option<&'a Path>,
+    pub(crate) cluster: &'a ClusterArgs,
+    pub(crate) translation: &'a TranslationArgs,
+}
+
+impl Input<'_> {
+    /// Reads the objects, and makes a snapshot of them.
+    ///
+    /// # Errors
+    /// Flags contradict each other, or nothing can be read.
+    pub(crate) fn offline(self) -> Result<Offline> {
+        self.read()?.judged()
+    }
+
+    /// Reads the objects.
+    ///
+    /// # Errors
+    /// Flags contradict each other, or nothing can be read.
+    pub(crate) fn read(self) -> Result<Read> {
+        let options = self.translation.options()?;
+        match self.manifests {
+            Some(manifests) if manifests.as_os_str() == "-" => {
+                self.cluster.refuse_without_cluster("the standard input")?;
+                read_standard_input(options)
+            }
+            Some(manifests) => {
+                self.cluster.refuse_without_cluster("a directory")?;
+                read(manifests, options)
+            }
+            None => {
+                self.translation.gateways.refuse_address_in_a_cluster()?;
+                read_cluster(self.cluster, options)
+            }
+        }
+    }
+}
+
+/// Reads a directory or a file: it cannot be read, or holds no manifest.
+fn read(path: &Path, options: Options) -> Result<Read> {
+    let contents =
+        fairway_directory::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if contents.files == 0 {
         bail!("{} holds no manifest (*.yaml, *.yml, *.json)", path.display());
     }
-    let files = Some(contents.files);
-    Ok(Offline { files, ..judge(options, contents.changes, contents.diagnostics)? })
+    let (changes, diagnostics) = (contents.changes, contents.diagnostics);
+    Ok(Read { changes, diagnostics, files: Some(contents.files), options })
 }
 
-/// Reads manifests from the standard input.
-///
-/// # Errors
-/// It cannot be read, is no text, or holds no manifest.
-pub(crate) fn read_standard_input(options: Options) -> Result<Offline> {
+/// Reads manifests from the standard input: it cannot be read, is no text, or holds no manifest.
+fn read_standard_input(options: Options) -> Result<Read> {
     let text = io::read_to_string(io::stdin()).context("cannot read the standard input")?;
-    let contents = directory::read_text("standard input", &text);
+    let contents = fairway_directory::read_text("standard input", &text);
     if contents.changes.is_empty() && contents.diagnostics.is_empty() {
         bail!("the standard input holds no manifest");
     }
-    Ok(Offline { files: Some(1), ..judge(options, contents.changes, contents.diagnostics)? })
+    let (changes, diagnostics) = (contents.changes, contents.diagnostics);
+    Ok(Read { changes, diagnostics, files: Some(1), options })
 }
 
-/// Reads a cluster with the caller's credentials.
-///
-/// # Errors
-/// There is no way to it, or it shows no Ingress.
-pub(crate) fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Offline> {
+/// Reads a cluster with the caller's credentials: there is no way to it, or it shows no Ingress.
+fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Read> {
     let selection = cluster.selection(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (changes, diagnostics) = runtime.block_on(async {
         let client = cluster::connect(&cluster.credentials()).await?;
         cluster::read_once(&client, &selection).await
     })?;
-    judge(selection.options, changes, diagnostics)
+    Ok(Read { changes, diagnostics, files: None, options: selection.options })
 }
 
-fn judge(options: Options, changes: Vec<Change>, found: Vec<Diagnostic>) -> Result<Offline> {
-    let objects = changes.len();
-    let ingresses = Ingresses::among(&changes);
-    let annotated = Annotated::among(&changes);
+impl Read {
+    /// What the objects mean.
+    ///
+    /// # Errors
+    /// Never: the first update always has an outcome.
+    pub(crate) fn judged(self) -> Result<Offline> {
+        let Self { changes, diagnostics: found, files, options } = self;
+        let objects = changes.len();
+        let ingresses = Ingresses::among(&changes);
+        let annotated = Annotated::among(&changes);
+        let outcome = outcome(options, changes)?;
+        let translated = outcome.diagnostics().iter().chain(outcome.problems.iter()).cloned();
+        let mut diagnostics: Vec<_> = found.into_iter().chain(translated).collect();
+        diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
+        Ok(Offline { outcome, diagnostics, files, objects, ingresses, annotated })
+    }
+}
+
+/// What is made of objects.
+///
+/// # Errors
+/// Never: the first update always has an outcome.
+pub(crate) fn outcome(options: Options, changes: Vec<Change>) -> Result<Outcome> {
+    let given = options.gateways.places == Places::Given;
     let mut engine = Engine::new(options);
     engine.update(changes, clock::unix_seconds());
-    let outcome = engine.current().cloned().context("the first update always has an outcome")?;
-    let translated = outcome.diagnostics().iter().chain(outcome.problems.iter()).cloned();
-    let mut diagnostics: Vec<_> = found.into_iter().chain(translated).collect();
-    diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
-    Ok(Offline { outcome, diagnostics, files: None, objects, ingresses, annotated })
+    let nothing = "the first update always has an outcome";
+    if given {
+        let placed = placed(&engine.current().context(nothing)?.translation);
+        engine.update(placed, clock::unix_seconds());
+    }
+    engine.current().cloned().context(nothing)
+}
+
+/// Places for the Gateways of a cluster, each with ports that no other one has. Where they are there is not known here, and
+/// decides about no request.
+fn placed(translation: &Translation) -> Vec<Change> {
+    let anywhere = IpAddr::from([0, 0, 0, 0]);
+    let mut free = 1024..=u16::MAX;
+    let mut changes = Vec::new();
+    for (gateway, wanted) in &translation.gateway.wanted {
+        let mut place = |port: &u16| {
+            let bind = free.next().map(|free| SocketAddr::new(anywhere, free)).into_iter().collect();
+            (*port, PortPlacement { bind, state: PortState::Bound })
+        };
+        let connections = wanted.ports.iter().filter(|(_, it)| **it != PortTransport::Udp);
+        let datagrams = wanted.ports.iter().filter(|(_, it)| **it != PortTransport::Tcp);
+        let ports = connections.map(|(port, _)| port).map(&mut place).collect();
+        let datagram_ports = datagrams.map(|(port, _)| port).map(&mut place).collect();
+        let addresses = Addresses::Assigned(Vec::new());
+        let placement = Some(Arc::new(Placement { addresses, ports, datagram_ports }));
+        changes.push(Change::Placed { gateway: gateway.clone(), placement });
+    }
+    changes
 }
 
 fn place(diagnostic: &Diagnostic) -> (&str, u32, &str) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fairway_control::admin::Served;
-use fairway_control::fleet::{self, Fleet, Replica};
+use fairway_control::fleet::{self, Asked, Fleet, Replica, Written};
 use fairway_control::{Freshness, cluster};
 use fairway_translate::ObjectKey;
 use tokio::time::{Instant, sleep};
@@ -22,15 +22,15 @@ const ROUND: Duration = Duration::from_millis(100);
 struct Wanted {
     replicas: usize,
     digest: Option<String>,
-    ingress: Option<Ingress>,
+    object: Option<Object>,
 }
 
-/// An Ingress as it is written.
+/// An object as it is written.
 #[derive(Debug)]
-struct Ingress {
-    key: ObjectKey,
-    /// Its uid and resource version, when the API server has it.
-    written: Option<(String, String)>,
+struct Object {
+    asked: Asked,
+    /// `None` when the API server has none of its name.
+    written: Option<Written>,
 }
 
 /// Where replicas are asked.
@@ -49,7 +49,7 @@ pub(crate) fn wait(args: &WaitArgs) -> Result<ExitCode> {
         let replicas = Replicas::of(args).await?;
         let wanted = Wanted::of(args, &replicas).await?;
         loop {
-            let told = replicas.ask(wanted.ingress.as_ref().map(|ingress| &ingress.key)).await?;
+            let told = replicas.ask(wanted.object.as_ref().map(|object| &object.asked)).await?;
             match judge(&told, &wanted) {
                 Ok(digest) => {
                     writeln!(io::stdout(), "{digest} serves on {} of {} replicas", told.len(), told.len())?;
@@ -76,11 +76,11 @@ impl Replicas {
         Ok(Self::Pods(fleet, client))
     }
 
-    async fn ask(&self, ingress: Option<&ObjectKey>) -> Result<Vec<Replica>> {
+    async fn ask(&self, object: Option<&Asked>) -> Result<Vec<Replica>> {
         match self {
-            Self::Pods(fleet, client) => Ok(fleet.ask(client, ingress).await?),
+            Self::Pods(fleet, client) => Ok(fleet.ask(client, object).await?),
             Self::Addresses(addresses) => {
-                let query = ingress.map(|key| format!("?ingress={key}")).unwrap_or_default();
+                let query = object.map(Asked::query).unwrap_or_default();
                 let path = format!("/served{query}");
                 let mut replicas = Vec::new();
                 for address in addresses {
@@ -97,19 +97,33 @@ impl Replicas {
 
 impl Wanted {
     async fn of(args: &WaitArgs, replicas: &Replicas) -> Result<Self> {
-        let mut wanted = Self { replicas: args.replicas, digest: args.digest.clone(), ingress: None };
-        if let Some(text) = &args.ingress {
-            let key =
-                ObjectKey::parse(text).with_context(|| format!("--ingress {text}: is no NAMESPACE/NAME"))?;
+        let mut wanted = Self { replicas: args.replicas, digest: args.digest.clone(), object: None };
+        if let Some((flag, asked)) = asked(args)? {
             let Replicas::Pods(_, client) = replicas else {
-                anyhow::bail!("--ingress is looked up in a cluster: it does not go with --admin");
+                anyhow::bail!("{flag} is looked up in a cluster: it does not go with --admin");
             };
-            let written = fleet::written(client, &key).await;
-            let written = written.with_context(|| format!("the Ingress {key} cannot be read"))?;
-            wanted.ingress = Some(Ingress { key, written });
+            let written = fleet::written(client, &asked).await;
+            let written = written.with_context(|| format!("the {asked} cannot be read"))?;
+            wanted.object = Some(Object { asked, written });
         }
         Ok(wanted)
     }
+}
+
+/// The object that is waited for, and the flag that names it.
+fn asked(args: &WaitArgs) -> Result<Option<(&'static str, Asked)>> {
+    if let Some(text) = &args.ingress {
+        let key =
+            ObjectKey::parse(text).with_context(|| format!("--ingress {text}: is no NAMESPACE/NAME"))?;
+        return Ok(Some(("--ingress", Asked::Ingress(key))));
+    }
+    let Some(text) = &args.object else { return Ok(None) };
+    let asked = Asked::object(text).with_context(|| {
+        format!(
+            "--object {text}: is no KIND/NAMESPACE/NAME of a kind of the Gateway API with a status, as in httproute/shop/web"
+        )
+    })?;
+    Ok(Some(("--object", asked)))
 }
 
 /// The digest that all serve; else who does not, and why.
@@ -144,22 +158,61 @@ fn lagging(served: &Served, wanted: &Wanted) -> Option<String> {
     {
         return Some(format!("serves {}", served.digest));
     }
-    let Ingress { key, written } = wanted.ingress.as_ref()?;
-    match (&served.ingress, written) {
+    let Object { asked, written } = wanted.object.as_ref()?;
+    match (known(served, asked), written) {
         (None, None) => None,
-        (None, Some(_)) => Some(format!("does not serve the Ingress {key}")),
-        (Some(_), None) => Some(format!("serves the Ingress {key}, which is gone")),
-        (Some(served), Some((uid, version))) => {
-            let same = served.uid == *uid && fleet::is_at_least(&served.resource_version, version);
-            (!same)
-                .then(|| format!("serves the Ingress {key} at resource version {}", served.resource_version))
+        (None, Some(_)) => Some(format!("does not serve the {asked}")),
+        (Some(_), None) => Some(format!("serves the {asked}, which is gone")),
+        (Some(known), Some(written)) => {
+            (!known.is(written, asked)).then(|| format!("serves the {asked} at {}", known.version(asked)))
+        }
+    }
+}
+
+/// An object as a replica knows it.
+struct Known<'s> {
+    uid: &'s str,
+    resource_version: &'s str,
+    generation: Option<i64>,
+}
+
+fn known<'s>(served: &'s Served, asked: &Asked) -> Option<Known<'s>> {
+    match asked {
+        Asked::Ingress(_) => served.ingress.as_ref().map(|it| Known {
+            uid: &it.uid,
+            resource_version: &it.resource_version,
+            generation: it.generation,
+        }),
+        Asked::Object(_) => served.object.as_ref().map(|it| Known {
+            uid: &it.uid,
+            resource_version: &it.resource_version,
+            generation: it.generation,
+        }),
+    }
+}
+
+impl Known<'_> {
+    /// Whether this is the object that is written, or a later one. Annotations of an Ingress change its resource version alone;
+    /// the resource version of an object of the Gateway API changes with each status, whoever writes one.
+    fn is(&self, written: &Written, asked: &Asked) -> bool {
+        let late_enough = match asked {
+            Asked::Ingress(_) => fleet::is_at_least(self.resource_version, &written.resource_version),
+            Asked::Object(_) => self.generation >= written.generation,
+        };
+        self.uid == written.uid && late_enough
+    }
+
+    fn version(&self, asked: &Asked) -> String {
+        match asked {
+            Asked::Ingress(_) => format!("resource version {}", self.resource_version),
+            Asked::Object(_) => format!("generation {}", self.generation.unwrap_or_default()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fairway_control::admin::ServedIngress;
+    use fairway_control::admin::{ServedIngress, ServedObject};
 
     use super::*;
 
@@ -176,18 +229,20 @@ mod tests {
             adopted: true,
             freshness: Freshness::Current,
             ingress,
+            gateways: None,
             object: None,
         };
         Replica { name: name.into(), served: Ok(served) }
     }
 
     fn wanted(written: Option<&str>) -> Wanted {
-        let written = written.map(|version| ("u".to_owned(), version.to_owned()));
-        Wanted {
-            replicas: 2,
-            digest: None,
-            ingress: Some(Ingress { key: ObjectKey::new("a", "web"), written }),
-        }
+        let written = written.map(|version| Written {
+            uid: "u".to_owned(),
+            resource_version: version.to_owned(),
+            generation: Some(1),
+        });
+        let asked = Asked::Ingress(ObjectKey::new("a", "web"));
+        Wanted { replicas: 2, digest: None, object: Some(Object { asked, written }) }
     }
 
     #[test]
@@ -205,6 +260,29 @@ mod tests {
         let absent = [replica("p0", "x", None), replica("p1", "x", None)];
         assert_eq!(judge(&absent, &wanted(None)), Ok("x".to_owned()));
         assert!(judge(&absent, &wanted(Some("9"))).unwrap_err().contains("does not serve"));
+    }
+
+    #[test]
+    fn a_route_counts_by_its_generation_whoever_writes_its_status() {
+        let told = |generation, uid: &str| {
+            let mut replica = replica("p0", "x", None);
+            let served = replica.served.as_mut().unwrap();
+            served.object = Some(ServedObject {
+                kind: "HTTPRoute".into(),
+                name: "a/web".into(),
+                uid: uid.into(),
+                resource_version: "1".into(),
+                generation: Some(generation),
+            });
+            let asked = Asked::object("httproute/a/web").unwrap();
+            let written = Written { uid: "u".into(), resource_version: "9".into(), generation: Some(2) };
+            let object = Some(Object { asked, written: Some(written) });
+            judge(&[replica], &Wanted { replicas: 1, digest: None, object })
+        };
+        assert_eq!(told(2, "u"), Ok("x".to_owned()));
+        assert_eq!(told(3, "u"), Ok("x".to_owned()));
+        assert!(told(1, "u").unwrap_err().contains("serves the HTTPRoute a/web at generation 1"));
+        assert!(told(2, "another").is_err());
     }
 
     #[test]

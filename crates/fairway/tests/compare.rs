@@ -589,7 +589,10 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
     std::fs::write(empty.path().join("class.yaml"), ingress_class("a", "fairway.dev/ingress-controller"))
         .unwrap();
     let ended = compared(empty.path(), &good, &good, &["--yes"]).await;
-    assert!(ended.code == 2 && ended.err.contains("no Ingress to ask about"), "{ended:?}");
+    assert!(
+        ended.code == 2 && ended.err.contains("no Ingress and no route of the Gateway API to ask about"),
+        "{ended:?}"
+    );
     let missing = PathBuf::from("no/such/directory");
     assert_eq!(compared(&missing, &good, &good, &["--yes"]).await.code, 2);
     let log = compared(manifests.path(), &good, &good, &["--yes", "--access-log", "no/such/file"]).await;

@@ -161,6 +161,80 @@ fn explain_tells_that_nothing_serves_a_name() {
 }
 
 #[test]
+fn explain_tells_what_happens_at_each_address_that_a_name_may_stand_for() {
+    let told = printed(&["explain", "http://shop.example.com/", "--manifests", "gateways"]);
+    insta::assert_snapshot!("explain-gateway-and-ingress", told);
+}
+
+#[test]
+fn explain_tells_where_tls_goes_that_is_passed_through() {
+    let by_gateway = printed(&["explain", "https://a.pass.example.com/", "--manifests", "gateways"]);
+    insta::assert_snapshot!("explain-passthrough", by_gateway);
+    let by_ingress = printed(&["explain", "https://ingress.example.com/", "--manifests", "gateways"]);
+    assert!(by_ingress.contains("TLS is passed through as it comes"), "{by_ingress}");
+    assert!(by_ingress.contains("127.0.0.1:8443"), "{by_ingress}");
+    let no_route = printed(&["explain", "https://b.pass.example.com/", "--manifests", "gateways"]);
+    assert!(no_route.contains("no route is for the name: the connection is closed"), "{no_route}");
+}
+
+/// `docs/gateway-api.md` leads through it.
+#[test]
+fn the_example_of_a_gateway_is_clean_and_served_as_its_document_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gateway");
+    for name in ["shop.yaml", "machine.yaml"] {
+        std::fs::copy(example.join(name), dir.path().join(name)).unwrap();
+    }
+    let leaf = Authority::new("test").leaf(&["shop.example.com"]);
+    std::fs::write(dir.path().join("tls.yaml"), leaf.secret_yaml("shop", "shop-tls")).unwrap();
+    let dir = dir.path().to_str().unwrap();
+    let checked = printed(&["check", dir]);
+    assert!(checked.ends_with("exit code 0\n"), "{checked}");
+    let explained = |url: &str, more: &[&str]| {
+        printed(&[&["explain", url, "--manifests", dir, "--gateway-address", "127.0.0.1"], more].concat())
+    };
+    let root = "https://shop.example.com:9443/";
+    for (url, more, parts) in [
+        (
+            root,
+            &[][..],
+            &["shop/web:80;ewma (9 of 10)", "shop/web-next:80;ewma (1 of 10)", "Secret shop/shop-tls"][..],
+        ),
+        (root, &["-H", "X-Canary: always"], &["backend      shop/web-next:80;ewma:"]),
+        ("https://shop.example.com:9443/api/items", &[], &["/items after the rewrite", "127.0.0.1:3003"]),
+        ("http://shop.example.com:9080/", &[], &["answered 301: redirected"]),
+    ] {
+        let told = explained(url, more);
+        for part in parts {
+            assert!(told.contains(part), "{url} {part}: {told}");
+        }
+        // There are no Ingresses, so their listener is no answer.
+        assert_eq!(told.matches("\nlistener ").count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn explain_tells_where_tls_ends_with_anything_inside() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gateways/objects.yaml");
+    let route = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: TLSRoute\nmetadata: {name: db, namespace: shop}\n\
+                 spec: {parentRefs: [{name: edge, sectionName: database}], hostnames: [db.example.com], \
+                 rules: [{backendRefs: [{name: secure, port: 443}]}]}\n";
+    std::fs::write(dir.path().join("a.yaml"), std::fs::read_to_string(objects).unwrap() + route).unwrap();
+    let leaf = Authority::new("test").leaf(&["db.example.com"]);
+    std::fs::write(dir.path().join("tls.yaml"), leaf.secret_yaml("shop", "db")).unwrap();
+    let told = printed(&["explain", "https://db.example.com/", "--manifests", dir.path().to_str().unwrap()]);
+    for part in [
+        "TLS ends here, and what is inside is forwarded as it comes; Gateway shop/edge spec.listeners[1]",
+        "certificate  Secret shop/db",
+        "route        db.example.com: TLSRoute shop/db",
+        "127.0.0.1:8443",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
 fn explain_chooses_the_certificate_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quickstart");

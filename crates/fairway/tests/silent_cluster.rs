@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use fairway_control::Engine;
 use fairway_control::state::{self, Keeper};
-use fairway_control::{Engine, directory};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class};
@@ -38,7 +38,7 @@ fn start(kubeconfig: &TempDir, more: &[&str]) -> Fairway {
 
 /// What an earlier process would have kept of these manifests.
 fn keep(manifests: &Path, state: &Path) {
-    let contents = directory::read(manifests).unwrap();
+    let contents = fairway_directory::read(manifests).unwrap();
     let mut engine = Engine::new(Options::default());
     engine.update(contents.changes, 0);
     let outcome = engine.current().unwrap().clone();

@@ -59,8 +59,13 @@ fn objects(out: &mut String, resources: &Resources) {
         ("HTTPRoute", gateway.http_routes.len()),
         ("GRPCRoute", gateway.grpc_routes.len()),
         ("TLSRoute", gateway.tls_routes.len()),
+        ("TCPRoute", gateway.streams.tcp.len()),
+        ("UDPRoute", gateway.streams.udp.len()),
         ("ReferenceGrant", gateway.grants.len()),
-        ("BackendTLSPolicy", gateway.tls_policies.len()),
+        ("BackendTLSPolicy", gateway.policies.tls.len()),
+        ("ClientTrafficPolicy", gateway.policies.clients.len()),
+        ("BackendTrafficPolicy", gateway.policies.backends.len()),
+        ("SecurityPolicy", gateway.policies.security.len()),
     ] {
         line(out, name, &format!("kind=\"{kind}\""), count);
     }

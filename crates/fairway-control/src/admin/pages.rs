@@ -1,10 +1,11 @@
 //! The admin server's pages: a request line in, an answer out.
 
 use std::iter;
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use fairway_model::Config;
-use fairway_translate::Diagnostic;
+use fairway_translate::{Diagnostic, PortProtocol};
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -36,6 +37,8 @@ pub struct Pages {
     pub healthz: Healthz,
     /// The version of the oldest configuration that a worker serves by; 0 before every worker has one.
     pub adopted: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Whether the data plane has bound an address for Gateways.
+    pub bound: Box<dyn Fn((PortProtocol, SocketAddr)) -> bool + Send + Sync>,
     /// Which controller the metrics are of.
     pub identity: Identity,
     /// The data plane's metrics as Prometheus text.
@@ -115,13 +118,13 @@ impl Pages {
     }
 
     /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for, and the object of the Gateway API that
-    /// `?object=KIND/NAMESPACE/NAME` asks for.
+    /// `?object=KIND/NAMESPACE/NAME` asks for, and with `?gateways` all Gateways.
     fn served(&self, query: Option<&str>) -> Response<Body> {
         let adopted = (self.adopted)();
         let Some(view) = self.viewer.view() else {
             return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Readiness::Loading(None)));
         };
-        match serde_json::to_string(&Served::of(&view, adopted, query)) {
+        match serde_json::to_string(&Served::of(&view, adopted, &self.bound, query)) {
             Ok(json) => page(StatusCode::OK, "application/json", json + "\n"),
             Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
         }

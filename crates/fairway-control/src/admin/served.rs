@@ -1,6 +1,13 @@
 //! What every worker serves now, by name: the page that tells whether replicas agree.
 
-use fairway_translate::{IngressStatus, ObjectKey, ObjectRef, ObjectStatus};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fairway_gateway_control::agreement::ServedGateway;
+use fairway_translate::{
+    IngressStatus, ObjectKey, ObjectRef, ObjectStatus, PortPlacement, PortProtocol, WantedGateway,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};
@@ -22,6 +29,9 @@ pub struct Served {
     /// The object of the Gateway API that was asked for, when it is this controller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ServedObject>,
+    /// All Gateways that are accepted, by `NAMESPACE/NAME`, when they were asked for: other replicas compare them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateways: Option<BTreeMap<String, ServedGateway>>,
 }
 
 /// An object of the Gateway API as it was read.
@@ -55,8 +65,13 @@ pub struct ServedIngress {
 }
 
 impl Served {
-    /// Of `view`, when every worker has adopted `adopted` or a newer version.
-    pub(super) fn of(view: &View, adopted: u64, query: Option<&str>) -> Self {
+    /// Of `view`, when every worker has adopted `adopted` or a newer version, and these addresses are bound.
+    pub(super) fn of(
+        view: &View,
+        adopted: u64,
+        bound: &dyn Fn((PortProtocol, SocketAddr)) -> bool,
+        query: Option<&str>,
+    ) -> Self {
         let outcome = &view.outcome;
         let asked = |parameter: &str| {
             let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -73,8 +88,38 @@ impl Served {
             freshness: view.freshness,
             ingress: status.map(|status| ServedIngress::of(status)),
             object: asked("object").and_then(|name| ServedObject::named(&name, view)),
+            gateways: query
+                .is_some_and(|query| query.split('&').any(|part| part == "gateways"))
+                .then(|| gateways(view, bound)),
         }
     }
+}
+
+/// The Gateways that are accepted, with what is bound for each.
+fn gateways(
+    view: &View,
+    bound: &dyn Fn((PortProtocol, SocketAddr)) -> bool,
+) -> BTreeMap<String, ServedGateway> {
+    let (wanted, read) = (&view.outcome.translation.gateway.wanted, &view.outcome.resources.gateway);
+    let served = |(key, wanted): (&ObjectKey, &Arc<WantedGateway>)| {
+        let placement = read.placements.get(key);
+        let of = |protocol, ports: Option<&BTreeMap<u16, PortPlacement>>| {
+            let addresses = ports.into_iter().flatten().flat_map(|(_, port)| &port.bind).copied();
+            addresses.filter(|address| bound((protocol, *address))).collect()
+        };
+        let gateway = ServedGateway {
+            uid: wanted.uid.to_string(),
+            generation: read
+                .gateways
+                .get(key)
+                .and_then(|it| it.object.metadata.generation)
+                .unwrap_or_default(),
+            bound: of(PortProtocol::Tcp, placement.map(|placement| &placement.ports)),
+            datagrams: of(PortProtocol::Udp, placement.map(|placement| &placement.datagram_ports)),
+        };
+        (key.to_string(), gateway)
+    };
+    wanted.iter().map(served).collect()
 }
 
 impl ServedObject {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fairway_translate::Kind;
 
-use fairway_manifest::gateway_kinds::{self, GatewayKind};
+use fairway_manifest::gateway_kinds::GatewayKind;
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,20 +48,31 @@ pub enum Watched {
     ReferenceGrant,
     /// BackendTLSPolicy.
     BackendTlsPolicy,
+    /// ClientTrafficPolicy.
+    ClientTrafficPolicy,
+    /// BackendTrafficPolicy.
+    BackendTrafficPolicy,
+    /// SecurityPolicy.
+    SecurityPolicy,
 }
 
-/// The kinds of the Gateway API, which a cluster may have or not. TCPRoute and UDPRoute are not served yet, so that nobody asks
-/// for them either.
-pub(super) const OF_GATEWAYS: [Watched; 8] = [
+/// The kinds of the Gateway API, which a cluster may have or not.
+pub(super) const OF_GATEWAYS: [Watched; 10] = [
     Watched::GatewayClass,
     Watched::Gateway,
     Watched::ListenerSet,
     Watched::HttpRoute,
     Watched::GrpcRoute,
     Watched::TlsRoute,
+    Watched::TcpRoute,
+    Watched::UdpRoute,
     Watched::ReferenceGrant,
     Watched::BackendTlsPolicy,
 ];
+
+/// Fairway's own policies, which a cluster may have or not.
+pub(super) const POLICIES: [Watched; 3] =
+    [Watched::ClientTrafficPolicy, Watched::BackendTrafficPolicy, Watched::SecurityPolicy];
 
 /// The kinds of the Gateway API that a cluster has, with their versions.
 pub(super) type Offered = BTreeMap<Watched, BTreeSet<&'static str>>;
@@ -109,8 +120,7 @@ impl Watched {
         match self {
             Self::Ingress | Self::IngressClass => "networking.k8s.io",
             Self::EndpointSlice => "discovery.k8s.io",
-            kind if kind.of_gateways().is_some() => gateway_kinds::GROUP,
-            _ => "",
+            kind => kind.of_gateways().map_or("", |known| known.group),
         }
     }
 
@@ -136,6 +146,9 @@ impl Watched {
             Self::UdpRoute => Kind::UdpRoute,
             Self::ReferenceGrant => Kind::ReferenceGrant,
             Self::BackendTlsPolicy => Kind::BackendTlsPolicy,
+            Self::ClientTrafficPolicy => Kind::ClientTrafficPolicy,
+            Self::BackendTrafficPolicy => Kind::BackendTrafficPolicy,
+            Self::SecurityPolicy => Kind::SecurityPolicy,
         })
     }
 

@@ -12,11 +12,11 @@ use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
-use super::collection::{OF_GATEWAYS, Offered, Watched};
+use super::collection::{OF_GATEWAYS, Offered, POLICIES};
 use super::fault::Fault;
 use super::probe::Pulse;
 use super::watch::{WatchEvent, WatchId, WatchReport};
-use fairway_manifest::gateway_kinds::{self, GROUP};
+use fairway_manifest::gateway_kinds::{self, GROUP, POLICY_GROUP};
 
 /// How often it is asked.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -27,25 +27,35 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks once.
 pub(super) async fn offered(client: &Client) -> Result<Offered, Fault> {
-    let group = ask::<APIGroup>(client, &format!("/apis/{GROUP}")).await?;
-    let versions: Vec<_> = group.map(|group| group.versions).unwrap_or_default();
     let mut offered = Offered::new();
+    for group in [GROUP, POLICY_GROUP] {
+        offered_of(client, group, &mut offered).await?;
+    }
+    Ok(offered)
+}
+
+async fn offered_of(client: &Client, group: &str, offered: &mut Offered) -> Result<(), Fault> {
+    let found = ask::<APIGroup>(client, &format!("/apis/{group}")).await?;
+    let versions: Vec<_> = found.map(|group| group.versions).unwrap_or_default();
     for version in versions.iter().filter_map(|it| known_version(&it.version)) {
         // One that has gone since the group was asked for offers nothing.
-        let Some(list) = ask::<APIResourceList>(client, &format!("/apis/{GROUP}/{version}")).await? else {
+        let Some(list) = ask::<APIResourceList>(client, &format!("/apis/{group}/{version}")).await? else {
             continue;
         };
         for resource in list.resources {
-            let of_gateways =
-                |kind: &&Watched| kind.of_gateways().is_some_and(|it| it.resource == resource.name);
-            let Some(kind) = OF_GATEWAYS.iter().find(of_gateways) else { continue };
-            let readable = kind.of_gateways().is_some_and(|known| known.versions.contains(&version));
-            if readable {
+            let readable = OF_GATEWAYS.iter().chain(&POLICIES).find(|kind| {
+                kind.of_gateways().is_some_and(|known| {
+                    known.group == group
+                        && known.resource == resource.name
+                        && known.versions.contains(&version)
+                })
+            });
+            if let Some(kind) = readable {
                 offered.entry(*kind).or_default().insert(version);
             }
         }
     }
-    Ok(offered)
+    Ok(())
 }
 
 /// The version among those that are read of any kind.
@@ -154,6 +164,7 @@ fn with_missing(now: &Offered, before: &Offered) -> Offered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::collection::Watched;
 
     fn routes(versions: &[&'static str]) -> Offered {
         [(Watched::HttpRoute, versions.iter().copied().collect())].into()

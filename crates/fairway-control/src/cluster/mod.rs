@@ -1,7 +1,8 @@
 //! The cluster source: watches of the Kubernetes API -> changes of objects, at once and each once.
 //!
 //! [`access`] finds the way to the API server, [`selection`] says what is wanted there. A [`watch`] follows one
-//! [`collection`] of objects through lists, events and breaks; `discovery` says which kinds of the Gateway API there are;
+//! [`collection`] of objects through lists, events and breaks; `discovery` says which kinds of the Gateway API there are, and
+//! `releases` of which releases;
 //! [`probe`] notices that the server is gone and is back.
 //! [`tracker`] decides what of all this the pipeline receives: only what differs, nothing removed by a failure, and an
 //! Ingress never before its Secrets. Never judges what an object means.
@@ -15,6 +16,7 @@ mod fault;
 mod held;
 mod once;
 pub mod probe;
+mod releases;
 mod run;
 pub mod selection;
 mod stage;

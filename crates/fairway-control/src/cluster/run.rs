@@ -17,6 +17,7 @@ use super::condition::SharedCondition;
 use super::discovery;
 use super::fault::Fault;
 use super::probe::{self, Alarm, Probe, Pulse, Reach, ServerVersion};
+use super::releases::Asking;
 use super::selection::{Selection, ServeGateways};
 use super::tracker::{Action, Tracker};
 use super::trimmed::Item;
@@ -45,13 +46,15 @@ pub(super) async fn run(client: Client, selection: Selection, inlet: Inlet, cond
     let lists = if version.streams_lists() { Lists::Streamed } else { Lists::Paged };
     condition.server(version);
     let (reports, heard) = mpsc::channel(WAITING);
+    let mut releases = None;
     if selection.gateways == ServeGateways::Yes {
         tokio::spawn(discovery::follow(client.clone(), reports.clone(), pulse.clone()));
+        releases = Some(Asking { client: client.clone(), inlet: inlet.clone(), pulse: pulse.clone() });
     }
     let gate = Arc::new(Semaphore::new(ABREAST));
     let context = WatchContext { client, reports, pulse, alarm, gate, lists };
-    let runner =
-        Runner { context, heard, tasks: HashMap::new(), tracker: Tracker::new(selection), inlet, condition };
+    let (tasks, tracker) = (HashMap::new(), Tracker::new(selection));
+    let runner = Runner { context, heard, tasks, tracker, inlet, condition, releases };
     runner.run().await;
 }
 
@@ -92,6 +95,8 @@ struct Runner {
     tracker: Tracker,
     inlet: Inlet,
     condition: SharedCondition,
+    /// Begins when there are objects: nothing is made of what comes before them.
+    releases: Option<Asking>,
 }
 
 impl Runner {
@@ -102,6 +107,7 @@ impl Runner {
                 // Telling it may have changed what is watched.
                 self.obey();
                 self.inlet.send(batch);
+                self.releases.take().map(|asking| tokio::spawn(asking.run()));
             }
             self.condition.show(&mut self.tracker);
             let deadline = self.tracker.deadline();

@@ -28,7 +28,8 @@ pub enum Namespaces {
 pub struct Selection {
     /// The namespaces whose objects are served.
     pub namespaces: Namespaces,
-    /// The operator's choices: they name the settings ConfigMap, the default certificate and the classes.
+    /// The operator's choices: they name the ConfigMaps of settings and of TCP and UDP services, the default certificate and
+    /// the classes.
     pub options: Options,
     /// Services that are wanted too, wherever they are.
     pub services: Vec<ObjectKey>,
@@ -81,11 +82,13 @@ impl Selection {
     /// The objects that are watched by name. No other watch tells of them.
     pub(super) fn named(&self) -> BTreeSet<Collection> {
         let one = |kind| move |key: &ObjectKey| Collection::one(kind, &key.namespace, &key.name);
-        let settings = self.options.configmap.iter().map(one(Watched::ConfigMap));
+        let maps = &self.options.listeners.service_maps;
+        let maps = [&self.options.configmap, &maps.tcp, &maps.udp].into_iter().flatten();
+        let maps = maps.map(one(Watched::ConfigMap));
         let certificate = self.options.defaults.certificate.iter().map(one(Watched::Secret));
         let services = self.services.iter().chain(&self.options.defaults.backend);
         let outside = services.filter(|service| !self.covers(&service.namespace));
-        settings.chain(certificate).chain(outside.map(one(Watched::Service))).collect()
+        maps.chain(certificate).chain(outside.map(one(Watched::Service))).collect()
     }
 
     /// Whether the namespace is always watched as a whole.

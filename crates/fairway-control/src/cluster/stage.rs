@@ -8,6 +8,7 @@ use tokio::time;
 
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
+use fairway_manifest::gateway_kinds;
 
 /// A denial counts when it is repeated after this time: an API server that starts denies for a moment what its roles
 /// allow.
@@ -91,6 +92,9 @@ pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
         }
         Fault::NoSuchApi => {
             let remedy = match collection.kind.of_gateways() {
+                Some(known) if known.group == gateway_kinds::POLICY_GROUP => {
+                    "install the CRDs of Fairway's policies"
+                }
                 Some(_) => "install the CRDs of the Gateway API",
                 None => "Kubernetes 1.21 or newer does",
             };
@@ -122,6 +126,12 @@ fn consequence(kind: Watched, listed: bool) -> &'static str {
         (false, Watched::ReferenceGrant) => "references into namespaces there are refused",
         (false, Watched::BackendTlsPolicy) => {
             "endpoints there are not spoken to with TLS because of a policy"
+        }
+        (false, Watched::ClientTrafficPolicy | Watched::BackendTrafficPolicy) => {
+            "what such policies there say is not in force"
+        }
+        (false, Watched::SecurityPolicy) => {
+            "what such policies there protect is not protected by them: requests pass that they would refuse"
         }
         (
             false,

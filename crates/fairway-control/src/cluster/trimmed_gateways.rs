@@ -9,6 +9,10 @@ use fairway_gateway_types::{
     ListenerSetSpec, ListenerSetStatus, PolicyStatus, ReferenceGrant, ReferenceGrantSpec, RouteStatus,
     StreamRouteSpec, TcpRoute, TlsRoute, TlsRouteSpec, UdpRoute,
 };
+use fairway_policy_types::{
+    BackendTrafficPolicy, BackendTrafficPolicySpec, ClientTrafficPolicy, ClientTrafficPolicySpec,
+    SecurityPolicy, SecurityPolicySpec,
+};
 use fairway_translate::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -76,6 +80,9 @@ kinds! {
     TcpRoute: StreamRouteSpec, RouteStatus;
     UdpRoute: StreamRouteSpec, RouteStatus;
     BackendTlsPolicy: BackendTlsPolicySpec, PolicyStatus;
+    ClientTrafficPolicy: ClientTrafficPolicySpec, PolicyStatus;
+    BackendTrafficPolicy: BackendTrafficPolicySpec, PolicyStatus;
+    SecurityPolicy: SecurityPolicySpec, PolicyStatus;
 }
 
 impl GatewayObject for ReferenceGrant {

@@ -8,6 +8,7 @@ use fairway_gateway_types::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
+use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use futures_util::{FutureExt, Stream, StreamExt};
 use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};
@@ -77,7 +78,10 @@ macro_rules! with_wire {
             ListenerSet = GatewayWire<ListenerSet>, HttpRoute = GatewayWire<HttpRoute>,
             GrpcRoute = GatewayWire<GrpcRoute>, TlsRoute = GatewayWire<TlsRoute>,
             TcpRoute = GatewayWire<TcpRoute>, UdpRoute = GatewayWire<UdpRoute>,
-            ReferenceGrant = GatewayWire<ReferenceGrant>, BackendTlsPolicy = GatewayWire<BackendTlsPolicy>
+            ReferenceGrant = GatewayWire<ReferenceGrant>, BackendTlsPolicy = GatewayWire<BackendTlsPolicy>,
+            ClientTrafficPolicy = GatewayWire<ClientTrafficPolicy>,
+            BackendTrafficPolicy = GatewayWire<BackendTrafficPolicy>,
+            SecurityPolicy = GatewayWire<SecurityPolicy>
         )
     };
     (@ $kind:expr, $wire:ident, $asked:expr; $($watched:ident = $form:ty),*) => {

@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
 const PEACE: Duration = Duration::from_secs(60 * 60);
 
 /// The replacements of one Ingress's status.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Contest {
     /// None yet.
     #[default]

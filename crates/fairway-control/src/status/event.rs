@@ -87,10 +87,11 @@ fn api_version(kind: &str) -> &'static str {
     match kind {
         "Ingress" | "IngressClass" => "networking.k8s.io/v1",
         "EndpointSlice" => "discovery.k8s.io/v1",
-        kind if gateway_kinds::KINDS.iter().any(|known| known.kind.name() == kind) => {
-            "gateway.networking.k8s.io/v1"
-        }
-        _ => "v1",
+        kind => match gateway_kinds::KINDS.iter().find(|known| known.kind.name() == kind) {
+            Some(known) if known.group == gateway_kinds::POLICY_GROUP => "fairway.dev/v1alpha1",
+            Some(_) => "gateway.networking.k8s.io/v1",
+            None => "v1",
+        },
     }
 }
 

@@ -16,9 +16,12 @@ macro_rules! with_object {
             Kind::HttpRoute => all.http_routes.get($key).map(|$it| $value),
             Kind::GrpcRoute => all.grpc_routes.get($key).map(|$it| $value),
             Kind::TlsRoute => all.tls_routes.get($key).map(|$it| $value),
-            Kind::TcpRoute => all.tcp_routes.get($key).map(|$it| $value),
-            Kind::UdpRoute => all.udp_routes.get($key).map(|$it| $value),
-            Kind::BackendTlsPolicy => all.tls_policies.get($key).map(|$it| $value),
+            Kind::TcpRoute => all.streams.tcp.get($key).map(|$it| $value),
+            Kind::UdpRoute => all.streams.udp.get($key).map(|$it| $value),
+            Kind::BackendTlsPolicy => all.policies.tls.get($key).map(|$it| $value),
+            Kind::ClientTrafficPolicy => all.policies.clients.get($key).map(|$it| $value),
+            Kind::BackendTrafficPolicy => all.policies.backends.get($key).map(|$it| $value),
+            Kind::SecurityPolicy => all.policies.security.get($key).map(|$it| $value),
             _ => None,
         }
     }};

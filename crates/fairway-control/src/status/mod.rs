@@ -5,7 +5,7 @@
 //! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this
 //! fleet, `schedule` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
 //! writer; `objects` says whose status is due of the Gateway API, `object_writer` carries that out; `fleet` knows whether this is the last replica. `notices` says which diagnostic is due as an Event, `event` words
-//! it, `recorder` writes it. `permission` words what the API server refuses.
+//! it, `recorder` writes it. `pace` bounds how often the API server is asked, `permission` words what it refuses.
 
 mod contest;
 mod election;
@@ -18,6 +18,7 @@ mod notices;
 mod object_writer;
 mod objects;
 mod observed;
+mod pace;
 mod pauses;
 mod permission;
 mod publish;
@@ -30,7 +31,7 @@ mod tests;
 mod updates;
 mod writer;
 
-pub use gateways::{Bindings, PlaceOptions, PortRange, ServiceType};
+pub use gateways::{Asker, Bindings, PlaceOptions, PortRange, ServiceType};
 pub use object_writer::Versions;
 pub use publish::PublishAddresses;
 pub use reporter::{Connect, GatewayDuties, Reporter, ReporterOptions, StatusMode};

@@ -19,15 +19,18 @@ use super::election::Role;
 use super::known;
 use super::objects::{Objects, Said};
 use super::observed::FIELD_MANAGER;
+use super::pace::Pace;
 use super::permission::{Permit, Refusals};
 use super::standing::Standing;
 use super::updates::Updates;
 use crate::clock;
 use crate::pipeline::View;
-use fairway_manifest::gateway_kinds::{GROUP, GatewayKind};
+use fairway_manifest::gateway_kinds::GatewayKind;
 
 /// Requests at a time.
 const AT_ONCE: usize = 16;
+/// Objects whose status is compared with what it should say, one after the other.
+const LOOKED_AT_TOGETHER: usize = 1_000;
 /// What takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOST: &str = "the status of objects of the Gateway API there does not say what became of them";
@@ -71,6 +74,7 @@ pub(crate) struct ObjectWriter<S> {
     statuses: Statuses<S>,
     objects: Objects<S>,
     resources: Resources,
+    pace: Pace,
     running: FuturesUnordered<BoxFuture<'static, (ObjectRef, Said)>>,
 }
 
@@ -91,6 +95,7 @@ impl<S: Says> ObjectWriter<S> {
             statuses,
             objects: Objects::new(),
             resources: Resources::default(),
+            pace: Pace::of_statuses(Instant::now()),
             running: FuturesUnordered::new(),
         }
     }
@@ -104,6 +109,7 @@ impl<S: Says> ObjectWriter<S> {
                 self.start_jobs();
             }
             let due = self.objects.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
+            let due = due.map(|due| due.max(self.pace.next()));
             tokio::select! {
                 Some((object, said)) = self.running.next(), if !self.running.is_empty() => {
                     self.done(&object, said);
@@ -131,7 +137,11 @@ impl<S: Says> ObjectWriter<S> {
     }
 
     fn start_jobs(&mut self) {
-        while self.running.len() < AT_ONCE {
+        // A new leader looks at all objects: others have their turn in between.
+        for _ in 0..LOOKED_AT_TOGETHER {
+            if self.running.len() >= AT_ONCE || !self.pace.permits(Instant::now()) {
+                return;
+            }
             let Some((object, status)) = self.objects.take(Instant::now()) else { return };
             let known = known::status(&self.resources, &object);
             if known.is_some_and(|known| status.merged(&known, clock::unix_seconds()).is_none()) {
@@ -143,6 +153,7 @@ impl<S: Says> ObjectWriter<S> {
                 self.objects.done(&object, Said::Nothing, Instant::now());
                 continue;
             };
+            self.pace.spend(Instant::now());
             let job = Job { client: self.client.clone(), refusals: self.refusals.clone(), path, status };
             self.running.push(Box::pin(job.run(object)));
         }
@@ -164,7 +175,8 @@ fn path(object: &ObjectRef, version: Option<&'static str>) -> Option<String> {
     let version = version.or(known.versions.first().copied())?;
     let (namespace, name) = (&object.key.namespace, &object.key.name);
     let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-    Some(format!("/apis/{GROUP}/{version}/{place}{}/{name}", known.resource))
+    let GatewayKind { group, resource, .. } = known;
+    Some(format!("/apis/{group}/{version}/{place}{resource}/{name}"))
 }
 
 /// One status under way.
@@ -235,9 +247,12 @@ impl<S: Says> Job<S> {
 fn resource(kind: Kind, verb: &'static str) -> &'static str {
     macro_rules! named {
         ($resource:literal) => {
+            named!($resource, "gateway.networking.k8s.io")
+        };
+        ($resource:literal, $group:literal) => {
             match verb {
-                "get" => concat!($resource, ".gateway.networking.k8s.io"),
-                _ => concat!($resource, "/status.gateway.networking.k8s.io"),
+                "get" => concat!($resource, ".", $group),
+                _ => concat!($resource, "/status.", $group),
             }
         };
     }
@@ -250,6 +265,9 @@ fn resource(kind: Kind, verb: &'static str) -> &'static str {
         Kind::TlsRoute => named!("tlsroutes"),
         Kind::TcpRoute => named!("tcproutes"),
         Kind::UdpRoute => named!("udproutes"),
+        Kind::ClientTrafficPolicy => named!("clienttrafficpolicies", "fairway.dev"),
+        Kind::BackendTrafficPolicy => named!("backendtrafficpolicies", "fairway.dev"),
+        Kind::SecurityPolicy => named!("securitypolicies", "fairway.dev"),
         _ => named!("backendtlspolicies"),
     }
 }

@@ -21,6 +21,7 @@ use super::event::event;
 use super::known;
 use super::notices::{Due, Notices, WriteOutcome, namespace};
 use super::observed::FIELD_MANAGER;
+use super::pace::Pace;
 use super::permission::{Permit, Refusals, is_ending};
 use super::standing::Standing;
 use super::updates::Updates;
@@ -52,15 +53,10 @@ pub(crate) struct Recorder {
     pace: Pace,
 }
 
-/// How many Events may be written: the allowance is full when `full` is past.
-struct Pace {
-    full: Instant,
-}
-
 impl Recorder {
     /// One that has not written yet; `instance` is this pod.
     pub(crate) fn new(client: Client, instance: &str, refusals: Arc<Refusals>, standing: Standing) -> Self {
-        let (instance, pace) = (instance.to_owned(), Pace { full: Instant::now() });
+        let (instance, pace) = (instance.to_owned(), Pace::new(BURST, SPACING, Instant::now()));
         Self { client, instance, refusals, standing, notices: Notices::default(), pace }
     }
 
@@ -229,15 +225,4 @@ fn known_uid(outcome: &Outcome, origin: &Origin) -> Option<String> {
 
 fn uid_of<K>(found: Option<kube::core::PartialObjectMeta<K>>) -> Option<String> {
     found.map(|object| object.metadata.uid.unwrap_or_default())
-}
-
-impl Pace {
-    /// When the next may be written.
-    fn next(&self) -> Instant {
-        self.full.checked_sub(SPACING * (BURST - 1)).unwrap_or(self.full)
-    }
-
-    fn spend(&mut self, now: Instant) {
-        self.full = self.full.max(now) + SPACING;
-    }
 }

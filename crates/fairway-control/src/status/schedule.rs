@@ -30,6 +30,8 @@ type Served = Arc<IngressStatus>;
 pub(crate) struct Schedule {
     mode: Mode,
     entries: BTreeMap<ObjectKey, Entry>,
+    /// Those of them that another writer has replaced, ever.
+    contested: BTreeSet<ObjectKey>,
     due: BTreeSet<(Instant, ObjectKey)>,
     served: Translation,
     wanted: Option<Addresses>,
@@ -118,6 +120,7 @@ impl Schedule {
         Self {
             mode: Mode::Publishing,
             entries: BTreeMap::new(),
+            contested: BTreeSet::new(),
             due: BTreeSet::new(),
             served: Translation::default(),
             wanted: None,
@@ -237,9 +240,10 @@ impl Schedule {
         self.consider(key, now);
     }
 
-    /// Whose status another writer fights for.
+    /// Whose status another writer fights for. Asked after every job: it costs what there is to say.
     pub(crate) fn contested(&self, now: Instant) -> Vec<Diagnostic> {
-        self.entries.iter().filter_map(|(key, entry)| entry.contest.diagnostic(key, now)).collect()
+        let contested = self.contested.iter().filter_map(|key| self.entries.get_key_value(key));
+        contested.filter_map(|(key, entry)| entry.contest.diagnostic(key, now)).collect()
     }
 
     fn seen(&mut self, key: &ObjectKey, status: &Served, now: Instant) {
@@ -279,6 +283,9 @@ impl Schedule {
     /// Puts an Ingress where it belongs: at rest or due.
     fn consider(&mut self, key: &ObjectKey, now: Instant) {
         let Some(entry) = self.entries.get(key) else { return };
+        if entry.contest != Contest::Peace {
+            self.contested.insert(key.clone());
+        }
         if entry.state == State::Busy {
             return;
         }
@@ -336,6 +343,7 @@ impl Schedule {
 
     fn drop_entry(&mut self, key: &ObjectKey) {
         self.set(key, State::Rest);
+        self.contested.remove(key);
         self.entries.remove(key);
     }
 }

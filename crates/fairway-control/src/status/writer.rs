@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::election::Role;
 use super::observed::{FIELD_MANAGER, ObservedStatus};
+use super::pace::Pace;
 use super::permission::{Permit, Refusals};
 use super::publish::Addresses;
 use super::schedule::{Done, Job, Schedule};
@@ -53,13 +54,16 @@ pub(crate) struct Writer {
     refusals: Arc<Refusals>,
     standing: Standing,
     schedule: Schedule,
+    pace: Pace,
     running: FuturesUnordered<BoxFuture<'static, (ObjectKey, Done)>>,
 }
 
 impl Writer {
     /// One that has not written yet.
     pub(crate) fn new(client: Client, refusals: Arc<Refusals>, standing: Standing) -> Self {
-        Self { client, refusals, standing, schedule: Schedule::new(), running: FuturesUnordered::new() }
+        let pace = Pace::of_statuses(Instant::now());
+        let (schedule, running) = (Schedule::new(), FuturesUnordered::new());
+        Self { client, refusals, standing, schedule, pace, running }
     }
 
     /// Writes until it is asked to clear and has done so, or the sender of its commands is gone.
@@ -67,16 +71,17 @@ impl Writer {
         self.look(&mut signals);
         loop {
             let leads = *signals.role.borrow_and_update() == Role::Leader;
+            let clearing = *signals.order.borrow() == Order::Clear;
             if leads {
-                self.start_jobs();
+                self.start_jobs(clearing);
             } else {
                 self.step_back();
             }
-            let clearing = *signals.order.borrow() == Order::Clear;
             if clearing && self.running.is_empty() && (!leads || self.schedule.rests()) {
                 return;
             }
             let due = self.schedule.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
+            let due = due.map(|due| if clearing { due } else { due.max(self.pace.next()) });
             tokio::select! {
                 Some((key, done)) = self.running.next(), if !self.running.is_empty() => self.done(&key, done),
                 ended = signals.order.changed() => match ended {
@@ -103,9 +108,11 @@ impl Writer {
         self.standing.contests(self.schedule.contested(now));
     }
 
-    fn start_jobs(&mut self) {
-        while self.running.len() < AT_ONCE {
+    /// Starts what is due, as far as the pace permits; at the end there is no time to wait.
+    fn start_jobs(&mut self, clearing: bool) {
+        while self.running.len() < AT_ONCE && (clearing || self.pace.permits(Instant::now())) {
             let Some(job) = self.schedule.take(Instant::now()) else { return };
+            self.pace.spend(Instant::now());
             let running_job = RunningJob { client: self.client.clone(), refusals: self.refusals.clone() };
             self.running.push(Box::pin(running_job.run(job)));
         }

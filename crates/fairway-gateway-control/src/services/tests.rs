@@ -77,6 +77,25 @@ fn a_port_of_both_transports_is_two_ports_of_the_service_and_one_of_the_pods() {
 }
 
 #[test]
+fn a_transport_that_is_new_at_a_number_leaves_the_port_of_the_nodes_of_the_other() {
+    let mut tcp = wanted(&[]);
+    tcp.ports.insert(53, PortTransport::Tcp);
+    let existing = kept(&one(&tcp));
+    tcp.ports.insert(53, PortTransport::Both);
+    let ServiceEdit::Patch(patch) = edit(Some(&existing), &one(&tcp), "uid-1") else { panic!("no patch") };
+    assert_eq!(
+        patch["spec"],
+        json!({ "ports": [
+            { "name": "tcp-53", "port": 53, "protocol": "TCP", "targetPort": 20_000, "nodePort": 30_000 },
+            { "name": "udp-53", "port": 53, "protocol": "UDP", "targetPort": 20_000 },
+        ] })
+    );
+    tcp.ports.insert(53, PortTransport::Udp);
+    let only_udp = one(&tcp).service.spec.unwrap().ports.unwrap();
+    assert_eq!(only_udp.iter().map(|port| port.name.as_deref()).collect::<Vec<_>>(), [Some("udp-53")]);
+}
+
+#[test]
 fn without_a_listener_there_is_no_service() {
     assert!(desired(&gateway(), &wanted(&[]), &Ports::default(), ServiceType::ClusterIp).is_empty());
 }

@@ -15,7 +15,7 @@ pub(crate) fn read(spec: &GrpcRouteSpec, builder: &mut Builder<'_>) {
     }
 }
 
-fn draft(index: usize, rule: &GrpcRouteRule, builder: &mut Builder<'_>) -> Draft {
+fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -> Draft<'r> {
     let at = format!("spec.rules[{index}]");
     if rule.session_persistence.is_some() {
         let consequence = "calls go to any endpoint";
@@ -34,7 +34,8 @@ fn draft(index: usize, rule: &GrpcRouteRule, builder: &mut Builder<'_>) -> Draft
         let filters = self::filters(builder, &at, &it.filters);
         shares.push(builder.share((index, &at), it.into(), it.weight, filters));
     }
-    Draft { index, matches, filters, policy: Ok(Policy::default()), shares }
+    let name = rule.name.as_deref();
+    Draft { index, name, matches, filters, policy: Ok(Policy::default()), shares }
 }
 
 fn filters(builder: &mut Builder<'_>, at: &str, filters: &[GrpcRouteFilter]) -> Result<Vec<Filter>, Fault> {

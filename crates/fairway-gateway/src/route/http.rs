@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use fairway_gateway_types::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
 use fairway_model::{Filter, Match, PathMatch, Policy, Retry, RetryBy, Timeouts, WeightedBackend};
+use fairway_objects::duration;
 
 use crate::condition::Fault;
 use crate::rules::{Builder, Draft};
-use crate::{duration, filter, matches};
+use crate::{filter, matches};
 
 /// Reads the rules.
 pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut Builder<'_>) {
@@ -17,7 +18,7 @@ pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut Builder<'_>) {
     }
 }
 
-fn draft(index: usize, rule: &HttpRouteRule, builder: &mut Builder<'_>) -> Draft {
+fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut Builder<'_>) -> Draft<'r> {
     let at = format!("spec.rules[{index}]");
     if rule.session_persistence.is_some() {
         let consequence = "requests go to any endpoint";
@@ -37,7 +38,7 @@ fn draft(index: usize, rule: &HttpRouteRule, builder: &mut Builder<'_>) -> Draft
         filters
     });
     let shares = shares(index, rule, prefixes, builder);
-    Draft { index, matches, filters, policy: policy(rule), shares }
+    Draft { index, name: rule.name.as_deref(), matches, filters, policy: policy(rule), shares }
 }
 
 fn shares(

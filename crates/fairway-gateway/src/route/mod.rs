@@ -2,11 +2,13 @@
 
 mod grpc;
 mod http;
-mod tls;
+pub(crate) mod stream;
 
-use fairway_gateway_types::{GrpcRoute, HttpRoute, ParentReference, RouteStatus, TlsRoute};
+use fairway_gateway_types::{
+    GrpcRoute, HttpRoute, ParentReference, RouteStatus, TcpRoute, TlsRoute, UdpRoute,
+};
 use fairway_model::Origin;
-use fairway_objects::object::{Kind, ObjectRef, Sourced};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::resources::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -14,7 +16,8 @@ use crate::backend::{Resolver, Speaks};
 use crate::rules::{Builder, Rules};
 
 /// The kinds of routes that are served.
-pub(crate) const KINDS: &[Kind] = &[Kind::HttpRoute, Kind::GrpcRoute, Kind::TlsRoute];
+pub(crate) const KINDS: &[Kind] =
+    &[Kind::HttpRoute, Kind::GrpcRoute, Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute];
 
 /// A route.
 #[derive(Clone, Copy)]
@@ -22,6 +25,8 @@ pub(crate) enum Route<'a> {
     Http(&'a Sourced<HttpRoute>),
     Grpc(&'a Sourced<GrpcRoute>),
     Tls(&'a Sourced<TlsRoute>),
+    Tcp(&'a Sourced<TcpRoute>),
+    Udp(&'a Sourced<UdpRoute>),
 }
 
 impl<'a> Route<'a> {
@@ -32,6 +37,8 @@ impl<'a> Route<'a> {
             Kind::HttpRoute => gateway.http_routes.get(key).map(Self::Http),
             Kind::GrpcRoute => gateway.grpc_routes.get(key).map(Self::Grpc),
             Kind::TlsRoute => gateway.tls_routes.get(key).map(Self::Tls),
+            Kind::TcpRoute => gateway.streams.tcp.get(key).map(Self::Tcp),
+            Kind::UdpRoute => gateway.streams.udp.get(key).map(Self::Udp),
             _ => None,
         }
     }
@@ -39,10 +46,31 @@ impl<'a> Route<'a> {
     /// All routes.
     pub(crate) fn all(resources: &'a Resources) -> impl Iterator<Item = ObjectRef> + 'a {
         let gateway = &resources.gateway;
-        let of = |kind| move |key: &fairway_objects::object::ObjectKey| ObjectRef::new(kind, key.clone());
+        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
         let http = gateway.http_routes.keys().map(of(Kind::HttpRoute));
         let grpc = gateway.grpc_routes.keys().map(of(Kind::GrpcRoute));
-        http.chain(grpc).chain(gateway.tls_routes.keys().map(of(Kind::TlsRoute)))
+        let tls = gateway.tls_routes.keys().map(of(Kind::TlsRoute));
+        let tcp = gateway.streams.tcp.keys().map(of(Kind::TcpRoute));
+        http.chain(grpc).chain(tls).chain(tcp).chain(gateway.streams.udp.keys().map(of(Kind::UdpRoute)))
+    }
+
+    /// All routes in a namespace.
+    pub(crate) fn within(
+        namespace: &'a str,
+        resources: &'a Resources,
+    ) -> impl Iterator<Item = ObjectRef> + 'a {
+        let gateway = &resources.gateway;
+        let first = ObjectKey::new(namespace, "");
+        let inside = move |key: &&ObjectKey| *key.namespace == *namespace;
+        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
+        let http = gateway.http_routes.range(first.clone()..).map(|(key, _)| key).take_while(inside);
+        let grpc = gateway.grpc_routes.range(first.clone()..).map(|(key, _)| key).take_while(inside);
+        let tls = gateway.tls_routes.range(first.clone()..).map(|(key, _)| key).take_while(inside);
+        let tcp = gateway.streams.tcp.range(first.clone()..).map(|(key, _)| key).take_while(inside);
+        let udp = gateway.streams.udp.range(first..).map(|(key, _)| key).take_while(inside);
+        let requests = http.map(of(Kind::HttpRoute)).chain(grpc.map(of(Kind::GrpcRoute)));
+        let streams = tls.map(of(Kind::TlsRoute)).chain(tcp.map(of(Kind::TcpRoute)));
+        requests.chain(streams).chain(udp.map(of(Kind::UdpRoute)))
     }
 
     pub(crate) fn metadata(self) -> &'a ObjectMeta {
@@ -50,6 +78,8 @@ impl<'a> Route<'a> {
             Self::Http(it) => &it.object.metadata,
             Self::Grpc(it) => &it.object.metadata,
             Self::Tls(it) => &it.object.metadata,
+            Self::Tcp(it) => &it.object.metadata,
+            Self::Udp(it) => &it.object.metadata,
         }
     }
 
@@ -63,6 +93,8 @@ impl<'a> Route<'a> {
             Self::Http(it) => &it.object.spec.parent_refs,
             Self::Grpc(it) => &it.object.spec.parent_refs,
             Self::Tls(it) => &it.object.spec.parent_refs,
+            Self::Tcp(it) => &it.object.spec.parent_refs,
+            Self::Udp(it) => &it.object.spec.parent_refs,
         }
     }
 
@@ -71,6 +103,16 @@ impl<'a> Route<'a> {
             Self::Http(it) => &it.object.spec.hostnames,
             Self::Grpc(it) => &it.object.spec.hostnames,
             Self::Tls(it) => &it.object.spec.hostnames,
+            Self::Tcp(_) | Self::Udp(_) => &[],
+        }
+    }
+
+    /// The names of its rules, as far as they have some.
+    pub(crate) fn rule_names(self) -> Vec<Option<&'a str>> {
+        match self {
+            Self::Http(it) => it.object.spec.rules.iter().map(|rule| rule.name.as_deref()).collect(),
+            Self::Grpc(it) => it.object.spec.rules.iter().map(|rule| rule.name.as_deref()).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -80,6 +122,8 @@ impl<'a> Route<'a> {
             Self::Http(it) => it.object.status.as_ref(),
             Self::Grpc(it) => it.object.status.as_ref(),
             Self::Tls(it) => it.object.status.as_ref(),
+            Self::Tcp(it) => it.object.status.as_ref(),
+            Self::Udp(it) => it.object.status.as_ref(),
         };
         status.is_some_and(|status| status.parents.iter().any(|it| it.controller_name == controller))
     }
@@ -90,6 +134,8 @@ impl<'a> Route<'a> {
             Self::Http(it) => it.origin(reference.kind, &reference.key, field),
             Self::Grpc(it) => it.origin(reference.kind, &reference.key, field),
             Self::Tls(it) => it.origin(reference.kind, &reference.key, field),
+            Self::Tcp(it) => it.origin(reference.kind, &reference.key, field),
+            Self::Udp(it) => it.origin(reference.kind, &reference.key, field),
         }
     }
 
@@ -101,7 +147,9 @@ impl<'a> Route<'a> {
         match self {
             Self::Http(it) => http::read(&it.object.spec, &mut builder),
             Self::Grpc(it) => grpc::read(&it.object.spec, &mut builder),
-            Self::Tls(it) => tls::read(&it.object.spec, &mut builder),
+            Self::Tls(it) => stream::read(&it.object.spec.rules, &mut builder),
+            Self::Tcp(it) => stream::read(&it.object.spec.rules, &mut builder),
+            Self::Udp(it) => stream::read(&it.object.spec.rules, &mut builder),
         }
         builder.rules
     }
@@ -112,7 +160,8 @@ impl<'a> Route<'a> {
             Self::Http(_) => Speaks::Http,
             Self::Grpc(_) => Speaks::Grpc,
             Self::Tls(_) if passes_through => Speaks::ClientTls,
-            Self::Tls(_) => Speaks::Bytes,
+            Self::Tls(_) | Self::Tcp(_) => Speaks::Bytes,
+            Self::Udp(_) => Speaks::Datagrams,
         }
     }
 }

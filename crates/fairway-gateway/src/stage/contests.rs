@@ -1,5 +1,6 @@
 //! HTTPRoutes and GRPCRoutes with the same hosts at one listener: exactly one of two is accepted, the older one
-//! (Gateway API `GRPCRouteSpec.hostnames`). Marks the listeners whose count of routes may be another.
+//! (Gateway API `GRPCRouteSpec.hostnames`). Marks the listeners whose count of routes may be another. Of TCPRoutes and
+//! UDPRoutes all are accepted and one serves, which the others name.
 
 use fairway_model::HostPattern;
 use fairway_objects::object::{Kind, ObjectRef};
@@ -7,6 +8,7 @@ use imbl::OrdSet;
 
 use crate::hostname;
 use crate::listener::ListenerId;
+use crate::route::stream;
 use crate::state::{Aged, Gateways};
 use crate::work::Work;
 
@@ -14,6 +16,8 @@ impl Gateways {
     /// Decides who keeps whom from the listeners that are marked.
     pub(crate) fn decide_contests(&mut self, work: &mut Work) {
         for listener in std::mem::take(&mut work.attached) {
+            let streams = self.routes.attached.of(&listener).filter(|it| stream::serves_alone(it.kind));
+            work.routes.finished.extend(streams.map(Aged::reference));
             let after = self.losers(&listener);
             let before = match after.is_empty() {
                 true => self.routes.losers.remove(&listener),
@@ -22,7 +26,7 @@ impl Gateways {
             let changed = before.unwrap_or_default().symmetric_difference(after);
             if !changed.is_empty() {
                 work.statuses.insert(listener.owner);
-                work.finished.extend(changed);
+                work.routes.finished.extend(changed);
             }
         }
     }

@@ -125,10 +125,15 @@ impl Gateways {
         };
         let (old, new) = (of(before), of(after));
         let shown = |reading: Option<&Reading>| reading.map(|it| it.client_certificate.clone());
-        let all = shown(before) != shown(after);
+        let frontend = |reading: Option<&Reading>| reading.map(|it| it.frontend.clone());
+        let all = shown(before) != shown(after) || frontend(before) != frontend(after);
+        // What a policy can say about one listener depends on the others.
+        for reference in old.keys().chain(new.keys()) {
+            work.statuses.extend(self.attached.of(reference).cloned());
+        }
         let gone = old.iter().filter(|(reference, _)| !new.contains_key(*reference));
         for (reference, parent) in gone {
-            work.routes.extend(self.routes.by_parent.of(reference).cloned());
+            work.routes.read.extend(self.routes.by_parent.of(reference).cloned());
             // A ListenerSet may be another Gateway's by now.
             if self.listening.parents.get(reference).is_some_and(|now| now.gateway == parent.gateway) {
                 self.listening.parents.remove(reference);
@@ -140,7 +145,7 @@ impl Gateways {
             if same && !all {
                 continue;
             }
-            work.routes.extend(self.routes.by_parent.of(&reference).cloned());
+            work.routes.read.extend(self.routes.by_parent.of(&reference).cloned());
             work.statuses.insert(reference.clone());
             let found = diagnostics(&reference, &parent, after);
             work.pieces.diagnostics.push((reference.clone(), found));
@@ -192,13 +197,13 @@ impl Gateways {
         if before == after {
             return;
         }
-        for (wanted, port) in before.iter().flat_map(|it| it.ports.keys().map(move |port| (it, port))) {
-            self.listening.ports.remove(port, &place::since(key, wanted));
-            work.places.extend(self.listening.ports.of(port).map(|(_, key)| key.clone()));
+        for (wanted, port) in before.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
+            self.listening.ports.remove(&port, &place::since(key, wanted));
+            work.places.extend(self.listening.ports.of(&port).map(|(_, key)| key.clone()));
         }
-        for (wanted, port) in after.iter().flat_map(|it| it.ports.keys().map(move |port| (it, port))) {
-            self.listening.ports.add(port, place::since(key, wanted));
-            work.places.extend(self.listening.ports.of(port).map(|(_, key)| key.clone()));
+        for (wanted, port) in after.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
+            self.listening.ports.add(&port, place::since(key, wanted));
+            work.places.extend(self.listening.ports.of(&port).map(|(_, key)| key.clone()));
         }
         match after {
             Some(wanted) => drop(self.translation.wanted.insert(key.clone(), wanted)),

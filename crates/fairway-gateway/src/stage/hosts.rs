@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use fairway_model::{self as model, HostKey, HostPattern, PathForm, RuleOrder, StreamKey, VirtualHost};
-use fairway_objects::object::Kind;
+use fairway_objects::object::{Kind, ObjectRef};
+use fairway_pattern::budget::Budget;
 
+use crate::afford::afford;
 use crate::hostname::{self, Specificity};
-use crate::state::{Contribution, Gateways, Made};
+use crate::state::{Contribution, Gateways, Made, OverBudget};
 use crate::work::Work;
 
 impl Gateways {
@@ -15,7 +17,9 @@ impl Gateways {
     pub(crate) fn make_hosts(&mut self, work: &mut Work) {
         for key in std::mem::take(&mut work.hosts) {
             let parts: Vec<&Contribution> = self.parts(&key).collect();
-            let is_stream = |part: &&Contribution| part.route.kind == Kind::TlsRoute;
+            let is_stream = |part: &&Contribution| {
+                matches!(part.route.kind, Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute)
+            };
             // A table has routes of one of the two.
             let streams = parts.iter().filter(|part| is_stream(part));
             let stream = streams.max_by_key(|part| (self.specificity(part, &key.host), Reverse(&part.route)));
@@ -24,9 +28,37 @@ impl Gateways {
             let made = stream.map(|made| Arc::new(made.stream(stream_key.clone())));
             work.pieces.streams.push((stream_key, made));
             let http = parts.into_iter().filter(|part| !is_stream(part));
-            let routes = http.filter_map(|part| self.made_by(part)).map(|made| made.route.clone()).collect();
+            let (routes, over_budget) = self.affordable(http);
             let made = self.host(&key, routes).map(Arc::new);
+            self.note_over_budget(&key, over_budget, work);
             work.pieces.hosts.push((key, made));
+        }
+    }
+
+    /// The routes as far as a host can afford their regular expressions, the oldest first, and what it cannot.
+    fn affordable<'s>(
+        &'s self,
+        parts: impl Iterator<Item = &'s Contribution>,
+    ) -> (Vec<Arc<model::Route>>, OverBudget) {
+        let (mut budget, mut routes, mut over) = (Budget::default(), Vec::new(), OverBudget::new());
+        for part in parts {
+            let Some(made) = self.made_by(part) else { continue };
+            let (route, refused) = afford(&made.route, &made.prices, &mut budget);
+            routes.push(route);
+            if !refused.is_empty() {
+                over.entry(part.route.reference()).or_default().extend(refused);
+            }
+        }
+        (routes, over)
+    }
+
+    /// Notes what a host cannot afford, and marks the routes for which that is different.
+    fn note_over_budget(&mut self, key: &HostKey, after: OverBudget, work: &mut Work) {
+        let before = self.tables.over_budget.remove(key).unwrap_or_default();
+        let differs = |route: &&ObjectRef| before.get(*route) != after.get(*route);
+        work.routes.told.extend(before.keys().chain(after.keys()).filter(differs).cloned());
+        if !after.is_empty() {
+            self.tables.over_budget.insert(key.clone(), Arc::new(after));
         }
     }
 
@@ -46,7 +78,7 @@ impl Gateways {
     }
 
     fn made_by(&self, part: &Contribution) -> Option<&Made> {
-        self.routes.by_key.get(&part.route.reference())?.rules.get(&part.variant)
+        self.routes.by_key.get(&part.route.reference())?.made(&part.variant)
     }
 
     /// A host of a listener is there also without a route: it keeps its requests from less specific listeners.

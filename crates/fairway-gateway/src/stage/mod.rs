@@ -4,6 +4,7 @@ mod classes;
 mod contests;
 mod gateways;
 mod hosts;
+mod own_policies;
 mod places;
 mod policies;
 mod routes;

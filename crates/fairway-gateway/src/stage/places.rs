@@ -20,7 +20,7 @@ impl Gateways {
             let placement =
                 wanted.map(|wanted| place::placement(&key, wanted, inputs, &self.listening.ports));
             let listeners = match (&reading, &placement) {
-                (Some(reading), Some(placement)) => listening::of(reading, placement),
+                (Some(reading), Some(placement)) => listening::of(reading, placement, &self.attached),
                 _ => Listeners::new(),
             };
             self.configure(&key, listeners, work);

@@ -1,4 +1,4 @@
-//! Reads the policies that are marked, and marks the routes to what they are for.
+//! Reads the BackendTLSPolicies that are marked, and marks the routes to what they are for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,13 @@ use crate::tls_policy::{self, Policy};
 use crate::work::Work;
 
 impl Gateways {
-    /// Reads policies.
+    /// Reads BackendTLSPolicies.
     pub(crate) fn read_policies(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for key in std::mem::take(&mut work.policies) {
-            let object = inputs.resources.gateway.tls_policies.get(&key);
+        let all = std::mem::take(&mut work.policies).into_iter();
+        let (marked, own): (BTreeSet<_>, BTreeSet<_>) = all.partition(|it| it.kind == Kind::BackendTlsPolicy);
+        work.policies = own;
+        for ObjectRef { key, .. } in marked {
+            let object = inputs.resources.gateway.policies.tls.get(&key);
             let policy = object.map(|object| Arc::new(tls_policy::read(&key, object, inputs)));
             let before = match &policy {
                 Some(policy) => self.policies.by_key.insert(key.clone(), policy.clone()),
@@ -38,7 +41,8 @@ impl Gateways {
             }
             let services: BTreeSet<_> = old.union(&new).map(|(service, _)| service.clone()).collect();
             for service in &services {
-                work.routes.extend(self.routes.by_service.of(service).cloned());
+                work.routes.read.extend(self.routes.by_service.of(service).cloned());
+                work.policies.extend(self.attached.asking(service).cloned());
             }
             // Another policy may decide from now on, or no longer.
             for (_, other) in old.union(&new).flat_map(|target| self.policies.targets.of(target)) {

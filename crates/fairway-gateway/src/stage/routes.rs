@@ -9,11 +9,12 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
+use crate::afford::{self, Unaffordable};
 use crate::attach::{self, AtParent, Attaching, Attachment};
-use crate::backend::{PolicyVerdict, Resolver};
+use crate::backend::PolicyVerdict;
 use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_REFS};
 use crate::listener::{ListenerId, Protocol};
-use crate::route::Route;
+use crate::route::{Route, stream};
 use crate::rules::Rules;
 use crate::state::{Aged, Contribution, Gateways, Made, RouteMemo, Variant};
 use crate::status::{ObjectStatus, OwnStatus, ParentStatus};
@@ -23,7 +24,7 @@ use crate::work::Work;
 impl Gateways {
     /// Reads routes.
     pub(crate) fn read_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for reference in std::mem::take(&mut work.routes) {
+        for reference in std::mem::take(&mut work.routes.read) {
             let route = Route::find(&reference, inputs.resources);
             let memo = route.map(|route| self.read_route(&reference, route, inputs));
             self.remember_route(&reference, memo.map(Arc::new).as_ref(), work);
@@ -32,7 +33,8 @@ impl Gateways {
 
     fn read_route(&self, reference: &ObjectRef, route: Route<'_>, inputs: Inputs<'_>) -> RouteMemo {
         let namespace = &reference.key.namespace;
-        let named = route.parents().iter().filter_map(|it| attach::parent(it, namespace)).collect();
+        let named: BTreeSet<_> =
+            route.parents().iter().filter_map(|it| attach::parent(it, namespace)).collect();
         let hosts = attach::hosts(route.hostnames());
         let attaching = Attaching { route: reference, hosts: hosts.clone(), references: route.parents() };
         let mut parents = attaching.at(&self.listening.parents, inputs.resources);
@@ -47,10 +49,17 @@ impl Gateways {
             let attached = parents.iter_mut().filter(|at| at.attached.is_ok());
             attached.for_each(|at| at.attached = Err(refusal.clone()));
         }
-        let services = rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
+        let services: BTreeSet<_> =
+            rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
         let created = route.created().unwrap_or(i64::MAX);
-        let age = Aged { created, key: reference.key.clone(), kind: reference.kind };
-        RouteMemo { age, named, services, hosts: hosts.unwrap_or_default(), parents, rules }
+        RouteMemo {
+            age: Aged { created, key: reference.key.clone(), kind: reference.kind },
+            named: named.into_iter().collect(),
+            services: services.into_iter().collect(),
+            hosts: hosts.unwrap_or_default().into(),
+            parents: parents.into(),
+            made: rules.into_iter().collect(),
+        }
     }
 
     /// What the rules of a route must be made for at a parent. What is wrong with them is found also where it is
@@ -70,49 +79,54 @@ impl Gateways {
         let parent = self.listening.parents.get(&attachment.listener.owner);
         let mut listeners = parent.iter().flat_map(|parent| &parent.listeners);
         let listener = listeners.find(|it| it.entry.id == attachment.listener);
+        let guards = self.attached.guards_of_listener(&attachment.gateway, &attachment.listener);
+        let port = listener.map(|it| it.entry.port).filter(|_| !guards.is_empty());
+        let frontend = reading.zip(port).map(|(reading, port)| reading.frontend.of(port));
         Variant {
             client_certificate: shown.cloned().flatten(),
             passes_through: listener.is_some_and(|it| it.entry.protocol == Protocol::Passthrough),
+            guards,
+            verified: frontend.is_some_and(|clients| clients.verification.is_some()),
         }
     }
 
     fn made(&self, reference: &ObjectRef, route: Route<'_>, variant: &Variant, inputs: Inputs<'_>) -> Made {
-        let policies =
-            |service: &ObjectKey, port: Option<&str>| -> Option<PolicyVerdict> { self.policy(service, port) };
-        let resolver = Resolver {
-            inputs,
-            route: reference,
-            speaks: route.speaks(variant.passes_through),
-            policies: &policies,
-            client_certificate: variant.client_certificate.as_ref(),
-        };
-        let mut rules = route.rules(resolver);
+        let speaks = route.speaks(variant.passes_through);
+        let mut rules = self.with_resolver((reference, speaks), variant, inputs, |it| route.rules(it));
+        if let Some(guard) = variant.guards.last() {
+            rules.close_streams(guard, route.origin(reference, "spec.rules"));
+        }
         let made = model::Route {
             origin: route.origin(reference, ""),
             created: route.created(),
-            rules: std::mem::take(&mut rules.rules),
+            rules: rules.take(),
         };
-        Made { rules: Arc::new(rules), route: Arc::new(made) }
+        let prices = afford::prices(&made.rules);
+        Made { rules: Arc::new(rules), route: Arc::new(made), prices }
     }
 
-    fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
+    pub(crate) fn policy(&self, service: &ObjectKey, port: Option<&str>) -> Option<PolicyVerdict> {
         let key = tls_policy::deciding(&self.policies.targets, service, port)?;
         let policy = self.policies.by_key.get(key)?;
         Some((key.clone(), policy.tls.clone()))
     }
 
     fn remember_route(&mut self, reference: &ObjectRef, after: Option<&Arc<RouteMemo>>, work: &mut Work) {
-        work.finished.insert(reference.clone());
+        work.routes.finished.insert(reference.clone());
         let before = match after {
             Some(after) => self.routes.by_key.insert(reference.clone(), after.clone()),
             None => self.routes.by_key.remove(reference),
         };
         let (old, new) = (before.as_deref(), after.map(|memo| &**memo));
-        let named = |memo: Option<&RouteMemo>| memo.map(|memo| memo.named.clone()).unwrap_or_default();
+        let named = |memo: Option<&RouteMemo>| -> BTreeSet<ObjectRef> {
+            memo.iter().flat_map(|memo| memo.named.iter().cloned()).collect()
+        };
         let (was, is) = (named(old), named(new));
         was.difference(&is).for_each(|it| self.routes.by_parent.remove(it, reference));
         is.difference(&was).for_each(|it| self.routes.by_parent.add(it, reference.clone()));
-        let services = |memo: Option<&RouteMemo>| memo.map(|memo| memo.services.clone()).unwrap_or_default();
+        let services = |memo: Option<&RouteMemo>| -> BTreeSet<ObjectKey> {
+            memo.iter().flat_map(|memo| memo.services.iter().cloned()).collect()
+        };
         let (was, is) = (services(old), services(new));
         was.difference(&is).for_each(|it| self.routes.by_service.remove(it, reference));
         is.difference(&was).for_each(|it| self.routes.by_service.add(it, reference.clone()));
@@ -137,26 +151,52 @@ impl Gateways {
 
     /// Gives the routes that were read, and those that others keep from a listener or no longer keep, their part in
     /// hosts.
-    pub(crate) fn finish_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for reference in std::mem::take(&mut work.finished) {
+    pub(crate) fn finish_routes(&mut self, work: &mut Work) {
+        for reference in std::mem::take(&mut work.routes.finished) {
             let memo = self.routes.by_key.get(&reference).cloned();
             let contributed = memo.as_ref().map(|memo| self.contributions(memo)).unwrap_or_default();
             let is_served = !contributed.is_empty();
             self.contribute(&reference, contributed, work);
             self.reach(&reference, memo.as_deref(), work);
-            let backends = memo.iter().flat_map(|memo| memo.rules.values()).filter(|_| is_served);
-            let backends = backends.flat_map(|made| made.rules.found.backends.values().cloned()).collect();
+            work.statuses.extend(self.attached.of(&reference).cloned());
+            let backends = memo.iter().flat_map(|memo| &memo.made).filter(|_| is_served);
+            let backends =
+                backends.flat_map(|(_, made)| made.rules.found.backends().iter().cloned()).collect();
             work.pieces.backends.push((reference.clone(), backends));
+            work.routes.told.insert(reference);
+        }
+    }
+
+    /// Makes statuses and diagnostics, after it is known what hosts cannot afford.
+    pub(crate) fn tell_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        for reference in std::mem::take(&mut work.routes.told) {
+            let memo = self.routes.by_key.get(&reference).cloned();
             let route = Route::find(&reference, inputs.resources);
             let parents = memo.as_ref().map(|memo| self.at_parents(memo)).unwrap_or_default();
+            let over = self.over_budget(&reference);
             let found = match (route, &memo) {
-                (Some(route), Some(memo)) => diagnostics(&reference, route, memo, &parents),
+                (Some(route), Some(memo)) => {
+                    let outranked = self.outranked(&reference, route, memo);
+                    diagnostics(&reference, route, memo, &parents).chain(outranked).collect()
+                }
                 _ => Vec::new(),
             };
+            let found = found.into_iter().chain(over.iter().map(too_expensive)).collect();
             work.pieces.diagnostics.push((reference.clone(), found));
-            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, &parents));
+            let told = Told { parents: &parents, over: &over };
+            let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, told));
             self.set_status(&reference, status);
         }
+    }
+
+    /// What hosts cannot afford of a route.
+    fn over_budget(&self, reference: &ObjectRef) -> Vec<(HostPattern, Unaffordable)> {
+        let hosts = self.routes.contributed.get(reference).into_iter().flat_map(|hosts| hosts.iter());
+        // A route may have several parts in a host.
+        let keys: BTreeSet<&HostKey> = hosts.map(|(key, _)| key).collect();
+        let of = |key: &HostKey| self.tables.over_budget.get(key)?.get(reference).cloned();
+        let all = keys.into_iter().filter_map(|key| Some((key, of(key)?)));
+        all.flat_map(|(key, refused)| refused.into_iter().map(|it| (key.host.clone(), it))).collect()
     }
 
     /// The hosts that a route has a part in.
@@ -182,12 +222,14 @@ impl Gateways {
         work: &mut Work,
     ) {
         let before = self.routes.contributed.remove(reference).unwrap_or_default();
-        before.difference(&after).for_each(|(key, it)| self.tables.hosts.remove(key, it));
-        after.difference(&before).for_each(|(key, it)| self.tables.hosts.add(key, it.clone()));
+        let gone = before.iter().filter(|part| !after.contains(*part));
+        gone.for_each(|(key, it)| self.tables.hosts.remove(key, it));
+        let new = after.iter().filter(|part| before.binary_search(part).is_err());
+        new.for_each(|(key, it)| self.tables.hosts.add(key, it.clone()));
         // Also where it has the same part: its rules may be others.
         work.hosts.extend(before.iter().chain(&after).map(|(key, _)| key.clone()));
         if !after.is_empty() {
-            self.routes.contributed.insert(reference.clone(), Arc::new(after));
+            self.routes.contributed.insert(reference.clone(), after.into_iter().collect());
         }
     }
 
@@ -199,23 +241,23 @@ impl Gateways {
             after.extend(services.map(|service| (service.clone(), attachment.gateway.clone())));
         }
         let before = self.policies.reached_by.remove(reference).unwrap_or_default();
-        for (service, gateway) in before.symmetric_difference(&after) {
-            let user = (gateway.clone(), reference.clone());
-            match after.contains(&(service.clone(), gateway.clone())) {
-                true => self.policies.reach.add(service, user),
-                false => self.policies.reach.remove(service, &user),
-            }
+        for (service, gateway) in before.iter().filter(|it| !after.contains(*it)) {
+            self.policies.reach.remove(service, &(gateway.clone(), reference.clone()));
+            work.statuses.extend(self.policies_for(service));
+        }
+        for (service, gateway) in after.iter().filter(|it| before.binary_search(it).is_err()) {
+            self.policies.reach.add(service, (gateway.clone(), reference.clone()));
             work.statuses.extend(self.policies_for(service));
         }
         if !after.is_empty() {
-            self.policies.reached_by.insert(reference.clone(), Arc::new(after));
+            self.policies.reached_by.insert(reference.clone(), after.into_iter().collect());
         }
     }
 
     /// The policies for a Service and its ports.
     fn policies_for(&self, service: &ObjectKey) -> Vec<ObjectRef> {
         let all = self.policies.targets.from((service.clone(), None));
-        let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies);
+        let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies.iter());
         of.map(|(_, key)| ObjectRef::new(Kind::BackendTlsPolicy, key.clone())).collect()
     }
 
@@ -227,7 +269,7 @@ impl Gateways {
 
     /// The parents, with those refused at all of whose listeners another route is in the way.
     fn at_parents(&self, memo: &RouteMemo) -> Vec<AtParent> {
-        let mut parents = memo.parents.clone();
+        let mut parents = memo.parents.to_vec();
         for at in &mut parents {
             let Ok(attached) = &at.attached else { continue };
             if attached.iter().all(|it| self.loses(it, &memo.age)) {
@@ -238,7 +280,30 @@ impl Gateways {
         parents
     }
 
-    fn route_status(&self, route: Route<'_>, memo: &RouteMemo, parents: &[AtParent]) -> Option<ObjectStatus> {
+    /// What is said of a route at listeners that another one serves alone.
+    fn outranked(&self, reference: &ObjectRef, route: Route<'_>, memo: &RouteMemo) -> Vec<Diagnostic> {
+        if !stream::serves_alone(reference.kind) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for at in &memo.parents {
+            let index = route.parents().iter().position(|it| *it == at.reference).unwrap_or_default();
+            for listener in at.attached.iter().flatten().map(|it| &it.listener) {
+                let first = self.routes.attached.of(listener).next().filter(|first| **first != memo.age);
+                let Some(first) = first else { continue };
+                let origin = route.origin(reference, &format!("spec.parentRefs[{index}]"));
+                let (kind, name) = (first.kind.name(), &listener.name);
+                let problem = format!("{kind} {} comes first at the listener {name}", first.key);
+                let nothing = "the route is accepted, and gets nothing from this listener";
+                let outranked = Diagnostic::new(Severity::Warning, "route-outranked", origin);
+                found.push(outranked.because(problem, nothing));
+            }
+        }
+        found
+    }
+
+    fn route_status(&self, route: Route<'_>, memo: &RouteMemo, told: Told<'_>) -> Option<ObjectStatus> {
+        let Told { parents, over } = told;
         if parents.is_empty() && !route.has_entry_of(&self.controller) {
             return None;
         }
@@ -246,19 +311,31 @@ impl Gateways {
             let rules: Vec<&Rules> = self
                 .variants(at)
                 .iter()
-                .filter_map(|variant| memo.rules.get(variant))
+                .filter_map(|variant| memo.made(variant))
                 .map(|made| &*made.rules)
                 .collect();
-            ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules) }
+            ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules, over) }
         };
         let own = OwnStatus::Route(parents.iter().map(status).collect());
         Some(ObjectStatus::new(route.metadata(), &self.controller, own))
     }
 }
 
+/// What the status of a route is made of besides its rules.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    parents: &'a [AtParent],
+    over: &'a [(HostPattern, Unaffordable)],
+}
+
 impl RouteMemo {
     fn listeners(&self) -> BTreeSet<ListenerId> {
         self.attached().map(|it| it.listener.clone()).collect()
+    }
+
+    /// Its rules in a variant.
+    pub(crate) fn made(&self, variant: &Variant) -> Option<&Made> {
+        self.made.iter().find(|(it, _)| it == variant).map(|(_, made)| made)
     }
 
     /// Where it is attached.
@@ -267,31 +344,45 @@ impl RouteMemo {
     }
 }
 
-fn conditions(at: &AtParent, rules: &[&Rules]) -> Vec<Condition> {
+fn conditions(at: &AtParent, rules: &[&Rules], over: &[(HostPattern, Unaffordable)]) -> Vec<Condition> {
     let unresolved = rules.iter().find_map(|rules| rules.unresolved.as_ref());
     let mut conditions = vec![
         Condition::of(ACCEPTED, at.attached.as_ref().err(), ("Accepted", "the parent takes the route")),
         Condition::of(RESOLVED_REFS, unresolved, ("ResolvedRefs", "all that it refers to is there")),
     ];
-    let partly = rules.iter().find_map(|rules| rules.partly()).filter(|_| at.attached.is_ok());
+    let partly = rules.iter().find_map(|rules| rules.partly()).or_else(|| dropped(over));
+    let partly = partly.filter(|_| at.attached.is_ok());
     conditions.extend(partly.map(|fault| Condition::met(PARTIALLY_INVALID, fault.reason, fault.message)));
     conditions
 }
 
-fn diagnostics(
-    reference: &ObjectRef,
-    route: Route<'_>,
-    memo: &RouteMemo,
-    parents: &[AtParent],
-) -> Vec<Diagnostic> {
-    let own = memo.rules.values().flat_map(|made| made.rules.diagnostics.iter().cloned());
+/// Rules that some of their hosts cannot afford.
+fn dropped(over: &[(HostPattern, Unaffordable)]) -> Option<Fault> {
+    let (host, first) = over.first()?;
+    let problem = format!("Dropped Rule(s) at the host \"{host}\": {}", first.fault.message);
+    Some(Fault::new(first.fault.reason, problem))
+}
+
+fn too_expensive((host, refused): &(HostPattern, Unaffordable)) -> Diagnostic {
+    let found = Diagnostic::new(Severity::Error, "route-rule", refused.origin.clone());
+    let consequence = format!("no request for the host \"{host}\" matches it");
+    found.because(refused.fault.message.clone(), consequence)
+}
+
+fn diagnostics<'m>(
+    reference: &'m ObjectRef,
+    route: Route<'m>,
+    memo: &'m RouteMemo,
+    parents: &'m [AtParent],
+) -> impl Iterator<Item = Diagnostic> + 'm {
+    let own = memo.made.iter().flat_map(|(_, made)| made.rules.diagnostics.iter().cloned());
     let all = route.parents();
-    let refused = parents.iter().filter_map(|at| {
+    let refused = parents.iter().filter_map(move |at| {
         let fault = at.attached.as_ref().err()?;
         let index = all.iter().position(|it| *it == at.reference).unwrap_or_default();
         let origin = route.origin(reference, &format!("spec.parentRefs[{index}]"));
         let found = Diagnostic::new(Severity::Error, "route-not-accepted", origin);
         Some(found.because(fault.message.clone(), format!("{} does not serve it", at.reference.name)))
     });
-    own.chain(refused).collect()
+    own.chain(refused)
 }

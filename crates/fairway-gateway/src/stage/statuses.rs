@@ -19,7 +19,12 @@ impl Gateways {
             let status = match object.kind {
                 Kind::Gateway => self.gateway_status(&object.key, inputs),
                 Kind::ListenerSet => self.listener_set_status(&object, inputs),
-                _ => self.policy_status(&object.key, inputs),
+                Kind::BackendTlsPolicy => self.policy_status(&object.key, inputs),
+                _ => {
+                    let (status, found) = self.own_policy_status(&object, inputs);
+                    work.pieces.diagnostics.push((object.clone(), found));
+                    status
+                }
             };
             self.set_status(&object, status);
         }
@@ -42,7 +47,7 @@ impl Gateways {
     }
 
     fn policy_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
-        let object = inputs.resources.gateway.tls_policies.get(key)?;
+        let object = inputs.resources.gateway.policies.tls.get(key)?;
         let policy = self.policies.by_key.get(key)?;
         let services = policy.targets.iter().map(|(service, _)| service);
         let gateways: BTreeSet<&ObjectKey> = services

@@ -106,7 +106,7 @@ const USER_SHARES_US: [(&str, f64); 3] = [("http-1k-50", 2.0), ("http-1k-200", 2
 const OTHER_UPSTREAM: &str = "fairway to HTTP/1";
 
 /// What a scenario is called in tables.
-const TITLES: [(&str, &str); 17] = [
+const TITLES: [(&str, &str); 22] = [
     ("http-1k-50", "1 KiB, plain keep-alive, 50 connections"),
     ("http-1k-200", "1 KiB, plain keep-alive, 200 connections"),
     ("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections"),
@@ -118,6 +118,11 @@ const TITLES: [(&str, &str); 17] = [
     ("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams"),
     ("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams"),
     ("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams"),
+    ("tcp-1m", "TCP, 1 MiB over long connections, for each MiB"),
+    ("tcp-1k-50", "TCP, 1 KiB over long connections, for each exchange"),
+    ("tcp-connections", "TCP, a connection for each 1 KiB, for each connection"),
+    ("udp-50", "UDP, 100 bytes and their echo in long sessions, for each pair of datagrams"),
+    ("udp-sessions", "UDP, a session for each 100 bytes and their echo, for each session"),
     ("idle-memory", "idle connections"),
     ("idle-memory-tls", "idle connections over TLS"),
     ("idle-memory-h2", "idle connections of HTTP/2"),

@@ -16,6 +16,7 @@ pub mod command;
 pub(crate) mod answer;
 pub(crate) mod chunks;
 mod compose;
+mod datagrams;
 mod dialer;
 mod fates;
 pub(crate) mod flags;
@@ -45,6 +46,7 @@ mod urgency;
 mod worker;
 
 pub use compose::ID_FIELD;
+pub use datagrams::{DatagramOutcome, DatagramPlan, Datagrams, SessionReuse};
 pub use fates::{Ended, Fates, Id};
 pub use outcome::{Outcome, at_percent, distribution, keep_histograms, write_histogram};
 pub use plan::{

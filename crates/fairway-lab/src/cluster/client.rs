@@ -62,6 +62,19 @@ impl Cluster {
         .await
     }
 
+    /// The address of a Gateway, once its status has one.
+    ///
+    /// # Errors
+    /// There is none after [`PATIENCE`].
+    pub async fn gateway_address(&self, gateway: &serde_json::Value) -> anyhow::Result<IpAddr> {
+        wait::until("the Gateway has an address in its status", async || {
+            let found = self.read(gateway).await?.unwrap_or_default();
+            let addresses = found["status"]["addresses"].as_array().cloned().unwrap_or_default();
+            Ok(addresses.iter().find_map(|address| address["value"].as_str()?.parse().ok()))
+        })
+        .await
+    }
+
     /// The address of the only node, at which pods reach what runs on it.
     ///
     /// # Errors

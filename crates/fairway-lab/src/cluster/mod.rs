@@ -4,6 +4,7 @@
 //! creates is labelled and removed at its end ([`Cluster::sweep`]). Never sends a request through a proxy.
 
 mod client;
+mod follow;
 mod objects;
 mod pods;
 mod testbed;
@@ -11,6 +12,7 @@ mod usage;
 mod wait;
 
 pub use client::Cluster;
+pub use follow::{Following, Version};
 pub use objects::OWNED;
 pub use pods::ProxyPod;
 pub use testbed::Testbed;

@@ -130,7 +130,29 @@ impl Cluster {
         Ok(())
     }
 
-    async fn api_of(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
+    /// An object as it is now, named by its kind, namespace and name.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn read(&self, object: &Value) -> anyhow::Result<Option<Value>> {
+        let api = self.api_of(object).await?;
+        let place = object["metadata"]["name"].as_str().context("an object without a name")?;
+        let found = api.get_opt(place).await.with_context(|| format!("read {}", title(object)))?;
+        found.map(|found| serde_json::to_value(found).context("an object is no JSON")).transpose()
+    }
+
+    /// Waits until a namespace is gone with all that was in it.
+    ///
+    /// # Errors
+    /// It is still there after a while.
+    pub async fn without_namespace(&self, name: &str) -> anyhow::Result<()> {
+        wait::until(&format!("namespace {name} is gone"), async || {
+            Ok((!self.has_namespace(name).await?).then_some(()))
+        })
+        .await
+    }
+
+    pub(super) async fn api_of(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
         let (resource, namespaced) = self.kind_of(object).await?;
         Ok(match object["metadata"]["namespace"].as_str() {
             Some(namespace) if namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -164,7 +186,7 @@ fn gone(error: &kube::Error) -> bool {
 }
 
 /// `Ingress lab/shop`, for messages and to tell objects apart.
-fn title(object: &Value) -> String {
+pub(super) fn title(object: &Value) -> String {
     let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     format!("{} {}/{}", of(&object["kind"]), of(&metadata["namespace"]), of(&metadata["name"]))

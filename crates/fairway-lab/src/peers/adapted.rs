@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use crate::adapter::{
+use fairway_lab_adapter::{
     Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
     Rule, TlsChoice, caddy, envoy, haproxy, nginx,
 };

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::adapter::CORS_HEADERS;
+use fairway_lab_adapter::CORS_HEADERS;
 use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
 use super::artifacts::Artifacts;
@@ -15,6 +15,7 @@ use super::names::CERTIFICATE;
 use super::objects::{class, class_name, deployment, namespace, service, word};
 use super::peer::{Errand, Peer, Placement, Prepared};
 use super::route::Route;
+use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
 
 const NAME: &str = "contour";
@@ -51,6 +52,12 @@ impl Peer for Contour {
                 Errand { what: format!("{}; {}", own.what, envoy.what), seconds: own.seconds + envoy.seconds }
             }
         }
+    }
+
+    fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
+        // It is told of its one Gateway by name, and has ListenerSets in no release.
+        let controller = "projectcontour.io/gateway-controller";
+        Ok(GatewayApi { controller, ports: [80, 443], listener_sets: false })
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
@@ -94,7 +101,7 @@ impl Peer for Contour {
         all.push(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": NAME, "namespace": placement.namespace },
-            "data": { "contour.yaml": configuration(placement.settings) },
+            "data": { "contour.yaml": configured(placement) },
         }));
         for name in USED {
             for mut object in yaml::read(&folder.join(name))? {
@@ -140,6 +147,18 @@ cluster:
     }
 }
 
+/// The file as this placement has it: with its Gateway, where it is told of routes by one.
+fn configured(placement: &Placement) -> String {
+    let text = configuration(placement.settings);
+    match placement.api {
+        RouteApi::Ingress => text.to_owned(),
+        RouteApi::Gateway => {
+            let (namespace, name) = (&placement.watched, class_name(NAME));
+            format!("{text}gateway:\n  gatewayRef:\n    namespace: {namespace}\n    name: {name}\n")
+        }
+    }
+}
+
 /// Moves an object of the examples into the placement: its namespace, image, class, and names that all of the cluster
 /// sees.
 fn adopt(object: &mut Value, placement: &Placement) -> anyhow::Result<()> {
@@ -159,11 +178,17 @@ fn adopt(object: &mut Value, placement: &Placement) -> anyhow::Result<()> {
             let arguments = pod["containers"][0]["args"].as_array_mut();
             arguments.context("the example of contour serve has no arguments")?.extend([
                 json!(format!("--ingress-class-name={}", class_name(NAME))),
-                json!(format!("--watch-namespaces={}", placement.watched)),
                 json!(format!("--leader-election-resource-namespace={}", placement.namespace)),
                 json!("--envoy-service-name=proxy"),
                 json!(format!("--envoy-service-namespace={}", placement.namespace)),
             ]);
+            if placement.api == RouteApi::Ingress {
+                let watched = json!(format!("--watch-namespaces={}", placement.watched));
+                pod["containers"][0]["args"]
+                    .as_array_mut()
+                    .into_iter()
+                    .for_each(|all| all.push(watched.clone()));
+            }
         }
         _ => {}
     }

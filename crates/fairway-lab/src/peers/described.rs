@@ -11,6 +11,7 @@ use super::existing::{CpuSource, Existing};
 use super::names::CERTIFICATE;
 use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
+use super::route_api::GatewayApi;
 use fairway_lab_results::{PeerKind, PeerRecord};
 
 /// A description:
@@ -87,6 +88,10 @@ impl Described {
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
 impl Peer for Described {
+    fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
+        Err("a controller that is described is told of routes by Ingresses")
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -13,6 +13,7 @@ use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};
 use super::objects::{IngressShape, class_name, ingress, namespace};
 use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
+use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
 
 const NAME: &str = "fairway";
@@ -27,6 +28,11 @@ impl Peer for Fairway {
 
     fn summary(&self) -> &'static str {
         "Fairway: its own Rust data plane, changed in place"
+    }
+
+    fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
+        let controller = "fairway.dev/gateway-controller";
+        Ok(GatewayApi { controller, ports: [80, 443], listener_sets: true })
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
@@ -81,10 +87,11 @@ impl Peer for Fairway {
 /// A placement to show values of in a report before there is one.
 fn sample(settings: Settings) -> Placement {
     let text = |text: &str| text.to_owned();
-    Placement { namespace: text("lab-fairway"), replicas: 1, workers: 1, settings, watched: text("lab") }
+    let (namespace, watched) = (text("lab-fairway"), text("lab"));
+    Placement { namespace, replicas: 1, workers: 1, settings, watched, api: RouteApi::Ingress }
 }
 
-fn chart_values(image: &str, placement: &Placement) -> Value {
+pub(super) fn chart_values(image: &str, placement: &Placement) -> Value {
     let (repository, tag) = image.rsplit_once(':').unwrap_or((image, ""));
     let mut values = json!({
         "fullnameOverride": PROXY,
@@ -102,6 +109,11 @@ fn chart_values(image: &str, placement: &Placement) -> Value {
         }
         values["workers"] = json!(placement.workers);
         values["logs"] = json!({ "access": "off" });
+    }
+    if placement.api == RouteApi::Gateway {
+        values["gatewayApi"] = json!({ "enabled": true });
+        // Routes and listeners are in namespaces of their own.
+        values["watch"] = json!({ "namespaces": [] });
     }
     values
 }

@@ -7,12 +7,14 @@ mod contour;
 mod described;
 mod existing;
 mod fairway;
+pub mod gateway;
 pub mod local;
 mod names;
 mod objects;
 mod peer;
 mod programs;
 mod route;
+mod route_api;
 mod traefik;
 mod yaml;
 
@@ -26,6 +28,7 @@ pub use existing::{CpuSource, Existing};
 pub use names::{CERTIFICATE, PROXY, PROXY_LABEL, RESPONSE_HEADER, label};
 pub use peer::{Errand, Peer, Placement, Prepared};
 pub use route::{Filters, Route};
+pub use route_api::{GatewayApi, RouteApi};
 
 /// The peers of a run that names none, Fairway first.
 #[must_use]

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::artifacts::Artifacts;
 use super::existing::Existing;
 use super::route::Route;
+use super::route_api::{GatewayApi, RouteApi};
 
 /// A peer whose programs are there.
 #[derive(Clone, Debug)]
@@ -38,8 +39,10 @@ pub struct Placement {
     pub workers: u32,
     /// Recommended settings or its defaults.
     pub settings: Settings,
-    /// The namespace of backends and routes; the peer need not look at others.
+    /// The namespace of backends and routes; told of them by Ingresses, the peer need not look at others.
     pub watched: String,
+    /// By which API it is told of routes.
+    pub api: RouteApi,
 }
 
 /// A proxy with its controller, for a cluster.
@@ -53,6 +56,14 @@ pub trait Peer: Send + Sync {
     /// Where it is, if nobody has to install it.
     fn existing(&self) -> Option<&Existing> {
         None
+    }
+
+    /// How it takes the Gateway API, or the reason why it does not.
+    ///
+    /// # Errors
+    /// That reason, as the report gives it.
+    fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
+        Err("the laboratory's adapter reads Ingresses only")
     }
 
     /// What [`Peer::prepare`] will do here, without doing it.

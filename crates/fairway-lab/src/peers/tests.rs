@@ -16,6 +16,7 @@ fn placement(peer: &str) -> Placement {
         workers: 2,
         settings: Settings::Recommended,
         watched: "site".to_owned(),
+        api: RouteApi::Ingress,
     }
 }
 
@@ -205,4 +206,28 @@ fn fairway_needs_its_image_in_pods_only() {
         "{}",
         prepared(false)
     );
+}
+
+#[test]
+fn only_peers_with_a_controller_of_the_gateway_api_take_it_and_the_others_say_why_not() {
+    let with: Vec<_> = all()
+        .into_iter()
+        .filter(|peer| peer.gateway_api().is_ok())
+        .map(|peer| peer.name().to_owned())
+        .collect();
+    assert_eq!(with, ["fairway", "contour", "traefik"]);
+    let nginx = named("nginx").unwrap();
+    assert!(nginx.gateway_api().is_err_and(|why| why.contains("Ingresses only")));
+    let described = Described::parse("name=ours,class=nginx,address=192.0.2.1").unwrap();
+    assert!(described.gateway_api().is_err_and(|why| why.contains("described")));
+}
+
+#[test]
+fn fairway_serves_gateways_of_every_namespace_where_it_is_told_of_routes_by_them() {
+    let values =
+        |api| fairway::chart_values("localhost/fairway:1", &Placement { api, ..placement("fairway") });
+    let (ingress, gateway) = (values(RouteApi::Ingress), values(RouteApi::Gateway));
+    assert_eq!((&ingress["gatewayApi"], &ingress["watch"]["namespaces"][0]), (&Value::Null, &"site".into()));
+    assert_eq!(gateway["gatewayApi"]["enabled"], true);
+    assert_eq!(gateway["watch"]["namespaces"], serde_json::json!([]));
 }

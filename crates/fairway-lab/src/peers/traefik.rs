@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::adapter::CORS_HEADERS;
+use fairway_lab_adapter::CORS_HEADERS;
 use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
 use super::artifacts::Artifacts;
@@ -14,6 +14,7 @@ use super::objects::{
 };
 use super::peer::{Errand, Peer, Placement, Prepared};
 use super::route::Route;
+use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
 
 const NAME: &str = "traefik";
@@ -37,6 +38,12 @@ impl Peer for Traefik {
         programs::tool_errand(artifacts, NAME, BUILD_S)
     }
 
+    fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
+        // A listener's port must be that of an entry point.
+        let controller = "traefik.io/gateway-controller";
+        Ok(GatewayApi { controller, ports: [8080, 8443], listener_sets: false })
+    }
+
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
         let (_, program) = programs::tool(artifacts, NAME)?;
         let version = programs::version(&program, "version", "version:")?;
@@ -48,6 +55,7 @@ impl Peer for Traefik {
                 workers: 1,
                 settings,
                 watched: "lab".to_owned(),
+                api: RouteApi::Ingress,
             };
             let text = format!("traefik {}", arguments(&placement).join(" \\\n  "));
             NamedText { name: format!("command line ({})", word(settings)), text }
@@ -117,11 +125,29 @@ fn arguments(placement: &Placement) -> Vec<String> {
         "--entryPoints.websecure.http.tls=true",
         "--entryPoints.traefik.address=:9000",
         "--ping=true",
-        "--providers.kubernetesIngress=true",
-        "--providers.kubernetesCRD=true",
     ]
     .map(str::to_owned)
     .to_vec();
+    arguments.extend(match placement.api {
+        RouteApi::Ingress => by_ingresses(placement),
+        RouteApi::Gateway => by_gateways(placement),
+    });
+    arguments.extend(settings(placement.settings).into_iter().map(str::to_owned));
+    arguments
+}
+
+fn by_gateways(placement: &Placement) -> Vec<String> {
+    let address = "--providers.kubernetesGateway.statusAddress.service";
+    vec![
+        "--providers.kubernetesGateway=true".to_owned(),
+        format!("{address}.namespace={}", placement.namespace),
+        format!("{address}.name={PROXY}"),
+    ]
+}
+
+fn by_ingresses(placement: &Placement) -> Vec<String> {
+    let mut arguments: Vec<_> =
+        ["--providers.kubernetesIngress=true", "--providers.kubernetesCRD=true"].map(str::to_owned).to_vec();
     for provider in ["kubernetesIngress", "kubernetesCRD"] {
         arguments.push(format!("--providers.{provider}.namespaces={}", placement.watched));
     }
@@ -130,7 +156,6 @@ fn arguments(placement: &Placement) -> Vec<String> {
         "--providers.kubernetesIngress.ingressEndpoint.publishedService={}/{PROXY}",
         placement.namespace
     ));
-    arguments.extend(settings(placement.settings).into_iter().map(str::to_owned));
     arguments
 }
 
@@ -142,6 +167,7 @@ fn rules() -> Value {
         { "apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "ingressclasses"], "verbs": read },
         { "apiGroups": ["networking.k8s.io"], "resources": ["ingresses/status"], "verbs": ["update"] },
         { "apiGroups": ["traefik.io"], "resources": ["*"], "verbs": read },
+        { "apiGroups": ["gateway.networking.k8s.io"], "resources": ["*"], "verbs": ["get", "list", "watch", "update"] },
     ])
 }
 

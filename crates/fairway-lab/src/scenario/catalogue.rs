@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::definition::{Definition, Scaling};
-use super::{capacity, comparison, dynamic, propagation, timeline};
+use super::{capacity, comparison, dynamic, gateway, propagation, timeline};
+use crate::peers::RouteApi;
 
 /// The laboratory's own, in the order in which `all` runs them.
 pub(super) const ALL: [(&str, &str); 5] = [
@@ -16,6 +17,15 @@ pub(super) const ALL: [(&str, &str); 5] = [
     ("timeline", include_str!("../../scenarios/timeline.toml")),
     ("propagation", include_str!("../../scenarios/propagation.toml")),
 ];
+
+/// Those that only run when they are named: not every peer can take part.
+pub(super) const ON_REQUEST: [(&str, &str); 1] =
+    [("gateway-api", include_str!("../../scenarios/gateway-api.toml"))];
+
+/// All that come with the laboratory.
+pub(super) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALL.into_iter().chain(ON_REQUEST)
+}
 
 /// A scenario with its parameters read.
 pub(super) struct Scenario {
@@ -32,6 +42,7 @@ pub(super) enum Parameters {
     Comparison(comparison::Parameters),
     Timeline(timeline::Parameters),
     Propagation(propagation::Parameters),
+    Gateway(gateway::Parameters),
 }
 
 impl Scenario {
@@ -42,6 +53,14 @@ impl Scenario {
     /// Whether it changes objects in a cluster.
     pub(super) fn needs_cluster(&self) -> bool {
         !matches!(self.parameters, Parameters::Capacity(_))
+    }
+
+    /// By which API peers are told of routes.
+    pub(super) fn api(&self) -> RouteApi {
+        match self.parameters {
+            Parameters::Gateway(_) => RouteApi::Gateway,
+            _ => RouteApi::Ingress,
+        }
     }
 }
 
@@ -58,7 +77,7 @@ pub(super) fn named(names: &[String], scaling: &Scaling) -> anyhow::Result<Vec<S
             }
             continue;
         }
-        let known = ALL.iter().find(|(known, _)| known == name).map(|(_, text)| (*text).to_owned());
+        let known = known().find(|(known, _)| known == name).map(|(_, text)| text.to_owned());
         let text = known.map_or_else(|| file(name), Ok)?;
         scenarios.push(read(&text, scaling).with_context(|| format!("scenario {name}"))?);
     }
@@ -66,7 +85,7 @@ pub(super) fn named(names: &[String], scaling: &Scaling) -> anyhow::Result<Vec<S
 }
 
 fn file(name: &str) -> anyhow::Result<String> {
-    let names: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = known().map(|(name, _)| name).collect();
     anyhow::ensure!(
         Path::new(name).extension().is_some(),
         "there is no scenario {name:?}; there are all, {}, and files (*.toml)",
@@ -85,6 +104,7 @@ fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Scenario> {
         "comparison" => Parameters::Comparison(definition.parameters()?),
         "timeline" => Parameters::Timeline(definition.parameters()?),
         "propagation" => Parameters::Propagation(definition.parameters()?),
+        "gateway-api" => Parameters::Gateway(definition.parameters()?),
         other => anyhow::bail!(
             "scenario = {other:?}: a file's scenario is one of those that `fairway-lab list` names"
         ),
@@ -109,9 +129,21 @@ mod tests {
     }
 
     #[test]
+    fn the_scenario_of_the_gateway_api_is_read_in_each_form_and_is_none_of_all() {
+        let names = ["gateway-api".to_owned()];
+        for form in [Form::Whole, Form::Quick, Form::Long] {
+            let scaling = Scaling { form, scale: 0.05, set: Vec::new() };
+            let [scenario] = &named(&names, &scaling).expect("it reads")[..] else { panic!("one was named") };
+            assert_eq!((scenario.name(), scenario.api()), ("gateway-api", RouteApi::Gateway));
+            assert!(scenario.needs_cluster() && ALL.iter().all(|(name, _)| *name != scenario.name()));
+        }
+    }
+
+    #[test]
     fn the_paper_is_what_a_file_says_without_options() {
         let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
-        for scenario in named(&["all".to_owned()], &scaling).expect("they read") {
+        let names: Vec<_> = known().map(|(name, _)| name.to_owned()).collect();
+        for scenario in named(&names, &scaling).expect("they read") {
             assert_eq!(scenario.definition.shortened, Vec::<String>::new(), "{}", scenario.name());
         }
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::arguments::RunArguments;
-use super::catalogue::{self, ALL};
+use super::catalogue;
 use super::definition::{Form, Scaling};
 use super::{prepare, session};
 use crate::peers;
@@ -41,14 +41,15 @@ impl ListArguments {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         if let Some(name) = self.scenario {
-            let known = ALL.iter().find(|(known, _)| *known == name);
+            let known = catalogue::known().find(|(known, _)| *known == name);
             let (_, text) = known.ok_or_else(|| anyhow::anyhow!("there is no scenario {name:?}"))?;
             out.write_all(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         let scaling = Scaling { form: Form::Whole, scale: 1.0, set: Vec::new() };
         writeln!(out, "scenarios (`fairway-lab list NAME` prints a file):")?;
-        for scenario in catalogue::named(&["all".to_owned()], &scaling)? {
+        let names: Vec<_> = catalogue::known().map(|(name, _)| name.to_owned()).collect();
+        for scenario in catalogue::named(&names, &scaling)? {
             writeln!(out, "  {:<14}{}", scenario.name(), scenario.definition.heading.purpose)?;
         }
         writeln!(out, "\npeers:")?;

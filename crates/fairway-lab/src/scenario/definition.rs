@@ -87,7 +87,7 @@ impl Definition {
             && let Some(form) = whole.get(name)
         {
             let form = form.as_table().with_context(|| format!("{name}: is no table"))?;
-            table.extend(form.iter().map(owned));
+            form.iter().for_each(|(name, value)| put(&mut table, name, value.clone()));
         }
         for key in &heading.scaled {
             table.iter_mut().for_each(|(name, value)| scale(name, value, key, scaling.scale));
@@ -152,9 +152,17 @@ fn set(table: &mut Table, assignment: &str, known: &Table) -> anyhow::Result<()>
             let keys: Vec<_> = known.keys().map(String::as_str).collect();
             anyhow::bail!("--set {assignment}: there is no parameter {key}; there are {}", keys.join(", "));
         }
-        table.insert(key, value);
+        put(table, &key, value);
     }
     Ok(())
+}
+
+/// Sets a parameter; of one with parts only those that are said.
+fn put(table: &mut Table, name: &str, value: Value) {
+    match (table.get_mut(name), value) {
+        (Some(Value::Table(before)), Value::Table(parts)) => before.extend(parts),
+        (_, value) => drop(table.insert(name.to_owned(), value)),
+    }
 }
 
 /// No parameter is a number below 0, one beyond all measure, or none at all: times are made of them.

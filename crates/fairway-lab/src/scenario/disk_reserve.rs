@@ -11,6 +11,13 @@ use anyhow::Context;
 const BYTES: usize = 32 << 20;
 const NAME: &str = ".room-for-the-report";
 
+/// Whether an error says that the disk is full.
+pub(super) fn is_full(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.map(std::io::Error::kind).any(|kind| matches!(kind, StorageFull | QuotaExceeded))
+}
+
 /// A file that is as large as results and report will be, until they are written.
 pub(super) struct DiskReserve {
     place: PathBuf,

@@ -2,6 +2,7 @@
 //! with two cores; a test compares the outcome with runs that were measured. Never runs anything.
 
 use super::catalogue::{Parameters, Scenario};
+use crate::peers;
 use crate::peers::local::local as local_peer;
 use fairway_lab_results::Settings;
 
@@ -29,6 +30,10 @@ fn one(parameters: &Parameters, peer: &str) -> f64 {
         Parameters::Comparison(parameters) => 8.0 + parameters.seconds(),
         Parameters::Timeline(parameters) => 8.5 + parameters.seconds(),
         Parameters::Propagation(parameters) => 5.0 + parameters.seconds(pause),
+        Parameters::Gateway(parameters) => {
+            let api = peers::named(peer).ok().and_then(|peer| peer.gateway_api().ok());
+            api.map_or(0.0, |api| 8.0 + parameters.seconds(pause, &api))
+        }
     }
 }
 
@@ -51,7 +56,7 @@ mod tests {
     use super::*;
 
     fn estimated(names: &[&str], form: Form, set: &[&str], settings: &[Settings]) -> f64 {
-        let peers: Vec<_> = crate::peers::all().iter().map(|peer| peer.name().to_owned()).collect();
+        let peers: Vec<_> = peers::all().iter().map(|peer| peer.name().to_owned()).collect();
         assert_eq!(peers.len(), 7);
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let set = set.iter().map(|text| (*text).to_owned()).collect();

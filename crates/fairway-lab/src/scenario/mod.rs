@@ -15,6 +15,7 @@ mod disk_reserve;
 mod dynamic;
 mod earlier;
 mod estimate;
+mod gateway;
 mod handover;
 mod metering;
 mod planned;

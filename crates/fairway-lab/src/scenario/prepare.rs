@@ -19,7 +19,7 @@ use super::rounds::{self, Piece};
 use super::steps::{Step, Steps};
 use super::{planned, session, user_cluster};
 use crate::cluster::Testbed;
-use crate::peers::{self, Artifacts, Described, Peer};
+use crate::peers::{self, Artifacts, Described, Peer, RouteApi};
 use fairway_lab_results::Absent;
 
 /// The image of backends in the testbed.
@@ -41,6 +41,10 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
     let early = place.map(|place| beginning(&place, &arguments.results, &plan)).transpose()?;
     let folder = folder(arguments)?;
     let artifacts = artifacts(arguments, &folder, in_cluster)?;
+    if scenarios.iter().any(|scenario| scenario.api() == RouteApi::Gateway) {
+        // Inside of the testbed nothing can be fetched.
+        peers::gateway::definitions(&artifacts)?;
+    }
     let mut handover = Handover {
         command: std::env::args().collect(),
         folder,

@@ -32,7 +32,7 @@ pub(super) struct Parameters {
 /// Objects that are written or removed at a time, where it is not measured.
 const AT_ONCE: usize = 16;
 /// What it takes then to write and to remove one, seconds.
-const OBJECT_S: f64 = 0.004;
+pub(super) const OBJECT_S: f64 = 0.004;
 /// How long nothing but new answers must come before the old one counts as gone.
 const CALM: Duration = Duration::from_millis(300);
 
@@ -77,21 +77,41 @@ async fn parts(
     running.progress.say(&format!("{name}: {} routes one by one", parameters.routes));
     run.propagations.push(one_by_one(running, parameters, added).await?);
     running.progress.say(&format!("{name}: {} changes of a route under load", parameters.changes));
-    under_load(running, parameters, run).await?;
+    let changes = Changes {
+        case: "under load",
+        count: parameters.changes,
+        rate: parameters.change_rate,
+        patience: parameters.patience(),
+        calm: CALM,
+    };
+    under_load(running, &changes, run).await?;
     running.progress.say(&format!("{name}: {} routes in all", parameters.total_routes));
     run.propagations.push(many(running, parameters, added).await?);
     Ok(())
+}
+
+/// Changes of a route while a stream asks for it.
+#[derive(Clone, Copy)]
+pub(super) struct Changes {
+    /// What follows `first answer of the new, `.
+    pub(super) case: &'static str,
+    pub(super) count: u32,
+    /// Requests a second meanwhile.
+    pub(super) rate: f64,
+    pub(super) patience: Duration,
+    /// How long nothing but new answers must come before the next one.
+    pub(super) calm: Duration,
 }
 
 fn plain(name: &str, host: &str, service: &str) -> Route {
     Route { tls: false, ..route_of(name, host, service) }
 }
 
-fn host(number: u32) -> String {
+pub(super) fn host(number: u32) -> String {
     format!("r{number}.lab.example")
 }
 
-fn propagation(running: &RunningPeer<'_>, case: &str) -> Propagation {
+pub(super) fn propagation(running: &RunningPeer<'_>, case: &str) -> Propagation {
     Propagation {
         peer: running.contender.peer.name().to_owned(),
         settings: running.contender.settings,
@@ -105,7 +125,7 @@ fn propagation(running: &RunningPeer<'_>, case: &str) -> Propagation {
 }
 
 /// Until a route is there, 404 is right and nothing else is.
-fn judge_new(answer: &anyhow::Result<Answer>) -> Verdict {
+pub(super) fn judge_new(answer: &anyhow::Result<Answer>) -> Verdict {
     match answer {
         Ok(answer) if answer.status == 200 => Verdict::Wanted,
         Ok(answer) if answer.status == 404 => Verdict::Early,
@@ -138,28 +158,28 @@ async fn one_by_one(
 }
 
 /// A route goes to one backend and to the other in turn while a stream asks for it.
-async fn under_load(
+pub(super) async fn under_load(
     running: &mut RunningPeer<'_>,
-    parameters: &Parameters,
+    changes: &Changes,
     run: &mut Run,
 ) -> anyhow::Result<()> {
     let mut plan = running.plan("/")?;
-    plan.pace = Pace::Open { rate: parameters.change_rate, poisson: false };
+    plan.pace = Pace::Open { rate: changes.rate, poisson: false };
     plan.shape.connections = 20;
     plan.bounds.duration = None;
     running.clock = Instant::now();
     let name = running.contender.peer.name();
     let load = start(plan)?;
-    let mut first = propagation(running, "first answer of the new, under load");
-    let mut last = propagation(running, "last answer of the old, under load");
+    let mut first = propagation(running, &format!("first answer of the new, {}", changes.case));
+    let mut last = propagation(running, &format!("last answer of the old, {}", changes.case));
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
-    for number in 0..parameters.changes {
+    for number in 0..changes.count {
         let (old, new) = if number % 2 == 0 { (BACKEND, OTHER) } else { (OTHER, BACKEND) };
         let mut route = super::site::route();
         new.clone_into(&mut route.service);
         let written = Instant::now();
         running.route(&route).await?;
-        let seen = watch(&mut probe, old, new, parameters.patience()).await;
+        let seen = watch(&mut probe, old, new, changes).await;
         let ms =
             |at: Option<Instant>| at.map(|at| (at.saturating_duration_since(written)).as_secs_f64() * 1e3);
         first.wrong += seen.wrong;
@@ -174,7 +194,7 @@ async fn under_load(
     running.route(&super::site::route()).await?;
     load.stop();
     run.measures.push(running.measure(
-        StreamName { peer: name, case: "change under load", phase: "pooled" },
+        StreamName { peer: name, case: &format!("change {}", changes.case), phase: "pooled" },
         finish(load).await?,
         None,
     )?);
@@ -189,17 +209,17 @@ struct Changeover {
     wrong: u64,
 }
 
-async fn watch(probe: &mut Probe, old: &str, new: &str, patience: Duration) -> Changeover {
+async fn watch(probe: &mut Probe, old: &str, new: &str, changes: &Changes) -> Changeover {
     let begun = Instant::now();
     let mut seen = Changeover::default();
     let mut calm_since = None;
-    while begun.elapsed() < patience {
+    while begun.elapsed() < changes.patience {
         let answer = probe.ask(super::site::HOST).await;
         let now = Instant::now();
         match answer.ok().and_then(|answer| answer.backend) {
             Some(backend) if backend == new => {
                 seen.first_new.get_or_insert(now);
-                if now - *calm_since.get_or_insert(now) > CALM {
+                if now - *calm_since.get_or_insert(now) > changes.calm {
                     break;
                 }
             }
@@ -248,13 +268,17 @@ async fn many(
 }
 
 #[derive(Clone, Copy)]
-enum Action {
+pub(super) enum Action {
     Apply,
     Remove,
 }
 
 /// Many objects at a time, whose order does not matter.
-async fn at_once(running: &RunningPeer<'_>, objects: Vec<Value>, deed: Action) -> anyhow::Result<()> {
+pub(super) async fn at_once(
+    running: &RunningPeer<'_>,
+    objects: Vec<Value>,
+    deed: Action,
+) -> anyhow::Result<()> {
     let cluster = &running.cluster;
     stream::iter(objects)
         .map(|object| async move {

@@ -15,7 +15,9 @@ use super::progress::Progress;
 use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
 use crate::cluster::Cluster;
-use crate::peers::{Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, label};
+use crate::peers::{
+    Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, RouteApi, gateway, label,
+};
 use fairway_lab_results::{Backstage, Event, Measure, Settings};
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 
@@ -53,6 +55,8 @@ pub(super) struct RunContext<'a> {
     pub(super) progress: Progress,
     pub(super) histograms: Histograms<'a>,
     pub(super) ids: Ids<'a>,
+    /// By which API routes are told.
+    pub(super) api: RouteApi,
 }
 
 /// Where raw histograms are kept.
@@ -111,10 +115,14 @@ impl<'a> RunningPeer<'a> {
             workers: sizes.workers,
             settings: contender.settings,
             watched: NAMESPACE.to_owned(),
+            api: context.api,
         };
         let cluster = context.cluster.clone();
         for (deployment, replicas) in [(site::BACKEND, sizes.backends), (STEADY, 1)] {
             cluster.scale(NAMESPACE, deployment, replicas).await?;
+        }
+        if context.api == RouteApi::Gateway {
+            cluster.apply(&gateway::definitions(context.artifacts)?).await?;
         }
         cluster.apply(&contender.peer.objects(context.artifacts, &placement)?).await?;
         for deployment in [site::BACKEND, STEADY] {
@@ -126,7 +134,7 @@ impl<'a> RunningPeer<'a> {
         };
         let steady = cluster.pods(NAMESPACE, &format!("app={STEADY}")).await?;
         let direct = reachable(steady.iter().find_map(|pod| pod.address)).await;
-        let running = Self {
+        let mut running = Self {
             cluster,
             progress: context.progress,
             contender,
@@ -140,9 +148,22 @@ impl<'a> RunningPeer<'a> {
             left: RefCell::default(),
             notes: RefCell::default(),
         };
+        if context.api == RouteApi::Gateway {
+            running.address = running.gateway().await?;
+        }
         running.route(&site::route()).await?;
         running.served().await?;
         Ok(running)
+    }
+
+    /// Makes the Gateway, which goes with the contender, and waits for its address.
+    async fn gateway(&self) -> anyhow::Result<IpAddr> {
+        let peer = self.contender.peer.name();
+        let api = self.contender.peer.gateway_api().map_err(anyhow::Error::msg)?;
+        let objects = gateway::gateway(peer, &api, &self.placement);
+        self.cluster.apply(&objects).await?;
+        self.left.borrow_mut().extend(objects);
+        self.cluster.gateway_address(&gateway::named(peer, NAMESPACE)).await
     }
 
     /// Puts the contender away, so that the next one is alone.
@@ -169,11 +190,19 @@ impl<'a> RunningPeer<'a> {
     /// (a Middleware, a ConfigMap) stays until the end, as a careful operator leaves it: a controller may read its objects
     /// in any order.
     pub(super) async fn route(&self, route: &Route) -> anyhow::Result<()> {
-        let after = self.contender.peer.route(&self.placement, route);
+        let after = self.told(route);
         let before = self.applied.replace(after.clone());
         let (routes, referred): (Vec<_>, Vec<_>) = before.into_iter().partition(is_route);
         self.left.borrow_mut().extend(referred);
         self.cluster.replace(&routes, &after).await
+    }
+
+    /// A route in the words of the contender, or in those of the Gateway API.
+    fn told(&self, route: &Route) -> Vec<Value> {
+        match self.placement.api {
+            RouteApi::Ingress => self.contender.peer.route(&self.placement, route),
+            RouteApi::Gateway => vec![gateway::route(self.contender.peer.name(), &self.placement, route)],
+        }
     }
 
     /// Waits until the route is served over HTTPS, as the streams will ask.
@@ -213,6 +242,13 @@ impl<'a> RunningPeer<'a> {
         Ok(plan)
     }
 
+    /// A stream's plan: plain HTTP through the proxy.
+    pub(super) fn plain_plan(&self, host: &str, path: &str) -> anyhow::Result<Plan> {
+        let mut plan = Plan::at(&format!("http://{host}{path}"), vec![SocketAddr::new(self.address, 80)])?;
+        self.ids.apply(&mut plan);
+        Ok(plan)
+    }
+
     /// A stream's plan: plain HTTP straight to the pod that stays; none where pods cannot be reached from here.
     pub(super) fn direct_plan(&self, path: &str, rate: f64) -> anyhow::Result<Option<Plan>> {
         let Some(pod) = self.direct else { return Ok(None) };
@@ -231,6 +267,13 @@ impl<'a> RunningPeer<'a> {
         };
         let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
         Metering::begin(Follow { cluster, namespace, selector, source }).await
+    }
+
+    /// A meter of all pods of an installed contender: its controller too, where that is another one.
+    pub(super) async fn metering_of_all(&self) -> anyhow::Result<Metering> {
+        let (cluster, namespace) = (self.cluster.clone(), self.placement.namespace.clone());
+        let selector = Some(String::new());
+        Metering::begin(Follow { cluster, namespace, selector, source: CpuSource::Cgroup }).await
     }
 
     /// The Deployment of the proxy's data plane, in the placement's namespace.
@@ -319,7 +362,7 @@ impl Ids<'_> {
 }
 
 fn is_route(object: &Value) -> bool {
-    ["Ingress", "HTTPProxy"].iter().any(|kind| object["kind"] == *kind)
+    ["Ingress", "HTTPProxy", "HTTPRoute"].iter().any(|kind| object["kind"] == *kind)
 }
 
 /// Waits for a peer's Deployments, and says where it is.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::catalogue::{Parameters, Scenario};
-use super::disk_reserve::DiskReserve;
+use super::disk_reserve::{DiskReserve, is_full};
 use super::handover::Handover;
 use super::progress::Progress;
 use super::receipts::Receipts;
@@ -18,9 +18,9 @@ use super::rounds::{self, Piece};
 use super::running_peer::{Contender, Histograms, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
 use super::steps::{Step, Steps};
-use super::{capacity, comparison, dynamic, earlier, estimate, propagation, timeline};
+use super::{capacity, comparison, dynamic, earlier, estimate, gateway, propagation, timeline};
 use crate::cluster::Cluster;
-use crate::peers::{self, Peer};
+use crate::peers::{self, Peer, RouteApi};
 use fairway_lab_results::{
     Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
     Settings,
@@ -221,9 +221,21 @@ impl<'a> Session<'a> {
             progress: self.progress,
             histograms: Histograms { folder: &self.handover.folder, round: piece.round },
             ids: Ids { receipts: &self.receipts, posts: scenario.posts },
+            api: scenario.api(),
         };
         for contender in rounds::in_order(&self.contenders, piece.round) {
             let name = contender.peer.name();
+            let absent = |reason: String| Absent {
+                peer: name.to_owned(),
+                scenario: Some(scenario.name().to_owned()),
+                round: piece.round,
+                reason,
+            };
+            if let (RouteApi::Gateway, Err(reason)) = (context.api, contender.peer.gateway_api()) {
+                self.progress.say(&format!("{name} takes no part in {}: {reason}", piece.title()));
+                self.results.absent.push(absent(reason.to_owned()));
+                continue;
+            }
             self.progress.say(&format!("{}: {name}", piece.title()));
             if let Err(error) = with(&context, contender, &scenario.parameters, run).await {
                 // The next one could keep nothing either.
@@ -232,12 +244,7 @@ impl<'a> Session<'a> {
                 }
                 // One peer that fails is reported and does not end the run.
                 self.progress.say(&format!("{name} failed in {}: {error:#}", piece.title()));
-                self.results.absent.push(Absent {
-                    peer: name.to_owned(),
-                    scenario: Some(scenario.name().to_owned()),
-                    round: piece.round,
-                    reason: format!("{error:#}"),
-                });
+                self.results.absent.push(absent(format!("{error:#}")));
             }
         }
         Ok(())
@@ -334,13 +341,6 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Whether the disk is full.
-fn is_full(error: &anyhow::Error) -> bool {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    let causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    causes.map(std::io::Error::kind).any(|kind| matches!(kind, StorageFull | QuotaExceeded))
-}
-
 async fn with(
     context: &RunContext<'_>,
     contender: &Contender<'_>,
@@ -355,8 +355,9 @@ async fn with(
         Parameters::Comparison(parameters) => comparison::run(&mut running, parameters, run).await,
         Parameters::Timeline(parameters) => timeline::run(&mut running, parameters, run).await,
         Parameters::Propagation(parameters) => propagation::run(&mut running, parameters, run).await,
+        Parameters::Gateway(parameters) => gateway::run(&mut running, parameters, run).await,
     };
-    run.notes.append(&mut running.notes.take());
+    run.supplement.notes.append(&mut running.notes.take());
     let closed = running.close().await;
     outcome.and(closed)
 }
@@ -368,6 +369,7 @@ fn sizes(parameters: &Parameters) -> Option<Sizes> {
         Parameters::Comparison(parameters) => Some(parameters.sizes()),
         Parameters::Timeline(parameters) => Some(parameters.sizes()),
         Parameters::Propagation(parameters) => Some(parameters.sizes()),
+        Parameters::Gateway(parameters) => Some(parameters.sizes()),
     }
 }
 

@@ -162,7 +162,7 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
     let other = run.measures.iter_mut().rfind(|measure| measure.cost.is_some()).unwrap();
     (other.cost, other.backstage.uncosted) =
         (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
-    run.notes.push("fairway: the change had no effect".to_owned());
+    run.supplement.notes.push("fairway: the change had no effect".to_owned());
     let told = page(&[results]);
     assert!(
         told.contains("counters of its pods&#39; kubelets") && told.contains("samples cover 82% of the time")

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::input::Input;
 use super::outcome::Outcome;
-use super::{amounts, classes, network, service};
+use super::{amounts, classes, network, service, service_maps};
 
 /// The defaults of Fairway's chart.
 pub(super) const DRAIN_DELAY: u64 = 10;
@@ -19,6 +19,7 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
     classes::finish(input, outcome);
     service::finish(input, outcome);
     network::finish(input, outcome);
+    service_maps::finish(outcome);
     amounts::finish(input, outcome);
     scaling(outcome);
     disruption(input, outcome);

@@ -13,6 +13,7 @@ mod network;
 mod outcome;
 mod selectors;
 mod service;
+mod service_maps;
 mod settings;
 mod special;
 mod table;

@@ -7,7 +7,7 @@ use super::kind::Kind::{
     SwitchOfFlag, Text, Texts, Within,
 };
 use super::outcome::Outcome;
-use super::{selectors, settings, special};
+use super::{selectors, service_maps, settings, special};
 
 /// What a value means.
 #[derive(Clone, Copy)]
@@ -67,8 +67,6 @@ const LEASE: &str = "the replicas agree through a Lease with the name of their r
 const MONITOR: &str = "the ServiceMonitor of Fairway's chart has no such value";
 const FOR_THE_CLUSTER: &str = "the Service for metrics is for the cluster only";
 const NO_COUNTRIES: &str = "there are no variables about countries";
-const NO_TCP: &str = "TCP is not served yet";
-const NO_UDP: &str = "UDP is not served yet";
 const NO_POLICY: &str = "Kubernetes has had no PodSecurityPolicy since 1.25";
 const TAKEN: &str =
     "kept, but the Service of ingress-nginx holds it: leave it out until that Service gives it up";
@@ -80,13 +78,13 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("fullnameOverride", Nothing(NAMES)),
     ("nameOverride", Nothing(NAMES)),
     ("namespaceOverride", Nothing("helm --namespace names the namespace")),
-    ("portNamePrefix", Nothing("it is about ports for TCP and UDP")),
+    ("portNamePrefix", Nothing("ports of TCP and UDP services are called PORT-tcp and PORT-udp")),
     ("revisionHistoryLimit", Is("revisionHistoryLimit", REVISIONS)),
     ("imagePullSecrets", Is("imagePullSecrets", Named)),
     ("global", Nothing(IMAGE)),
     ("dhParam", Lost("there is no key exchange with these parameters; ECDHE is used")),
-    ("tcp", EachLost(NO_TCP)),
-    ("udp", EachLost(NO_UDP)),
+    ("tcp", Does(service_maps::services)),
+    ("udp", Does(service_maps::services)),
     ("podSecurityPolicy", Nothing(NO_POLICY)),
     ("defaultBackend", IfEnabled("requests that no rule serves are answered 404 by Fairway itself")),
     ("rbac.create", Is("rbac.create", Switch)),
@@ -232,8 +230,8 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
         "controller.configMapNamespace",
         Lost("settings are in the namespace of the release, or see existingSettings"),
     ),
-    ("controller.tcp", Nothing("it is about the ConfigMap for TCP")),
-    ("controller.udp", Nothing("it is about the ConfigMap for UDP")),
+    ("controller.tcp", Nothing("the ConfigMap of TCP services is in the namespace of the release")),
+    ("controller.udp", Nothing("the ConfigMap of UDP services is in the namespace of the release")),
     ("controller.addHeaders", EachLost(ADD_HEADERS)),
     ("controller.proxySetHeaders", EachLost(PROXY_SET_HEADERS)),
     (
@@ -294,8 +292,8 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.service.ipFamilyPolicy", Is("service.ipFamilyPolicy", FAMILY_POLICY)),
     ("controller.service.nodePorts.http", Kept("service.nodePorts.http", PORT, TAKEN)),
     ("controller.service.nodePorts.https", Kept("service.nodePorts.https", PORT, TAKEN)),
-    ("controller.service.nodePorts.tcp", Lost(NO_TCP)),
-    ("controller.service.nodePorts.udp", Lost(NO_UDP)),
+    ("controller.service.nodePorts.tcp", Does(service_maps::node_ports)),
+    ("controller.service.nodePorts.udp", Does(service_maps::node_ports)),
     ("controller.service.ports.http", Is("service.ports.http", PORT)),
     ("controller.service.ports.https", Is("service.ports.https", PORT)),
     ("controller.service.targetPorts.http", Is("service.targetPorts.http", LISTENER)),
@@ -330,8 +328,8 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.service.internal.ipFamilyPolicy", Is("internalService.ipFamilyPolicy", FAMILY_POLICY)),
     ("controller.service.internal.nodePorts.http", Kept("internalService.nodePorts.http", PORT, TAKEN)),
     ("controller.service.internal.nodePorts.https", Kept("internalService.nodePorts.https", PORT, TAKEN)),
-    ("controller.service.internal.nodePorts.tcp", Lost(NO_TCP)),
-    ("controller.service.internal.nodePorts.udp", Lost(NO_UDP)),
+    ("controller.service.internal.nodePorts.tcp", Does(service_maps::node_ports)),
+    ("controller.service.internal.nodePorts.udp", Does(service_maps::node_ports)),
     ("controller.service.internal.ports.http", Is("internalService.ports.http", PORT)),
     ("controller.service.internal.ports.https", Is("internalService.ports.https", PORT)),
     ("controller.service.internal.targetPorts.http", Is("internalService.targetPorts.http", LISTENER)),

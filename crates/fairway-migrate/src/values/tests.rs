@@ -129,6 +129,33 @@ fn empty_values_ask_for_nothing() {
 }
 
 #[test]
+fn tcp_and_udp_services_keep_their_ports() {
+    let input = json!({
+        "tcp": {
+            "5432": "db/pg:5432", "6379": "cache/redis:redis:PROXY:PROXY", "6380": "cache/redis:redis::PROXY",
+            "8443": "a/b:1", "9000": "b:1", "9001": "a/b:1:PROXI", "ssh": "a/b:22", "9002": "{{ .Values.x }}",
+        },
+        "udp": { "53": "kube-system/kube-dns:53", "54": "kube-system/kube-dns:53:PROXY" },
+        "controller": {
+            "hostPort": { "enabled": true }, "service": { "nodePorts": { "tcp": { "5432": 30432, "x": 1 } } },
+        },
+    });
+    check(
+        &input,
+        &json!({
+            "tcp": {
+                "5432": "db/pg:5432", "6379": "cache/redis:redis:PROXY:PROXY", "6380": "cache/redis:redis::PROXY",
+            },
+            "udp": { "53": "kube-system/kube-dns:53", "54": "kube-system/kube-dns:53" },
+            "hostPorts": { "http": 80, "https": 443, "services": true },
+            "service": { "nodePorts": { "tcp": { "5432": 30432 } } },
+        }),
+        &["controller.service.nodePorts.tcp.x", "tcp.9000", "tcp.9001", "tcp.9002", "tcp.ssh", "tcp.8443"],
+    );
+    assert!(said(&input, "tcp.8443").contains("ports.https"));
+}
+
+#[test]
 fn templates_are_not_passed_on() {
     let template = "{{ .Release.Name }}";
     let input = json!({ "controller": {
@@ -613,8 +640,9 @@ const OPEN: [&str; 2] = ["probes.", "resources."];
 #[test]
 fn a_value_that_both_charts_have_is_taken_over() {
     // The image and the names of objects are Fairway's own.
-    const OWN: [&str; 5] =
-        ["fullnameOverride", "nameOverride", "image.repository", "image.tag", "image.digest"];
+    // `controller.tcp` says where the ConfigMap is, and `tcp` has its entries.
+    const OWN: [&str; 7] =
+        ["fullnameOverride", "nameOverride", "image.repository", "image.tag", "image.digest", "tcp", "udp"];
     for (of, meaning) in ROWS {
         let is_left_out = matches!(
             meaning,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fairway_log::{Process, StreamLine, WallClock};
+use fairway_log::{Forwarded, Process, StreamLine, WallClock};
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_routing::Logging;
 use fairway_runtime::output::OutputSender;
@@ -128,17 +128,27 @@ impl AccessLog {
         }
     }
 
-    /// Writes the line of a connection of `listener` that was forwarded as it came.
+    /// Writes the line of a connection of `listener`, or a session of datagrams, that was forwarded as it came.
     pub(crate) fn write_stream(&self, listener: &str, seen: &StreamSeen<'_>) {
         if self.format == AccessLogFormat::Off || self.wanted.borrow().switched == Switch::Off {
             return;
         }
         let mut clock = self.clock.borrow_mut();
         clock.set(SystemTime::now());
-        let &StreamSeen { client, name, upstream, status, received, sent, took, reason } = seen;
-        let clock = &*clock;
-        let line =
-            StreamLine { client, listener, name, upstream, status, received, sent, took, reason, clock };
+        let &StreamSeen { forwarded, client, name, upstream, status, received, sent, took, reason } = seen;
+        let line = StreamLine {
+            forwarded,
+            client,
+            listener,
+            name,
+            upstream,
+            status,
+            received,
+            sent,
+            took,
+            reason,
+            clock: &clock,
+        };
         let mut lines = self.lines.borrow_mut();
         match self.format {
             AccessLogFormat::Json => line.write_json(&mut lines),
@@ -193,6 +203,7 @@ impl AccessLog {
 
 /// What is known of a connection that was forwarded as it came, when it is over: as [`StreamLine`] has it.
 pub(crate) struct StreamSeen<'a> {
+    pub(crate) forwarded: Forwarded,
     pub(crate) client: IpAddr,
     pub(crate) name: Option<&'a str>,
     pub(crate) upstream: Option<(SocketAddr, u8)>,

@@ -136,7 +136,7 @@ async fn next<N: Network, S: Transport>(
     now: Instant,
 ) -> Next<N> {
     let mut waiting = Waiting::FirstByte;
-    connection.deadline.set(now, worker.adopted().settings().downstream.idle_timeout);
+    connection.deadline.set(now, worker.clients(connection.peer.listener, |clients| clients.idle_timeout));
     let limits = worker.options.limits.head();
     poll_fn(|cx| poll_next(cx, worker, connection, &mut waiting, &limits)).await
 }
@@ -168,7 +168,8 @@ fn poll_next<N: Network, S: Transport>(
         Poll::Pending if connection.down.residue() > 0 => {
             *waiting = Waiting::Head(buffers);
             if !begun {
-                connection.deadline.set(Instant::now(), worker.adopted().settings().downstream.head_timeout);
+                let limit = worker.clients(connection.peer.listener, |clients| clients.head_timeout);
+                connection.deadline.set(Instant::now(), limit);
             }
             return connection.deadline.poll_passed(cx).map(|()| Next::Late);
         }

@@ -163,9 +163,9 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let head = worker.options.limits.head();
         let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
         let adopted = worker.adopted();
-        let downstream = &adopted.settings().downstream;
-        let streams = downstream.http2.streams.clamp(1, MOST as u32);
-        let head = u32::try_from(downstream.head_timeout.as_micros()).unwrap_or(u32::MAX);
+        let clients = adopted.clients(peer.listener);
+        let streams = clients.streams.clamp(1, MOST as u32);
+        let head = u32::try_from(clients.head_timeout.as_micros()).unwrap_or(u32::MAX);
         let timeouts = Timeouts { head, ..Timeouts::default() };
         let config = Config { streams, limits, extended_connect: true, timeouts, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
@@ -232,7 +232,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     /// connection that is new gets its first stream before it is told to go: a client that is told at once would only come
     /// back, again and again, with nothing served.
     fn drain(&mut self, worker: &Rc<Worker<N>>) {
-        let most = worker.adopted().settings().downstream.requests_per_connection;
+        let most = worker.clients(self.peer.listener, |clients| clients.requests_per_connection);
         let goes = match worker.phase_of(self.peer.listener) {
             Phase::Running => self.conduct.served >= most,
             Phase::Leaving => self.conduct.served > 0,
@@ -377,8 +377,9 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         loop {
             let now = Instant::now();
             let micros = self.clock.micros(now);
-            let settings = worker.adopted();
-            let settings = &settings.settings().downstream;
+            let adopted = worker.adopted();
+            let write_timeout = adopted.settings().downstream.write_timeout;
+            let idle_timeout = adopted.clients(self.peer.listener).idle_timeout;
             let (idle, waits) = {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
@@ -386,9 +387,9 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             self.clock.look(now, waits, (self.conduct.served, idle));
             let rests = self.clock.rested_after == self.conduct.served;
             let limit = match (waits, idle) {
-                (true, _) => Some(self.clock.moved + settings.write_timeout),
-                (false, true) if rests => Some(self.clock.used + settings.idle_timeout),
-                (false, true) => Some(self.clock.used + REST.min(settings.idle_timeout)),
+                (true, _) => Some(self.clock.moved + write_timeout),
+                (false, true) if rests => Some(self.clock.used + idle_timeout),
+                (false, true) => Some(self.clock.used + REST.min(idle_timeout)),
                 (false, false) => None,
             };
             if limit.is_some_and(|limit| limit <= now) && !waits && !rests {

@@ -12,7 +12,11 @@ mod http2_tests;
 mod ledger;
 mod spread;
 #[cfg(test)]
+mod websocket_handshake_tests;
+#[cfg(test)]
 mod websocket_tests;
+#[cfg(test)]
+mod websocket_tunnel_tests;
 
 pub(crate) use http1::serve as serve_http1;
 pub(crate) use spread::{serve as serve_http2, take_over};

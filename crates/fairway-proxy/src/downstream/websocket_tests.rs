@@ -1,5 +1,4 @@
-//! WebSocket in virtual time, with clients and endpoints of both versions: each of the four pairings passes the same bytes, and
-//! ends in the same way.
+//! WebSocket in virtual time: clients and endpoints of both versions, and the stage between them.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -9,7 +8,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_http2::fields::Connect;
-use fairway_http2::frame::{END_HEADERS, Kind, write_frame};
 use fairway_http2::{Code, Config, Event, Server};
 use fairway_message::Head;
 use fairway_model::BackendProtocol;
@@ -17,42 +15,41 @@ use fairway_sides::websocket::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::http2_tests::{Answer, Browser, comes_to_rest};
-use crate::testing::{Meeting, Stage, on_stage};
-use crate::worker::Phase;
+use super::http2_tests::{Answer, Browser};
+use crate::testing::{Meeting, Stage};
 
-const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+pub(super) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-const SHORT: Duration = Duration::from_millis(100);
+pub(super) const SHORT: Duration = Duration::from_millis(100);
 
 /// Which version is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+pub(super) enum Spoken {
     H1,
     H2,
 }
 
-use Spoken::{H1, H2};
+pub(super) use Spoken::{H1, H2};
 
-const PAIRINGS: [(Spoken, Spoken); 4] = [(H1, H1), (H2, H1), (H1, H2), (H2, H2)];
+pub(super) const PAIRINGS: [(Spoken, Spoken); 4] = [(H1, H1), (H2, H1), (H1, H2), (H2, H2)];
 
 /// What endpoints saw.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     /// Start line and fields of each request, as text.
-    heads: Vec<String>,
+    pub(super) heads: Vec<String>,
     /// How tunnels ended.
-    ends: Vec<&'static str>,
+    pub(super) ends: Vec<&'static str>,
     /// Bytes that were taken out of tunnels.
-    taken: usize,
+    pub(super) taken: usize,
     /// Bytes that were put into tunnels.
-    given: usize,
+    pub(super) given: usize,
 }
 
-type Shared = Rc<RefCell<Seen>>;
+pub(super) type Shared = Rc<RefCell<Seen>>;
 
 /// An endpoint of HTTP/1. What it does, its path says.
-async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
+pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -85,7 +82,7 @@ async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
     }
 }
 
-async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Shared) {
+pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Shared) {
     match path {
         "/reset" => return drop(stream.read_u8().await),
         "/deaf" => return sleep(Duration::from_secs(50)).await,
@@ -115,14 +112,14 @@ async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Shared) {
     seen.borrow_mut().ends.push(if said.is_ok() { "end" } else { "broken" });
 }
 
-fn field(head: &str, name: &str) -> Option<String> {
+pub(super) fn field(head: &str, name: &str) -> Option<String> {
     let mut lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
 }
 
 /// A stream of an endpoint.
 #[derive(Default)]
-struct Tunnel {
+pub(super) struct Tunnel {
     path: String,
     /// When it is answered; none when it was.
     due: Option<Instant>,
@@ -131,7 +128,7 @@ struct Tunnel {
 }
 
 /// An endpoint of HTTP/2.
-struct Http2Endpoint {
+pub(super) struct Http2Endpoint {
     codec: Server,
     tunnels: BTreeMap<u32, Tunnel>,
     seen: Shared,
@@ -236,7 +233,7 @@ impl Http2Endpoint {
 }
 
 /// Answers a request; says whether it is a tunnel now.
-fn open(codec: &mut Server, id: u32, path: &str) -> bool {
+pub(super) fn open(codec: &mut Server, id: u32, path: &str) -> bool {
     let mut answer = Head::new();
     let mut refuse = |status, body: &[u8]| {
         answer.start_response(status);
@@ -260,7 +257,7 @@ fn open(codec: &mut Server, id: u32, path: &str) -> bool {
 }
 
 /// A stage whose endpoint speaks this version; one of HTTP/2 offers WebSocket or not, and says so late.
-fn stage_with(spoken: Spoken, offers: bool, late: Duration) -> (Stage, Shared) {
+pub(super) fn stage_with(spoken: Spoken, offers: bool, late: Duration) -> (Stage, Shared) {
     let seen = Shared::default();
     let shared = Rc::clone(&seen);
     let protocol = if spoken == H2 { BackendProtocol::H2c } else { BackendProtocol::Http1 };
@@ -274,19 +271,19 @@ fn stage_with(spoken: Spoken, offers: bool, late: Duration) -> (Stage, Shared) {
     (stage, seen)
 }
 
-fn stage(spoken: Spoken) -> (Stage, Shared) {
+pub(super) fn stage(spoken: Spoken) -> (Stage, Shared) {
     stage_with(spoken, true, Duration::ZERO)
 }
 
 /// A client that asked for a WebSocket.
-enum Asker {
+pub(super) enum Asker {
     Http1(DuplexStream, Vec<u8>),
     Http2(Box<Browser>, u32),
 }
 
 impl Asker {
     /// Asks, and sends `early` without waiting for the answer.
-    async fn ask(stage: &Stage, spoken: Spoken, path: &str, early: &[u8]) -> Self {
+    pub(super) async fn ask(stage: &Stage, spoken: Spoken, path: &str, early: &[u8]) -> Self {
         match spoken {
             H1 => {
                 let mut stream = stage.client().stream;
@@ -309,7 +306,7 @@ impl Asker {
     }
 
     /// The status and the fields of the answer.
-    async fn answer(&mut self) -> (u16, String) {
+    pub(super) async fn answer(&mut self) -> (u16, String) {
         match self {
             Self::Http1(stream, came) => {
                 while !came.windows(4).any(|part| part == b"\r\n\r\n") {
@@ -331,13 +328,13 @@ impl Asker {
     }
 
     /// The same, of a request that opens one.
-    async fn opened(stage: &Stage, spoken: Spoken, path: &str) -> Self {
+    pub(super) async fn opened(stage: &Stage, spoken: Spoken, path: &str) -> Self {
         let mut client = Self::ask(stage, spoken, path, b"").await;
         assert_eq!(client.answer().await.0, if spoken == H1 { 101 } else { 200 });
         client
     }
 
-    async fn send(&mut self, mut bytes: &[u8]) {
+    pub(super) async fn send(&mut self, mut bytes: &[u8]) {
         match self {
             Self::Http1(stream, _) => stream.write_all(bytes).await.unwrap(),
             Self::Http2(browser, id) => {
@@ -352,7 +349,7 @@ impl Asker {
     }
 
     /// What comes, when it is so much.
-    async fn bytes(&mut self, count: usize) -> Vec<u8> {
+    pub(super) async fn bytes(&mut self, count: usize) -> Vec<u8> {
         match self {
             Self::Http1(stream, came) => {
                 while came.len() < count {
@@ -369,7 +366,7 @@ impl Asker {
     }
 
     /// Ends its direction.
-    async fn end(&mut self) {
+    pub(super) async fn end(&mut self) {
         match self {
             Self::Http1(stream, _) => stream.shutdown().await.unwrap(),
             Self::Http2(browser, id) => {
@@ -380,7 +377,7 @@ impl Asker {
     }
 
     /// Waits for the end of the other direction; gives what came before it, and whether it was a clean one.
-    async fn rest(&mut self) -> (Vec<u8>, bool) {
+    pub(super) async fn rest(&mut self) -> (Vec<u8>, bool) {
         match self {
             Self::Http1(stream, came) => {
                 let clean = stream.read_to_end(came).await.is_ok();
@@ -396,7 +393,7 @@ impl Asker {
     }
 
     /// Gives it up: a reset, or an end of the connection.
-    async fn leave(self) {
+    pub(super) async fn leave(self) {
         if let Self::Http2(mut browser, id) = self {
             browser.codec.reset(id, Code::Cancel);
             browser.flush().await;
@@ -407,10 +404,10 @@ impl Asker {
 }
 
 /// Names and values.
-type Fields = &'static [(&'static str, &'static str)];
+pub(super) type Fields = &'static [(&'static str, &'static str)];
 
 /// Asks for another protocol.
-fn connect(browser: &mut Browser, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
+pub(super) fn connect(browser: &mut Browser, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
     let mut head = Head::new();
     head.start_request(b"CONNECT", path.as_bytes());
     head.append(b"Host", b"a");
@@ -420,383 +417,4 @@ fn connect(browser: &mut Browser, protocol: &str, path: &str, fields: &[(&str, &
     browser.answers.insert(id, Answer::default());
     browser.kept.push(id);
     id
-}
-
-#[tokio::test(start_paused = true)]
-async fn bytes_pass_both_ways_and_each_direction_ends_for_itself() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            let mut asker = Asker::ask(&stage, client, "/echo", b"early").await;
-            asker.answer().await;
-            assert_eq!(asker.bytes(5).await, b"early", "{client:?} {endpoint:?}");
-            asker.send(b" and late").await;
-            assert_eq!(asker.bytes(9).await, b" and late");
-            assert_eq!(stage.worker.exchanges(), 1);
-            asker.end().await;
-            assert_eq!(asker.rest().await, (b"bye".to_vec(), true), "{client:?} {endpoint:?}");
-            assert_eq!(seen.borrow().ends, ["end"]);
-            drop(asker);
-            comes_to_rest(&stage).await;
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_side_has_the_handshake_of_its_version() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            for _ in 0..2 {
-                let mut asker = Asker::ask(&stage, client, "/echo?a=b", b"").await;
-                let (status, answer) = asker.answer().await;
-                let what = format!("{client:?} {endpoint:?}: {answer}");
-                assert_eq!(field(&answer, "sec-websocket-protocol").as_deref(), Some("chat"), "{what}");
-                assert_eq!(field(&answer, "content-length"), None, "{what}");
-                let proof = field(&answer, "sec-websocket-accept");
-                match client {
-                    H1 => assert_eq!((status, proof), (101, Some(accept(KEY.as_bytes()))), "{what}"),
-                    H2 => assert_eq!((status, proof), (200, None), "{what}"),
-                }
-                assert_eq!(field(&answer, "upgrade").is_some(), client == H1, "{what}");
-            }
-            let heads = seen.borrow().heads.clone();
-            let key = |at: usize| field(&heads[at], "sec-websocket-key");
-            assert_eq!(field(&heads[0], "sec-websocket-version").as_deref(), Some("13"));
-            assert_eq!(field(&heads[0], "sec-websocket-protocol").as_deref(), Some("chat"));
-            match endpoint {
-                H1 => {
-                    assert!(heads[0].starts_with("GET /echo?a=b HTTP/1.1\r\n"), "{}", heads[0]);
-                    assert_eq!(field(&heads[0], "upgrade").as_deref(), Some("websocket"));
-                    assert_eq!(field(&heads[0], "connection").as_deref(), Some("upgrade"));
-                    assert_eq!(key(0).unwrap().len(), 24, "16 bytes");
-                    assert_eq!(key(0) == key(1), client == H1, "a key of ours is used once");
-                }
-                H2 => {
-                    assert!(heads[0].starts_with("CONNECT /echo?a=b websocket\n"), "{}", heads[0]);
-                    assert_eq!((key(0), field(&heads[0], "host").as_deref()), (None, Some("a")));
-                    assert_eq!(field(&heads[0], "upgrade"), None);
-                }
-            }
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_an_answer_like_any_other() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            let mut asker = Asker::ask(&stage, client, "/no", b"early").await;
-            assert_eq!(asker.answer().await.0, 403, "{client:?} {endpoint:?}");
-            assert_eq!(asker.bytes(4).await, b"nope");
-            drop(asker);
-            comes_to_rest(&stage).await;
-            assert_eq!(seen.borrow().taken, 0, "what came too early went nowhere");
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_of_http2_is_not_told_that_a_page_is_a_websocket() {
-    for (path, reason) in [("/plain", "upstream_no_websocket"), ("/wrong", "upstream_malformed")] {
-        on_stage(async {
-            let (stage, _) = stage(H1);
-            let mut asker = Asker::ask(&stage, H2, path, b"early").await;
-            assert_eq!(asker.answer().await.0, 502, "{path}");
-            let body = String::from_utf8(asker.rest().await.0).unwrap();
-            assert!(body.contains(reason), "{body}");
-            drop(asker);
-            comes_to_rest(&stage).await;
-            // A client of HTTP/1 sees for itself.
-            let mut asker = Asker::ask(&stage, H1, path, b"").await;
-            assert_eq!(asker.answer().await.0, if path == "/plain" { 200 } else { 101 });
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_endpoint_of_http2_that_does_not_offer_it_is_not_asked() {
-    for client in [H1, H2] {
-        on_stage(async {
-            let (stage, seen) = stage_with(H2, false, Duration::ZERO);
-            for round in 1..3 {
-                let mut asker = Asker::ask(&stage, client, "/echo", b"").await;
-                assert_eq!(asker.answer().await.0, 502, "{client:?}");
-                let reason = "fairway_faults_total{reason=\"upstream_no_websocket\"}";
-                assert_eq!(stage.value(reason), round, "{client:?}");
-            }
-            assert_eq!(seen.borrow().heads.len(), 0, "it got no request");
-            assert_eq!(
-                stage.connects().len(),
-                1,
-                "its connection is as good as before, and nothing is tried again"
-            );
-            let mut browser = Browser::new(&stage);
-            let id = browser.ask_with(b"GET", b"/page", &[], true);
-            assert_eq!(browser.answered(id).await.body, b"page");
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_an_endpoint_offers_is_waited_for() {
-    for client in [H1, H2] {
-        on_stage(async {
-            let late = Duration::from_secs(2);
-            let (stage, _) = stage_with(H2, true, late);
-            let began = Instant::now();
-            let mut asker = Asker::ask(&stage, client, "/echo", b"early").await;
-            asker.answer().await;
-            assert!(began.elapsed() >= late);
-            assert_eq!(asker.bytes(5).await, b"early");
-            // Never is too late, and a client that leaves does not wait.
-            let (stage, _) = stage_with(H2, true, Duration::from_secs(5000));
-            let mut asker = Asker::ask(&stage, client, "/echo", b"").await;
-            assert_eq!(asker.answer().await.0, 504, "{client:?}");
-            let asker = Asker::ask(&stage, client, "/echo", b"").await;
-            sleep(SHORT).await;
-            asker.leave().await;
-            sleep(SHORT).await;
-            assert_eq!(stage.worker.exchanges(), 0);
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_no_handshake_is_refused() {
-    on_stage(async {
-        let (stage, seen) = stage(H1);
-        const VERSION: (&str, &str) = ("sec-websocket-version", "13");
-        let cases: [(&str, Fields, u16, &str); 6] = [
-            ("connect-udp", &[VERSION], 501, "unsupported"),
-            ("h2c", &[VERSION], 501, "unsupported"),
-            ("websocket", &[], 426, "websocket_version"),
-            ("websocket", &[("sec-websocket-version", "8")], 426, "websocket_version"),
-            ("websocket", &[VERSION, VERSION], 426, "websocket_version"),
-            ("websocket", &[VERSION, ("expect", "magic")], 417, "expectation"),
-        ];
-        for (protocol, fields, status, reason) in cases {
-            let mut browser = Browser::new(&stage);
-            let id = connect(&mut browser, protocol, "/echo", fields);
-            let answer = browser.answered(id).await;
-            let body = String::from_utf8_lossy(&answer.body);
-            assert!(answer.status == status && body.contains(reason), "{protocol} {fields:?}: {body}");
-            if status == 426 {
-                assert!(answer.fields.contains(&(b"sec-websocket-version".to_vec(), b"13".to_vec())));
-            }
-        }
-        let mut browser = Browser::new(&stage);
-        let id = browser.ask_with(b"CONNECT", b"a:1", &[], false);
-        assert_eq!(browser.answered(id).await.status, 501);
-        assert_eq!(seen.borrow().heads.len(), 0, "no endpoint was asked");
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_with_a_body_is_refused_and_one_with_an_empty_body_is_not() {
-    on_stage(async {
-        let (stage, _) = stage(H1);
-        for (length, found) in [("5", &b"unsupported"[..]), ("0", b"echoed")] {
-            let fields = [
-                (":method", "CONNECT"),
-                (":protocol", "websocket"),
-                (":scheme", "http"),
-                (":path", "/echo"),
-                (":authority", "a"),
-                ("sec-websocket-version", "13"),
-                ("content-length", length),
-            ];
-            let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
-            let lines = fields.iter().map(|(name, value)| [vec![0], literal(name), literal(value)].concat());
-            let block = lines.collect::<Vec<_>>().concat();
-            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-            write_frame(Kind::Settings, 0, 0, &[], &mut bytes);
-            write_frame(Kind::Headers, END_HEADERS, 1, &block, &mut bytes);
-            write_frame(Kind::Data, 0, 1, b"echoed", &mut bytes);
-            let mut stream = stage.client().stream;
-            stream.write_all(&bytes).await.unwrap();
-            let mut came = Vec::new();
-            while !came.windows(found.len()).any(|part| part == found) {
-                assert!(stream.read_buf(&mut came).await.unwrap() > 0, "{length}: {came:?}");
-            }
-        }
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_ends_the_endpoints_side_at_once() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, client, "/flood").await;
-            asker.bytes(1000).await;
-            asker.leave().await;
-            sleep(SHORT).await;
-            assert_eq!(stage.worker.exchanges(), 0, "{client:?} {endpoint:?}");
-            assert_eq!(seen.borrow().ends, ["broken"], "{client:?} {endpoint:?}");
-            comes_to_rest(&stage).await;
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_endpoint_that_breaks_off_ends_the_clients_side_at_once() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, _) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, client, "/reset").await;
-            asker.send(b"x").await;
-            let began = Instant::now();
-            let (bytes, clean) = asker.rest().await;
-            assert_eq!(bytes, b"", "{client:?} {endpoint:?}");
-            // That the endpoint of HTTP/1 ended cleanly, a reset alone would contradict.
-            assert!(clean || (client, endpoint) == (H2, H2), "{client:?} {endpoint:?}");
-            assert!(began.elapsed() < Duration::from_secs(1));
-            drop(asker);
-            comes_to_rest(&stage).await;
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_is_silent_ends_after_the_read_time_out() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, client, "/echo").await;
-            sleep(Duration::from_secs(50)).await;
-            asker.send(b"x").await;
-            assert_eq!(asker.bytes(1).await, b"x");
-            let began = Instant::now();
-            asker.rest().await;
-            let took = began.elapsed().as_secs_f64();
-            assert!((59.0..62.0).contains(&took), "{client:?} {endpoint:?}: {took}");
-            drop(asker);
-            comes_to_rest(&stage).await;
-            assert_eq!(seen.borrow().ends.len(), 1);
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_than_all_windows_comes_back_whole() {
-    const PIECE: usize = 60_000;
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, client, "/echo").await;
-            for round in 0..50u8 {
-                asker.send(&[round; PIECE]).await;
-                assert_eq!(asker.bytes(PIECE).await, [round; PIECE], "{client:?} {endpoint:?}");
-            }
-            assert_eq!(seen.borrow().taken, 50 * PIECE);
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_takes_nothing_stops_the_other_side() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, seen) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, client, "/flood").await;
-            if let Asker::Http2(browser, _) = &mut asker {
-                browser.consumes = false;
-            }
-            // What a client of HTTP/2 reads it does not give credit for; one of HTTP/1 reads nothing.
-            if client == H2 {
-                asker.bytes(60_000).await;
-            }
-            sleep(Duration::from_secs(1)).await;
-            let given = seen.borrow().given;
-            // Two pipes, or windows, and what one read brings.
-            assert!(given <= 320 * 1024, "{client:?} {endpoint:?}: {given}");
-            sleep(Duration::from_secs(1)).await;
-            assert_eq!(seen.borrow().given, given, "{client:?} {endpoint:?}");
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_endpoint_that_takes_nothing_stops_its_client_and_no_other() {
-    for endpoint in [H1, H2] {
-        on_stage(async {
-            let (stage, _) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, H2, "/deaf").await;
-            let Asker::Http2(browser, id) = &mut asker else { unreachable!() };
-            let mut sent = 0;
-            for _ in 0..100 {
-                while browser.codec.room(*id) > 0 {
-                    sent += browser.codec.send_data(*id, &[b'x'; 1000], false);
-                }
-                browser.flush().await;
-                let _ = timeout(Duration::from_millis(1), browser.until("more room", |_| false)).await;
-            }
-            // The endpoint's pipe or window, what is kept for it, and our own window.
-            assert!((60_000..400_000).contains(&sent), "{endpoint:?}: {sent}");
-            // Another stream of the same connection goes on.
-            let other = connect(browser, "websocket", "/echo", &[("sec-websocket-version", "13")]);
-            browser.until("the other", |browser| browser.answers[&other].status == 200).await;
-            browser.codec.send_data(other, b"hello", false);
-            browser.until("its bytes", |browser| browser.answers[&other].body == b"hello").await;
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_drains_lets_tunnels_end() {
-    for endpoint in [H1, H2] {
-        on_stage(async {
-            let (stage, _) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, H2, "/echo").await;
-            stage.worker.enter(Phase::Draining);
-            let Asker::Http2(browser, _) = &mut asker else { unreachable!() };
-            browser.until("GOAWAY", |browser| browser.goes_away.is_some()).await;
-            sleep(Duration::from_secs(20)).await;
-            asker.send(b"still there").await;
-            assert_eq!(asker.bytes(11).await, b"still there", "{endpoint:?}");
-            asker.end().await;
-            assert_eq!(asker.rest().await, (b"bye".to_vec(), true));
-            comes_to_rest(&stage).await;
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn tunnels_are_counted_as_switches_when_they_end_whatever_is_spoken() {
-    for (client, endpoint) in PAIRINGS {
-        on_stage(async {
-            let (stage, _) = stage(endpoint);
-            let mut asker = Asker::opened(&stage, client, "/echo").await;
-            let switched = || {
-                let lines = stage.metrics();
-                let counts = "nginx_ingress_controller_requests{";
-                let mut lines = lines.lines().filter(|line| line.starts_with(counts));
-                lines.any(|line| line.contains("status=\"101\"") && line.contains("method=\"GET\""))
-            };
-            assert!(!switched());
-            asker.end().await;
-            asker.rest().await;
-            drop(asker);
-            comes_to_rest(&stage).await;
-            assert!(switched(), "{client:?} {endpoint:?}");
-        })
-        .await;
-    }
 }

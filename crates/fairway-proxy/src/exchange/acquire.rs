@@ -285,16 +285,15 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let worker = env.worker;
         worker.budgets.hedges.earn();
         let now = Instant::now();
-        let limit = env
-            .rule
-            .rule()
-            .policy
-            .timeouts
-            .connect
-            .min(RetryState::connect_limit(env, now.saturating_duration_since(self.begun)));
+        let limit = env.rule.rule().policy.timeouts.connect.min(RetryState::connect_limit(
+            env,
+            self.group,
+            now.saturating_duration_since(self.begun),
+        ));
         let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
         self.retry_state.tried.insert(chosen.index);
-        let patience = chosen.endpoint.hedge_after(worker.options.limits.connect_hedge);
+        let most = self.group.backend().traffic.hedge.unwrap_or(worker.options.limits.connect_hedge);
+        let patience = chosen.endpoint.hedge_after(most);
         let _underway = chosen.endpoint.begin_connect();
         self.racers.push(Racer { chosen, connecting, began: now, entry, _underway });
         self.look_after(patience.filter(|_| self.racers.len() < MOST_RACERS));

@@ -8,6 +8,12 @@ use crate::upstream::{Endpoint, Group};
 use crate::worker::{ToEndpoint, Worker};
 use fairway_metrics::Fault;
 use fairway_metrics::count;
+use fairway_sides::sides::Hop;
+
+/// Why a group has no endpoint for an attempt.
+pub(crate) fn unpicked<H: Hop>(group: &Group<H>) -> Fault {
+    if group.is_empty() { Fault::NoEndpoint } else { Fault::EndpointsFull }
+}
 
 /// What a failed connect says about the endpoint.
 pub(crate) fn note_connect_failure<N: Network>(

@@ -165,8 +165,7 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
         // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
         buffers.request.append(b"Host", b"");
     }
-    let append = env.adopted.settings().forwarded.append;
-    forwarded::rewrite(buffers, &env.client, append, || env.number());
+    forwarded::rewrite(buffers, &env.client, || env.number());
     let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
     if normalised && buffers.forms.read().target.is_empty() && !env.intake.is_plain() {
         let mut target = std::mem::take(&mut buffers.forms.write().target);
@@ -193,7 +192,7 @@ fn deliver<'e, N: Network, D: Downstream>(
         RetryState::begin(exchange.record.began, exchange.env.intake.method.is_idempotent());
     async move {
         loop {
-            if let Some(backoff) = retry_state.backoff(&exchange.env) {
+            if let Some(backoff) = retry_state.backoff(&exchange.env, group) {
                 // Boxed, like all that is rare.
                 Box::pin(pause(exchange, backoff)).await?;
                 retry_state.now = Instant::now();
@@ -202,7 +201,13 @@ fn deliver<'e, N: Network, D: Downstream>(
                 return Err(exchange.env.overdue());
             }
             let belongs = exchange.buffers.forms.read().session.belongs;
-            let chosen = retry_state.next(&exchange.env, (group, belongs))?;
+            let chosen = match retry_state.next(&exchange.env, (group, belongs)) {
+                Ok(chosen) => chosen,
+                Err(fault) => {
+                    retry_state.give_up(exchange.env.worker, group);
+                    return Err(fault);
+                }
+            };
             let acquired = match acquire(exchange, group, &mut retry_state, chosen).await {
                 Ok(acquired) => acquired,
                 Err(failed) => {
@@ -256,8 +261,8 @@ fn conclude_attempt<N: Network, D: Downstream>(
     let took = retry_state.now.saturating_duration_since(exchange.record.began);
     let address = group.member(failed.endpoint).identity.address;
     exchange.record.upstream = Some(UpstreamRecord::failed(address, retry_state.attempts, took));
-    if may_retry(&exchange.env, failed, retry_state, &exchange.buffers.body)
-        && !RetryState::is_late(&exchange.env, took)
+    if may_retry(&exchange.env, group, failed, (&*retry_state, &exchange.buffers.body))
+        && !RetryState::is_late(&exchange.env, group, took)
     {
         count(&exchange.env.worker.counters.attempts.retried);
         return Ok(());
@@ -285,7 +290,7 @@ fn is_tried_elsewhere<N: Network, D: Downstream>(
     retry_state.now = answered.headed;
     let took = answered.headed.saturating_duration_since(record.began);
     let may = may_repeat(env, group, retry_state, (answered.lease.index(), &buffers.body));
-    if may && !RetryState::is_late(env, took) {
+    if may && !RetryState::is_late(env, group, took) {
         let address = answered.lease.endpoint().identity.address;
         let upstream = UpstreamRecord::failed(address, retry_state.attempts, took);
         record.upstream = Some(UpstreamRecord { status, ..upstream });

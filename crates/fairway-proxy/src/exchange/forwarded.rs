@@ -13,7 +13,7 @@ use crate::request::client::{Client, Trust};
 use crate::request::id::identify;
 
 /// Rewrites the forwarding headers of the request in the buffers.
-pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: impl FnOnce() -> u128) {
+pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() -> u128) {
     let Buffers { request, text, forms, .. } = buffers;
     match client.trust {
         Trust::Stranger => keep_original(request, text),
@@ -21,7 +21,7 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, append: bool, id: 
     }
     let mut chain = Vec::new();
     let mut last = client.address;
-    if append && client.trust == Trust::Trusted {
+    if client.appends && client.trust == Trust::Trusted {
         for said in request.all(Known::XForwardedFor) {
             chain.extend_from_slice(said);
             chain.extend_from_slice(b", ");

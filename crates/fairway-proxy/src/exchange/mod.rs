@@ -27,6 +27,10 @@ mod guard;
 #[cfg(test)]
 mod hop_tests;
 #[cfg(test)]
+mod hostile_conduct_tests;
+#[cfg(test)]
+mod hostile_frames_tests;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod interleaving_tests;
@@ -50,6 +54,8 @@ mod sticky_tests;
 mod subrequest;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traffic_tests;
 mod transact;
 mod tunnel;
 mod web;
@@ -57,7 +63,7 @@ mod web;
 use std::rc::Rc;
 
 use fairway_message::{Head, Malformed};
-use fairway_routing::{CompiledRule, RequestStep, Trailers};
+use fairway_routing::{CompiledRule, RequestStep, TableId, Trailers};
 use fairway_runtime::clock::Instant;
 
 use crate::access_log::Seen;
@@ -221,13 +227,15 @@ fn admit<'a, N: Network>(
     let limit = call_limit(&intake, &buffers.request, record);
     let listener = adopted.listener(peer.listener);
     let public_port = listener.map_or(0, |facts| facts.public_port);
-    let client = Client::of(peer, public_port, &adopted.settings().forwarded, &buffers.request);
+    let trust = &adopted.clients(peer.listener).forwarded;
+    let client = Client::of(peer, public_port, trust, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = Some(client.address);
     if is_misdirected(adopted, peer, &buffers.host) {
         return Err(Unroutable::Unserved(intake, Fault::Misdirected));
     }
-    let Some((rule, prefix)) = route(adopted, peer, &intake, buffers, record) else {
+    let table = listener.map(|facts| facts.table);
+    let Some((rule, prefix)) = route(adopted, table, &intake, buffers, record) else {
         return Err(Unroutable::Unserved(intake, Fault::NoRoute));
     };
     let client = match &rule.steps().real_ip {
@@ -267,13 +275,12 @@ fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool
 /// The rule of the request, and how much of the path its prefix covers.
 fn route<'a, H: Hop>(
     adopted: &'a Adopted<H>,
-    peer: &Peer,
+    table: Option<TableId>,
     intake: &Intake,
     buffers: &Buffers,
     record: &mut Record<'a>,
 ) -> Option<(&'a CompiledRule, usize)> {
-    let table = adopted.listener(peer.listener)?.table;
-    let (host, rule, prefix) = lookup::lookup(adopted, table, intake, buffers)?;
+    let (host, rule, prefix) = lookup::lookup(adopted, table?, intake, buffers)?;
     record.served_by.rule = Some(rule);
     record.served_by.host = Some(&host.key().host);
     Some((rule, prefix))

@@ -189,7 +189,7 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
     client_side: &ClientSide<D>,
     intake: &Intake,
 ) -> Persistence {
-    let most = worker.adopted().settings().downstream.requests_per_connection;
+    let most = worker.clients(client_side.peer.listener, |clients| clients.requests_per_connection);
     let drainable = match client_side.down.unread() {
         Some(0) => true,
         Some(rest) => rest <= WORTH_DRAINING && intake.expectation == Expectation::Nothing,

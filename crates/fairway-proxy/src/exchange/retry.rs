@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use fairway_model::RetryBy;
+use fairway_model::{Retry, RetryBy};
 use fairway_runtime::clock::Instant;
 
-use super::blame::blame;
+use super::blame::{blame, unpicked};
 use super::environment::Environment;
 use crate::network::Network;
 use crate::request::body::RequestBody;
@@ -94,7 +94,7 @@ impl RetryState {
         (group, belongs): (&Group<ToEndpoint<N>>, Belongs),
     ) -> Result<Chosen<ToEndpoint<N>>, Fault> {
         let picked = env.worker.random(|random| group.pick(&self.tried, belongs, random, self.now));
-        let chosen = picked.ok_or(Fault::NoEndpoint)?;
+        let chosen = picked.ok_or_else(|| unpicked(group))?;
         self.attempts = self.attempts.saturating_add(1);
         Ok(chosen)
     }
@@ -137,12 +137,19 @@ impl RetryState {
         self.attempts.saturating_sub(u8::from(self.reuse == Reuse::Never))
     }
 
-    /// How long to wait before the next attempt, where the rule says so: up to a quarter longer, so that requests that failed
-    /// together do not come back together.
+    /// How long to wait before the next attempt, where the rule or the backend says so: up to a quarter longer, so that
+    /// requests that failed together do not come back together.
     #[inline]
-    pub(super) fn backoff<N: Network>(&self, env: &Environment<'_, N>) -> Option<Duration> {
-        let least = env.rule.rule().policy.retry.backoff;
-        if self.tries() == 0 || least.is_zero() {
+    pub(super) fn backoff<N: Network>(
+        &self,
+        env: &Environment<'_, N>,
+        group: &Group<ToEndpoint<N>>,
+    ) -> Option<Duration> {
+        if self.tries() == 0 {
+            return None;
+        }
+        let least = retry(env, group).backoff;
+        if least.is_zero() {
             return None;
         }
         let more = env.worker.random(|random| random.u32(0..=MORE_BACKOFF));
@@ -150,21 +157,34 @@ impl RetryState {
     }
 
     /// What is left for connecting, all attempts together.
-    pub(crate) fn connect_limit<N: Network>(env: &Environment<'_, N>, spent: Duration) -> Duration {
-        env.rule.rule().policy.retry.connect_total.saturating_sub(spent)
+    pub(crate) fn connect_limit<N: Network>(
+        env: &Environment<'_, N>,
+        group: &Group<ToEndpoint<N>>,
+        spent: Duration,
+    ) -> Duration {
+        retry(env, group).connect_total.saturating_sub(spent)
     }
 
-    pub(super) fn is_late<N: Network>(env: &Environment<'_, N>, spent: Duration) -> bool {
-        Self::connect_limit(env, spent).is_zero()
+    pub(super) fn is_late<N: Network>(
+        env: &Environment<'_, N>,
+        group: &Group<ToEndpoint<N>>,
+        spent: Duration,
+    ) -> bool {
+        Self::connect_limit(env, group, spent).is_zero()
     }
+}
+
+/// How failures are tried again: as the backend says, else as the rule does.
+fn retry<'a, N: Network>(env: &'a Environment<'_, N>, group: &'a Group<ToEndpoint<N>>) -> &'a Retry {
+    group.retry(&env.rule.rule().policy.retry)
 }
 
 /// Whether there may be another attempt after this one.
 pub(super) fn may_retry<N: Network>(
     env: &Environment<'_, N>,
+    group: &Group<ToEndpoint<N>>,
     failed: &Failed,
-    retry_state: &RetryState,
-    body: &RequestBody,
+    (retry_state, body): (&RetryState, &RequestBody),
 ) -> bool {
     if !failed.fault.blames_endpoint() || !body.is_replayable() {
         return false;
@@ -174,13 +194,21 @@ pub(super) fn may_retry<N: Network>(
         Progress::Written if env.intake.method.is_idempotent() => {}
         Progress::Written | Progress::Answered => return false,
     }
+    // Where no endpoint has room, the failure says more than that.
+    if !group.has_room(&retry_state.tried) {
+        return false;
+    }
     // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
-    failed.is_stale() || is_granted(env, retry_state)
+    failed.is_stale() || is_granted(env, group, retry_state)
 }
 
 /// Whether one more attempt is allowed: the route's own word needs no budget.
-fn is_granted<N: Network>(env: &Environment<'_, N>, retry_state: &RetryState) -> bool {
-    let retry = &env.rule.rule().policy.retry;
+fn is_granted<N: Network>(
+    env: &Environment<'_, N>,
+    group: &Group<ToEndpoint<N>>,
+    retry_state: &RetryState,
+) -> bool {
+    let retry = retry(env, group);
     retry_state.tries() < retry.tries
         && (retry.by == RetryBy::Route || env.worker.budgets.retries.spend(Instant::now()))
 }
@@ -196,6 +224,6 @@ pub(super) fn may_repeat<N: Network>(
     retry_state.tried.insert(answered);
     env.intake.method.is_idempotent()
         && body.is_replayable()
-        && (env.rule.rule().policy.retry.by == RetryBy::Route || group.has_untried(&retry_state.tried))
-        && is_granted(env, retry_state)
+        && (retry(env, group).by == RetryBy::Route || group.has_untried(&retry_state.tried))
+        && is_granted(env, group, retry_state)
 }

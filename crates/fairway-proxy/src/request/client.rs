@@ -16,6 +16,8 @@ pub(crate) struct Client {
     pub(crate) scheme: Scheme,
     pub(crate) port: u16,
     pub(crate) trust: Trust,
+    /// Whether the chain of a trusted peer is extended instead of replaced.
+    pub(crate) appends: bool,
 }
 
 /// Whether the peer may speak for others.
@@ -30,7 +32,9 @@ impl Client {
     pub(crate) fn of(peer: &Peer, public_port: u16, trust: &ForwardedTrust, request: &Head) -> Self {
         let address = peer.client;
         let scheme = peer.scheme;
-        let stranger = Self { address, peer: address, scheme, port: public_port, trust: Trust::Stranger };
+        let appends = trust.append;
+        let stranger =
+            Self { address, peer: address, scheme, port: public_port, trust: Trust::Stranger, appends };
         if trust.ranges.is_empty() || !is_in(trust, address) {
             return stranger;
         }
@@ -43,7 +47,8 @@ impl Client {
         let peer = address;
         let told = request.all(Known::XForwardedFor);
         let address = rightmost_stranger(told, |address| is_in(trust, address)).unwrap_or(peer);
-        Self { address, peer, scheme, port: port.unwrap_or(public_port), trust: Trust::Trusted }
+        let port = port.unwrap_or(public_port);
+        Self { address, peer, scheme, port, trust: Trust::Trusted, appends }
     }
 
     /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its

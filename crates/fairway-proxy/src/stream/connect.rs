@@ -1,35 +1,46 @@
-//! Which backend gets a connection, and a connection to one of its endpoints: another one is tried while connecting fails.
-//! No byte of the client's goes out before that.
+//! Which backend gets a connection, and a connection to one of its endpoints: another one is tried while connecting fails, or as
+//! well when a connect is late (docs/design/0018-hedged-connects.md). No byte of the client's goes out before that.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_metrics::{Fault, count};
-use fairway_model::{ListenerProtocol, Retry, Timeouts};
+use fairway_metrics::{Fault, Hedges, count};
+use fairway_model::{ListenerProtocol, ProxyHeaderVersion, Retry, RetryBy, StreamPolicy, Timeouts};
+use fairway_routing::{BackendSlot, CompiledStream};
 use fairway_runtime::clock::Instant;
+use fairway_runtime::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
 use fairway_runtime::transport::UpstreamStream;
 use fairway_runtime::wire::Wire;
-use fairway_session::Belongs;
+use fairway_session::{Belongs, Session};
+use fairway_stream::race::{Event, Race, Racer};
 
 use super::peer::StreamPeer;
-use crate::exchange::blame::note_connect_failure;
+use crate::exchange::blame::{note_connect_failure, unpicked};
 use crate::network::Network;
-use crate::upstream::{Chosen, Group, Tried};
+use crate::upstream::{Chosen, Errand, Group, Tried};
 use crate::worker::{Adopted, ToEndpoint, Worker};
 
-/// Endpoints that are tried for one connection.
+/// Endpoints that are tried for one connection, where their backend says nothing.
 const MOST_TRIES: u8 = 8;
+/// The most connects of one connection at a time.
+const MOST_RACERS: usize = 3;
+/// When a race found no budget, it asks again after this.
+const AGAIN: Duration = Duration::from_millis(25);
+/// Endpoints may be tried for so many times the time of one connect, where the route says that time.
+const CONNECTS: u32 = 3;
 
 type To<N> = ToEndpoint<N>;
+type Stream<N> = UpstreamStream<<N as Network>::Stream>;
 
 /// An endpoint that is connected with.
 pub(super) struct Reached<N: Network> {
     pub(super) chosen: Chosen<To<N>>,
     pub(super) group: Rc<Group<To<N>>>,
-    pub(super) wire: Wire<UpstreamStream<N::Stream>>,
+    pub(super) wire: Wire<Stream<N>>,
     /// What the connect took.
     pub(super) took: Duration,
+    pub(super) policy: StreamPolicy,
     attempts: u8,
 }
 
@@ -54,63 +65,221 @@ impl From<Fault> for Refused {
     }
 }
 
-/// Connects with an endpoint for a client.
+/// Connects with an endpoint for a client. `local` is asked for the address that the client is connected to.
 ///
 /// # Errors
 /// Nothing serves it, or no endpoint can be reached.
 pub(super) async fn connect<N: Network>(
     worker: &Rc<Worker<N>>,
     peer: &StreamPeer,
+    local: impl FnOnce() -> Option<SocketAddr>,
 ) -> Result<Reached<N>, Refused> {
     let adopted = worker.adopted();
-    let group = group(worker, &adopted, peer)?;
-    let is_inside = adopted.protocol(peer.listener) == Some(ListenerProtocol::Tls);
-    let (timeouts, retry) = (Timeouts::default(), Retry::default());
+    let stream = adopted.stream(peer.listener, peer.name.as_deref())?;
+    let group = adopted.group(slot(worker, stream)?, &worker.groups).ok_or(Fault::MissingReference)?;
+    let policy = stream.policy();
+    let mut retry = *group.retry(&Retry { tries: MOST_TRIES, ..Retry::default() });
+    let least = policy.connect_timeout.unwrap_or_default().saturating_mul(CONNECTS);
+    retry.connect_total = retry.connect_total.max(least);
+    let model = adopted.listening().model(peer.listener).ok_or(Fault::NoListener)?;
+    let ahead = policy.introduce.map(|version| header(version, peer.addresses(local(), model.public_port)));
+    let mut search = Search {
+        worker,
+        adopted: &adopted,
+        group: &group,
+        belongs: Session::of_address(group.backend().session.as_ref(), peer.client.ip()),
+        inside: model.protocol == ListenerProtocol::Tls,
+        ahead: ahead.unwrap_or_default().into(),
+        connect: policy.connect_timeout.unwrap_or(Timeouts::default().connect),
+        retry,
+        race: Race::default(),
+        tried: Tried::default(),
+        attempts: 0,
+        began: Instant::now(),
+    };
     worker.budgets.retries.earn();
-    let (began, mut tried, mut attempts) = (Instant::now(), Tried::default(), 0);
+    search.go_on()?;
     loop {
-        let now = Instant::now();
-        let chosen = worker.random(|random| group.pick(&tried, Belongs::Anywhere, random, now));
-        let chosen = chosen.ok_or(Fault::NoEndpoint)?;
-        tried.insert(chosen.index);
-        attempts += 1;
-        let limit = timeouts.connect.min(retry.connect_total.saturating_sub(now - began));
-        let (to, how) = (&chosen.endpoint.identity, (adopted.identities(), is_inside));
-        let connected = worker.connector.stream(to, how, limit).await;
-        match connected {
-            Ok(stream) => {
-                let took = now.elapsed();
-                chosen.endpoint.connected(took);
-                count(&worker.counters.attempts.connected);
-                return Ok(Reached { chosen, group, wire: Wire::new(stream), took, attempts });
+        match search.race.event().await {
+            Event::Connected(racer, stream, took) => {
+                let (chosen, attempts) = search.won(racer, took);
+                let wire = Wire::new(stream);
+                return Ok(Reached { chosen, group: Rc::clone(&group), wire, took, policy, attempts });
             }
-            Err(fault) => {
-                note_connect_failure(worker, &group, &chosen.endpoint, fault);
-                let may = fault.blames_endpoint() && attempts < MOST_TRIES && group.has_untried(&tried);
-                let is_in_time = began.elapsed() < retry.connect_total;
-                if !(may && is_in_time && worker.budgets.retries.spend(Instant::now())) {
-                    let tried = Some((chosen.endpoint.identity.address, attempts));
-                    return Err(Refused { fault, tried });
+            Event::Failed(runner, fault) => {
+                let goes_on = search.failed(&runner, fault)?;
+                drop(runner);
+                if goes_on {
+                    if !retry.backoff.is_zero() {
+                        tokio::time::sleep(retry.backoff).await;
+                    }
+                    search.go_on()?;
                 }
-                count(&worker.counters.attempts.retried);
             }
+            Event::Late => search.hedge(),
         }
     }
 }
 
-/// The endpoints of the backend whose turn it is.
-fn group<N: Network>(
-    worker: &Worker<N>,
-    adopted: &Adopted<To<N>>,
-    peer: &StreamPeer,
-) -> Result<Rc<Group<To<N>>>, Fault> {
-    let stream = adopted.stream(peer.listener, peer.name.as_deref())?;
-    let slot = stream
-        .targets()
-        .pick(worker.random(|random| random.u32(..)))
-        .copied()
-        .flatten()
-        .ok_or(Fault::NoBackend)?;
-    let group = adopted.group(slot, &worker.groups).ok_or(Fault::MissingReference)?;
-    if group.is_empty() { Err(Fault::NoEndpoint) } else { Ok(group) }
+/// The backend whose turn it is.
+pub(super) fn slot<N: Network>(worker: &Worker<N>, stream: &CompiledStream) -> Result<BackendSlot, Fault> {
+    let slot = stream.targets().pick(worker.random(|random| random.u32(..)));
+    slot.copied().flatten().ok_or(Fault::NoBackend)
+}
+
+/// What an endpoint of a stream gets first.
+fn header(version: ProxyHeaderVersion, addresses: Addresses) -> Vec<u8> {
+    match version {
+        ProxyHeaderVersion::V1 => write_v1(addresses),
+        ProxyHeaderVersion::V2 => write_v2(addresses, Carries::Stream, &mut [0; MOST_OF_V2]).to_vec(),
+    }
+}
+
+/// The search for an endpoint.
+struct Search<'a, N: Network> {
+    worker: &'a Rc<Worker<N>>,
+    adopted: &'a Adopted<To<N>>,
+    group: &'a Rc<Group<To<N>>>,
+    belongs: Belongs,
+    /// Whether TLS of the client has ended.
+    inside: bool,
+    /// What goes ahead of everything else.
+    ahead: Rc<[u8]>,
+    /// One connect.
+    connect: Duration,
+    /// How often, and for how long, another endpoint is tried.
+    retry: Retry,
+    race: Race<Runner<N>, Stream<N>, Fault>,
+    tried: Tried,
+    attempts: u8,
+    began: Instant,
+}
+
+/// A connect under way.
+struct Runner<N: Network> {
+    chosen: Chosen<To<N>>,
+    entry: Entry,
+}
+
+/// How a connect came into the race.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// It is the first, or took the place of one.
+    Free,
+    /// From the budget.
+    Paid,
+}
+
+impl<'a, N: Network> Search<'a, N> {
+    /// Begins a connect to the endpoint whose turn it is.
+    fn go_on(&mut self) -> Result<(), Fault> {
+        let (group, tried, now) = (self.group, &self.tried, Instant::now());
+        let chosen = self.worker.random(|random| group.pick(tried, self.belongs, random, now));
+        self.enter(chosen.ok_or_else(|| unpicked(group))?, Entry::Free);
+        Ok(())
+    }
+
+    fn enter(&mut self, chosen: Chosen<To<N>>, entry: Entry) {
+        self.worker.budgets.hedges.earn();
+        self.tried.insert(chosen.index);
+        self.attempts = self.attempts.saturating_add(1);
+        let limit = self.connect.min(self.retry.connect_total.saturating_sub(self.began.elapsed()));
+        let (to, how) = (&chosen.endpoint.identity, (self.adopted.identities(), self.inside));
+        let connecting = self.worker.connector.stream(to, how, &self.ahead, limit);
+        let hedge = self.group.backend().traffic.hedge;
+        let patience = chosen.endpoint.hedge_after(hedge.unwrap_or(self.worker.options.limits.connect_hedge));
+        let patience = patience.filter(|_| self.race.racers().len() + 1 < MOST_RACERS);
+        self.race.enter(Runner { chosen, entry }, connecting, patience);
+    }
+
+    /// The youngest connect is late: begins one to another endpoint.
+    fn hedge(&mut self) {
+        let Some(rival) = self.worker.random(|random| self.group.rival(&self.tried, random)) else { return };
+        let hedges = self.hedges();
+        if let Some(superfluous) = self.race.take(Runner::is_superfluous) {
+            count(&hedges.moved);
+            self.enter(rival, superfluous.entry);
+        } else if self.worker.budgets.hedges.spend(Instant::now()) {
+            self.enter(rival, Entry::Paid);
+        } else {
+            count(&hedges.refused);
+            self.race.look_after(Some(AGAIN));
+        }
+    }
+
+    /// One failed. Says whether another endpoint has its turn, which it has not while others are under way.
+    fn failed(&mut self, runner: &Runner<N>, fault: Fault) -> Result<bool, Refused> {
+        runner.lost(self.hedges());
+        note_connect_failure(self.worker, self.group, &runner.chosen.endpoint, fault);
+        if !self.race.racers().is_empty() {
+            return Ok(false);
+        }
+        let (worker, retry) = (self.worker, &self.retry);
+        let may =
+            fault.blames_endpoint() && self.attempts < retry.tries && self.group.has_untried(&self.tried);
+        let is_in_time = self.began.elapsed() < retry.connect_total;
+        let is_granted = || retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now());
+        if !(may && is_in_time && is_granted()) {
+            let tried = Some((runner.chosen.endpoint.identity.address, self.attempts));
+            return Err(Refused { fault, tried });
+        }
+        count(&worker.counters.attempts.retried);
+        Ok(true)
+    }
+
+    /// One is connected: what is still on its way goes on without the client, for the health of its endpoint.
+    fn won(self, runner: Runner<N>, took: Duration) -> (Chosen<To<N>>, u8) {
+        let (worker, now) = (self.worker, Instant::now());
+        let hedges = self.hedges();
+        if runner.entry == Entry::Paid {
+            count(&hedges.won);
+        }
+        welcome(worker, &runner.chosen, took);
+        for mut left in self.race.leave() {
+            left.token.lost(hedges);
+            if !left.token.is_superfluous() {
+                left.token.chosen.endpoint.lost_race(now);
+                left.token.chosen.errand = Errand::Probe;
+                tokio::task::spawn_local(finish(left, Rc::clone(worker), Rc::clone(self.group)));
+            }
+        }
+        (runner.chosen, self.attempts)
+    }
+
+    fn hedges(&self) -> &'a Hedges {
+        &self.worker.counters.attempts.hedges
+    }
+}
+
+impl<N: Network> Runner<N> {
+    /// Whether its endpoint is suspect, and another connect is the one probe that may go there.
+    fn is_superfluous(&self) -> bool {
+        self.chosen.endpoint.health().is_suspect() && self.chosen.errand != Errand::Probe
+    }
+
+    /// It was not the first.
+    fn lost(&self, hedges: &Hedges) {
+        if self.entry == Entry::Paid {
+            count(&hedges.lost);
+        }
+    }
+}
+
+/// Nobody waits for it: it ends, and what is known of its endpoint stays.
+async fn finish<N: Network>(
+    left: Racer<Runner<N>, Stream<N>, Fault>,
+    worker: Rc<Worker<N>>,
+    group: Rc<Group<To<N>>>,
+) {
+    let Racer { token: Runner { chosen, .. }, connecting, began } = left;
+    match connecting.await {
+        Ok(_) => welcome(&worker, &chosen, began.elapsed()),
+        Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
+    }
+}
+
+/// A connect that is complete.
+fn welcome<N: Network>(worker: &Worker<N>, chosen: &Chosen<To<N>>, took: Duration) {
+    chosen.endpoint.connected(took);
+    count(&worker.counters.attempts.connected);
 }

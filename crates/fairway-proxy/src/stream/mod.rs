@@ -5,14 +5,18 @@
 //!            ▲           │              ├─► one broke it: the other sees a reset
 //!            └── another endpoint       └─► idle, or its listener is gone for too long
 //! ```
+//!
+//! [`datagrams`] does the same for sessions of datagrams.
 
 mod connect;
+mod datagrams;
 mod end;
 mod peer;
 mod relay;
 #[cfg(test)]
 mod tests;
 
+use fairway_log::Forwarded;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;
@@ -23,6 +27,7 @@ use crate::worker::Open;
 use connect::Refused;
 use end::End;
 
+pub(crate) use datagrams::serve_datagrams;
 pub(crate) use peer::StreamPeer;
 
 /// Forwards the connection until it ends. `input` was read already.
@@ -42,7 +47,8 @@ pub(crate) fn serve<N: Network, S: Transport>(
         let _ticket = worker.begin_stream();
         let began = Instant::now();
         worker.counters.streams.moved(ahead, 0);
-        let (end, upstream) = match Box::pin(connect::connect(worker, &peer)).await {
+        let connecting = connect::connect(worker, &peer, || client.local());
+        let (end, upstream) = match Box::pin(connecting).await {
             Ok(mut reached) => {
                 let end = relay::relay(worker, &peer, &mut client, &mut reached).await;
                 (end, Some(reached.tried()))
@@ -51,7 +57,8 @@ pub(crate) fn serve<N: Network, S: Transport>(
         };
         worker.counters.stream_ended(end.label());
         let seen = StreamSeen {
-            client: peer.client,
+            forwarded: Forwarded::Tcp,
+            client: peer.client.ip(),
             name: peer.name.as_deref(),
             upstream,
             status: end.status(),

@@ -101,7 +101,8 @@ impl<N: Network> Watching<'_, N> {
         }
         self.worker.counters.streams.moved(now.0 - before.0, now.1 - before.1);
         self.moved = Some(now);
-        self.idle.set(Instant::now(), self.worker.adopted().settings().streams.idle_timeout);
+        let of_listener = || self.worker.clients(self.peer.listener, |clients| clients.stream_idle_timeout);
+        self.idle.set(Instant::now(), reached.policy.idle_timeout.unwrap_or_else(of_listener));
         if self.state == State::Unanswered && reached.wire.received() > 0 {
             self.state = State::Answered;
             reached.chosen.endpoint.succeeded(reached.took);

@@ -17,16 +17,17 @@ use fairway_runtime::transport::{Secured, UpstreamStream};
 use fairway_runtime::wire::Workspace;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::network::Network;
-use crate::upstream::endpoint::EndpointIdentity;
-use crate::upstream::room::Room;
 use fairway_metrics::Events;
 use fairway_metrics::Fault;
 use fairway_sides::sides::{Hop, Spoken};
 use fairway_tls::{Identities, client_config};
+use fairway_upstream::Room;
+use fairway_upstream::endpoint::EndpointIdentity;
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
@@ -88,26 +89,37 @@ impl<N: Network> Connector<N> {
         })
     }
 
-    /// Connects without speaking anything over it; the connect ends within `limit`. Under TLS where the backend asks for it
-    /// and the client's ends here (`inside`).
-    pub(crate) async fn stream(
+    /// Begins to connect without speaking anything over it but what goes `ahead`, in the clear; the connect ends within
+    /// `limit`. Under TLS where the backend asks for it and the client's ends here (`inside`).
+    pub(crate) fn stream(
         &self,
         to: &EndpointIdentity,
         (identities, inside): (&Identities, bool),
+        ahead: &Rc<[u8]>,
         limit: Duration,
-    ) -> Result<UpstreamStream<N::Stream>, Fault> {
-        let secure = if inside { self.tls(to, identities)? } else { None };
-        let connect = async {
-            let stream =
-                reach(&*self.network, &self.room, to.address).await.map_err(|error| fault_of(&error))?;
-            let Some((config, name)) = secure else { return Ok(Secured::Plain(stream)) };
-            let mut config = ClientConfig::clone(&config);
-            config.alpn_protocols.clear();
-            let tls = TlsConnector::from(Arc::new(config));
-            let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
-            Ok(Secured::Tls(Box::new(stream)))
+    ) -> Connecting<UpstreamStream<N::Stream>> {
+        let secure = if inside { self.tls(to, identities) } else { Ok(None) };
+        let secure = match secure {
+            Ok(secure) => secure,
+            Err(fault) => return Box::pin(ready(Err(fault))),
         };
-        timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))
+        let (network, room) = (Rc::clone(&self.network), Rc::clone(&self.room));
+        let (address, ahead) = (to.address, Rc::clone(ahead));
+        Box::pin(async move {
+            let connect = async {
+                let mut stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
+                if !ahead.is_empty() {
+                    stream.write_all(&ahead).await.map_err(|_| Fault::ConnectFailed)?;
+                }
+                let Some((config, name)) = secure else { return Ok(Secured::Plain(stream)) };
+                let mut config = ClientConfig::clone(&config);
+                config.alpn_protocols.clear();
+                let tls = TlsConnector::from(Arc::new(config));
+                let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
+                Ok(Secured::Tls(Box::new(stream)))
+            };
+            timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))
+        })
     }
 
     /// What TLS towards `to` needs; none where the backend is in the clear.
@@ -188,7 +200,7 @@ async fn reach<N: Network>(network: &N, room: &Room<N::Hop>, address: SocketAddr
 }
 
 /// Why there is no connection. What this process or its machine lacks is not the endpoint's doing.
-fn fault_of(error: &io::Error) -> Fault {
+pub(crate) fn fault_of(error: &io::Error) -> Fault {
     match Shortage::of(error) {
         Some(Shortage::Sockets | Shortage::Ports) => Fault::LocalShortage,
         None if error.kind() == io::ErrorKind::TimedOut => Fault::ConnectTimeout,
@@ -208,7 +220,8 @@ mod tests {
         let network = TcpNetwork { patience: Duration::from_secs(3) };
         let worker = worker_over(network, Limits::default(), 1, |_, _| {});
         let address = ([127, 0, 0, 1], 80).into();
-        let to = EndpointIdentity { address, protocol: BackendProtocol::Http1, tls: None };
+        let (transport, protocol) = (fairway_model::Transport::Tcp, BackendProtocol::Http1);
+        let to = EndpointIdentity { address, transport, protocol, tls: None };
         let connecting = worker.connector.start(&to, worker.adopted().identities(), Duration::from_secs(1));
         let bytes = size_of_val(&*connecting);
         // A handshake takes 1,500 more; a burst of requests makes thousands of connects at once.

@@ -1,20 +1,11 @@
-//! The pods' side of one worker: groups of endpoints, their health and their idle connections.
-//!
-//! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
-//! everything that makes two connections to it alike.
+//! The pods' side of one worker: what connects with endpoints, and what may be spent on retries and races. Their groups,
+//! health and idle connections are `fairway-upstream`'s.
 
-pub(crate) mod budget;
 pub(crate) mod connect;
-pub(crate) mod endpoint;
-pub(crate) mod group;
-pub(crate) mod health;
-pub(crate) mod lease;
-pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connect::{Connecting, Connector};
-pub(crate) use endpoint::{Chosen, Endpoint, Errand, Underway};
-pub(crate) use group::{Group, Groups, Tried};
-pub(crate) use lease::Lease;
-pub(crate) use room::Room;
+pub(crate) use connect::{Connecting, Connector, fault_of};
+pub(crate) use fairway_upstream::{
+    Chosen, Endpoint, Errand, Group, Groups, Lease, Room, Tried, Underway, endpoint, health,
+};

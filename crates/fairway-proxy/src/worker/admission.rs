@@ -8,8 +8,8 @@ use fairway_runtime::memory::Memory;
 use fairway_runtime::stopping::Stopping;
 
 use super::neighbours::Neighbours;
-use super::takebacks::Takebacks;
 use crate::upstream::Room;
+use fairway_sides::takebacks::Takebacks;
 
 /// Whether a worker takes more work, or another one does.
 pub(super) struct Admission<H, O> {

@@ -1,12 +1,13 @@
 //! The snapshot that a worker serves by, with the worker's own groups of endpoints for it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_metrics::Fault;
-use fairway_model::{Backend, ClientVerification, ListenerProtocol, Settings};
-use fairway_routing::{BackendSlot, CompiledHost, CompiledStream, Port, Snapshot};
+use fairway_model::{Backend, ClientVerification, ListenerProtocol, Settings, Transport};
+use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
 use crate::listener::{ListenerId, PortId};
@@ -23,6 +24,8 @@ pub(crate) struct Adopted<H> {
     published: Arc<Published>,
     /// Made when first used.
     groups: RefCell<Vec<Option<Rc<Group<H>>>>>,
+    /// The same for datagrams, which few backends get.
+    datagram_groups: RefCell<BTreeMap<u32, Rc<Group<H>>>>,
 }
 
 impl<H: Hop> Adopted<H> {
@@ -30,29 +33,31 @@ impl<H: Hop> Adopted<H> {
     pub(crate) fn first(published: &Arc<Published>) -> Self {
         let snapshot = &published.snapshot;
         let groups = RefCell::new((0..snapshot.slots()).map(|_| None).collect());
-        Self { published: Arc::clone(published), groups }
+        Self { published: Arc::clone(published), groups, datagram_groups: RefCell::default() }
     }
 
     /// The next one: groups whose backend did not change move over, those that did keep the endpoints that stay, and
     /// idle connections to endpoints that left are closed.
     pub(crate) fn next(published: &Arc<Published>, older: &Self, groups: &Groups<H>) -> Self {
         let next = Self::first(published);
-        {
-            let mut now = next.groups.borrow_mut();
-            for (slot, group) in older.groups.borrow().iter().enumerate() {
-                let Some(group) = group else { continue };
-                let backend =
-                    u32::try_from(slot).ok().and_then(|slot| published.snapshot.backend(BackendSlot(slot)));
-                match backend {
-                    Some(backend) if Arc::ptr_eq(backend, group.backend()) => {
-                        now[slot] = Some(Rc::clone(group));
-                    }
-                    Some(backend) if backend.key == group.backend().key => {
-                        now[slot] = Some(groups.group(Arc::clone(backend), Some(group)));
-                        groups.retire(group);
-                    }
-                    _ => groups.retire(group),
-                }
+        let goes_on = |slot: u32, transport, group: &Rc<Group<H>>| {
+            let backend = published.snapshot.backend(BackendSlot(slot));
+            if backend.is_some_and(|backend| Arc::ptr_eq(backend, group.backend())) {
+                return Some(Rc::clone(group));
+            }
+            let backend = backend.filter(|backend| backend.key == group.backend().key);
+            let now = backend.map(|backend| groups.group(Arc::clone(backend), transport, Some(group)));
+            groups.retire(group);
+            now
+        };
+        for (slot, group) in (0..).zip(older.groups.borrow().iter()) {
+            if let Some(now) = group.as_ref().and_then(|group| goes_on(slot, Transport::Tcp, group)) {
+                next.groups.borrow_mut()[slot as usize] = Some(now);
+            }
+        }
+        for (slot, group) in older.datagram_groups.borrow().iter() {
+            if let Some(now) = goes_on(*slot, Transport::Udp, group) {
+                next.datagram_groups.borrow_mut().insert(*slot, now);
             }
         }
         next
@@ -85,6 +90,12 @@ impl<H: Hop> Adopted<H> {
         self.published.listening.facts(id)
     }
 
+    /// What holds for the clients of a listener.
+    #[inline]
+    pub(crate) fn clients(&self, id: ListenerId) -> &ClientLimits {
+        self.published.listening.clients(id)
+    }
+
     /// The worker's group for a backend, made now if this is its first use.
     pub(crate) fn group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
         let index = slot.0 as usize;
@@ -92,8 +103,19 @@ impl<H: Hop> Adopted<H> {
             return Some(Rc::clone(group));
         }
         let backend: &Arc<Backend> = self.published.snapshot.backend(slot)?;
-        let group = groups.group(Arc::clone(backend), None);
+        let group = groups.group(Arc::clone(backend), Transport::Tcp, None);
         *self.groups.borrow_mut().get_mut(index)? = Some(Rc::clone(&group));
+        Some(group)
+    }
+
+    /// The same for datagrams.
+    pub(crate) fn datagram_group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
+        if let Some(group) = self.datagram_groups.borrow().get(&slot.0) {
+            return Some(Rc::clone(group));
+        }
+        let backend = self.published.snapshot.backend(slot)?;
+        let group = groups.group(Arc::clone(backend), Transport::Udp, None);
+        self.datagram_groups.borrow_mut().insert(slot.0, Rc::clone(&group));
         Some(group)
     }
 

@@ -5,7 +5,6 @@ mod adopted;
 mod guards;
 mod neighbours;
 mod reuse;
-mod takebacks;
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -13,6 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
+use fairway_routing::ClientLimits;
+use fairway_runtime::budgets::Budgets;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::descriptors::{Budget, Descriptors};
 use fairway_runtime::memory::{Memory, Return, return_memory};
@@ -25,10 +26,10 @@ use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::publish::Published;
-use crate::upstream::budget::Budgets;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, Room};
 use fairway_metrics::{Counters, Gauges, Sample};
+use fairway_sides::takebacks::Takebacks;
 
 pub(crate) use adopted::{Adopted, ServerSide};
 pub(crate) use fairway_runtime::stopping::{Phase, Registered};
@@ -38,7 +39,6 @@ pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 use admission::Admission;
 use guards::Guards;
 use reuse::Reuse;
-use takebacks::Takebacks;
 
 /// What the windows of clients' uploads may grow by in a worker, all connections together.
 const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
@@ -70,7 +70,7 @@ impl<N: Network> Worker<N> {
         (log, memory, guards): (AccessLog, Arc<Memory>, SharedGuards),
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
-        let (groups, counters) = (Rc::new(Groups::new()), Counters::default());
+        let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
         let limits = &options.limits;
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
@@ -159,6 +159,7 @@ impl<N: Network> Worker<N> {
             http2_window: self.budgets.windows.lent(),
             exchanges: self.admission.room.descriptors.exchanges() as u64,
             streams: self.counters.streams.open(),
+            sessions: self.counters.datagrams.open(),
             cpu: thread_cpu(),
         };
         self.counters.sample(gauges)
@@ -227,6 +228,12 @@ impl<N: Network> Worker<N> {
         self.adopted.borrow().listening().has(listener)
     }
 
+    /// What the snapshot to serve by says of the clients of a listener.
+    #[inline]
+    pub(crate) fn clients<T>(&self, listener: ListenerId, read: impl FnOnce(&ClientLimits) -> T) -> T {
+        read(self.adopted.borrow().clients(listener))
+    }
+
     /// The worker accepts on so many addresses from now on.
     pub(crate) fn listen_on(&self, addresses: usize) {
         self.admission.room.descriptors.listen_on(addresses);
@@ -237,6 +244,14 @@ impl<N: Network> Worker<N> {
         self.admission.room.descriptors.begin();
         self.counters.streams.opened();
         StreamTicket(Rc::clone(self))
+    }
+
+    /// For a session of datagrams: it has one more descriptor until this is dropped. None where there is none left.
+    pub(crate) fn begin_session(self: &Rc<Self>) -> Option<SessionTicket<N>> {
+        self.admission.room.make(1).then(|| {
+            self.admission.room.descriptors.begin();
+            SessionTicket(Rc::clone(self))
+        })
     }
 
     /// Moves towards the end, and wakes idle connections so that they see it.
@@ -341,6 +356,15 @@ impl<N: Network> Drop for StreamTicket<N> {
     fn drop(&mut self) {
         self.0.admission.room.descriptors.end();
         self.0.counters.streams.closed();
+    }
+}
+
+/// The descriptor of a session of datagrams, counted until this is dropped.
+pub(crate) struct SessionTicket<N: Network>(Rc<Worker<N>>);
+
+impl<N: Network> Drop for SessionTicket<N> {
+    fn drop(&mut self) {
+        self.0.admission.room.descriptors.end();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Listeners are data: they come and go live, several share a TLS port, and none touches another.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventua
 
 use tokio::task::JoinHandle;
 
+use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup, certificate};
 
 async fn named(name: &'static str) -> Backend {
@@ -238,9 +239,31 @@ fn keep(config: &mut Config, key: &str, leaf: &Leaf, names: &[&str]) {
     config.certificates.insert(certificate.key.clone(), Arc::new(certificate));
 }
 
-/// The cases of the conformance test of Gateway API `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
-#[tokio::test]
-async fn a_request_for_another_listener_of_the_port_is_misdirected() {
+/// What a request gets, over a connection whose handshake asked for the first name, of the host that is second. The cases of
+/// the conformance test of Gateway API `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
+const COALESCED: [(&str, &str, &str); 15] = [
+    ("example.org", "example.org", "v1"),
+    ("example.org", "second-example.org", "421"),
+    ("example.org", "unknown-example.org", "404"),
+    ("second-example.org", "second-example.org", "v2"),
+    ("second-example.org", "example.org", "421"),
+    ("second-example.org", "unknown-example.org", "421"),
+    ("third-example.wildcard.org", "third-example.wildcard.org", "v3"),
+    ("third-example.wildcard.org", "fith-example.wildcard.org", "v3"),
+    ("third-example.wildcard.org", "fourth-example.wildcard.org", "421"),
+    ("third-example.wildcard.org", "second-example.org", "421"),
+    ("third-example.wildcard.org", "unknown-example.org", "421"),
+    ("fourth-example.wildcard.org", "fourth-example.wildcard.org", "v4"),
+    ("fourth-example.wildcard.org", "fith-example.wildcard.org", "421"),
+    ("unknown-example.org", "example.org", "v1"),
+    ("unknown-example.org", "unknown-example.org", "404"),
+];
+
+/// How many of them are for another listener.
+const MISDIRECTED: u64 = 7;
+
+/// Four listeners of one address, each over a backend that says its name.
+async fn four_listeners() -> (Running, SocketAddr, Vec<Backend>) {
     let authority = Authority::new("test");
     let leaf = authority.leaf(&["example.org"]);
     let setup = Setup::to(&[]);
@@ -261,24 +284,13 @@ async fn a_request_for_another_listener_of_the_port_is_misdirected() {
         host.key.host = to;
         config.hosts.insert(host.key.clone(), Arc::new(host));
     }
-    let proxy = setup.start_by(&config);
-    for (server_name, host, expected) in [
-        ("example.org", "example.org", "v1"),
-        ("example.org", "second-example.org", "421"),
-        ("example.org", "unknown-example.org", "404"),
-        ("second-example.org", "second-example.org", "v2"),
-        ("second-example.org", "example.org", "421"),
-        ("second-example.org", "unknown-example.org", "421"),
-        ("third-example.wildcard.org", "third-example.wildcard.org", "v3"),
-        ("third-example.wildcard.org", "fith-example.wildcard.org", "v3"),
-        ("third-example.wildcard.org", "fourth-example.wildcard.org", "421"),
-        ("third-example.wildcard.org", "second-example.org", "421"),
-        ("third-example.wildcard.org", "unknown-example.org", "421"),
-        ("fourth-example.wildcard.org", "fourth-example.wildcard.org", "v4"),
-        ("fourth-example.wildcard.org", "fith-example.wildcard.org", "421"),
-        ("unknown-example.org", "example.org", "v1"),
-        ("unknown-example.org", "unknown-example.org", "404"),
-    ] {
+    (setup.start_by(&config), address, backends)
+}
+
+#[tokio::test]
+async fn a_request_for_another_listener_of_the_port_is_misdirected() {
+    let (proxy, address, _backends) = four_listeners().await;
+    for (server_name, host, expected) in COALESCED {
         let offer = TlsOffer::new(trusting_anything(), server_name);
         let mut client = Client::connect_tls(address, &offer).await.unwrap();
         // The connection goes on: the next request may be for the right one.
@@ -288,7 +300,31 @@ async fn a_request_for_another_listener_of_the_port_is_misdirected() {
             assert_eq!(said, expected, "{server_name} {host}");
         }
     }
-    proxy.expect_fault("misdirected", 14).await;
+    proxy.expect_fault("misdirected", 2 * MISDIRECTED).await;
+}
+
+/// A browser puts requests for all hosts of a certificate on one connection (RFC 9113 §9.1.1).
+#[tokio::test]
+async fn a_stream_for_another_listener_of_the_port_is_misdirected_and_the_others_of_its_connection_are_served()
+ {
+    let (proxy, address, backends) = four_listeners().await;
+    let names: BTreeSet<_> = COALESCED.iter().map(|(name, ..)| *name).collect();
+    for name in names {
+        let mut browser = Browser::named(address, name).await;
+        for _ in 0..2 {
+            for (_, host, expected) in COALESCED.iter().filter(|(server_name, ..)| *server_name == name) {
+                let (status, body) = browser.get_of(host, "/", &[]).await;
+                let said = match status {
+                    200 => String::from_utf8(body).unwrap(),
+                    other => other.to_string(),
+                };
+                assert_eq!(said, *expected, "{name} {host}");
+            }
+        }
+    }
+    proxy.expect_fault("misdirected", 2 * MISDIRECTED).await;
+    let reached: usize = backends.iter().map(Backend::request_count).sum();
+    assert_eq!(reached, 2 * 6, "no endpoint hears of the others");
 }
 
 /// Who answers a client that asks for this name, and with which certificate.

@@ -1,5 +1,6 @@
 //! Connections of HTTP/2 over several workers: each gets its share wherever the kernel put them, and nobody loses one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,10 +37,15 @@ impl Browser {
     }
 
     pub(crate) async fn secure(proxy: &Running) -> Self {
+        Self::named(proxy.https, HOST).await
+    }
+
+    /// Over TLS, with a handshake that asks for this name.
+    pub(crate) async fn named(address: SocketAddr, name: &'static str) -> Self {
         let mut config = trusting_anything();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(proxy.https).await.unwrap();
-        let name = ServerName::try_from(HOST).unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from(name).unwrap();
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
         Self::over(Box::new(stream))
     }
@@ -56,9 +62,14 @@ impl Browser {
 
     /// The same with these fields.
     pub(crate) async fn get_with(&mut self, path: &str, fields: &[(&str, &str)]) -> (u16, Vec<u8>) {
+        self.get_of(HOST, path, fields).await
+    }
+
+    /// The same of this host.
+    pub(crate) async fn get_of(&mut self, host: &str, path: &str, fields: &[(&str, &str)]) -> (u16, Vec<u8>) {
         let mut head = Head::new();
         head.start_request(b"GET", path.as_bytes());
-        head.append(b"Host", HOST.as_bytes());
+        head.append(b"Host", host.as_bytes());
         fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
         let id = self.codec.send_head(&head, path.as_bytes(), b"http", true).expect("it takes one more");
         let answer = timeout(PATIENCE, self.answer(id)).await.expect("an answer");
@@ -76,6 +87,28 @@ impl Browser {
     pub(crate) async fn streams_allowed(&mut self) -> usize {
         assert_eq!(self.get("/").await.0, 200);
         self.codec.streams_left()
+    }
+
+    /// Waits until the server has closed the connection; says whether it took its leave first.
+    pub(crate) async fn closed(&mut self) -> bool {
+        let closed = async {
+            loop {
+                let pending = self.codec.pending().to_vec();
+                // It may have closed already.
+                let _ = self.stream.write_all(&pending).await;
+                self.codec.wrote(pending.len());
+                let (used, event) = self.codec.receive(0, &self.input, &mut self.head);
+                let needs_more = match event {
+                    Event::Closed(fault) => panic!("{fault:?}"),
+                    event => matches!(event, Event::NeedMore),
+                };
+                self.input.drain(..used);
+                if needs_more && self.stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
+                    return self.codec.is_leaving();
+                }
+            }
+        };
+        timeout(PATIENCE, closed).await.expect("the server closes")
     }
 
     async fn answer(&mut self, id: u32) -> (u16, Vec<u8>) {

@@ -20,6 +20,8 @@ const MOST_OF_LINE: usize = 107;
 pub struct ProxyHeader {
     /// The client, unless the balancer speaks for itself (`LOCAL`, `UNKNOWN`).
     pub client: Option<SocketAddr>,
+    /// What the client connected to, where there is a client.
+    pub server: Option<SocketAddr>,
     /// Bytes that follow the header.
     pub rest: Vec<u8>,
 }
@@ -46,7 +48,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
         // "the receiver must ignore anything presented before the CRLF is found", of which the parser takes a few words.
         Some(line) if line.strip_prefix(UNKNOWN).is_some_and(|more| matches!(more, [] | [b' ', ..])) => {
             let length = line.len() + 2;
-            let header = ProxyHeader { client: None, rest: bytes[length..].to_vec() };
+            let header = ProxyHeader { client: None, server: None, rest: bytes[length..].to_vec() };
             return if length > MOST_OF_LINE { Err(NoHeader) } else { Ok(Some(header)) };
         }
         // The parser takes a port with a sign.
@@ -60,29 +62,45 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
     if header.is_incomplete() {
         return Ok(None);
     }
-    let (client, length) = match header {
-        HeaderResult::V1(Ok(header)) => (v1_client(&header.addresses), header.header.len()),
-        HeaderResult::V2(Ok(header)) => (v2_client(&header), header.length() + 16),
+    let (both, length) = match header {
+        HeaderResult::V1(Ok(header)) => (v1_addresses(&header.addresses), header.header.len()),
+        HeaderResult::V2(Ok(header)) => (v2_addresses(&header), header.length() + 16),
         HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => return Err(NoHeader),
     };
-    Ok(Some(ProxyHeader { client, rest: bytes[length.min(bytes.len())..].to_vec() }))
+    let (client, server) = both.unzip();
+    Ok(Some(ProxyHeader { client, server, rest: bytes[length.min(bytes.len())..].to_vec() }))
 }
 
-fn v1_client(addresses: &v1::Addresses) -> Option<SocketAddr> {
+/// The client, and what it connected to.
+type Both = (SocketAddr, SocketAddr);
+
+fn v1_addresses(addresses: &v1::Addresses) -> Option<Both> {
     match addresses {
-        v1::Addresses::Tcp4(ip) => Some((ip.source_address, ip.source_port).into()),
-        v1::Addresses::Tcp6(ip) => Some((ip.source_address, ip.source_port).into()),
+        v1::Addresses::Tcp4(ip) => Some((
+            (ip.source_address, ip.source_port).into(),
+            (ip.destination_address, ip.destination_port).into(),
+        )),
+        v1::Addresses::Tcp6(ip) => Some((
+            (ip.source_address, ip.source_port).into(),
+            (ip.destination_address, ip.destination_port).into(),
+        )),
         v1::Addresses::Unknown => None,
     }
 }
 
-fn v2_client(header: &v2::Header<'_>) -> Option<SocketAddr> {
+fn v2_addresses(header: &v2::Header<'_>) -> Option<Both> {
     if header.command == v2::Command::Local {
         return None;
     }
     match header.addresses {
-        v2::Addresses::IPv4(ip) => Some((ip.source_address, ip.source_port).into()),
-        v2::Addresses::IPv6(ip) => Some((ip.source_address, ip.source_port).into()),
+        v2::Addresses::IPv4(ip) => Some((
+            (ip.source_address, ip.source_port).into(),
+            (ip.destination_address, ip.destination_port).into(),
+        )),
+        v2::Addresses::IPv6(ip) => Some((
+            (ip.source_address, ip.source_port).into(),
+            (ip.destination_address, ip.destination_port).into(),
+        )),
         v2::Addresses::Unix(_) | v2::Addresses::Unspecified => None,
     }
 }

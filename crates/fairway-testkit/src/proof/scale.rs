@@ -113,7 +113,7 @@ fn objects(number: usize, label: &str) -> String {
 }
 
 /// Resident memory of a process in MiB.
-fn resident(process: u32) -> f64 {
+pub(super) fn resident(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.parse::<f64>().ok()).expect("Linux tells VmRSS in kB") / 1024.0

@@ -1,6 +1,7 @@
 //! What an Ingress does that says nothing: the defaults of ingress-nginx, as far as the settings ConfigMap leaves them.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,23 @@ pub(crate) struct Forwarding {
     pub(crate) balancing: Balancing,
     /// `forwarded-path`.
     pub(crate) path: ForwardedPath,
+    /// Of TCP and UDP services.
+    pub(crate) streams: StreamDefaults,
+}
+
+/// How connections and datagrams of TCP and UDP services are forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamDefaults {
+    /// `proxy-stream-timeout`, where it is given.
+    pub(crate) timeout: Option<Duration>,
+    /// `proxy-stream-responses`; 0 is none.
+    pub(crate) responses: Option<NonZeroU32>,
+}
+
+impl Default for StreamDefaults {
+    fn default() -> Self {
+        Self { timeout: None, responses: Some(NonZeroU32::MIN) }
+    }
 }
 
 impl Default for Forwarding {
@@ -97,6 +115,7 @@ impl Default for Forwarding {
             max_body: Some(MAX_BODY),
             balancing: Balancing::RoundRobin,
             path: ForwardedPath::AsReceived,
+            streams: StreamDefaults::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use fairway_objects::object::ObjectKey;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Errors {
     /// The Service of `default-backend`, of which the first port counts, and where it is named.
-    pub(crate) backend: Option<(ObjectKey, Origin)>,
+    pub(crate) backend: Option<Box<(ObjectKey, Origin)>>,
     /// In ascending order.
     pub(crate) statuses: Vec<u16>,
 }

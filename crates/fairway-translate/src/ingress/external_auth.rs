@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, TemplatePart, Timeouts};
+use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, Timeouts};
 
 use fairway_model::variables::{self, template};
 use fairway_objects::service_url::{ServiceUrl, UrlHost, UrlPlace};
+use fairway_objects::sign_in;
 
 /// Values as they were written; an absent one is `None`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,66 +118,12 @@ fn sign_in(values: &AuthValues<'_>) -> Result<Option<Template>, Wrong> {
         let problem = format!("\"{parameter}\" is no name of a parameter");
         return Err(Wrong { name: "auth-signin-redirect-param", problem });
     }
-    let schemes = ["http://", "https://", "$scheme://", "$pass_access_scheme://"];
-    let is_path = url.starts_with('/') && !url.starts_with("//");
-    let is_url = is_path || schemes.iter().any(|scheme| url.starts_with(scheme));
-    if !is_url || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Wrong { name, problem: format!("\"{url}\" is no http or https URL") });
-    }
-    let mut parts = Vec::new();
-    if is_path {
-        parts.extend([TemplatePart::Scheme, TemplatePart::Text("://".into()), TemplatePart::HttpHost]);
-    }
-    parts.extend(with_variables(name, url)?.0);
-    let query = url.split_once('?').map_or("", |(_, query)| query);
-    let parameters = || query.split('&').filter(|part| !part.is_empty());
-    let is_there =
-        |part: &str| part.split_once('=').is_some_and(|(it, to)| it == parameter && !to.is_empty());
-    if !parameters().any(is_there) {
-        let mark = match (url.contains('?'), parameters().next()) {
-            (_, Some(_)) => "&",
-            (true, None) => "",
-            (false, None) => "?",
-        };
-        let own = [
-            TemplatePart::Text(format!("{mark}{parameter}=").into()),
-            TemplatePart::Scheme,
-            TemplatePart::Text("://".into()),
-            TemplatePart::HttpHost,
-            TemplatePart::EscapedRequestUri,
-        ];
-        parts.extend(own);
-    }
-    Ok(Some(Template(parts)))
+    sign_in::page(url, parameter).map(Some).map_err(|problem| Wrong { name, problem })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn page(sign_in: &str, parameter: Option<&str>) -> String {
-        let values =
-            AuthValues { sign_in: Some(sign_in), sign_in_parameter: parameter, ..AuthValues::default() };
-        super::sign_in(&values).unwrap().unwrap().to_string()
-    }
-
-    #[test]
-    fn the_page_gets_the_url_unless_it_has_it() {
-        const OWN: &str = "$scheme://$http_host$escaped_request_uri";
-        assert_eq!(page("https://login.test/start", None), format!("https://login.test/start?rd={OWN}"));
-        assert_eq!(page("https://a.test/?t=x", Some("back")), format!("https://a.test/?t=x&back={OWN}"));
-        assert_eq!(page("/start", None), format!("$scheme://$http_host/start?rd={OWN}"));
-        let own = "https://$host/oauth2/start?rd=$escaped_request_uri";
-        assert_eq!(page(own, None), own);
-    }
-
-    #[test]
-    fn what_is_no_page_is_refused() {
-        for wrong in ["login", "javascript:alert(1)", "//a.test/", "https://a.test/$arg_x", "https://a/ b"] {
-            let values = AuthValues { sign_in: Some(wrong), ..AuthValues::default() };
-            assert!(sign_in(&values).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn names_of_headers_are_those_that_ingress_nginx_takes() {

@@ -11,7 +11,7 @@ use fairway_model::{
 
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
-use crate::listeners::INGRESS_TABLE;
+use crate::listeners::ingress_table;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// What becomes of requests for a further name. In the order in which nginx would list the servers: of two hosts that want
@@ -107,7 +107,7 @@ pub(crate) fn redirecting(
     };
     let route = Route { origin: asking.origin(""), created: asking.created, rules: vec![rule] };
     VirtualHost {
-        key: HostKey { table: INGRESS_TABLE.into(), host: name.clone() },
+        key: HostKey { table: ingress_table(), host: name.clone() },
         order: RuleOrder::Precedence,
         path_form: PathForm::Decoded,
         routes: vec![Arc::new(route)],

@@ -19,7 +19,7 @@ use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::SharedServices;
 use crate::ingress::sharing::SharedHost;
 use crate::ingress::values::{self, Values};
-use crate::listeners::INGRESS_TABLE;
+use crate::listeners::ingress_table;
 use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::Diagnostic;
 
@@ -84,7 +84,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     };
     diagnostics.append(&mut builder.diagnostics);
     let host = VirtualHost {
-        key: HostKey { table: INGRESS_TABLE.into(), host: inputs.alias.unwrap_or(host).clone() },
+        key: HostKey { table: ingress_table(), host: inputs.alias.unwrap_or(host).clone() },
         order: match layout.matching {
             Matching::Text => RuleOrder::Precedence,
             Matching::Patterns => RuleOrder::Listed,

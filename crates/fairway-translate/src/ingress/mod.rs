@@ -5,7 +5,6 @@
 //! together they become a virtual host ([`host`], [`rules`]).
 
 pub(crate) mod annotations;
-pub(crate) mod basic_auth;
 pub(crate) mod canary;
 pub(crate) mod class;
 pub(crate) mod closed;

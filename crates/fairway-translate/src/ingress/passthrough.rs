@@ -7,7 +7,7 @@ use crate::ingress::layout::Layout;
 use crate::ingress::location::{Location, PathKind};
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::rules::Builder;
-use crate::listeners::INGRESS_TABLE;
+use crate::listeners::ingress_table;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// The stream route of a host, where an Ingress that decides about it asks for one.
@@ -33,6 +33,6 @@ pub(crate) fn stream(
         let problem = format!("TLS of host {host} is passed through to the backend of path /");
         builder.diagnostics.push(found.because(problem, "only requests in the clear reach this path"));
     }
-    let key = StreamKey { table: INGRESS_TABLE.into(), host: host.clone() };
+    let key = StreamKey { table: ingress_table(), host: host.clone() };
     Some(StreamRoute { key, origin: asking.origin(""), backends, policy: StreamPolicy::default() })
 }

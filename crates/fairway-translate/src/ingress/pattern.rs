@@ -2,7 +2,7 @@
 //! so that its limits do not depend on others; what the patterns of a host cost together is in `order`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::PathRewrite;
@@ -23,9 +23,9 @@ pub(crate) enum Verdict {
     TooMuch(Arc<str>),
 }
 
-/// The paths of one Ingress.
+/// The paths of one Ingress, in order and with no room for more: there are as many of these as Ingresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Patterns(HashMap<Arc<str>, Verdict>);
+pub(crate) struct Patterns(Box<[(Arc<str>, Verdict)]>);
 
 impl Patterns {
     /// Judges the paths of an Ingress in their order.
@@ -34,7 +34,7 @@ impl Patterns {
         let rules = spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten();
         let paths = rules.filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
         let mut account = Account::default();
-        let mut judged = HashMap::new();
+        let mut judged: BTreeMap<Arc<str>, Verdict> = BTreeMap::new();
         let mut add = |path: &str, captures| {
             if !judged.contains_key(path) {
                 judged.insert(path.into(), judge(path, captures, &mut account));
@@ -48,12 +48,15 @@ impl Patterns {
                 add(&format!("{path}/"), false);
             }
         }
-        Self(judged)
+        Self(judged.into_iter().collect())
     }
 
     /// What is known of `path`; one that no Ingress wrote is judged by itself.
     pub(crate) fn judged(&self, path: &str) -> Verdict {
-        self.0.get(path).cloned().unwrap_or_else(|| judge(path, false, &mut Account::default()))
+        match self.0.binary_search_by(|(known, _)| (**known).cmp(path)) {
+            Ok(at) => self.0[at].1.clone(),
+            Err(_) => judge(path, false, &mut Account::default()),
+        }
     }
 }
 

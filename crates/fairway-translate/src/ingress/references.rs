@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fairway_gateway::Naming as GatewayNaming;
 use fairway_gateway_types::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
+use fairway_policy_types::SecurityPolicy;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
@@ -133,6 +134,12 @@ impl References {
     /// Takes a BackendTLSPolicy as it is now; `None` when it is gone.
     pub fn set_tls_policy(&mut self, key: &ObjectKey, policy: Option<&BackendTlsPolicy>) -> Difference {
         let noticed = self.gateways.set_tls_policy(key, policy);
+        self.apart_from_ingresses(noticed.difference)
+    }
+
+    /// Takes a SecurityPolicy as it is now; `None` when it is gone.
+    pub fn set_security_policy(&mut self, key: &ObjectKey, policy: Option<&SecurityPolicy>) -> Difference {
+        let noticed = self.gateways.set_security_policy(key, policy);
         self.apart_from_ingresses(noticed.difference)
     }
 

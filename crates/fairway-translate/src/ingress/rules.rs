@@ -61,6 +61,16 @@ enum Shared {
     Canary,
 }
 
+/// Lists grow while they are made and end with room for four members, which is most of them where they have one.
+fn fitted(mut route: Route) -> Route {
+    for rule in &mut route.rules {
+        rule.matches.shrink_to_fit();
+        rule.filters.shrink_to_fit();
+    }
+    route.rules.shrink_to_fit();
+    route
+}
+
 impl<'a> Builder<'a> {
     /// One that has made none yet.
     pub(crate) fn new(
@@ -102,7 +112,7 @@ impl<'a> Builder<'a> {
                 append(&mut routes, location, self.guarded(rule));
             }
         }
-        routes.into_iter().map(Arc::new).collect()
+        routes.into_iter().map(|route| Arc::new(fitted(route))).collect()
     }
 
     /// Where TLS goes that ends at the backend of a location; nowhere where that has none, or is closed. What is wrong with it
@@ -318,7 +328,7 @@ impl<'a> Builder<'a> {
 
     /// Who answers in the place of a location's own backend.
     fn error_backend(&mut self, location: &Location) -> Option<BackendKey> {
-        let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_ref()?;
+        let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_deref()?;
         let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
             let found = Diagnostic::new(Severity::Warning, "missing-reference", named.clone());
             let problem = format!("Service {service} does not exist, has no port or is of type ExternalName");
@@ -339,7 +349,7 @@ impl<'a> Builder<'a> {
             return if may { self.by_default().map(Some) } else { Err(not_found()) };
         };
         let contributions = &owner.contributions;
-        let pages = contributions.errors.backend.as_ref();
+        let pages = contributions.errors.backend.as_deref();
         let otherwise =
             match pages.and_then(|(service, _)| BackendRef::first_port(service, self.context.inputs)) {
                 Some(_) if location.closed().is_none() => "default-backend serves this path",

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey};
-use imbl::OrdSet;
 
 use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, State};
 use crate::translator::work::Work;
 use fairway_objects::backend::{self, BackendRef, Target};
 use fairway_objects::diagnostic::Scope;
+use fairway_objects::few::Few;
 use fairway_objects::inputs::Inputs;
-use fairway_objects::resources::{Resources, slice_service};
+use fairway_objects::resources::Resources;
 
 impl State {
     /// Marks the backends whose slices changed: those of the Service that each names, and named before.
     pub(super) fn assign_slices(&mut self, resources: &Resources, work: &mut Work) {
         for key in std::mem::take(&mut work.slices) {
-            let service = resources.slices.get(&key).and_then(|slice| slice_service(&key, &slice.object));
+            let service = resources.slices.get(&key).and_then(|slice| slice.object.service.clone());
             let before = match &service {
                 Some(service) => self.slice_services.insert(key, service.clone()),
                 None => self.slice_services.remove(&key),
@@ -40,7 +40,7 @@ impl State {
             }
             None => {
                 self.dependencies.backends.add(&reference.service, key.clone());
-                let users = OrdSet::unit(user);
+                let users = Few::one(user);
                 let memo = BackendMemo { reference, users, external: None, certificate: None };
                 self.backends.insert(key.clone(), memo);
                 work.backends.insert(key);

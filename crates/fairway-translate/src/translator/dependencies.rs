@@ -38,13 +38,23 @@ pub(super) struct Dependencies {
     pub(super) external: Users<Arc<str>, BackendKey>,
     /// The Ingresses that check source ranges.
     pub(super) restricting: OrdSet<ObjectKey>,
-    referenced: OrdMap<ObjectKey, Referenced>,
+    referenced: OrdMap<ObjectKey, Arc<[Named]>>,
+}
+
+/// An object that an Ingress refers to, and as what. Most Ingresses refer to one.
+#[derive(Clone, Debug)]
+enum Named {
+    Service(ObjectKey),
+    Secret(ObjectKey),
+    Certificate(ObjectKey),
+    ConfigMap(ObjectKey),
+    Address(IpAddr),
 }
 
 impl Dependencies {
     /// What an Ingress refers to from now on; gives what it referred to before.
     pub(super) fn set_referenced(&mut self, ingress: &ObjectKey, new: Referenced) -> Referenced {
-        let old = self.referenced.remove(ingress).unwrap_or_default();
+        let old = self.referenced.remove(ingress).map(|named| together(&named)).unwrap_or_default();
         let exchange = |users: &mut Users<ObjectKey, ObjectKey>, old: &BTreeSet<_>, new: &BTreeSet<_>| {
             old.difference(new).for_each(|key| users.remove(key, ingress));
             new.difference(old).for_each(|key| users.add(key, ingress.clone()));
@@ -58,14 +68,15 @@ impl Dependencies {
             .difference(&old.addresses)
             .for_each(|address| self.addresses.add(address, ingress.clone()));
         if new != Referenced::default() {
-            self.referenced.insert(ingress.clone(), new);
+            self.referenced.insert(ingress.clone(), one_by_one(new));
         }
         old
     }
 
     /// Whether an Ingress refers to addresses.
     pub(super) fn refers_to_addresses(&self, ingress: &ObjectKey) -> bool {
-        self.referenced.get(ingress).is_some_and(|referenced| !referenced.addresses.is_empty())
+        let named = self.referenced.get(ingress);
+        named.is_some_and(|named| named.iter().any(|it| matches!(it, Named::Address(_))))
     }
 
     /// Whether an Ingress checks source ranges from now on; says whether that is new.
@@ -113,6 +124,30 @@ impl Dependencies {
             self.below.remove(&suffix, host);
         }
     }
+}
+
+/// What an Ingress refers to, in the form in which it is remembered.
+fn one_by_one(referenced: Referenced) -> Arc<[Named]> {
+    let Referenced { services, secrets, certificates, config_maps, addresses } = referenced;
+    let objects = (services.into_iter().map(Named::Service))
+        .chain(secrets.into_iter().map(Named::Secret))
+        .chain(certificates.into_iter().map(Named::Certificate))
+        .chain(config_maps.into_iter().map(Named::ConfigMap));
+    objects.chain(addresses.into_iter().map(Named::Address)).collect()
+}
+
+fn together(named: &[Named]) -> Referenced {
+    let mut referenced = Referenced::default();
+    for it in named {
+        match it {
+            Named::Service(key) => referenced.services.insert(key.clone()),
+            Named::Secret(key) => referenced.secrets.insert(key.clone()),
+            Named::Certificate(key) => referenced.certificates.insert(key.clone()),
+            Named::ConfigMap(key) => referenced.config_maps.insert(key.clone()),
+            Named::Address(address) => referenced.addresses.insert(*address),
+        };
+    }
+    referenced
 }
 
 /// The suffix of the wildcard that would cover an exact host.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
 
 use crate::ingress::further::{self, Further, Names, one_label};
-use crate::listeners::INGRESS_TABLE;
+use crate::listeners::ingress_table;
 use crate::translator::state::State;
 use crate::translator::work::Work;
 use fairway_objects::diagnostic::{Diagnostic, Scope};
@@ -36,7 +36,7 @@ impl State {
     pub(super) fn make_names(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for name in std::mem::take(&mut work.names) {
             let (made, found) = self.made_name(&name, inputs);
-            let key = HostKey { table: INGRESS_TABLE.into(), host: name.clone() };
+            let key = HostKey { table: ingress_table(), host: name.clone() };
             self.current.diagnostics.replace(Scope::FurtherName(key.clone()), found);
             let hosts = &mut self.current.config.hosts;
             match made {

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{HostKey, HostPattern, WildcardSpan};
+use fairway_model::{BackendKey, HostKey, HostPattern, WildcardSpan};
 use imbl::OrdMap;
 
 use crate::ingress::further;
 use crate::ingress::host::{self, Built, HostInputs};
 use crate::ingress::layout;
 use crate::ingress::ownership::{HostIngresses, Ownership};
-use crate::listeners::{self, INGRESS_TABLE};
+use crate::listeners::{self, ingress_table};
 use crate::translator::dependencies::parent;
 use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
 use crate::translator::work::Work;
@@ -27,7 +27,7 @@ impl State {
             .partition(|host| matches!(host, HostPattern::Exact(_)));
         let mut exact: BTreeSet<HostPattern> = exact.into_iter().collect();
         for host in wide {
-            let seen_below = |hosts: &OrdMap<HostPattern, HostMemo>| {
+            let seen_below = |hosts: &OrdMap<HostPattern, Arc<HostMemo>>| {
                 hosts
                     .get(&host)
                     .map(|memo| (memo.own_certificate.clone(), memo.ownership.clone()))
@@ -48,7 +48,7 @@ impl State {
     }
 
     fn make_host(&mut self, host: &HostPattern, inputs: Inputs<'_>, work: &mut Work) {
-        let key = HostKey { table: INGRESS_TABLE.into(), host: host.clone() };
+        let key = HostKey { table: ingress_table(), host: host.clone() };
         let scope = Scope::Host(key.clone());
         let above = self.above(host);
         let (serving, ownership) = self.serving(host, above, inputs.options.hosts.ownership);
@@ -67,12 +67,12 @@ impl State {
         let names = further::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
         let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0));
-        let mut memo =
-            HostMemo { own_certificate, ownership, backends: BTreeSet::new(), certificate: shown, names };
+        let used: BTreeSet<_> = backends.iter().map(|reference| reference.key.clone()).collect();
         for reference in backends {
-            memo.backends.insert(reference.key.clone());
             self.use_backend(BackendUser::Host(host.clone()), reference, work);
         }
+        let backends = used.into_iter().collect();
+        let memo = HostMemo { own_certificate, ownership, backends, certificate: shown, names };
         self.remember_host(host, memo, work);
         self.current.diagnostics.replace(scope, diagnostics);
         listeners::pass_through(inputs.options, host, stream, &mut self.current.config);
@@ -84,7 +84,8 @@ impl State {
     /// The wildcard host that covers an exact one.
     pub(super) fn above(&self, host: &HostPattern) -> Option<(&HostPattern, &HostMemo)> {
         let suffix = parent(host)?;
-        self.hosts.get_key_value(&HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel })
+        let wildcard = HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel };
+        self.hosts.get_key_value(&wildcard).map(|(wildcard, memo)| (wildcard, &**memo))
     }
 
     /// Who serves a host, and what they say about its ownership where hosts below it must know.
@@ -130,13 +131,14 @@ impl State {
     /// Puts the memory of a host in the place of the earlier one, and releases what it no longer uses.
     fn remember_host(&mut self, host: &HostPattern, memo: HostMemo, work: &mut Work) {
         let before = self.hosts.remove(host).unwrap_or_default();
-        for key in before.backends.difference(&memo.backends) {
+        let is_left = |key: &&BackendKey| memo.backends.binary_search(key).is_err();
+        for key in before.backends.iter().filter(is_left) {
             self.release_backend(&BackendUser::Host(host.clone()), key, work);
         }
         let user = CertificateUser::Host(host.clone());
         let secrets = self.exchange_certificate(user, before.certificate.as_ref(), memo.certificate.as_ref());
         work.certificates.extend(secrets);
         self.remember_names(host, (&before.names, &memo.names), work);
-        self.hosts.insert(host.clone(), memo);
+        self.hosts.insert(host.clone(), Arc::new(memo));
     }
 }

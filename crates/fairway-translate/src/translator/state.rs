@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, Config, HostPattern};
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 
 use crate::ingress::class::Classes;
 use crate::ingress::context::Context;
@@ -18,6 +18,7 @@ use crate::translator::certificates::Certificates;
 use crate::translator::dependencies::Dependencies;
 use crate::translator::served::Ingresses;
 use fairway_objects::backend::BackendRef;
+use fairway_objects::few::Few;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
@@ -33,7 +34,7 @@ pub(super) struct State {
     pub(super) settings_maps: BTreeSet<ObjectKey>,
     pub(super) ingresses: Ingresses,
     pub(super) dependencies: Dependencies,
-    pub(super) hosts: OrdMap<HostPattern, HostMemo>,
+    pub(super) hosts: OrdMap<HostPattern, Arc<HostMemo>>,
     pub(super) backends: OrdMap<BackendKey, BackendMemo>,
     pub(super) certificates: Certificates,
     pub(super) certificate_users: Users<ObjectKey, CertificateUser>,
@@ -58,7 +59,8 @@ pub(super) struct HostMemo {
     pub(super) own_certificate: HostCertificate,
     /// Of a wildcard: what the Ingresses that name it say about its ownership.
     pub(super) ownership: Ownership,
-    pub(super) backends: BTreeSet<BackendKey>,
+    /// In order, each once.
+    pub(super) backends: Box<[BackendKey]>,
     pub(super) certificate: Option<ObjectKey>,
     /// The names that it asks for besides its own.
     pub(super) names: Names,
@@ -68,7 +70,7 @@ pub(super) struct HostMemo {
 #[derive(Clone, Debug)]
 pub(super) struct BackendMemo {
     pub(super) reference: BackendRef,
-    pub(super) users: OrdSet<BackendUser>,
+    pub(super) users: Few<BackendUser>,
     pub(super) external: Option<Arc<str>>,
     pub(super) certificate: Option<ObjectKey>,
 }
@@ -80,6 +82,8 @@ pub(super) enum BackendUser {
     Host(HostPattern),
     /// A route of the Gateway API.
     Route(ObjectRef),
+    /// The ConfigMaps of TCP and UDP services.
+    ServiceMaps,
 }
 
 /// Who shows a certificate.

@@ -90,7 +90,11 @@ pub(super) fn touched(
             | Kind::UdpRoute
             | Kind::ReferenceGrant
             | Kind::BackendTlsPolicy
-            | Kind::Placement => {}
+            | Kind::ClientTrafficPolicy
+            | Kind::BackendTrafficPolicy
+            | Kind::SecurityPolicy
+            | Kind::Placement
+            | Kind::Releases => {}
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
         }
     }

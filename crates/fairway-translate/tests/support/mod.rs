@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fairway_translate::{
     Address, AddressKind, Addresses, Change, Compat, Defaults, DocumentSource, ExternalNames, HostOwnership,
     LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, Placement, Places, PortPlacement,
-    PortState, ProxySenders, Resources, UnsupportedProtection, WithoutClass,
+    PortState, ProxySenders, ReservedPorts, Resources, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -75,19 +75,25 @@ pub fn object(value: Value) -> Object {
         ("HTTPRoute", _) => Object::HttpRoute(from(value)),
         ("GRPCRoute", _) => Object::GrpcRoute(from(value)),
         ("TLSRoute", _) => Object::TlsRoute(from(value)),
+        ("TCPRoute", _) => Object::TcpRoute(from(value)),
+        ("UDPRoute", _) => Object::UdpRoute(from(value)),
         ("ReferenceGrant", _) => Object::ReferenceGrant(from(value)),
         ("BackendTLSPolicy", _) => Object::BackendTlsPolicy(from(value)),
+        ("ClientTrafficPolicy", _) => Object::ClientTrafficPolicy(from(value)),
+        ("BackendTrafficPolicy", _) => Object::BackendTrafficPolicy(from(value)),
+        ("SecurityPolicy", _) => Object::SecurityPolicy(from(value)),
         other => panic!("no such kind: {other:?}"),
     }
 }
 
 /// Where a Gateway is: `addresses`, and `ports` with `bound`, `pending` or why there is none; bound ones are at 30000 more.
+/// `datagramPorts` are those of UDP.
 fn placed(value: &Value) -> Change {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let addresses = value["addresses"].as_array().into_iter().flatten();
     let addresses: Vec<_> =
         addresses.map(|it| Address { kind: AddressKind::Ip, value: text(it).into() }).collect();
-    let ports = value["ports"].as_object().into_iter().flatten().map(|(number, state)| {
+    let port = |(number, state): (&String, &Value)| {
         let number: u16 = number.parse().unwrap();
         let bind = vec![SocketAddr::from(([0, 0, 0, 0], number % 30_000 + 30_000))];
         let place = match state.as_str().unwrap() {
@@ -96,13 +102,14 @@ fn placed(value: &Value) -> Change {
             why => PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) },
         };
         (number, place)
-    });
+    };
+    let ports = |field: &str| value[field].as_object().into_iter().flatten().map(port).collect();
     let addresses = match (value["notUsable"].as_str(), value["pending"].as_str()) {
         (Some(why), _) => Addresses::NotUsable { why: why.into(), usable: addresses },
         (_, Some(why)) => Addresses::Pending(why.into()),
         (None, None) => Addresses::Assigned(addresses),
     };
-    let placement = Placement { addresses, ports: ports.collect() };
+    let placement = Placement { addresses, ports: ports("ports"), datagram_ports: ports("datagramPorts") };
     let metadata = &value["metadata"];
     let gateway = ObjectKey::new(&text(&metadata["namespace"]), &text(&metadata["name"]));
     Change::Placed { gateway, placement: Some(Arc::new(placement)) }
@@ -178,6 +185,22 @@ fn set_options(options: &mut Options, value: &Value) {
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();
     }
+    set_service_maps(options, value);
+}
+
+/// `tcpServices` and `udpServices` are ConfigMaps, `http` the addresses of the plain listener; the ports of `reserved` are
+/// those of `--reserved`.
+fn set_service_maps(options: &mut Options, value: &Value) {
+    let key = |field: &str| value[field].as_str().and_then(ObjectKey::parse);
+    let http = value["http"].as_array().into_iter().flatten();
+    options.listeners.http.bind = http.map(|it| it.as_str().unwrap().parse().unwrap()).collect();
+    let maps = &mut options.listeners.service_maps;
+    (maps.tcp, maps.udp) = (key("tcpServices"), key("udpServices"));
+    let reserved = value["reserved"].as_array().into_iter().flatten();
+    let reserved = reserved.map(|it| u16::try_from(it.as_u64().unwrap()).unwrap());
+    maps.reserved = reserved.map(|port| ReservedPorts::tcp(port, "--reserved")).collect();
+    let senders = value["proxySenders"].as_array().into_iter().flatten();
+    maps.proxy_senders = senders.map(|it| it.as_str().unwrap().parse().unwrap()).collect();
 }
 
 /// Compares what becomes of `in.yaml` of each folder below `tests/NAME` with its `out.yaml`; `UPDATE_GOLDEN` writes that.

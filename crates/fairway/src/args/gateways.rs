@@ -1,12 +1,13 @@
 //! The flags about the Gateway API.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fairway_control::cluster::ServeGateways;
 use fairway_control::status::{PortRange, ServiceType};
-use fairway_translate::{GATEWAY_CONTROLLER, GatewayOptions, ObjectKey, Places};
+use fairway_translate::{GATEWAY_CONTROLLER, GatewayOptions, ObjectKey, Places, ReservedPorts};
 
 /// The value of `--gateway-controller` with which nothing of the Gateway API is served.
 const NONE: &str = "none";
@@ -82,6 +83,21 @@ impl GatewayPlaceArgs {
             bail!("{flag} without --gateway-pods: Gateways have no addresses");
         }
         self.pods().map(drop)
+    }
+
+    /// The ports of the pods that Gateways may have; none without Gateways in a cluster.
+    pub(super) fn reserved(&self) -> Option<ReservedPorts> {
+        self.gateway_pods.as_ref()?;
+        let ports = self.gateway_ports.unwrap_or_default().ports();
+        Some(ReservedPorts { ports, by: "--gateway-ports".into(), protocol: None })
+    }
+
+    /// The ports of the pods that Gateways may have; `None` where they have none.
+    ///
+    /// # Errors
+    /// `--gateway-pods` is no `NAMESPACE/NAME`.
+    pub(crate) fn ports(&self) -> Result<Option<RangeInclusive<u16>>> {
+        Ok(self.pods()?.map(|_| self.gateway_ports.unwrap_or_default().ports()))
     }
 
     /// The Service of Fairway's pods.

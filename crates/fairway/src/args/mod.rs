@@ -5,6 +5,7 @@ mod gateways;
 mod inspect;
 mod limits;
 mod migrate;
+mod ports;
 mod run;
 mod seconds;
 mod source;
@@ -16,9 +17,10 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use compare::{CompareArgs, Format};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
-pub(crate) use migrate::{MigrateArgs, MigrateWhat, ValuesArgs};
+pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, ReportArgs, Source, WebhookArgs};
+pub(crate) use translation::TranslationArgs;
 pub(crate) use wait::{FleetArgs, WaitArgs};
 
 /// A Kubernetes ingress controller with its own data plane.
@@ -31,6 +33,7 @@ Examples:
   fairway explain https://shop.example.com/cart --manifests examples/quickstart
   fairway explain https://shop.example.com/cart --admin 127.0.0.1:10254
   fairway migrate values ingress-nginx.yaml >fairway.yaml
+  fairway migrate gateway-api --kubernetes --ingress-class-compat >gateway.yaml
   fairway compare --kubernetes --ingress-class-compat --from 10.0.0.7 --to 10.0.0.8
   fairway wait --namespace ingress --ingress shop/web
 
@@ -51,7 +54,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say which rule serves a request, which others lost and why, and what decided
     Explain(ExplainArgs),
-    /// Turn the installation of another controller into one of Fairway
+    /// Turn the installation of another controller into one of Fairway, or Ingresses into routes of the Gateway API
     Migrate(MigrateArgs),
     /// Ask two controllers the same and explain where they answer differently
     Compare(Box<CompareArgs>),

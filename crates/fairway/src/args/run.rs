@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
 use fairway_proxy::{AccessLogFormat, DrainOptions};
-use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own, Places};
+use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own, Places, ReservedPorts};
 
 use super::gateways::GatewayPlaceArgs;
 use super::limits::LimitArgs;
@@ -175,7 +175,7 @@ impl RunArgs {
             self.translation.gateways.refuse_address_in_a_cluster()?;
         }
         self.listen.validate(self.report.webhook.address)?;
-        self.translation.trust.trust()?;
+        self.translation.trust()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
                 "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
@@ -200,9 +200,13 @@ impl RunArgs {
         if self.source.kubernetes {
             options.gateways.places = Places::Given;
         }
-        options.trust.external.own = self.listen.own(self.report.webhook.address);
+        let own = self.listen.own(self.report.webhook.address);
+        options.trust.external.own = Own { gateways: self.gateways.ports()?, ..own };
         options.listeners.http.bind.clone_from(&self.listen.http);
         options.listeners.https.bind.clone_from(&self.listen.https);
+        let reserved = &mut options.listeners.service_maps.reserved;
+        reserved.extend(self.listen.reserved(self.report.webhook.address));
+        reserved.extend(self.gateways.reserved());
         options.hosts.log_format = self.logs.access_log.choice();
         Ok(Options { downstream: self.limits.patience.downstream(), loopback_endpoints, ..options })
     }
@@ -223,12 +227,26 @@ impl ListenArgs {
         Ok(())
     }
 
+    /// The ports of this process, with that of the webhook if it is served. The kernel chooses for port 0.
+    fn reserved(&self, webhook: Option<SocketAddr>) -> Vec<ReservedPorts> {
+        let of_clients =
+            [("--http", &self.http), ("--https", &self.https), ("--probe", &self.probe)].into_iter();
+        let many = of_clients.flat_map(|(flag, all)| all.iter().map(move |address| (flag, address.port())));
+        let one = [("--admin", Some(self.admin)), ("--webhook", webhook)].into_iter();
+        let one = one.filter_map(|(flag, address)| Some((flag, address?.port())));
+        many.chain(one)
+            .filter(|(_, port)| *port > 0)
+            .map(|(flag, port)| ReservedPorts::tcp(port, flag))
+            .collect()
+    }
+
     /// Where this process listens, with the webhook if it is served.
     fn own(&self, webhook: Option<SocketAddr>) -> Own {
         let some = [Some(self.admin), webhook].into_iter().flatten().chain(self.probe.iter().copied());
         Own {
             listeners: self.http.iter().chain(&self.https).copied().chain(some).collect(),
             addresses: own_addresses::all(),
+            gateways: None,
         }
     }
 }
@@ -261,12 +279,27 @@ impl From<AccessLogChoice> for AccessLogFormat {
 mod tests {
     use clap::Parser;
 
+    use fairway_translate::PortProtocol;
+
     use super::super::{Cli, Command};
 
     fn problem(line: &str) -> String {
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let Command::Run(run) = cli.command else { panic!() };
         run.validated().map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn the_ports_of_gateways_are_its_own() {
+        let of = |flags: &str| {
+            let cli =
+                Cli::try_parse_from(format!("fairway run --kubernetes {flags}").split_whitespace()).unwrap();
+            let Command::Run(run) = cli.command else { panic!() };
+            run.options().unwrap().trust.external.own.gateways
+        };
+        assert_eq!(of("--gateway-pods a/b --gateway-ports 21000-21009"), Some(21_000..=21_009));
+        assert_eq!(of("--gateway-pods a/b"), Some(20_000..=29_999));
+        assert_eq!(of(""), None);
     }
 
     #[test]
@@ -311,9 +344,37 @@ mod tests {
             let told = problem(&format!("fairway run {flags}"));
             assert!(told.contains(part), "{flags}: {told}");
         }
-        assert_eq!(
-            problem("fairway run --manifests m --http 127.0.0.1:0 --https 127.0.0.1:0 --drain-delay 0.5"),
-            ""
-        );
+        for good in [
+            "--http 127.0.0.1:0 --https 127.0.0.1:0 --drain-delay 0.5",
+            "--tcp-services-configmap a/b --proxy-protocol-trusted 10.0.0.0/8",
+        ] {
+            assert_eq!(problem(&format!("fairway run --manifests m {good}")), "");
+        }
+    }
+
+    #[test]
+    fn tcp_and_udp_services_get_no_port_that_something_else_has() {
+        let line = "fairway run --kubernetes --http 0.0.0.0:8080,[::]:8080 --https 0.0.0.0:8443 --admin 127.0.0.1:10254 \
+                    --probe 0.0.0.0:10255 --gateway-pods a/b --gateway-ports 20000-20009 --public-http-port 81 \
+                    --tcp-services-configmap edge/tcp --udp-services-configmap edge/udp";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Run(run) = cli.command else { panic!() };
+        let maps = run.options().unwrap().listeners.service_maps;
+        assert_eq!(maps.tcp.unwrap().to_string(), "edge/tcp");
+        assert_eq!(maps.udp.unwrap().to_string(), "edge/udp");
+        let by = |port, protocol| maps.reserved.iter().find(|it| it.has(port, protocol)).map(|it| &*it.by);
+        for (port, tcp, udp) in [
+            (81, Some("--public-http-port"), None),
+            (443, Some("--public-https-port"), None),
+            (8080, Some("--http"), None),
+            (8443, Some("--https"), None),
+            (10254, Some("--admin"), None),
+            (10255, Some("--probe"), None),
+            (20003, Some("--gateway-ports"), Some("--gateway-ports")),
+            (80, None, None),
+            (20010, None, None),
+        ] {
+            assert_eq!((by(port, PortProtocol::Tcp), by(port, PortProtocol::Udp)), (tcp, udp), "{port}");
+        }
     }
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, Compat, Defaults, HostOptions, HostOwnership, IngressListeners, ListenAt, LoopbackEndpoints,
-    ObjectKey, Options, UnsupportedProtection, WithoutClass,
+    CONTROLLER, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options, Trust,
+    UnsupportedProtection, WithoutClass,
 };
 
 use super::gateways::GatewayArgs;
+use super::ports::{PortArgs, key};
 use super::trust::TrustArgs;
 
 /// What objects mean.
@@ -62,12 +63,9 @@ pub(crate) struct TranslationArgs {
     /// What objects of the Gateway API mean
     #[command(flatten)]
     pub(crate) gateways: GatewayArgs,
-    /// The port on which clients see the plain listener: for redirects, headers and logs
-    #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
-    pub(crate) public_http_port: u16,
-    /// The port on which clients see the TLS listener
-    #[arg(long, env = "FAIRWAY_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value_t = 443)]
-    pub(crate) public_https_port: u16,
+    /// The ports that clients see
+    #[command(flatten)]
+    pub(crate) ports: PortArgs,
 }
 
 /// Which classes are served.
@@ -154,6 +152,14 @@ pub(crate) enum PathArg {
 }
 
 impl TranslationArgs {
+    /// Whose word is taken.
+    ///
+    /// # Errors
+    /// A flag has no effect without another one.
+    pub(crate) fn trust(&self) -> Result<Trust> {
+        self.trust.trust(self.ports.tcp_services_configmap.is_some())
+    }
+
     /// The translator's options.
     ///
     /// # Errors
@@ -173,7 +179,7 @@ impl TranslationArgs {
             },
             configmap: key("--configmap", self.configmap.as_deref())?,
             annotations_prefix: self.annotations_prefix.trim_end_matches('/').into(),
-            trust: self.trust.trust()?,
+            trust: self.trust()?,
             loopback_endpoints: LoopbackEndpoints::Accepted,
             hosts: HostOptions {
                 unsupported_protection: if self.ignore_unsupported_protection {
@@ -183,17 +189,9 @@ impl TranslationArgs {
                 },
                 ..self.hosts.options()
             },
-            listeners: IngressListeners {
-                http: ListenAt { bind: Vec::new(), public_port: self.public_http_port },
-                https: ListenAt { bind: Vec::new(), public_port: self.public_https_port },
-            },
+            listeners: self.ports.listeners(&self.trust.proxy_protocol_trusted)?,
             downstream: fairway_model::DownstreamSettings::default(),
             gateways: self.gateways.options(),
         })
     }
-}
-
-fn key(flag: &str, text: Option<&str>) -> Result<Option<ObjectKey>> {
-    text.map(|text| ObjectKey::parse(text).with_context(|| format!("{flag} {text}: is no NAMESPACE/NAME")))
-        .transpose()
 }

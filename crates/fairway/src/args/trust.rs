@@ -18,8 +18,8 @@ pub(crate) struct TrustArgs {
     /// Listeners whose connections begin with a PROXY protocol header
     #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL", value_name = "WHERE", default_value = "off")]
     pub(crate) proxy_protocol: ProxyProtocolChoice,
-    /// Peers that may send PROXY protocol headers [default: every peer of those listeners, which can then claim any
-    /// address]
+    /// Peers that may send PROXY protocol headers, to those listeners and to ports of TCP services that expect them
+    /// [default: every peer, which can then claim any address]
     #[arg(long, env = "FAIRWAY_PROXY_PROTOCOL_TRUSTED", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) proxy_protocol_trusted: Vec<IpNet>,
     /// Serve Services of type ExternalName, except where they lead to special addresses (docs/operate.md) or to Fairway
@@ -41,13 +41,16 @@ pub(crate) enum ProxyProtocolChoice {
 }
 
 impl TrustArgs {
-    /// For the translator; where this process listens only `run` knows.
+    /// For the translator; where this process listens only `run` knows. Ports of TCP services may expect the header as well.
     ///
     /// # Errors
     /// A flag has no effect without another one.
-    pub(crate) fn trust(&self) -> Result<Trust> {
-        if self.proxy_protocol == ProxyProtocolChoice::Off && !self.proxy_protocol_trusted.is_empty() {
-            bail!("--proxy-protocol-trusted without --proxy-protocol: no listener expects the header");
+    pub(super) fn trust(&self, has_tcp_services: bool) -> Result<Trust> {
+        let expected = self.proxy_protocol != ProxyProtocolChoice::Off || has_tcp_services;
+        if !expected && !self.proxy_protocol_trusted.is_empty() {
+            bail!(
+                "--proxy-protocol-trusted without --proxy-protocol or --tcp-services-configmap: no listener expects the header"
+            );
         }
         if !self.enable_external_name && !self.external_name_allow.is_empty() {
             bail!("--external-name-allow without --enable-external-name: no external name is served");

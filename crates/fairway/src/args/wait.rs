@@ -13,6 +13,7 @@ use super::source::ClusterArgs;
 #[command(after_help = "\
 Examples:
   kubectl apply -f shop.yaml && fairway wait --namespace ingress --ingress shop/web
+  kubectl apply -f route.yaml && fairway wait --namespace ingress --object httproute/shop/web
   fairway wait --admin 127.0.0.1:10254 --digest 0f3a7c1e9b2d4c5a8f6e1d2c3b4a5968
 
 A replica counts when every one of its workers serves the configuration. The digest is that of /served, /config and the
@@ -28,6 +29,10 @@ pub(crate) struct WaitArgs {
     /// Until this Ingress serves as it is written now; or no longer, when there is none of this name
     #[arg(long, value_name = "NS/NAME")]
     pub(crate) ingress: Option<String>,
+    /// Until this object of the Gateway API serves in its generation of now: httproute, grpcroute, tlsroute, tcproute, udproute,
+    /// gateway, listenerset, backendtlspolicy or gatewayclass; or no longer, when there is none of this name
+    #[arg(long, value_name = "KIND/NS/NAME", conflicts_with = "ingress")]
+    pub(crate) object: Option<String>,
     /// Until the configuration with this digest serves
     #[arg(long, value_name = "DIGEST")]
     pub(crate) digest: Option<String>,

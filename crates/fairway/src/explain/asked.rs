@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use fairway_message::{Method, Target, parse_authority, path};
-use fairway_model::{Listener, ListenerProtocol};
 use fairway_routing::{Fields, Request};
 
 /// `http` or `https`.
@@ -19,6 +18,13 @@ impl Scheme {
             Self::Https => "https",
         }
     }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
 }
 
 /// A request.
@@ -26,6 +32,8 @@ pub(super) struct Asked {
     pub(super) scheme: Scheme,
     /// In lower case, without a port.
     pub(super) host: String,
+    /// That of the URL, else that of its scheme.
+    pub(super) port: u16,
     pub(super) method: String,
     pub(super) target: String,
     normalised: Vec<u8>,
@@ -58,6 +66,7 @@ impl Asked {
         let named = headers.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_bytes());
         let authority = named.or(parsed.authority).with_context(|| format!("{url}: has no host"))?;
         let authority = parse_authority(authority).map_err(|error| anyhow!("{url}: the host: {error:?}"))?;
+        let of_url = parsed.authority.and_then(|it| parse_authority(it).ok()).and_then(|it| it.port);
         let (mut normalised, mut decoded) = (Vec::new(), Vec::new());
         path::normalise(parsed.path, &mut normalised)
             .map_err(|error| anyhow!("{url}: the path: {error:?}"))?;
@@ -67,6 +76,7 @@ impl Asked {
         let target = if parsed.query.is_some() { format!("{path}?{query}") } else { path.into_owned() };
         Ok(Self {
             scheme,
+            port: of_url.unwrap_or(scheme.port()),
             host: authority.host.to_ascii_lowercase(),
             method: method.to_owned(),
             target,
@@ -86,14 +96,6 @@ impl Asked {
             decoded: &self.decoded,
             query: self.query.as_bytes(),
             fields: &self.headers,
-        }
-    }
-
-    /// Whether a client that asks for this may come to `listener`.
-    pub(super) fn is_for(&self, listener: &Listener) -> bool {
-        match self.scheme {
-            Scheme::Http => listener.protocol == ListenerProtocol::Http,
-            Scheme::Https => listener.protocol == ListenerProtocol::Https && listener.host.covers(&self.host),
         }
     }
 }
@@ -116,7 +118,8 @@ mod tests {
         assert_eq!((request.host, asked.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
         assert_eq!((request.normalised, request.decoded), (&b"/c"[..], &b"/a/c"[..]));
         assert_eq!((request.query, request.fields.first("x-a")), (&b"x=1"[..], Some(&b"b"[..])));
-        assert_eq!(asked.scheme.as_str(), "https");
+        assert_eq!((asked.scheme.as_str(), asked.port), ("https", 8443));
+        assert_eq!(Asked::read("http://a", "GET", &[]).unwrap().port, 80);
     }
 
     #[test]

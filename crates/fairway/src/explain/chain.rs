@@ -1,13 +1,15 @@
 //! Writes the chain: listener -> certificate -> virtual host -> route, rule, match -> filters -> backend -> endpoints.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use fairway_model::{
-    Action, Config, Filter, ForwardedPath, HostPattern, Origin, PathForm, Reference, Rule, RuleOrder,
-    WeightedBackend,
+    Action, BackendKey, Certificate, CertificateKey, Config, Filter, ForwardedPath, HostPattern, Listener,
+    ListenerProtocol, Origin, PathForm, Reference, Rule, RuleOrder, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
+use super::arrival::{self, Arrival};
 use super::asked::{Asked, Scheme};
 use super::served::Served;
 use super::words;
@@ -16,13 +18,36 @@ use super::words;
 pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     // Writing to a String cannot fail: the results of all writes in this file are of no interest.
     _ = writeln!(out, "{} {}://{}{}\n", asked.method, asked.scheme.as_str(), asked.host, asked.target);
+    let arrivals = arrival::arrivals(&served.snapshot, asked);
+    if arrivals.is_empty() {
+        row(out, "listener", "none speaks this protocol for the name: the connection is refused");
+    }
+    for (number, Arrival { listener, .. }) in arrivals.iter().enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        at(out, asked, served, listener);
+    }
+}
+
+/// What happens at one listener.
+fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     let config = served.snapshot.config();
-    let Some(listener) = config.listeners.values().find(|listener| asked.is_for(listener)) else {
-        row(out, "listener", "none speaks this protocol: the connection is refused");
-        return;
+    let spoken = match listener.protocol {
+        ListenerProtocol::Http | ListenerProtocol::Https => words::versions(config.settings.downstream.http2),
+        ListenerProtocol::Tls => "TLS ends here, and what is inside is forwarded as it comes".to_owned(),
+        ListenerProtocol::TlsPassthrough => "TLS is passed through as it comes".to_owned(),
+        ListenerProtocol::Tcp | ListenerProtocol::Udp => "forwarded as it comes".to_owned(),
     };
-    let spoken = words::versions(config.settings.downstream.http2);
-    row(out, "listener", &format!("{}, public port {}: {spoken}", listener.name, listener.public_port));
+    // Those of flags have no namespace.
+    let by = match listener.origin.namespace.is_empty() {
+        true => String::new(),
+        false => format!("; {}", listener.origin),
+    };
+    row(out, "listener", &format!("{}, public port {}: {spoken}{by}", listener.name, listener.public_port));
+    if !listener.protocol.is_http() {
+        return stream(out, asked, served, listener);
+    }
     let Some(table) = served.snapshot.table(&listener.table) else {
         row(out, "host", "none is configured: answered 404");
         return;
@@ -30,7 +55,7 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     let explanation = served.snapshot.explain(table, &asked.request());
     if asked.scheme == Scheme::Https {
         let host = served.snapshot.host(table, &asked.host);
-        certificate(out, config, asked, host.map(|host| host.model().certificate.as_ref()));
+        certificate(out, (config, listener), asked, host.map(|host| host.model().certificate.as_ref()));
     }
     hosts(out, &explanation);
     match explanation.outcome {
@@ -42,13 +67,46 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     }
 }
 
+/// Where a connection goes that is not taken apart.
+fn stream(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
+    let config = served.snapshot.config();
+    if listener.protocol == ListenerProtocol::Tls {
+        certificate(out, (config, listener), asked, None);
+    }
+    let Some(route) = arrival::stream(&served.snapshot, listener, &asked.host) else {
+        return row(out, "outcome", "no route is for the name: the connection is closed");
+    };
+    row(out, "route", &format!("{}: {}", route.key.host, route.origin));
+    let whole: u32 = route.backends.iter().map(|backend| backend.weight).sum();
+    if whole == 0 {
+        row(out, "outcome", "it has no backend: the connection is closed");
+    }
+    for weighted in &route.backends {
+        let share = shown_share(weighted, route.backends.len(), whole);
+        match weighted.reference {
+            Reference::Resolved => backend(out, config, (&weighted.backend, Meets::Connections), &share),
+            Reference::Invalid => {
+                let problem = "the reference is invalid, its connections are closed";
+                row(out, "backend", &format!("{}{share}: {problem}", weighted.backend));
+            }
+        }
+    }
+    diagnostics(out, served, &route.origin);
+}
+
+fn shown_share(of: &WeightedBackend, count: usize, whole: u32) -> String {
+    if count > 1 { format!(" ({} of {whole})", of.weight) } else { String::new() }
+}
+
+/// That of the host, else one of its listener's, else the default one.
 fn certificate(
     out: &mut String,
-    config: &Config,
+    (config, listener): (&Config, &Listener),
     asked: &Asked,
-    host: Option<Option<&fairway_model::CertificateKey>>,
+    host: Option<Option<&CertificateKey>>,
 ) {
     let own = host.flatten().and_then(|key| config.certificates.get(key));
+    let own = own.or_else(|| of_listener(config, listener, &asked.host));
     let default = config.default_certificate.as_ref().and_then(|key| config.certificates.get(key));
     let (certificate, why) = match (own, default) {
         (Some(own), _) => (own, format!("chosen by the name {} (SNI)", asked.host)),
@@ -64,6 +122,16 @@ fn certificate(
     };
     row(out, "certificate", &format!("{}, {why}", certificate.origin));
     row(out, "", &format!("for {}", certificate.names.join(", ")));
+}
+
+/// Of the certificates of a listener the first for exactly the name, else the first with a wildcard for it, else the first.
+fn of_listener<'c>(config: &'c Config, listener: &Listener, name: &str) -> Option<&'c Arc<Certificate>> {
+    let all = || listener.tls.certificates.iter().filter_map(|key| config.certificates.get(key));
+    let below = |of: &str| {
+        of.strip_prefix("*.").is_some_and(|suffix| name.split_once('.').is_some_and(|it| it.1 == suffix))
+    };
+    let exact = all().find(|it| it.names.iter().any(|of| **of == *name));
+    exact.or_else(|| all().find(|it| it.names.iter().any(|of| below(of)))).or_else(|| all().next())
 }
 
 fn hosts(out: &mut String, explanation: &Explanation<'_>) {
@@ -118,11 +186,7 @@ fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, pr
             row(out, "path", &forwarded(asked, rule, prefix));
             let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
             for weighted in backends {
-                let share = if backends.len() > 1 {
-                    format!(" ({} of {whole})", weighted.weight)
-                } else {
-                    String::new()
-                };
+                let share = shown_share(weighted, backends.len(), whole);
                 one_share(out, served.snapshot.config(), weighted, &share);
             }
             row(out, "policy", &words::policy(&model.policy));
@@ -139,7 +203,7 @@ fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &st
             &format!("{}{share}: the reference is invalid, answered 500", of.backend),
         );
     }
-    backend(out, config, &of.backend, share);
+    backend(out, config, (&of.backend, Meets::Requests), share);
     for filter in &of.filters {
         row(out, "its filters", &words::filter(filter));
     }
@@ -178,17 +242,38 @@ fn forwarded(asked: &Asked, rule: &CompiledRule, prefix: usize) -> String {
     }
 }
 
-fn backend(out: &mut String, config: &Config, key: &fairway_model::BackendKey, share: &str) {
+/// What goes to a backend.
+#[derive(Clone, Copy)]
+enum Meets {
+    Requests,
+    Connections,
+}
+
+impl Meets {
+    /// What becomes of it where nothing takes it.
+    fn without_endpoint(self) -> &'static str {
+        match self {
+            Self::Requests => "answered 503",
+            Self::Connections => "the connection is closed",
+        }
+    }
+}
+
+fn backend(out: &mut String, config: &Config, (key, meets): (&BackendKey, Meets), share: &str) {
+    let otherwise = meets.without_endpoint();
     let Some(backend) = config.backends.get(key) else {
-        row(out, "backend", &format!("{key}{share}: does not exist, answered 503"));
+        row(out, "backend", &format!("{key}{share}: does not exist, {otherwise}"));
         return;
     };
-    let spoken = words::protocol(backend.protocol, backend.tls.as_ref());
+    let spoken = match meets {
+        Meets::Requests => words::protocol(backend.protocol, backend.tls.as_ref()),
+        Meets::Connections => "bytes as they come".to_owned(),
+    };
     let balancing = words::balancing(backend.balancing);
     let session = backend.session.as_ref().map(words::session).unwrap_or_default();
     row(out, "backend", &format!("{key}{share}: {spoken}, {balancing}{session}; {}", backend.origin));
     if backend.endpoints.is_empty() {
-        row(out, "endpoints", "none: answered 503");
+        row(out, "endpoints", &format!("none: {otherwise}"));
     }
     for (index, endpoint) in backend.endpoints.iter().enumerate() {
         let name = endpoint.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();

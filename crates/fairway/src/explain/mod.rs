@@ -1,7 +1,9 @@
 //! `fairway explain`: the chain from listener to endpoint for one request, with what lost and what decided.
 //!
-//! [`asked`] reads the request, [`fetched`] what a running process serves, [`mod@chain`] writes the chain.
+//! [`asked`] reads the request, [`fetched`] what a running process serves, [`arrival`] finds the listeners that may take it,
+//! [`mod@chain`] writes the chain.
 
+mod arrival;
 mod asked;
 mod chain;
 mod fetched;
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::args::ExplainArgs;
-use crate::offline;
+use crate::offline::Input;
 use asked::Asked;
 use chain::chain;
 use served::Served;
@@ -25,10 +27,12 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     if !args.kubernetes {
         args.cluster.refuse_without_cluster(if args.admin.is_some() { "--admin" } else { "--manifests" })?;
     }
-    let served = match (&args.manifests, args.admin) {
-        (Some(manifests), _) => Served::of(offline::read(manifests, args.translation.options()?)?),
-        (None, Some(admin)) => fetched::fetch(admin)?,
-        (None, None) => Served::of(offline::read_cluster(&args.cluster, args.translation.options()?)?),
+    let served = match args.admin {
+        Some(admin) => fetched::fetch(admin)?,
+        None => {
+            let ExplainArgs { manifests, cluster, translation, .. } = args;
+            Served::of(Input { manifests: manifests.as_deref(), cluster, translation }.offline()?)
+        }
     };
     let mut text = String::new();
     chain(&mut text, &asked, &served);

@@ -96,7 +96,7 @@ pub(super) fn filter(it: &Filter) -> String {
             let guards = [
                 it.access.as_ref().map(access),
                 it.basic.as_ref().map(basic),
-                it.external.as_ref().map(external),
+                it.external.as_deref().map(external),
             ];
             format!("one is enough: {}", guards.into_iter().flatten().collect::<Vec<_>>().join("; "))
         }

@@ -5,15 +5,19 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use fairway_control::status::Bindings;
-use fairway_model::Config;
+use fairway_model::{Config, ListenerProtocol};
 use fairway_proxy::{BindError, PublishProblem, Publisher};
+use fairway_translate::PortProtocol;
 
 /// What could not be bound, until it is. The data plane says each only once.
 #[derive(Default)]
 pub(super) struct BoundAddresses {
     bindings: Bindings,
-    failed: Mutex<BTreeMap<SocketAddr, String>>,
+    failed: Mutex<BTreeMap<Bind, String>>,
 }
+
+/// An address to bind, of TCP or UDP.
+type Bind = (PortProtocol, SocketAddr);
 
 impl BoundAddresses {
     /// What is told.
@@ -25,32 +29,40 @@ impl BoundAddresses {
     pub(super) fn note(&self, config: &Config, publisher: &Publisher, problems: &[PublishProblem]) {
         // Those of flags have no namespace.
         let of_objects = config.listeners.values().filter(|it| !it.origin.namespace.is_empty());
-        let mut names = BTreeMap::<SocketAddr, BTreeSet<&str>>::new();
+        let mut names = BTreeMap::<Bind, BTreeSet<&str>>::new();
         for listener in of_objects {
             for address in &listener.bind {
-                names.entry(*address).or_default().insert(&listener.name);
+                names.entry((protocol(listener.protocol), *address)).or_default().insert(&listener.name);
             }
         }
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        for problem in problems {
-            if let PublishProblem::Listener(BindError { address, error, .. }) = problem {
-                failed.insert(*address, error.to_string());
-            }
-        }
-        let carried = |address: &SocketAddr, names: &BTreeSet<&str>| {
+        let carried = |(_, address): &Bind, names: &BTreeSet<&str>| {
             names.iter().any(|name| publisher.addresses(name).contains(address))
         };
-        if !publisher.is_bound() {
-            // At the start the data plane only logs what it could not bind.
-            for (address, _) in names.iter().filter(|(address, names)| !carried(address, names)) {
-                failed.entry(*address).or_insert_with(|| "it could not be bound at the start".to_owned());
+        for problem in problems {
+            if let PublishProblem::Listener(BindError { address, error, .. }) = problem {
+                // The other transport of the address may be bound.
+                let there = names.iter().filter(|(bind, names)| bind.1 == *address && !carried(bind, names));
+                failed.extend(there.map(|(bind, _)| (*bind, error.to_string())));
             }
         }
-        let is_bound =
-            |address: &SocketAddr, names: &BTreeSet<&str>| publisher.is_bound() || carried(address, names);
-        failed.retain(|address, _| names.get(address).is_some_and(|names| !is_bound(address, names)));
+        if !publisher.is_bound() {
+            // At the start the data plane only logs what it could not bind.
+            for (bind, _) in names.iter().filter(|(bind, names)| !carried(bind, names)) {
+                failed.entry(*bind).or_insert_with(|| "it could not be bound at the start".to_owned());
+            }
+        }
+        let is_bound = |bind: &Bind, names: &BTreeSet<&str>| publisher.is_bound() || carried(bind, names);
+        failed.retain(|bind, _| names.get(bind).is_some_and(|names| !is_bound(bind, names)));
         let given = names.keys().copied();
-        let unbound = failed.iter().map(|(address, problem)| (*address, problem.clone()));
+        let unbound = failed.iter().map(|(bind, problem)| (*bind, problem.clone()));
         self.bindings.show(given, unbound);
+    }
+}
+
+fn protocol(of: ListenerProtocol) -> PortProtocol {
+    match of {
+        ListenerProtocol::Udp => PortProtocol::Udp,
+        _ => PortProtocol::Tcp,
     }
 }

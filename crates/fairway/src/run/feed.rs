@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use fairway_control::admin::Readiness;
 use fairway_control::cluster::Cluster;
 use fairway_control::state::{self, Keeper};
-use fairway_control::{Directory, Freshness, Pipeline};
+use fairway_control::{Batch, Freshness, Pipeline};
+use fairway_directory::{Directory, News};
 
 use super::gate::Gate;
 use super::reporting::Reporting;
@@ -48,7 +49,11 @@ impl Feed {
     ) -> Result<Self> {
         match source {
             Source::Manifests(manifests) => {
-                let directory = Directory::start(manifests, pipeline.inlet()).context("--manifests")?;
+                let inlet = pipeline.inlet();
+                let tell = move |News { changes, diagnostics, heard }| {
+                    inlet.send(Batch { changes, diagnostics, heard, written: None });
+                };
+                let directory = Directory::start(manifests, tell).context("--manifests")?;
                 Ok(Self::Directory(directory, manifests.to_path_buf()))
             }
             Source::Kubernetes(cluster) => Self::cluster(args, cluster, pipeline, gate),

@@ -82,6 +82,7 @@ fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
 fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> Pages {
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());
+    let bindings = gate.bindings();
     let identity = identity(args);
     let labels: Arc<str> = identity.labels().into();
     Pages {
@@ -89,6 +90,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
         readiness: Box::new(move || waiting.explain(for_readiness.readiness())),
         healthz: args.listen.healthz.into(),
         adopted: Box::new(move || for_adopted.adopted()),
+        bound: Box::new(move |address| bindings.has(address)),
         identity,
         metrics: Box::new(move || {
             let (handle, labels) = (for_metrics.handle(), labels.clone());

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use fairway_control::Pipeline;
 use fairway_control::cluster::{Cluster, ServeGateways};
 use fairway_control::status::{
-    Bindings, GatewayDuties, PlaceOptions, PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode,
+    Asker, Bindings, GatewayDuties, PlaceOptions, PublishAddresses, Reporter, ReporterOptions, Standing,
+    StatusMode,
 };
 use fairway_control::webhook::{Files, Reviews, Webhook};
 use fairway_translate::ObjectKey;
@@ -111,6 +112,7 @@ fn duties(
         bind,
         namespaces: selection.namespaces,
         bindings,
+        asker: args.listen.probe.first().map(|probe| Asker::at(*probe)),
         inlet: pipeline.inlet(),
     });
     Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places }))

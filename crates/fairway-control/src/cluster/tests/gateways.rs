@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairway_translate::Kind;
+use serde_json::json;
 
 use super::harness::{
     Harness, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts,
@@ -16,7 +17,7 @@ const STANDARD: [(&str, &str); 4] =
 
 fn with_crds() -> Server {
     let server = Server::new();
-    server.with(|state| state.crds.extend(STANDARD));
+    server.with(|state| state.crds.gateway.extend(STANDARD));
     server.put("gatewayclasses", gateway_class("edge"));
     server.put("gateways", gateway("infra", "edge", &[]));
     server.put("httproutes", http_route("shop", "web"));
@@ -53,8 +54,20 @@ async fn crds_that_are_installed_later_are_noticed_and_their_objects_served() {
     let mut harness = Harness::started(&server).await;
     server.put("gateways", gateway("infra", "edge", &[]));
     assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
-    server.with(|state| state.crds.extend(STANDARD));
+    server.with(|state| state.crds.gateway.extend(STANDARD));
     harness.until("the Gateway", |harness| harness.has(Kind::Gateway, "infra", "edge")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_cluster_lacks_holds_up_nothing_and_is_served_once_it_is_there() {
+    let server = with_crds();
+    // The fields that are read are those of an HTTPRoute.
+    server.put("udproutes", http_route("shop", "dns"));
+    let mut harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::HttpRoute, "shop", "web") && !harness.has(Kind::UdpRoute, "shop", "dns"));
+    assert!(harness.condition().problems().next().is_none());
+    server.with(|state| state.crds.gateway.insert(("v1alpha2", "udproutes")));
+    harness.until("the UDPRoute", |harness| harness.has(Kind::UdpRoute, "shop", "dns")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,12 +75,12 @@ async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
     let server = with_crds();
     let mut harness = Harness::started(&server).await;
     let routes = || ("v1", "httproutes");
-    server.with(|state| state.crds.remove(&routes()));
+    server.with(|state| state.crds.gateway.remove(&routes()));
     server.close_watches();
     assert!(harness.pass(Duration::from_secs(10)).await.is_empty(), "it may be back in a moment");
-    server.with(|state| state.crds.insert(routes()));
+    server.with(|state| state.crds.gateway.insert(routes()));
     assert!(harness.pass(Duration::from_secs(60)).await.is_empty());
-    server.with(|state| state.crds.clear());
+    server.with(|state| state.crds.gateway.clear());
     server.close_watches();
     harness.until("no route", |harness| !harness.has(Kind::HttpRoute, "shop", "web")).await;
     assert!(!harness.has(Kind::Gateway, "infra", "edge"));
@@ -78,7 +91,7 @@ async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
     let server = Server::new();
-    server.with(|state| state.crds.insert(("v1beta1", "referencegrants")));
+    server.with(|state| state.crds.gateway.insert(("v1beta1", "referencegrants")));
     let mut harness = Harness::started(&server).await;
     let version = |harness: &Harness| {
         let condition = harness.condition();
@@ -86,10 +99,10 @@ async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
         grants.map(|it| it.collection.version)
     };
     assert_eq!(version(&harness), Some("v1beta1"));
-    server.with(|state| state.crds.insert(("v1", "referencegrants")));
+    server.with(|state| state.crds.gateway.insert(("v1", "referencegrants")));
     harness.pass(Duration::from_secs(60)).await;
     assert_eq!(version(&harness), Some("v1beta1"), "a watch that works is not replaced");
-    server.with(|state| state.crds.remove(&("v1beta1", "referencegrants")));
+    server.with(|state| state.crds.gateway.remove(&("v1beta1", "referencegrants")));
     harness.until("the other version", |harness| version(harness) == Some("v1")).await;
 }
 
@@ -108,6 +121,25 @@ async fn a_gateway_comes_with_the_secrets_that_it_names_in_whichever_namespace()
     server.delete("gateways", "infra", "edge");
     harness.until("forgotten", |harness| !harness.has(Kind::Secret, "certs", "b")).await;
     assert!(!harness.has(Kind::Secret, "certs", "unnamed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_comes_with_the_secrets_that_it_names_and_goes_with_its_crd() {
+    let server = with_crds();
+    server.with(|state| state.crds.policies.insert(("v1alpha1", "securitypolicies")));
+    server.put("secrets", secret("shop", "users"));
+    let mut harness = Harness::started(&server).await;
+    let policy = json!({
+        "metadata": { "namespace": "shop", "name": "login" },
+        "spec": { "basicAuth": { "secretRef": { "name": "users" } } },
+    });
+    server.put("securitypolicies", policy);
+    let changes = texts(&harness.changes().await.changes);
+    assert_eq!(changes, ["+Secret shop/users", "+SecurityPolicy shop/login"]);
+    server.with(|state| state.crds.policies.clear());
+    server.close_watches();
+    harness.until("no policy", |harness| !harness.has(Kind::SecurityPolicy, "shop", "login")).await;
+    harness.until("no Secret", |harness| !harness.has(Kind::Secret, "shop", "users")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,4 +192,37 @@ async fn who_serves_no_gateways_asks_for_none() {
     harness.batch().await;
     harness.pass(Duration::from_secs(60)).await;
     assert_eq!(server.requests("gateway.networking.k8s.io"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are_others() {
+    let server = with_crds();
+    let (classes, routes) =
+        ("gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io");
+    server.with(|state| state.crds.releases.extend([(classes, Some("v1.6.3")), (routes, None)]));
+    let mut harness = Harness::start(&server, Selection::default());
+    let first = harness.batch().await;
+    assert!(first.changes.iter().any(|change| change.reference().kind == Kind::GatewayClass));
+    harness.until("the releases", |harness| !harness.releases.is_empty()).await;
+    let of = |releases: &fairway_translate::Releases, name: &str| releases.get(name).cloned();
+    assert_eq!(of(&harness.releases[0], classes), Some(Some("v1.6.3".to_owned())));
+    assert_eq!(of(&harness.releases[0], routes), Some(None), "it has no annotation");
+    harness.pass(Duration::from_secs(180)).await;
+    assert_eq!(harness.releases.len(), 1, "only differences are told");
+    server.with(|state| state.crds.releases.insert(routes, Some("v1.7.0")));
+    harness.until("the next one", |harness| harness.releases.len() == 2).await;
+    assert_eq!(of(&harness.releases[1], routes), Some(Some("v1.7.0".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_permission_nobody_says_of_which_release_crds_are() {
+    let server = with_crds();
+    server.with(|state| {
+        state.crds.releases.insert("gateways.gateway.networking.k8s.io", Some("v1.7.0"));
+        state.denied.insert(("customresourcedefinitions".to_owned(), "*".to_owned()));
+    });
+    let mut harness = Harness::started(&server).await;
+    harness.pass(Duration::from_secs(180)).await;
+    assert!(harness.releases.is_empty());
+    assert!(harness.condition().problems().next().is_none(), "nothing else suffers");
 }

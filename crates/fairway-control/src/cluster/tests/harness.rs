@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Change, Kind, Object, ObjectRef};
+use fairway_translate::{Change, Kind, Object, ObjectRef, Releases};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
@@ -26,6 +26,8 @@ pub(super) struct Harness {
     source: AbortHandle,
     /// The version of each object as it was passed on.
     pub(super) objects: BTreeMap<ObjectRef, String>,
+    /// What was told of the releases of CRDs, one after the other.
+    pub(super) releases: Vec<Releases>,
 }
 
 impl Drop for Harness {
@@ -45,6 +47,7 @@ impl Harness {
             board,
             source: source.abort_handle(),
             objects: BTreeMap::new(),
+            releases: Vec::new(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Harness {
             match change {
                 Change::Set(object, _) => drop(self.objects.insert(object.reference(), version(object))),
                 Change::Remove(reference) => drop(self.objects.remove(reference)),
+                Change::Released(releases) => self.releases.push(releases.clone()),
                 Change::Resolved { .. } | Change::Placed { .. } => {}
             }
         }
@@ -149,6 +153,9 @@ fn version(object: &Object) -> String {
         Object::UdpRoute(it) => &it.metadata,
         Object::ReferenceGrant(it) => &it.metadata,
         Object::BackendTlsPolicy(it) => &it.metadata,
+        Object::ClientTrafficPolicy(it) => &it.metadata,
+        Object::BackendTrafficPolicy(it) => &it.metadata,
+        Object::SecurityPolicy(it) => &it.metadata,
         Object::OldIngress(_) => panic!("a cluster has none"),
     };
     metadata.resource_version.clone().unwrap_or_default()

@@ -35,8 +35,7 @@ pub(super) struct State {
     pub(super) broken_lists: BTreeSet<String>,
     /// Resources that do not exist.
     pub(super) unknown: BTreeSet<String>,
-    /// The CRDs of the Gateway API, as version and resource.
-    pub(super) crds: BTreeSet<(&'static str, &'static str)>,
+    pub(super) crds: Crds,
     pub(super) line: Network,
     pub(super) lists: Listing,
     /// Minor version.
@@ -44,6 +43,17 @@ pub(super) struct State {
     /// Every path with its query.
     pub(super) requests: Vec<String>,
     watches: Watches,
+}
+
+/// What is defined there.
+#[derive(Default)]
+pub(super) struct Crds {
+    /// Of the Gateway API, as version and resource.
+    pub(super) gateway: BTreeSet<(&'static str, &'static str)>,
+    /// The same of Fairway's policies.
+    pub(super) policies: BTreeSet<(&'static str, &'static str)>,
+    /// The releases in their annotations, by the name of the CRD.
+    pub(super) releases: BTreeMap<&'static str, Option<&'static str>>,
 }
 
 #[derive(Default)]
@@ -84,6 +94,8 @@ pub(super) enum Listing {
     /// With this status: 422 where a feature gate is off, 500 where etcd is too old.
     RefusesStreams(u16),
 }
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -234,10 +246,14 @@ impl Server {
                 json!({ "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0") });
             return Ok(whole(version.to_string()));
         }
-        if let Some(path) = uri.path().strip_prefix("/apis/gateway.networking.k8s.io")
-            && let Some(answer) = self.of_gateways(path.trim_start_matches('/'))
-        {
-            return Ok(answer);
+        if let Some(name) = uri.path().strip_prefix(CRDS) {
+            return Ok(self.crd(name));
+        }
+        for group in ["gateway.networking.k8s.io", "fairway.dev"] {
+            let path = uri.path().strip_prefix("/apis/").and_then(|path| path.strip_prefix(group));
+            if let Some(answer) = path.and_then(|path| self.of_crds(group, path.trim_start_matches('/'))) {
+                return Ok(answer);
+            }
         }
         let query = Query::read(uri.path(), uri.query().unwrap_or_default());
         if let Some((code, reason, message)) = self.refusal(&query) {
@@ -246,19 +262,39 @@ impl Server {
         Ok(if query.is("watch") { self.watch(query) } else { self.list(&query) })
     }
 
-    /// The answer about a path in the group of the Gateway API, unless it is about objects that there are.
-    fn of_gateways(&self, path: &str) -> Option<Answer> {
+    /// The metadata of a CRD.
+    fn crd(&self, name: &str) -> Answer {
         let state = self.lock();
+        if state.denied.contains(&("customresourcedefinitions".to_owned(), "*".to_owned())) {
+            return status(403, "Forbidden", "customresourcedefinitions are forbidden");
+        }
+        let Some(release) = state.crds.releases.get(name) else {
+            return status(404, "NotFound", "there is no such CustomResourceDefinition");
+        };
+        let annotations = json!({ "gateway.networking.k8s.io/bundle-version": release });
+        let metadata = match release {
+            Some(_) => json!({ "name": name, "annotations": annotations }),
+            None => json!({ "name": name }),
+        };
+        whole(
+            json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+                .to_string(),
+        )
+    }
+
+    /// The answer about a path in a group of CRDs, unless it is about objects that there are.
+    fn of_crds(&self, group: &str, path: &str) -> Option<Answer> {
+        let state = self.lock();
+        let crds = if group == "fairway.dev" { &state.crds.policies } else { &state.crds.gateway };
         let (version, rest) = path.split_once('/').unwrap_or((path, ""));
-        let offered = |version: &str| state.crds.iter().any(|(known, _)| *known == version);
+        let offered = |version: &str| crds.iter().any(|(known, _)| *known == version);
         let resource = rest.rsplit('/').next().unwrap_or_default();
-        let known = state.crds.contains(&(version, resource)).then_some(());
-        if state.crds.is_empty() || (!version.is_empty() && !offered(version)) {
+        let known = crds.contains(&(version, resource)).then_some(());
+        if crds.is_empty() || (!version.is_empty() && !offered(version)) {
             return Some(status(404, "NotFound", "the server could not find the requested resource"));
         }
         if version.is_empty() {
-            let versions: BTreeSet<_> = state.crds.iter().map(|(version, _)| *version).collect();
-            let group = "gateway.networking.k8s.io";
+            let versions: BTreeSet<_> = crds.iter().map(|(version, _)| *version).collect();
             let one =
                 |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
             let versions: Vec<_> = versions.iter().map(one).collect();
@@ -267,7 +303,7 @@ impl Server {
             ));
         }
         if rest.is_empty() {
-            let of_version = state.crds.iter().filter(|(known, _)| *known == version);
+            let of_version = crds.iter().filter(|(known, _)| *known == version);
             let one = |resource: &str| json!({ "name": resource, "singularName": "", "namespaced": true, "kind": "X", "verbs": ["list"] });
             let resources: Vec<_> = of_version.map(|(_, resource)| one(resource)).collect();
             let list = json!({ "kind": "APIResourceList", "groupVersion": version, "resources": resources });

@@ -164,6 +164,26 @@ async fn settings_and_the_default_certificate_are_watched_by_their_names() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_config_maps_of_tcp_and_udp_services_are_watched_by_their_names() {
+    let server = full_server();
+    let map = |name: &str, port: &str| json!({ "metadata": { "namespace": "edge", "name": name }, "data": { port: "db/pg:5432" } });
+    for (name, port) in [("tcp", "5432"), ("udp", "53"), ("else", "9000")] {
+        server.put("configmaps", map(name, port));
+    }
+    let mut options = Options::default();
+    options.listeners.service_maps.tcp = Some(ObjectKey::new("edge", "tcp"));
+    options.listeners.service_maps.udp = Some(ObjectKey::new("edge", "udp"));
+    let mut harness = Harness::start(&server, Selection { options, ..Selection::default() });
+    harness.batch().await;
+    let has = |harness: &Harness, name| harness.has(Kind::ConfigMap, "edge", name);
+    assert!(has(&harness, "tcp") && has(&harness, "udp") && !has(&harness, "else"));
+    server.put("configmaps", map("tcp", "5433"));
+    assert_eq!(texts(&harness.changes().await.changes), ["+ConfigMap edge/tcp"]);
+    server.delete("configmaps", "edge", "udp");
+    harness.until("its end", |harness| !has(harness, "udp")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_config_maps_that_the_settings_name_come_before_them_and_are_followed() {
     let server = full_server();
     let map = |namespace: &str, name: &str, data: &[(&str, &str)]| {

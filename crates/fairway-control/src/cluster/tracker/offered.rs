@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Gateways, Tracker};
-use crate::cluster::collection::{Collection, Offered, Watched};
+use crate::cluster::collection::{Collection, OF_GATEWAYS, Offered, Watched};
 
 impl Tracker {
     /// Takes what the cluster has now.
@@ -24,7 +24,7 @@ impl Tracker {
                 Some((*kind, kept.or_else(best)?))
             })
             .collect();
-        if self.scope.gateways == Gateways::Unknown || before.is_empty() != now.is_empty() {
+        if self.scope.gateways == Gateways::Unknown || !before.keys().eq(now.keys()) {
             announce(&now);
         }
         self.scope.gateways = Gateways::Known(now.clone());
@@ -73,7 +73,7 @@ impl Tracker {
     }
 }
 
-/// Says once what there is.
+/// Says what there is, and what there is not.
 fn announce(kinds: &BTreeMap<Watched, &'static str>) {
     if kinds.is_empty() {
         tracing::info!("the cluster has no CRDs of the Gateway API; they are served once they are installed");
@@ -81,4 +81,13 @@ fn announce(kinds: &BTreeMap<Watched, &'static str>) {
     }
     let names: Vec<_> = kinds.iter().map(|(kind, version)| format!("{}/{version}", kind.name())).collect();
     tracing::info!(kinds = names.join(", "), "the cluster has CRDs of the Gateway API");
+    let missing = OF_GATEWAYS.iter().filter(|kind| !kinds.contains_key(*kind)).map(|kind| kind.name());
+    let missing: Vec<_> = missing.collect();
+    if !missing.is_empty() {
+        let kinds = missing.join(", ");
+        tracing::info!(
+            kinds,
+            "the cluster lacks CRDs of the Gateway API; such objects are served once they are installed"
+        );
+    }
 }

@@ -20,6 +20,7 @@ impl Tracker {
             Object::Gateway(it) => self.references.set_gateway(key, Some(it)),
             Object::ListenerSet(it) => self.references.set_listener_set(key, Some(it)),
             Object::BackendTlsPolicy(it) => self.references.set_tls_policy(key, Some(it)),
+            Object::SecurityPolicy(it) => self.references.set_security_policy(key, Some(it)),
             _ => return Vec::new(),
         };
         let gained: Vec<_> = difference.gained.iter().cloned().collect();
@@ -43,6 +44,7 @@ impl Tracker {
             Watched::Gateway => self.references.set_gateway(key, None),
             Watched::ListenerSet => self.references.set_listener_set(key, None),
             Watched::BackendTlsPolicy => self.references.set_tls_policy(key, None),
+            Watched::SecurityPolicy => self.references.set_security_policy(key, None),
             _ => return,
         };
         self.follow_references(difference);
@@ -135,7 +137,7 @@ impl Tracker {
             let decides = match kind {
                 Watched::IngressClass | Watched::GatewayClass => true,
                 // They may name objects of other namespaces.
-                Watched::Gateway | Watched::ListenerSet => true,
+                Watched::Gateway | Watched::ListenerSet | Watched::SecurityPolicy => true,
                 Watched::Ingress | Watched::BackendTlsPolicy => {
                     place.is_none() || place.as_ref() == namespace
                 }

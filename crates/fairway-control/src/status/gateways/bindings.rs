@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_translate::PortState;
+use fairway_translate::{PortProtocol, PortState};
 use tokio::sync::watch;
 
 /// The addresses that are bound, and those that cannot be. A clone is the same.
@@ -13,9 +13,12 @@ pub struct Bindings(watch::Sender<Bound>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Bound {
-    bound: BTreeSet<SocketAddr>,
-    failed: BTreeMap<SocketAddr, Arc<str>>,
+    bound: BTreeSet<Bind>,
+    failed: BTreeMap<Bind, Arc<str>>,
 }
+
+/// An address to bind, of TCP or UDP.
+type Bind = (PortProtocol, SocketAddr);
 
 impl Default for Bindings {
     fn default() -> Self {
@@ -25,14 +28,9 @@ impl Default for Bindings {
 
 impl Bindings {
     /// The data plane was given these addresses, and could not bind some of them for these reasons.
-    pub fn show(
-        &self,
-        given: impl Iterator<Item = SocketAddr>,
-        failed: impl Iterator<Item = (SocketAddr, String)>,
-    ) {
-        let failed: BTreeMap<_, Arc<str>> =
-            failed.map(|(address, problem)| (address, problem.into())).collect();
-        let bound = given.filter(|address| !failed.contains_key(address)).collect();
+    pub fn show(&self, given: impl Iterator<Item = Bind>, failed: impl Iterator<Item = (Bind, String)>) {
+        let failed: BTreeMap<_, Arc<str>> = failed.map(|(bind, problem)| (bind, problem.into())).collect();
+        let bound = given.filter(|bind| !failed.contains_key(bind)).collect();
         let now = Bound { bound, failed };
         self.0.send_if_modified(|before| {
             let differs = *before != now;
@@ -41,14 +39,20 @@ impl Bindings {
         });
     }
 
+    /// Whether an address is bound.
+    #[must_use]
+    pub fn has(&self, bind: (PortProtocol, SocketAddr)) -> bool {
+        self.0.borrow().bound.contains(&bind)
+    }
+
     /// What became of an address.
-    pub(super) fn state(&self, address: SocketAddr) -> PortState {
+    pub(super) fn state(&self, bind: Bind) -> PortState {
         let bound = self.0.borrow();
-        if bound.bound.contains(&address) {
+        if bound.bound.contains(&bind) {
             return PortState::Bound;
         }
-        match bound.failed.get(&address) {
-            Some(problem) => PortState::Failed(format!("{address} cannot be bound: {problem}").into()),
+        match bound.failed.get(&bind) {
+            Some(problem) => PortState::Failed(format!("{} cannot be bound: {problem}", bind.1).into()),
             None => PortState::Pending,
         }
     }

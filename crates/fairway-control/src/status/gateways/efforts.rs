@@ -13,7 +13,7 @@ use crate::status::pauses::growing;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// The watch shows what was written within this time; until then it is not written again.
-const ECHO: Duration = Duration::from_secs(5);
+pub(super) const ECHO: Duration = Duration::from_secs(5);
 
 /// Something that is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

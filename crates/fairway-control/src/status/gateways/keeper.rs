@@ -2,17 +2,20 @@
 //! ports and writes Services; every replica copies the slices of the pods, the first ready one at once, so that a drain needs no
 //! leader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_gateway_control::agreement::{ServedGateway, ServedGateways};
 use fairway_gateway_control::places::Known;
 use fairway_gateway_control::ports::{PortRange, Ports};
 use fairway_gateway_control::services::{self, DesiredService, ServiceEdit, ServiceType};
 use fairway_gateway_control::slices::{self, SliceEdit};
 use fairway_gateway_types::Gateway;
-use fairway_translate::{Change, ObjectKey, Placement, PortState, Resources, WantedGateway};
+use fairway_translate::{
+    Change, ObjectKey, Placement, PortPlacement, PortProtocol, PortState, Resources, WantedGateway,
+};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -23,7 +26,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::bindings::Bindings;
 use super::edits::{Edits, Failure};
-use super::efforts::{Efforts, Task};
+use super::efforts::{ECHO, Efforts, Task};
+use super::replicas::{Asker, Replicas, Sight};
 use super::sources::{Places, Sources};
 use crate::cluster::Namespaces;
 use crate::inlet::Inlet;
@@ -55,6 +59,8 @@ pub struct PlaceOptions {
     pub namespaces: Namespaces,
     /// What the data plane has bound.
     pub bindings: Bindings,
+    /// How other replicas are asked what they serve; without it none is.
+    pub asker: Option<Asker>,
     /// The way into the pipeline.
     pub inlet: Inlet,
 }
@@ -76,11 +82,20 @@ pub(in crate::status) struct Keeper {
     sources: Sources,
     standing: Standing,
     /// What this process wrote, until the watch of it has come so far.
-    written: Option<ConfigMap>,
+    written: Option<Written>,
+    /// The ports as they were listed last: they count while there is no list, because somebody has deleted it.
+    known: Ports,
+    replicas: Replicas,
     placed: BTreeMap<ObjectKey, Arc<Placement>>,
     efforts: Efforts,
     /// Since when the slices of a Service differ.
     differing: BTreeMap<ObjectKey, Instant>,
+}
+
+/// The list of ports as it was written, and when.
+struct Written {
+    map: ConfigMap,
+    at: Instant,
 }
 
 /// What Gateways want, and the Services that this makes.
@@ -105,10 +120,12 @@ impl Keeper {
             edits: Edits::new(client, refusals),
             sources,
             list,
+            replicas: Replicas::new(options.asker.clone(), own.name.clone()),
             own: own.name.clone(),
             standing,
             options,
             written: None,
+            known: Ports::default(),
             placed: BTreeMap::new(),
             efforts: Efforts::default(),
             differing: BTreeMap::new(),
@@ -134,6 +151,7 @@ impl Keeper {
                 () = signals.updates.next() => {}
                 () = bell.notified() => {}
                 () = bound => {}
+                () = self.replicas.answer() => {}
                 Ok(()) = signals.role.changed() => {}
                 () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
             }
@@ -148,26 +166,30 @@ impl Keeper {
             self.keep_services(&plan, resources).await;
         }
         self.keep_slices(&plan, resources).await;
-        self.place(&plan);
+        self.place(&plan, resources, leads);
     }
 
-    /// The list of ports; the leader gives what is missing.
+    /// The list of ports; the leader gives what is missing, and writes back a list that somebody has deleted or emptied.
     async fn ports(&mut self, wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>, leads: bool) -> Ports {
-        let seen = self.sources.list();
-        let current = newest(seen.as_deref(), self.written.as_ref()).cloned();
+        let (seen, now) = (self.sources.list(), Instant::now());
+        self.written.take_if(|it| it.is_seen(seen.as_deref()) || now >= it.at + ECHO);
+        self.written.iter().for_each(|it| self.efforts.look_again(it.at + ECHO));
+        let current = self.written.as_ref().map(|it| &it.map).or(seen.as_deref()).cloned();
         let data = current.as_ref().and_then(|map| map.data.as_ref());
-        let given = data.map(Ports::read).unwrap_or_default();
+        let listed = data.and_then(Ports::listed);
+        let is_lost = listed.is_none() && !self.known.is_empty();
+        let given = listed.unwrap_or_else(|| self.known.clone());
+        self.known.clone_from(&given);
         let mut settled = given.clone();
-        if !leads || !settled.settle(in_order(wanted).into_iter(), self.options.ports) {
-            return given;
-        }
-        if self.efforts.must_wait(&Task::List, "", Instant::now()) {
+        let differs = settled.settle(in_order(wanted).into_iter(), self.options.ports);
+        if !leads || !(differs || is_lost) || self.efforts.must_wait(&Task::List, "", now) {
             return given;
         }
         match self.edits.list(&self.list, current.as_ref(), settled.data()).await {
             Ok(map) => {
                 self.efforts.is_good(&Task::List);
-                self.written = Some(map);
+                self.written = Some(Written { map, at: Instant::now() });
+                self.known.clone_from(&settled);
                 settled
             }
             Err(failure) => {
@@ -283,9 +305,10 @@ impl Keeper {
     }
 
     /// Tells the pipeline where Gateways are, where that is different.
-    fn place(&mut self, plan: &Plan) {
+    fn place(&mut self, plan: &Plan, resources: &Resources, leads: bool) {
         let services = self.sources.services();
-        let bound = |address: SocketAddr| self.options.bindings.state(address);
+        let bound =
+            |protocol: PortProtocol, address: SocketAddr| self.options.bindings.state((protocol, address));
         let known = Known {
             ports: &plan.ports,
             range: self.options.ports,
@@ -299,7 +322,16 @@ impl Keeper {
             let desired = plan.services.get(gateway).unwrap_or(&none);
             (gateway.clone(), Arc::new(known.placement(gateway, wanted, desired)))
         };
-        let now: BTreeMap<_, _> = plan.wanted.iter().map(placement).collect();
+        let mut now: BTreeMap<_, _> = plan.wanted.iter().map(placement).collect();
+        // The own ports alone decide whether this replica is ready: otherwise replicas would wait for each other.
+        let is_settled = |port: &PortPlacement| port.bind.is_empty() || port.state != PortState::Pending;
+        if now.values().flat_map(|placement| placement.all_ports()).all(is_settled) {
+            self.standing.gateways_placed();
+        }
+        match leads {
+            true => self.wait_for_all(&mut now, resources),
+            false => self.replicas.follow(),
+        }
         let before = std::mem::replace(&mut self.placed, now);
         for (gateway, placement) in &self.placed {
             if before.get(gateway) != Some(placement) {
@@ -310,11 +342,59 @@ impl Keeper {
         for gateway in before.into_keys().filter(|gateway| !self.placed.contains_key(gateway)) {
             self.options.inlet.change(Change::Placed { gateway, placement: None });
         }
-        let mut ports = self.placed.values().flat_map(|placement| placement.ports.values());
-        if ports.all(|port| port.bind.is_empty() || port.state != PortState::Pending) {
-            self.standing.gateways_placed();
+    }
+
+    /// Where another ready replica does not serve a Gateway yet, its ports are pending: clients may meet that replica.
+    fn wait_for_all(&mut self, placed: &mut BTreeMap<ObjectKey, Arc<Placement>>, resources: &Resources) {
+        let gateways = &resources.gateway.gateways;
+        let served: ServedGateways = placed
+            .iter()
+            .filter_map(|(key, placement)| {
+                Some((key.clone(), served(&gateways.get(key)?.object, placement)?))
+            })
+            .collect();
+        let programmed =
+            |key: &ObjectKey| gateways.get(key).is_some_and(|gateway| is_programmed(&gateway.object));
+        let pods = self.sources.pods();
+        let sight = Sight { served: &served, programmed: &programmed, pods: &pods };
+        for key in self.replicas.behind(&sight, &mut self.efforts) {
+            let Some(placement) = placed.get_mut(&key).map(Arc::make_mut) else { continue };
+            let all = placement.ports.values_mut().chain(placement.datagram_ports.values_mut());
+            let bound = all.filter(|port| port.state == PortState::Bound);
+            bound.for_each(|port| port.state = PortState::Pending);
         }
     }
+}
+
+impl Written {
+    /// Whether the watch has come so far.
+    fn is_seen(&self, seen: Option<&ConfigMap>) -> bool {
+        let version = |map: &ConfigMap| map.metadata.resource_version.as_deref()?.parse::<u64>().ok();
+        seen.is_some_and(|seen| version(seen) >= version(&self.map))
+    }
+}
+
+/// A Gateway as this replica serves it, once a port of it is bound.
+fn served(gateway: &Gateway, placement: &Placement) -> Option<ServedGateway> {
+    let bound = |ports: &BTreeMap<u16, PortPlacement>| -> BTreeSet<SocketAddr> {
+        let bound = ports.values().filter(|port| port.state == PortState::Bound);
+        bound.flat_map(|port| &port.bind).copied().collect()
+    };
+    let (bound, datagrams) = (bound(&placement.ports), bound(&placement.datagram_ports));
+    let uid = gateway.metadata.uid.clone().unwrap_or_default();
+    let generation = gateway.metadata.generation.unwrap_or_default();
+    let is_any = !bound.is_empty() || !datagrams.is_empty();
+    is_any.then_some(ServedGateway { uid, generation, bound, datagrams })
+}
+
+/// Whether its status says so of this generation: an earlier leader asked all replicas.
+fn is_programmed(gateway: &Gateway) -> bool {
+    let conditions = gateway.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| {
+        condition.type_ == "Programmed"
+            && condition.status == "True"
+            && condition.observed_generation == gateway.metadata.generation
+    })
 }
 
 /// The version of an object; empty where there is none.
@@ -326,15 +406,6 @@ fn version(metadata: Option<&ObjectMeta>) -> String {
 fn versions_of(service: &ObjectKey, copies: &BTreeMap<ObjectKey, Arc<EndpointSlice>>) -> String {
     let of_service = copies.iter().filter(|(key, slice)| slices::is_of(key, slice, service));
     of_service.map(|(key, slice)| format!("{key}@{} ", version(Some(&slice.metadata)))).collect()
-}
-
-/// The list as it was written here, unless the watch has come further.
-fn newest<'a>(seen: Option<&'a ConfigMap>, written: Option<&'a ConfigMap>) -> Option<&'a ConfigMap> {
-    let version = |map: &ConfigMap| map.metadata.resource_version.as_deref()?.parse::<u64>().ok();
-    match (seen, written) {
-        (Some(seen), Some(written)) if version(seen) >= version(written) => Some(seen),
-        (seen, written) => written.or(seen),
-    }
 }
 
 /// The ports of Gateways, those of the oldest Gateway first.

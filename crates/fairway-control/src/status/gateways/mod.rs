@@ -2,12 +2,14 @@
 //!
 //! `keeper` looks at all of it and does what is missing: the leader gives ports and writes Services, every replica copies its
 //! pods into EndpointSlices and tells the pipeline where Gateways are. What should be there is decided by
-//! `fairway_gateway_control`; `sources` follow what is there, `edits` write, `efforts` know what was tried, `bindings` say what the data plane has bound.
+//! `fairway_gateway_control`; `sources` follow what is there, `edits` write, `efforts` know what was tried, `bindings` say what the data plane has bound, and
+//! `replicas` what the other replicas serve.
 
 mod bindings;
 mod edits;
 mod efforts;
 mod keeper;
+mod replicas;
 mod sources;
 
 pub use bindings::Bindings;
@@ -15,3 +17,4 @@ pub use fairway_gateway_control::ports::PortRange;
 pub use fairway_gateway_control::services::ServiceType;
 pub use keeper::PlaceOptions;
 pub(super) use keeper::{Keeper, Signals};
+pub use replicas::Asker;

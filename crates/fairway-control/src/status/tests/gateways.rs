@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fairway_gateway_control::agreement::{ServedGateway, ServedGateways};
 use fairway_translate::{
-    Addresses, Change, ObjectKey, Options, Placement, PortState, PortTransport, WantedGateway,
+    Addresses, Change, Object, ObjectKey, Options, Placement, PortProtocol, PortState, PortTransport,
+    WantedGateway,
 };
 use http::Method;
 use imbl::OrdMap;
@@ -21,7 +23,7 @@ use crate::cluster::Namespaces;
 use crate::engine::Engine;
 use crate::inlet::{Outlet, pipe};
 use crate::pipeline::Viewer;
-use crate::status::gateways::{Bindings, PlaceOptions, ServiceType};
+use crate::status::gateways::{Asker, Bindings, PlaceOptions, ServiceType};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{GatewayDuties, Setting, run};
 use crate::status::standing::Standing;
@@ -76,8 +78,20 @@ impl World {
 
     /// The Gateways that are wanted from now on.
     fn want(&self, gateways: &[(&str, &[u16])]) {
+        self.want_with(gateways, &json!({}));
+    }
+
+    /// The same, with this status.
+    fn want_with(&self, gateways: &[(&str, &[u16])], status: &Value) {
+        let object = |name: &str| {
+            let metadata =
+                json!({ "name": name, "namespace": "shop", "uid": format!("uid-{name}"), "generation": 1 });
+            let spec = json!({ "gatewayClassName": "fairway", "listeners": [] });
+            let gateway = json!({ "metadata": metadata, "spec": spec, "status": status });
+            Change::Set(Object::Gateway(Arc::new(serde_json::from_value(gateway).unwrap())), None)
+        };
         let mut engine = Engine::new(Options::default());
-        engine.update(Vec::new(), 0);
+        engine.update(gateways.iter().map(|(name, _)| object(name)).collect(), 0);
         let mut outcome = engine.current().unwrap().clone();
         let wanted: OrdMap<_, _> = gateways.iter().map(|(name, ports)| gateway(name, ports)).collect();
         outcome.translation.gateway.wanted = wanted;
@@ -108,6 +122,10 @@ impl World {
     }
 
     fn replica(&self, name: &str) -> Replica {
+        self.replica_that_asks(name, None)
+    }
+
+    fn replica_that_asks(&self, name: &str, asker: Option<Asker>) -> Replica {
         let ((inlet, outlet), standing, bindings) = (pipe(), Standing::default(), Bindings::default());
         let places = PlaceOptions {
             controller: "fairway.dev/gateway-controller".into(),
@@ -117,6 +135,7 @@ impl World {
             bind: vec!["0.0.0.0".parse().unwrap()],
             namespaces: Namespaces::All,
             bindings: bindings.clone(),
+            asker,
             inlet,
         };
         let (stop, stopped) = oneshot::channel();
@@ -179,6 +198,10 @@ impl Replica {
     }
 }
 
+fn tcp(port: u16) -> impl Iterator<Item = (PortProtocol, SocketAddr)> {
+    bind(port).into_iter().map(|address| (PortProtocol::Tcp, address))
+}
+
 fn bind(port: u16) -> Vec<SocketAddr> {
     vec![SocketAddr::new("0.0.0.0".parse().unwrap(), port)]
 }
@@ -219,8 +242,8 @@ async fn a_replica_is_placed_once_its_ports_are_bound_or_cannot_be() {
     let mut replica = world.replica("one");
     replica.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
     assert!(!replica.standing.has_placed_gateways());
-    let failed = bind(20_001).into_iter().map(|address| (address, "in use".to_owned()));
-    replica.bindings.show(bind(20_000).into_iter().chain(bind(20_001)), failed);
+    let failed = tcp(20_001).map(|bind| (bind, "in use".to_owned()));
+    replica.bindings.show(tcp(20_000).chain(tcp(20_001)), failed);
     let placement = replica.until("edge", |it| it.ports[&80].state == PortState::Bound).await;
     let PortState::Failed(why) = &placement.ports[&443].state else { panic!("{placement:?}") };
     assert_eq!(&**why, "0.0.0.0:20001 cannot be bound: in use");
@@ -339,4 +362,107 @@ async fn what_may_not_be_read_keeps_no_replica_from_serving_the_rest() {
     world.want(&[("edge", &[80])]);
     let replica = world.replica("one");
     within(30, "it goes on without Gateways", || replica.standing.has_placed_gateways()).await;
+}
+
+/// What the other replica answers, now and later.
+type Answers = Arc<Mutex<Option<ServedGateways>>>;
+
+fn asker(answers: &Answers) -> Asker {
+    let answers = answers.clone();
+    Asker::scripted(Arc::new(move |ip| {
+        assert_eq!(ip.to_string(), "10.0.0.2", "nobody asks itself");
+        let answer = answers.lock().unwrap().clone();
+        Box::pin(async move { answer })
+    }))
+}
+
+fn serving(generation: i64, ports: &[u16]) -> Option<ServedGateways> {
+    let bound = ports.iter().flat_map(|port| bind(*port)).collect();
+    let served = ServedGateway { uid: "uid-edge".to_owned(), generation, bound, ..ServedGateway::default() };
+    Some([(ObjectKey::new("shop", "edge"), served)].into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_is_programmed_once_every_ready_replica_has_bound_its_ports() {
+    let (world, answers) = (World::new(), Answers::default());
+    *answers.lock().unwrap() = Some(ServedGateways::new());
+    world.want(&[("edge", &[80])]);
+    let mut leader = world.replica_that_asks("one", Some(asker(&answers)));
+    leader.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
+    leader.bindings.show(tcp(20_000), std::iter::empty());
+    for (answer, what) in [
+        (Some(ServedGateways::new()), "the other one has not read it"),
+        (serving(0, &[20_000]), "it has read an earlier generation"),
+        (serving(1, &[20_001]), "it has bound something else"),
+    ] {
+        *answers.lock().unwrap() = answer;
+        pass(2).await;
+        assert_eq!(leader.placement("edge").unwrap().ports[&80].state, PortState::Pending, "{what}");
+    }
+    assert!(leader.standing.has_placed_gateways(), "no replica waits for another one to be ready");
+    *answers.lock().unwrap() = serving(1, &[20_000]);
+    leader.until("edge", |it| it.ports[&80].state == PortState::Bound).await;
+    *answers.lock().unwrap() = Some(ServedGateways::new());
+    pass(60).await;
+    let later = leader.placement("edge").unwrap();
+    assert_eq!(
+        later.ports[&80].state,
+        PortState::Bound,
+        "a replica that comes is not ready before it serves it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_never_answers_holds_a_gateway_up_for_a_while_only() {
+    let (world, answers) = (World::new(), Answers::default());
+    world.want(&[("edge", &[80])]);
+    let mut leader = world.replica_that_asks("one", Some(asker(&answers)));
+    leader.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
+    leader.bindings.show(tcp(20_000), std::iter::empty());
+    pass(1).await;
+    assert_eq!(leader.placement("edge").unwrap().ports[&80].state, PortState::Pending);
+    leader.until("edge", |it| it.ports[&80].state == PortState::Bound).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_believes_what_the_status_says_of_this_generation() {
+    let (world, answers) = (World::new(), Answers::default());
+    *answers.lock().unwrap() = Some(ServedGateways::new());
+    let list = json!({ "ports": "shop/edge:80 20000\n", "last": "20000" });
+    let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
+    world.api.put(LIST, json!({ "metadata": metadata, "data": list }));
+    let condition = json!({
+        "type": "Programmed", "status": "True", "observedGeneration": 1, "reason": "Programmed", "message": "",
+        "lastTransitionTime": "2026-11-01T00:00:00Z",
+    });
+    world.want_with(&[("edge", &[80])], &json!({ "conditions": [condition] }));
+    let mut replica = world.replica_that_asks("one", Some(asker(&answers)));
+    replica.bindings.show(tcp(20_000), std::iter::empty());
+    within(60, "it leads", || replica.standing.leads()).await;
+    pass(5).await;
+    assert_eq!(replica.placement("edge").unwrap().ports[&80].state, PortState::Bound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_ports_that_somebody_deletes_or_empties_is_written_back_as_it_was() {
+    let world = World::new();
+    world.want(&[("a", &[80]), ("edge", &[80])]);
+    let mut leader = world.replica("one");
+    leader.until("edge", |it| it.ports[&80].bind == bind(20_001)).await;
+    let mut other = world.replica("two");
+    other.until("edge", |it| it.ports[&80].bind == bind(20_001)).await;
+    world.want(&[("edge", &[80])]);
+    let listed = || world.api.object(LIST).map(|list| list["data"]["ports"].clone());
+    let as_it_was = || listed() == Some(json!("shop/edge:80 20001\n"));
+    within(5, "what nobody wants is freed", as_it_was).await;
+    pass(10).await;
+    world.api.remove(LIST);
+    within(5, "it is back", as_it_was).await;
+    let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
+    world.api.put(LIST, json!({ "metadata": metadata }));
+    within(5, "it is full again", as_it_was).await;
+    pass(10).await;
+    for replica in [&mut leader, &mut other] {
+        assert_eq!(replica.placement("edge").unwrap().ports[&80].bind, bind(20_001));
+    }
 }

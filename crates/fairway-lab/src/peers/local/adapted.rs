@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::adapter::haproxy::Slots;
-use crate::adapter::{
+use fairway_lab_adapter::haproxy::Slots;
+use fairway_lab_adapter::{
     Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
 };
 use fairway_lab_measure::{Program, Release};

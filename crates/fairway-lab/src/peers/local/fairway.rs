@@ -24,7 +24,7 @@ impl LocalPeer for Fairway {
         let manifests = site.folder.join("manifests");
         std::fs::create_dir_all(&manifests).with_context(|| format!("make {}", manifests.display()))?;
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects(site, &site.key_pem) });
-        crate::adapter::write(&manifests.join("site.json"), &list.to_string())?;
+        fairway_lab_adapter::write(&manifests.join("site.json"), &list.to_string())?;
         let mut command = Command::new(&artifacts.fairway);
         command.arg("run").arg("--manifests").arg(manifests).args(["--admin", &site.admin.to_string()]);
         command.args(flags(site));

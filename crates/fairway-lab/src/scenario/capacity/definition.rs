@@ -7,9 +7,9 @@ use fairway_lab_traffic::call;
 use fairway_lab_traffic::load::{Plan, Protocol, Reuse, TlsPlan, TlsVersion};
 use serde::Deserialize;
 
-use crate::adapter::TlsChoice;
 use crate::peers::local::{LocalSite, Upstream};
 use crate::scenario::site::HOST;
+use fairway_lab_adapter::TlsChoice;
 
 /// Connections are made and caches filled before a block counts.
 pub(super) const WARMING: Duration = Duration::from_millis(300);

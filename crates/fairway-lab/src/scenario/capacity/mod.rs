@@ -15,8 +15,8 @@ use fairway_lab_traffic::backend::Spawned;
 use self::block::blocks;
 use self::ratios::ratios;
 use self::runners::{Runner, Setup, start};
-use crate::adapter::TlsChoice;
 use crate::peers::local::Upstream;
+use fairway_lab_adapter::TlsChoice;
 
 pub(super) use self::definition::Parameters;
 pub(super) use self::runners::LocalRun;
@@ -56,7 +56,7 @@ pub(super) async fn run(
                     let measures = blocks(local, parameters, case, alike, &mut place).await?;
                     let (found, missing) = ratios(&measures, &case.name, *workers);
                     run.ratios.extend(found);
-                    run.notes.extend(missing);
+                    run.supplement.notes.extend(missing);
                     run.measures.extend(measures);
                 }
             }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::adapter::TlsChoice;
 use crate::peers::local::{LocalSite, Upstream, local as local_peer};
 use crate::scenario::handover::Handover;
 use crate::scenario::progress::Progress;
 use crate::scenario::running_peer::{Contender, file_name};
 use crate::scenario::site::{Certificate, HOST};
+use fairway_lab_adapter::TlsChoice;
 use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
 use fairway_lab_results::{Absent, Distance};
 use fairway_lab_traffic::backend::Spawned;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use fairway_lab_results::Settings;
 
-use crate::adapter::TlsChoice;
 use crate::peers::local::{LocalSite, Upstream};
 use crate::scenario::site::HOST;
+use fairway_lab_adapter::TlsChoice;
 
 /// A place in front of gRPC where nothing listens.
 pub(super) fn site() -> LocalSite {

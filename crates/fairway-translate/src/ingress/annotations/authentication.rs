@@ -9,7 +9,6 @@ use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, Head
 use fairway_password::NotAHash;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
-use crate::ingress::basic_auth::{self, ReadUsers, SecretForm};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::{Contributions, Phase};
@@ -20,6 +19,7 @@ use fairway_annotations::text::switch;
 use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
+use fairway_objects::passwords::{self, ReadUsers, SecretForm};
 use fairway_objects::references::Referenced;
 use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 
@@ -121,6 +121,7 @@ fn authentication(
         let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
         // A list that held nothing but what is blocked guards nothing.
         let access = access.filter(|list| !open(list));
+        let external = external.map(Box::new);
         filters.push(Phase::Access, Filter::AnyGuard(AnyGuard { access, basic, external }));
     } else {
         filters.extend(Phase::Access, lists.into_iter().map(Filter::Access));
@@ -167,7 +168,7 @@ fn basic(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicA
     let Some(found) = context.inputs.resources.secrets.get(&key) else {
         return Err(Closed::missing(reader, secret, format!("Secret {key} does not exist")));
     };
-    let ReadUsers { users, unusable } = basic_auth::read(&found.object, form)
+    let ReadUsers { users, unusable } = passwords::read(&found.object, form)
         .map_err(|problem| Closed::invalid(reader, secret, format!("Secret {key}: {problem}")))?;
     report_unusable(reader, &key, &unusable);
     // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.

@@ -4,9 +4,6 @@
 use std::sync::Arc;
 
 use fairway_model::{ClientCertificate, ClientDemand, ClientVerification};
-use rustls::pki_types::pem::PemObject;
-use rustls_pki_types::CertificateRevocationListDer;
-use webpki::OwnedCertRevocationList;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::context::Context;
@@ -15,7 +12,7 @@ use crate::ingress::reader::{Annotations, Reader};
 use fairway_objects::certificate::secret_value;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
-use fairway_objects::roots::are_certificates;
+use fairway_objects::roots::{are_certificates, are_revocation_lists};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
@@ -112,18 +109,10 @@ fn verification(
             "ca.crt of Secret {key} has no certificate, or one that cannot be read"
         )));
     }
-    if !are_lists(revoked) {
+    if !are_revocation_lists(revoked) {
         return Err(invalid(format!("ca.crl of Secret {key} has no list, or one that cannot be read")));
     }
     Ok(ClientVerification { roots: roots.into(), revoked: revoked.into(), depth: None, demand })
-}
-
-/// Nothing is no list, and fine.
-fn are_lists(pem: &str) -> bool {
-    let mut all = CertificateRevocationListDer::pem_slice_iter(pem.as_bytes()).peekable();
-    pem.trim().is_empty()
-        || (all.peek().is_some()
-            && all.all(|it| it.is_ok_and(|der| OwnedCertRevocationList::from_der(der.as_ref()).is_ok())))
 }
 
 /// A regular expression on the subject, which begins with `CN=`.

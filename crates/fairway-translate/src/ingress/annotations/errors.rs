@@ -24,7 +24,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
         (false, false) => statuses.clear(),
         _ => {}
     }
-    contributions.errors = Errors { backend, statuses };
+    contributions.errors = Errors { backend: backend.map(Box::new), statuses };
     Ok(())
 })
 .referring(|annotations, referenced| referenced.services.extend(service(annotations)));

@@ -1,5 +1,6 @@
 //! The keys of the settings ConfigMap, one by one. Owns their spellings and what each sets.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,6 +144,10 @@ impl Draft<'_> {
             "proxy-connect-timeout" => defaults.forwarding.timeouts.connect = patience(value)?,
             "proxy-send-timeout" => defaults.forwarding.timeouts.send = patience(value)?,
             "proxy-read-timeout" => defaults.forwarding.timeouts.read = patience(value)?,
+            "proxy-stream-timeout" => defaults.forwarding.streams.timeout = Some(patience(value)?),
+            "proxy-stream-responses" => {
+                defaults.forwarding.streams.responses = NonZeroU32::new(number(value)?);
+            }
             "proxy-body-size" | "client-max-body-size" => {
                 let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
                 defaults.forwarding.max_body = (size > 0).then_some(size);

@@ -110,12 +110,9 @@ const GROUPS: &[Group] = &[
         &[
             "access-log-params",
             "access-log-path",
-            "disable-stream-access-log",
             "error-log-*",
             "http-access-log-path",
-            "log-format-stream",
             "stream-access-log-path",
-            "stream-log-format*",
         ],
         "the access log goes to standard output, and what Fairway says of itself to standard error",
         NO_EFFECT,
@@ -133,12 +130,26 @@ const GROUPS: &[Group] = &[
             "lua-shared-dicts",
             "plugins",
             "proxy-ssl-location-only",
-            "proxy-stream-*",
             "resolver-*",
             "upstream-zone-size",
         ],
         "it configures a part of nginx that is not here",
         NO_EFFECT,
+    ),
+    needless(
+        &["proxy-stream-next-upstream-timeout", "proxy-stream-next-upstream-tries"],
+        "a connection for which an endpoint cannot be reached is tried at others, eight at most and for five seconds",
+        NO_EFFECT,
+    ),
+    lost(
+        &["log-format-stream", "stream-log-format*"],
+        "connections and sessions are logged in its default format, with more fields behind it",
+        "its value is not used",
+    ),
+    lost(
+        &["disable-stream-access-log"],
+        "disable-access-log switches the lines of requests, connections and sessions off together",
+        "connections and sessions are logged",
     ),
     needless(
         &["fail-timeout", "max-fails", "upstream-fail-timeout", "upstream-max-fails"],
@@ -293,6 +304,16 @@ pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
         "generate-request-id" => {
             return Err(KeyProblem::Lost("requests without X-Request-ID always get one", NO_EFFECT));
         }
+        "proxy-stream-next-upstream" => {
+            return match switch(value) {
+                Some(true) => Ok(()),
+                Some(false) => Err(KeyProblem::Lost(
+                    "no byte of a client goes out before an endpoint is connected with",
+                    "where one cannot be reached, others are tried all the same",
+                )),
+                None => Err(KeyProblem::NotA("true or false")),
+            };
+        }
         _ => {}
     }
     let group = GROUPS.iter().find(|group| group.has(name)).ok_or(KeyProblem::Unknown)?;
@@ -316,6 +337,7 @@ mod tests {
             ("server-tokens", "false"),
             ("http-snippet", ""),
             ("generate-request-id", "true"),
+            ("proxy-stream-next-upstream", "true"),
         ];
         for (name, value) in quiet {
             assert!(read(name, value).is_ok(), "{name}: {value}");

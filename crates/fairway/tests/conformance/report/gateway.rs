@@ -14,15 +14,15 @@ const BEGIN: &str = "
 in a [testbed](../testbed/README.md). It needs root and Go, and builds the suite and its backends from their Go modules:
 
 ```sh
-make gateway-conformance                                    # the profiles GATEWAY-HTTP, GATEWAY-GRPC, GATEWAY-TLS
+make gateway-conformance                                    # the profiles GATEWAY-HTTP, -GRPC, -TLS, -TCP and -UDP
 make gateway-conformance ARGS='--run HTTPRouteTimeout'      # tests whose name matches
 ```
 
-The run asks for all extended features of the profiles (38, 10 and 12 in this version) and for `GRPCRouteNamedRouteRule`, which is
-in no profile; [claims.go](../conformance/gateway/claims/claims.go) has each by name. The report does not count two of the tests,
-`GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`, because they are in no profile; the runs below do. The CRDs are those of the
-experimental channel: the standard one lacks fields that these features need, such as `retry`. What the
-[report](../conformance/reports) of the last whole run says:
+The run asks for all extended features of the profiles (HTTP 38, GRPC 10, TLS 12, TCP and UDP 11 each in this version) and for
+`GRPCRouteNamedRouteRule`, which is in no profile; [claims.go](../conformance/gateway/claims/claims.go) has each by name. The report
+does not count two of the tests, `GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`, because they are in no profile; the runs below
+do. The CRDs are those of the experimental channel: the standard one lacks fields that these features need, such as `retry`. What
+the [report](../conformance/reports) of the last whole run says:
 
 | profile | core: passed, failed, skipped | extended: passed, failed, skipped | extended features |
 | --- | --- | --- | --- |

@@ -1,0 +1,77 @@
+//! What many routes cost, from a directory and from an API server, as a table. The proof is `fairway_testkit::proof::routes`.
+
+use fairway_testkit::proof::delays::Delays;
+use fairway_testkit::proof::routes::{Kind, Routes, Shape, Source, measure};
+
+use super::arguments::RoutesArguments;
+use super::outcome::Outcome;
+use super::run::to_the_end;
+
+/// Ready within so many seconds.
+const READY_SECONDS: f64 = 10.0;
+/// Resident memory of 100,000 routes in MiB, and of what a process without any has. Fewer may have their part of it.
+const RESIDENT_MIB: (f64, f64) = (1000.0 / 1.048_576, 32.0);
+/// A change is adopted within so many milliseconds of its event, in 99 of 100 cases.
+const ADOPTED_MS: f64 = 5.0;
+
+/// One form after the other.
+pub(crate) fn routes(arguments: &RoutesArguments) -> anyhow::Result<()> {
+    let binary = arguments.place.binary()?;
+    let (shape, changes) = arguments.effort();
+    anyhow::ensure!(shape.hosts <= shape.routes, "--hosts: there are more hosts than routes");
+    let mut found = Vec::new();
+    for kind in arguments.kind.kinds() {
+        for source in arguments.source.sources() {
+            let shown = format!("{} routes as {kind:?} from {source:?}, {changes} changes", shape.routes);
+            found.push(to_the_end(measure(&binary, (*kind, *source), shape, changes), || shown.clone())?);
+        }
+    }
+    let mut rows = vec![(counts(shape), HEADER.join(" | "))];
+    rows.extend(found.iter().map(row));
+    let broken = found.iter().flat_map(broken).collect();
+    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("routes"))
+}
+
+const HEADER: [&str; 4] = [
+    "start -> ready",
+    "resident MiB, after changes",
+    "event -> adopted p50, p99 ms",
+    "changed -> served on every connection p50, p99 ms",
+];
+
+fn counts(Shape { routes, hosts, endpoints }: Shape) -> String {
+    format!("{routes} routes, {hosts} hosts, {endpoints} endpoints")
+}
+
+fn row(found: &Routes) -> (String, String) {
+    let delays = |delays: &Delays| format!("{:.2}, {:.2}", delays.p50_ms, delays.p99_ms);
+    let cells = [
+        format!("{:.2} s", found.ready_seconds),
+        format!("{:.1}, {:.1}", found.resident_mib, found.resident_after_mib),
+        delays(&found.adoption),
+        found.visible.as_ref().map_or("-".to_owned(), delays),
+    ];
+    (format!("{:?} from {:?}", found.kind, found.source), cells.join(" | "))
+}
+
+fn broken(found: &Routes) -> Vec<String> {
+    let name = |kind: Kind, source: Source| format!("{kind:?} from {source:?}");
+    let what = name(found.kind, found.source);
+    let mut broken = Vec::new();
+    if found.ready_seconds > READY_SECONDS {
+        broken
+            .push(format!("{what}: ready after {:.1} s, not within {READY_SECONDS} s", found.ready_seconds));
+    }
+    let (most, without) = RESIDENT_MIB;
+    let bound = without + (most - without) * found.shape.routes as f64 / 100_000.0;
+    if found.resident_after_mib > bound {
+        broken.push(format!("{what}: {:.0} MiB resident, not {bound:.0} MiB", found.resident_after_mib));
+    }
+    if found.adoption.p99_ms > ADOPTED_MS {
+        broken.push(format!(
+            "{what}: adopted after {:.1} ms (p99), not {ADOPTED_MS} ms",
+            found.adoption.p99_ms
+        ));
+    }
+    broken
+}

@@ -1,0 +1,309 @@
+//! Whether two configurations serve the same, without a request: each probe is looked up in both. Says what each does with it; what
+//! endpoints answer is nobody's business here.
+
+use fairway_model::{
+    Action, CertificateKey, Filter, HttpsRedirect, PathForm, PathRewrite, Redirect, RedirectTarget,
+    Reference, Rule, SessionKey, WeightedBackend,
+};
+use fairway_routing::{CompiledRule, Matched, Request, Snapshot};
+
+use crate::located::{self, ProbeFields};
+use crate::plan::Plan;
+use crate::probe::{Ask, Probe, Scheme};
+
+/// What came of looking probes up in two configurations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// How many were looked up.
+    pub probes: usize,
+    /// Those that the two serve otherwise.
+    pub differing: Vec<Disagreement>,
+}
+
+/// A probe that two configurations serve otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// What is asked.
+    pub probe: Probe,
+    /// What the first one does.
+    pub from: String,
+    /// What the second one does.
+    pub to: String,
+}
+
+/// Looks each request up. Those over TLS count where `from` has a certificate for the host, since `to` need have no listener for
+/// others; those with the cookie of a session do not, since no configuration says where its endpoint is.
+#[must_use]
+pub fn agreement(plan: &Plan, from: &Snapshot, to: &Snapshot) -> Agreement {
+    let mut agreement = Agreement::default();
+    let sessions = sessions(from);
+    let counts = |probe: &&Probe| probe.ask != Ask::Handshake && !is_of_session(probe, &sessions);
+    for probe in plan.probes.iter().filter(counts) {
+        if probe.scheme == Scheme::Https && certificate(from, probe).is_none() {
+            continue;
+        }
+        agreement.probes += 1;
+        let [before, after] = [from, to].map(|snapshot| served(snapshot, probe));
+        if before != after {
+            agreement.differing.push(Disagreement { probe: probe.clone(), from: before, to: after });
+        }
+    }
+    agreement
+}
+
+/// The names of the cookies that name an endpoint.
+fn sessions(snapshot: &Snapshot) -> Vec<&str> {
+    let all = snapshot.config().backends.values().filter_map(|backend| backend.session.as_ref());
+    let names = all.filter_map(|session| match session {
+        SessionKey::Cookie(cookie) => Some(&*cookie.name),
+        SessionKey::Hash(_) => None,
+    });
+    names.collect()
+}
+
+fn is_of_session(probe: &Probe, names: &[&str]) -> bool {
+    let cookies = probe.fields.iter().filter(|(name, _)| name == "cookie").map(|(_, value)| value);
+    cookies.flat_map(|value| value.split("; ")).any(|pair| {
+        let name = pair.split('=').next().unwrap_or_default();
+        names.contains(&name)
+    })
+}
+
+fn certificate<'s>(snapshot: &'s Snapshot, probe: &Probe) -> Option<&'s CertificateKey> {
+    let host = located::located(snapshot, &Probe::handshake(&probe.host)).host;
+    host.and_then(|host| host.certificate.as_ref()).or(snapshot.config().default_certificate.as_ref())
+}
+
+/// What becomes of a probe, in words.
+fn served(snapshot: &Snapshot, probe: &Probe) -> String {
+    let found = located::looked_up(snapshot, probe, |request, matched| match matched {
+        Matched::Rule { rule, prefix, .. } => of_rule(snapshot, (probe, request), rule, prefix),
+        Matched::NoRule(_) | Matched::NoHost => "404".to_owned(),
+    });
+    found.unwrap_or_else(|| "no listener".to_owned())
+}
+
+fn of_rule(
+    snapshot: &Snapshot,
+    (probe, request): (&Probe, &Request<'_, ProbeFields<'_>>),
+    rule: &CompiledRule,
+    prefix: usize,
+) -> String {
+    let model = rule.rule();
+    if let Some(redirect) = redirected(probe, model) {
+        return redirect;
+    }
+    if model.filters.iter().any(protects) {
+        return "closed".to_owned();
+    }
+    match &model.action {
+        Action::Answer(answer) => match answer.status {
+            500 | 503 => "closed".to_owned(),
+            status => status.to_string(),
+        },
+        Action::Forward(shares) if is_closed(shares) => "closed".to_owned(),
+        Action::Forward(shares) => {
+            format!("{} with {}", backends(snapshot, shares), target(request, probe, rule, prefix))
+        }
+    }
+}
+
+/// No share, or none that leads anywhere, is answered 500.
+fn is_closed(shares: &[WeightedBackend]) -> bool {
+    shares.iter().all(|share| share.weight == 0 || share.reference == Reference::Invalid)
+}
+
+/// Whether a filter lets through some of those who ask; what of a route serves it must not serve others.
+fn protects(filter: &Filter) -> bool {
+    matches!(
+        filter,
+        Filter::Access(_)
+            | Filter::ClientCertificate(_)
+            | Filter::OverTls
+            | Filter::Deny(_)
+            | Filter::ExternalAuth(_)
+            | Filter::BasicAuth(_)
+            | Filter::AnyGuard(_)
+    )
+}
+
+/// The Services with their parts of the requests.
+fn backends(snapshot: &Snapshot, shares: &[WeightedBackend]) -> String {
+    let whole: u32 = shares.iter().map(|share| share.weight).sum();
+    let mut named: Vec<String> = Vec::new();
+    for share in shares.iter().filter(|share| share.weight > 0) {
+        let name = match snapshot.config().backends.get(&share.backend) {
+            Some(backend) => format!("{}/{}", backend.service.namespace, backend.service.name),
+            None => share.backend.to_string(),
+        };
+        named.push(format!("{name} {:.1}%", f64::from(share.weight) * 100.0 / f64::from(whole.max(1))));
+    }
+    named.sort_unstable();
+    named.join(", ")
+}
+
+/// Path and query as endpoints see them, in the normalised form: whether a path is forwarded as it was received is no matter of
+/// its rule.
+fn target(
+    request: &Request<'_, ProbeFields<'_>>,
+    probe: &Probe,
+    rule: &CompiledRule,
+    prefix: usize,
+) -> String {
+    let as_it_is = || probe.target.clone();
+    let Some(rewrite) = rule.rewrite() else { return as_it_is() };
+    let path = match rewrite.path_form() {
+        PathForm::Normalised => request.normalised,
+        PathForm::Decoded => request.decoded,
+    };
+    let mut target = Vec::new();
+    match rewrite.apply(path, request.query, prefix, &mut target) {
+        true => String::from_utf8_lossy(&target).into_owned(),
+        false => as_it_is(),
+    }
+}
+
+fn redirected(probe: &Probe, rule: &Rule) -> Option<String> {
+    rule.filters.iter().find_map(|filter| match filter {
+        Filter::HttpsRedirect(it) if probe.scheme == Scheme::Http => Some(to_https(probe, it)),
+        Filter::Redirect(it) => Some(elsewhere(probe, it)),
+        _ => None,
+    })
+}
+
+fn to_https(probe: &Probe, of: &HttpsRedirect) -> String {
+    let to = (Scheme::Https.as_str(), &*probe.host, None);
+    location(of.status, to, (path_of(probe), query_of(probe)))
+}
+
+fn elsewhere(probe: &Probe, of: &Redirect) -> String {
+    let here = (probe.scheme.as_str(), &*probe.host, None);
+    match &of.target {
+        RedirectTarget::Url(url) => {
+            format!("{} to {}", of.status, url.trim_end_matches('/'))
+        }
+        RedirectTarget::Path(path) => location(of.status, here, (path, query_of(probe))),
+        RedirectTarget::Host(host) => {
+            location(of.status, (here.0, host, None), (path_of(probe), query_of(probe)))
+        }
+        RedirectTarget::Parts { scheme, host, port, path, .. } => {
+            let scheme = scheme.as_deref().unwrap_or(here.0);
+            let own = (scheme == "https" && *port == Some(443)) || (scheme == "http" && *port == Some(80));
+            let to = (scheme, host.as_deref().unwrap_or(here.1), port.filter(|_| !own));
+            let is_url = host.is_some() && path.is_some();
+            let path = match path {
+                Some(PathRewrite::Full(path) | PathRewrite::Prefix(path)) => &**path,
+                Some(PathRewrite::Regex { .. }) | None => path_of(probe),
+            };
+            // A URL of an Ingress has no query of the request; the report says that routes keep it.
+            location(of.status, to, (path, if is_url { "" } else { query_of(probe) }))
+        }
+    }
+}
+
+/// Without a slash at the end, which is the general difference between the redirects of ingress-nginx and of routes.
+fn location(
+    status: u16,
+    (scheme, host, port): (&str, &str, Option<u16>),
+    (path, query): (&str, &str),
+) -> String {
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let path = path.trim_end_matches('/');
+    format!("{status} to {scheme}://{host}{port}{path}{query}")
+}
+
+fn path_of(probe: &Probe) -> &str {
+    probe.target.split('?').next().unwrap_or_default()
+}
+
+fn query_of(probe: &Probe) -> &str {
+    probe.target.find('?').map_or("", |at| &probe.target[at..])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairway_model::{
+        Backend, BackendProtocol, BackendTraffic, Balancing, Config, HostKey, HostPattern, Listener,
+        ListenerProtocol, Match, Origin, PathMatch, Policy, Route, RuleLabels, RuleOrder, ServiceName,
+        VirtualHost,
+    };
+    use fairway_routing::compile;
+
+    use super::*;
+    use crate::address::Schemes;
+
+    /// `a.test` with a prefix, its filters, and a Service.
+    fn snapshot(path: &str, filters: Vec<Filter>, service: &str) -> Arc<Snapshot> {
+        let key = HostKey { table: "t".into(), host: HostPattern::Exact("a.test".into()) };
+        let origin = Origin::object("Ingress", "shop", "web");
+        let backend = Backend {
+            key: format!("shop/{service}:80").as_str().into(),
+            origin: origin.clone(),
+            service: ServiceName { namespace: "shop".into(), name: service.into(), port: "80".into() },
+            endpoints: Vec::new(),
+            protocol: BackendProtocol::Http1,
+            tls: None,
+            balancing: Balancing::RoundRobin,
+            session: None,
+            traffic: BackendTraffic::default(),
+        };
+        let rule = Rule {
+            origin: origin.at("spec.rules[0]"),
+            matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
+            filters,
+            action: Action::Forward(vec![WeightedBackend::new(backend.key.clone(), 1)]),
+            policy: Policy::default(),
+            labels: RuleLabels::default(),
+        };
+        let host = VirtualHost {
+            key: key.clone(),
+            order: RuleOrder::Precedence,
+            path_form: PathForm::Normalised,
+            routes: vec![Arc::new(Route { origin, created: None, rules: vec![rule] })],
+            certificate: None,
+            clients: None,
+            suites: None,
+            falls_through: false,
+        };
+        let mut config = Config::default();
+        let listener = Listener::new("http", ListenerProtocol::Http, 80, "t");
+        config.listeners.insert("http".into(), Arc::new(listener));
+        config.hosts.insert(key, Arc::new(host));
+        config.backends.insert(backend.key.clone(), Arc::new(backend));
+        compile(&config, None).snapshot
+    }
+
+    fn differing(from: &Snapshot, to: &Snapshot) -> Vec<(String, String)> {
+        let found = agreement(&Plan::of(from, Schemes::Http, 100), from, to);
+        assert!(found.probes > 3, "{found:?}");
+        found.differing.into_iter().map(|it| (it.from, it.to)).collect()
+    }
+
+    #[test]
+    fn the_same_serves_the_same_and_another_service_or_path_does_not() {
+        let one = snapshot("/a", Vec::new(), "web");
+        assert!(differing(&one, &snapshot("/a", Vec::new(), "web")).is_empty());
+        let other = differing(&one, &snapshot("/a", Vec::new(), "other"));
+        assert!(other[0].0.starts_with("shop/web 100.0% with /a"), "{other:?}");
+        assert!(other[0].1.starts_with("shop/other 100.0% with /a"), "{other:?}");
+        let rewritten = vec![Filter::RewritePath(PathRewrite::Prefix("/b".into()))];
+        let rewritten = differing(&one, &snapshot("/a", rewritten, "web"));
+        assert!(rewritten[0].1.ends_with("with /b"), "{rewritten:?}");
+        let gone = differing(&one, &snapshot("/other", Vec::new(), "web"));
+        assert!(gone.iter().any(|(_, to)| to == "404"), "{gone:?}");
+    }
+
+    #[test]
+    fn what_protects_is_closed_and_an_open_path_is_not() {
+        let guarded = snapshot("/a", vec![Filter::OverTls], "web");
+        let open = differing(&guarded, &snapshot("/a", Vec::new(), "web"));
+        assert!(!open.is_empty() && open.iter().all(|(from, _)| from == "closed"), "{open:?}");
+        let redirected = |keep_trailing_slash| {
+            let to_https = HttpsRedirect { status: 308, keep_trailing_slash, explicit_port: false };
+            snapshot("/a", vec![Filter::HttpsRedirect(to_https)], "web")
+        };
+        assert!(differing(&redirected(true), &redirected(false)).is_empty());
+    }
+}

@@ -1,0 +1,258 @@
+//! The directory source against real files: what editors, kubectl and volume mounts do to them.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use fairway_directory::{Directory, News};
+use fairway_translate::{Change, Diagnostic, Object};
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A watched directory and what a consumer knows of it.
+struct World {
+    dir: TempDir,
+    told: Receiver<News>,
+    _directory: Directory,
+    /// The `spec.type` of every Service, by name.
+    services: BTreeMap<String, String>,
+    diagnostics: Vec<Diagnostic>,
+    removals: usize,
+}
+
+impl World {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            write(&dir.path().join(name), text);
+        }
+        Self::over(dir)
+    }
+
+    fn over(dir: TempDir) -> Self {
+        let (tell, told) = channel();
+        let tell = move |news| drop(tell.send(news));
+        let directory = Directory::start(&dir.path().join("conf"), tell).unwrap();
+        let (services, diagnostics) = Default::default();
+        let mut world = Self { dir, told, _directory: directory, services, diagnostics, removals: 0 };
+        assert!(world.step(LONG), "the first news comes at once");
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Takes what is told once.
+    fn step(&mut self, timeout: Duration) -> bool {
+        let Ok(news) = self.told.recv_timeout(timeout) else {
+            return false;
+        };
+        for change in news.changes {
+            match change {
+                Change::Set(Object::Service(service), _) => {
+                    let kind = service.spec.clone().and_then(|spec| spec.type_).unwrap_or_default();
+                    self.services.insert(service.metadata.name.clone().unwrap(), kind);
+                }
+                Change::Remove(reference) => {
+                    self.removals += 1;
+                    self.services.remove(&*reference.key.name);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        self.diagnostics = news.diagnostics;
+        true
+    }
+
+    /// Takes news until the Services are these.
+    fn wait_for(&mut self, services: &[(&str, &str)]) {
+        let wanted: BTreeMap<_, _> =
+            services.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
+        self.wait_until(&format!("{wanted:?}"), |world| world.services == wanted);
+    }
+
+    fn wait_for_codes(&mut self, codes: &[&str]) {
+        self.wait_until(&format!("{codes:?}"), |world| {
+            world.diagnostics.iter().map(|diagnostic| diagnostic.code).eq(codes.iter().copied())
+        });
+    }
+
+    fn wait_until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + LONG;
+        while !holds(self) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(self.step(left), "wanted {what}, have {:?} and {:#?}", self.services, self.diagnostics);
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn service(name: &str, kind: &str) -> String {
+    format!("---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  type: {kind}\n")
+}
+
+#[test]
+fn a_new_file_a_change_and_a_removal_are_seen() {
+    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+    world.wait_for(&[("a", "One")]);
+    write(&world.path("conf/b.yml"), &service("b", "One"));
+    world.wait_for(&[("a", "One"), ("b", "One")]);
+    write(&world.path("conf/a.yaml"), &service("a", "Two"));
+    world.wait_for(&[("a", "Two"), ("b", "One")]);
+    fs::remove_file(world.path("conf/b.yml")).unwrap();
+    world.wait_for(&[("a", "Two")]);
+}
+
+#[test]
+fn an_atomic_rename_is_one_change() {
+    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+    write(&world.path("conf/.a.yaml.swp"), &service("x", "Hidden"));
+    write(&world.path("conf/a.yaml.tmp"), &service("a", "Two"));
+    fs::rename(world.path("conf/a.yaml.tmp"), world.path("conf/a.yaml")).unwrap();
+    world.wait_for(&[("a", "Two")]);
+    assert_eq!(world.removals, 0);
+}
+
+#[test]
+fn saving_by_moving_away_and_writing_anew_loses_nothing() {
+    let mut world =
+        World::new(&[("conf/a.yaml", &service("a", "One")), ("conf/z.yaml", &service("z", "One"))]);
+    fs::rename(world.path("conf/a.yaml"), world.path("conf/a.yaml~")).unwrap();
+    write(&world.path("conf/4913"), "");
+    fs::remove_file(world.path("conf/4913")).unwrap();
+    write(&world.path("conf/a.yaml"), &service("a", "Two"));
+    fs::remove_file(world.path("conf/a.yaml~")).unwrap();
+    world.wait_for(&[("a", "Two"), ("z", "One")]);
+    fs::remove_file(world.path("conf/a.yaml")).unwrap();
+    write(&world.path("conf/a.yaml"), &service("a", "Three"));
+    world.wait_for(&[("a", "Three"), ("z", "One")]);
+    assert_eq!(world.removals, 0);
+}
+
+#[test]
+fn a_file_that_is_being_written_is_read_when_it_is_complete() {
+    let both = format!("{}{}", service("a", "One"), service("b", "One"));
+    let mut world = World::new(&[("conf/a.yaml", &both)]);
+    let mut file = fs::File::create(world.path("conf/a.yaml")).unwrap();
+    file.write_all(service("a", "Two").as_bytes()).unwrap();
+    file.flush().unwrap();
+    file.write_all(service("b", "Two").as_bytes()).unwrap();
+    drop(file);
+    world.wait_for(&[("a", "Two"), ("b", "Two")]);
+    assert_eq!(world.removals, 0, "the truncated file was never taken for the whole");
+}
+
+#[test]
+fn a_document_that_does_not_parse_keeps_its_objects_and_its_neighbours_change() {
+    let mut world =
+        World::new(&[("conf/a.yaml", &format!("{}{}", service("a", "One"), service("b", "One")))]);
+    let broken = format!("{}---\napiVersion: v1\nkind: [Service\n", service("b", "Two"));
+    write(&world.path("conf/a.yaml"), &broken);
+    world.wait_for(&[("a", "One"), ("b", "Two")]);
+    world.wait_for_codes(&["not-yaml"]);
+    let place = world.diagnostics[0].origin.source.clone().unwrap();
+    assert!(place.file.ends_with("conf/a.yaml") && place.line >= 9, "{place:?}");
+    write(&world.path("conf/a.yaml"), &service("b", "Two"));
+    world.wait_for(&[("b", "Two")]);
+    world.wait_for_codes(&[]);
+}
+
+#[test]
+fn a_list_and_json_are_read() {
+    let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"type": "One"}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}, "spec": {"type": "Two"}}]}"#;
+    let mut world = World::new(&[("conf/deep/er/list.json", list)]);
+    world.wait_for(&[("a", "One"), ("b", "Two")]);
+}
+
+#[test]
+fn the_first_file_by_name_owns_an_object_and_the_next_inherits_it() {
+    let files = [("conf/a.yaml", service("x", "First")), ("conf/b.yaml", service("x", "Second"))];
+    let mut world = World::new(&[(files[0].0, &files[0].1), (files[1].0, &files[1].1)]);
+    world.wait_for(&[("x", "First")]);
+    world.wait_for_codes(&["duplicate-object"]);
+    assert!(world.diagnostics[0].origin.source.as_ref().unwrap().file.ends_with("b.yaml"));
+    fs::remove_file(world.path("conf/a.yaml")).unwrap();
+    world.wait_for(&[("x", "Second")]);
+    world.wait_for_codes(&[]);
+    assert_eq!(world.removals, 0);
+}
+
+#[test]
+fn a_mounted_volume_changes_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = dir.path().join("conf");
+    write(&conf.join("..v1/a.yaml"), &service("a", "One"));
+    write(&conf.join("..v1/b.yaml"), &service("b", "One"));
+    symlink("..v1", conf.join("..data")).unwrap();
+    symlink("..data/a.yaml", conf.join("a.yaml")).unwrap();
+    symlink("..data/b.yaml", conf.join("b.yaml")).unwrap();
+    let mut world = World::over(dir);
+    world.wait_for(&[("a", "One"), ("b", "One")]);
+    write(&conf.join("..v2/a.yaml"), &service("a", "Two"));
+    write(&conf.join("..v2/b.yaml"), &service("b", "Two"));
+    symlink("..v2", conf.join("..data_tmp")).unwrap();
+    fs::rename(conf.join("..data_tmp"), conf.join("..data")).unwrap();
+    fs::remove_dir_all(conf.join("..v1")).unwrap();
+    world.wait_for(&[("a", "Two"), ("b", "Two")]);
+    assert_eq!(world.removals, 0);
+}
+
+#[test]
+fn whole_directories_come_and_go() {
+    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+    write(&world.path("conf/team/b.yaml"), &service("b", "One"));
+    world.wait_for(&[("a", "One"), ("b", "One")]);
+    write(&world.path("aside/c.yaml"), &service("c", "One"));
+    fs::rename(world.path("aside"), world.path("conf/other")).unwrap();
+    world.wait_for(&[("a", "One"), ("b", "One"), ("c", "One")]);
+    write(&world.path("conf/other/c.yaml"), &service("c", "Two"));
+    world.wait_for(&[("a", "One"), ("b", "One"), ("c", "Two")]);
+    fs::rename(world.path("conf/team"), world.path("elsewhere")).unwrap();
+    world.wait_for(&[("a", "One"), ("c", "Two")]);
+}
+
+#[test]
+fn the_directory_may_be_replaced_and_what_was_known_stays_meanwhile() {
+    let mut world =
+        World::new(&[("conf/a.yaml", &service("a", "One")), ("next/a.yaml", &service("a", "Two"))]);
+    fs::rename(world.path("conf"), world.path("before")).unwrap();
+    world.wait_for_codes(&["unreadable"]);
+    world.wait_for(&[("a", "One")]);
+    fs::rename(world.path("next"), world.path("conf")).unwrap();
+    world.wait_for(&[("a", "Two")]);
+    world.wait_for_codes(&[]);
+    write(&world.path("conf/b.yaml"), &service("b", "One"));
+    world.wait_for(&[("a", "Two"), ("b", "One")]);
+    assert_eq!(world.removals, 0);
+}
+
+#[test]
+fn what_is_no_text_keeps_what_the_file_gave() {
+    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+    fs::write(world.path("conf/a.yaml"), b"a: \xff\n").unwrap();
+    world.wait_for_codes(&["unreadable"]);
+    world.wait_for(&[("a", "One")]);
+    fs::set_permissions(world.path("conf/a.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(world.path("conf/a.yaml")).unwrap();
+    world.wait_for(&[]);
+}
+
+#[test]
+fn a_missing_directory_is_refused_at_the_start() {
+    let error = Directory::start(Path::new("no/such/directory"), drop).unwrap_err();
+    assert!(error.to_string().contains("no/such/directory"), "{error}");
+}

@@ -1,0 +1,185 @@
+//! Whether every ready replica serves a Gateway as the leader does: what each of them said, compared with what the leader
+//! sees. Pure; who asks and when is not decided here.
+//!
+//! What was agreed once stays agreed until the Gateway or its ports are others: a replica is not ready before it has bound
+//! what the list of ports says, so one that comes later changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fairway_objects::object::ObjectKey;
+use serde::{Deserialize, Serialize};
+
+/// So often in a row a replica may fail to answer. After that it no longer counts: a policy of the network may keep replicas
+/// from asking each other, and no Gateway waits for that for ever.
+pub const SILENT: u32 = 20;
+
+/// A Gateway as a replica serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedGateway {
+    /// Its `metadata.uid`.
+    pub uid: String,
+    /// Its `metadata.generation` as it was read.
+    pub generation: i64,
+    /// The addresses of the pod that are bound for its connections.
+    pub bound: BTreeSet<SocketAddr>,
+    /// The same for its datagrams.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub datagrams: BTreeSet<SocketAddr>,
+}
+
+/// The Gateways that a replica serves.
+pub type ServedGateways = BTreeMap<ObjectKey, ServedGateway>;
+
+/// What the leader knows of the other replicas.
+#[derive(Debug, Default)]
+pub struct Agreement {
+    /// Gateways as all replicas served them.
+    agreed: ServedGateways,
+    replicas: BTreeMap<Arc<str>, Replica>,
+}
+
+#[derive(Debug, Default)]
+struct Replica {
+    serves: ServedGateways,
+    /// How often in a row it did not answer.
+    silent: u32,
+}
+
+/// What is not agreed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// The Gateways that a replica is not known to serve.
+    pub gateways: BTreeSet<ObjectKey>,
+    /// These replicas.
+    pub replicas: BTreeSet<Arc<str>>,
+}
+
+impl ServedGateway {
+    /// Whether it is this Gateway, at this generation or a later one, at all of these addresses.
+    fn covers(&self, wanted: &Self) -> bool {
+        let is_bound = wanted.bound.is_subset(&self.bound) && wanted.datagrams.is_subset(&self.datagrams);
+        self.uid == wanted.uid && self.generation >= wanted.generation && is_bound
+    }
+}
+
+impl Agreement {
+    /// An earlier leader has found it agreed.
+    pub fn take_over(&mut self, gateway: ObjectKey, served: ServedGateway) {
+        self.agreed.insert(gateway, served);
+    }
+
+    /// Takes the answer of a replica; `None` where it gave none.
+    pub fn answered(&mut self, replica: &Arc<str>, answer: Option<ServedGateways>) {
+        let replica = self.replicas.entry(replica.clone()).or_default();
+        match answer {
+            Some(serves) => *replica = Replica { serves, silent: 0 },
+            None => replica.silent = replica.silent.saturating_add(1),
+        }
+    }
+
+    /// What is not agreed of the Gateways as the leader serves them, while `ready` are the other replicas that are ready.
+    pub fn open(&mut self, wanted: &ServedGateways, ready: &BTreeSet<Arc<str>>) -> Open {
+        self.replicas.retain(|name, _| ready.contains(name));
+        self.agreed.retain(|gateway, _| wanted.contains_key(gateway));
+        let mut open = Open::default();
+        for (gateway, served) in wanted {
+            if self.agreed.get(gateway) == Some(served) {
+                continue;
+            }
+            let lacking: Vec<_> =
+                ready.iter().filter(|name| !self.serves(name, gateway, served)).cloned().collect();
+            if lacking.is_empty() {
+                self.agreed.insert(gateway.clone(), served.clone());
+            } else {
+                open.gateways.insert(gateway.clone());
+                open.replicas.extend(lacking);
+            }
+        }
+        open
+    }
+
+    fn serves(&self, name: &Arc<str>, gateway: &ObjectKey, wanted: &ServedGateway) -> bool {
+        self.replicas.get(name).is_some_and(|replica| {
+            replica.silent >= SILENT || replica.serves.get(gateway).is_some_and(|it| it.covers(wanted))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("shop", "edge")
+    }
+
+    fn serving(generation: i64, ports: &[u16]) -> ServedGateways {
+        let bound = ports.iter().map(|port| SocketAddr::new("0.0.0.0".parse().unwrap(), *port)).collect();
+        [(key(), ServedGateway { uid: "u".to_owned(), generation, bound, ..ServedGateway::default() })].into()
+    }
+
+    fn ready(names: &[&str]) -> BTreeSet<Arc<str>> {
+        names.iter().map(|name| Arc::from(*name)).collect()
+    }
+
+    fn is_open(agreement: &mut Agreement, wanted: &ServedGateways, names: &[&str]) -> bool {
+        !agreement.open(wanted, &ready(names)).gateways.is_empty()
+    }
+
+    #[test]
+    fn a_leader_that_is_alone_agrees_with_itself() {
+        assert!(!is_open(&mut Agreement::default(), &serving(1, &[20_000]), &[]));
+    }
+
+    #[test]
+    fn every_ready_replica_must_serve_the_generation_at_all_addresses() {
+        let (mut agreement, wanted) = (Agreement::default(), serving(2, &[20_000, 20_001]));
+        let open = agreement.open(&wanted, &ready(&["a", "b"]));
+        assert_eq!(open.replicas, ready(&["a", "b"]));
+        for (answer, what) in [
+            (serving(1, &[20_000, 20_001]), "an earlier generation"),
+            (serving(2, &[20_000]), "a port is not bound"),
+            (ServedGateways::new(), "it has not read it"),
+        ] {
+            agreement.answered(&"a".into(), Some(answer));
+            agreement.answered(&"b".into(), Some(wanted.clone()));
+            assert_eq!(agreement.open(&wanted, &ready(&["a", "b"])).replicas, ready(&["a"]), "{what}");
+        }
+        agreement.answered(&"a".into(), Some(serving(3, &[20_000, 20_001, 20_002])));
+        assert!(!is_open(&mut agreement, &wanted, &["a", "b"]));
+    }
+
+    #[test]
+    fn another_gateway_of_the_name_is_not_agreed() {
+        let (mut agreement, wanted) = (Agreement::default(), serving(1, &[20_000]));
+        let mut other = wanted.clone();
+        other.get_mut(&key()).unwrap().uid = "earlier".to_owned();
+        agreement.answered(&"a".into(), Some(other));
+        assert!(is_open(&mut agreement, &wanted, &["a"]));
+    }
+
+    #[test]
+    fn what_is_agreed_stays_so_when_replicas_come_and_ends_with_another_generation_or_port() {
+        let (mut agreement, wanted) = (Agreement::default(), serving(1, &[20_000]));
+        agreement.take_over(key(), wanted[&key()].clone());
+        assert!(!is_open(&mut agreement, &wanted, &["a", "b"]));
+        assert!(is_open(&mut agreement, &serving(2, &[20_000]), &["a"]));
+        assert!(is_open(&mut agreement, &serving(1, &[20_000, 20_001]), &["a"]));
+    }
+
+    #[test]
+    fn a_replica_that_cannot_be_asked_does_not_hold_gateways_up_for_ever() {
+        let (mut agreement, wanted) = (Agreement::default(), serving(1, &[20_000]));
+        let mut times = 0;
+        while is_open(&mut agreement, &wanted, &["a"]) {
+            agreement.answered(&"a".into(), None);
+            times += 1;
+        }
+        assert_eq!(times, SILENT);
+        let later = serving(2, &[20_000]);
+        agreement.answered(&"a".into(), Some(wanted));
+        assert!(is_open(&mut agreement, &later, &["a"]), "it answers again");
+    }
+}

@@ -1,0 +1,86 @@
+//! Which SecurityPolicies protect a listener and a rule. A policy holds for all that it is for, unless a more specific one that
+//! holds takes its place, which is the whole of it; whose may do so, the policy itself says. Makes no filter.
+
+use std::sync::Arc;
+
+use fairway_model::ClientVerification;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_policy::security::ReplaceableBy;
+
+use crate::listener::ListenerId;
+use crate::policy::{Attached, OwnPolicy, Target};
+use crate::state::Variant;
+
+/// Those of policies that hold, of which each is more specific than the one before it.
+pub(crate) fn holding(all: Vec<&Arc<OwnPolicy>>) -> Vec<Arc<OwnPolicy>> {
+    let mut held: Vec<Arc<OwnPolicy>> = Vec::new();
+    for policy in all.into_iter().rev() {
+        if !held.iter().any(|specific| policy.is_replaced_by(specific)) {
+            held.push(policy.clone());
+        }
+    }
+    held.reverse();
+    held
+}
+
+impl OwnPolicy {
+    fn is_replaced_by(&self, specific: &Self) -> bool {
+        if self.reference == specific.reference {
+            return true;
+        }
+        // Certificates are verified before there is a request, and so whatever its rule says.
+        let may = match self.replaceable {
+            ReplaceableBy::SameNamespace => self.reference.key.namespace == specific.reference.key.namespace,
+            ReplaceableBy::All => true,
+            ReplaceableBy::None => false,
+        };
+        may && !self.verifies_clients()
+    }
+
+    /// Whether it asks the clients of listeners for certificates.
+    pub(crate) fn verifies_clients(&self) -> bool {
+        self.security().is_some_and(|security| security.clients.is_some())
+    }
+}
+
+impl Attached {
+    /// The policies that hold at a rule of a route where it is attached, by the name of the rule; `None` where they cannot all be
+    /// served together.
+    pub(crate) fn guards(
+        &self,
+        route: &ObjectRef,
+        variant: &Variant,
+        rule: Option<&str>,
+    ) -> Option<Vec<Arc<OwnPolicy>>> {
+        if !self.has(Kind::SecurityPolicy) {
+            return Some(Vec::new());
+        }
+        let of_listener = variant.guards.iter().map(|key| {
+            // One that is gone is marked, and its routes are read again.
+            self.get(&ObjectRef::new(Kind::SecurityPolicy, key.clone()))
+        });
+        let named = rule.filter(|name| !name.is_empty()).map(|name| Target::section(route, name));
+        let targets = [Some(Target::whole(route)), named];
+        let own = targets.iter().flatten().map(|target| self.deciding(Kind::SecurityPolicy, target));
+        let held = holding(of_listener.chain(own).flatten().collect());
+        let verifying = held.iter().filter(|policy| policy.verifies_clients()).count();
+        let served = verifying + usize::from(variant.verified) <= 1;
+        served.then_some(held)
+    }
+
+    /// The SecurityPolicies that are for a listener, from the least specific one on.
+    pub(crate) fn guards_of_listener(&self, gateway: &ObjectKey, listener: &ListenerId) -> Vec<ObjectKey> {
+        let along = self.along(Kind::SecurityPolicy, gateway, listener);
+        along.into_iter().map(|policy| policy.reference.key.clone()).collect()
+    }
+
+    /// Which certificates the clients of a listener must show.
+    pub(crate) fn verification(
+        &self,
+        gateway: &ObjectKey,
+        listener: &ListenerId,
+    ) -> Option<ClientVerification> {
+        let held = holding(self.along(Kind::SecurityPolicy, gateway, listener));
+        held.iter().find_map(|policy| policy.security()?.clients.clone())
+    }
+}

@@ -1,0 +1,236 @@
+//! nginx.conf in the form in which NGINX Ingress Controller lays it out: an upstream for each Service, a server for each
+//! host. Pure.
+
+use std::fmt::Write;
+
+use crate::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+use crate::frame::{Frame, TlsChoice};
+
+/// The name of the configuration in the folder.
+pub const CONFIGURATION: &str = "nginx.conf";
+
+/// The whole configuration. `generation` is what the socket `generation.sock` answers once workers serve it.
+#[must_use]
+pub fn render(frame: &Frame, desired: &Desired, generation: u64) -> String {
+    let mut text = main_block(frame);
+    text.push_str(&http_block(frame));
+    text.push_str(&default_servers(frame, generation));
+    for (name, endpoints) in desired.backends.iter().filter(|(_, endpoints)| !endpoints.is_empty()) {
+        _ = writeln!(text, "  upstream {name} {{\n    zone {name} 256k;\n    random two least_conn;");
+        for endpoint in endpoints {
+            _ = writeln!(text, "    server {endpoint} max_fails=1 fail_timeout=10s max_conns=0;");
+        }
+        if frame.recommended() {
+            text.push_str("    keepalive 1024;\n    keepalive_requests 100000000;\n");
+        }
+        text.push_str("  }\n");
+    }
+    for (name, host) in &desired.hosts {
+        text.push_str(&server(frame, desired, name, host));
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn main_block(frame: &Frame) -> String {
+    let workers = frame.workers.map_or_else(|| "auto".to_owned(), |workers| workers.to_string());
+    let connections = if frame.recommended() { 16_384 } else { 1_024 };
+    format!(
+        "daemon off;
+worker_processes {workers};
+pid {pid};
+error_log stderr notice;
+events {{ worker_connections {connections}; }}
+",
+        pid = frame.file("nginx.pid")
+    )
+}
+
+fn http_block(frame: &Frame) -> String {
+    let logs = if frame.recommended() {
+        "  access_log off;
+  server_tokens off;
+  keepalive_timeout 600s;
+  keepalive_requests 100000000;
+"
+    } else {
+        "  access_log /dev/stdout main;
+  keepalive_timeout 75s;
+"
+    };
+    // Without a server named so, requests of HTTP/1.1 upstreams would carry `Connection: close`.
+    let connection = if frame.recommended() { "\"\"" } else { "close" };
+    let mut text = format!(
+        "http {{
+  log_format main '$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \"$http_referer\" '
+                  '\"$http_user_agent\" \"$http_x_forwarded_for\"';
+{logs}  sendfile on;
+  server_names_hash_max_size 32768;
+  server_names_hash_bucket_size 256;
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' {connection}; }}
+"
+    );
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        _ = writeln!(text, "  {kind}_temp_path {};", frame.file(kind));
+    }
+    text.push_str(&tls(frame));
+    text
+}
+
+fn tls(frame: &Frame) -> String {
+    let chosen = match frame.tls {
+        TlsChoice::Both => "  ssl_protocols TLSv1.2 TLSv1.3;\n",
+        TlsChoice::Tls12 => "  ssl_protocols TLSv1.2;\n  ssl_ciphers ECDHE-RSA-AES256-GCM-SHA384;\n",
+        TlsChoice::Tls13 => {
+            "  ssl_protocols TLSv1.3;\n  ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;\n"
+        }
+    };
+    let cache = if frame.recommended() { "  ssl_session_cache shared:lab:20m;\n" } else { "" };
+    format!("{chosen}{cache}")
+}
+
+/// What answers when no host does, and the socket that says which configuration the workers have.
+fn default_servers(frame: &Frame, generation: u64) -> String {
+    let socket = frame.file("generation.sock");
+    format!(
+        "  server {{
+    listen unix:{socket};
+    access_log off;
+    location / {{ return 200 \"{generation}\"; }}
+  }}
+  server {{
+    listen {http} default_server{backlog};
+    listen {https} ssl default_server{backlog};
+    ssl_reject_handshake on;
+    location / {{ return 404; }}
+  }}
+",
+        http = frame.listen.http,
+        https = frame.listen.https,
+        backlog = if frame.recommended() { " backlog=4096" } else { "" },
+    )
+}
+
+fn server(frame: &Frame, desired: &Desired, name: &str, host: &Host) -> String {
+    let mut text = format!("  server {{\n    server_name {name};\n    listen {};\n", frame.listen.http);
+    if let Some(certificate) = &host.certificate {
+        let file = |kind: &str| frame.file(&format!("{certificate}.{kind}"));
+        _ = writeln!(text, "    listen {} ssl http2;", frame.listen.https);
+        _ = writeln!(text, "    ssl_certificate {};", file("crt"));
+        _ = writeln!(text, "    ssl_certificate_key {};", file("key"));
+    }
+    for (header, value) in &host.response_headers {
+        _ = writeln!(text, "    add_header {header} \"{value}\" always;");
+    }
+    if host.cors {
+        for (header, value) in CORS_HEADERS {
+            _ = writeln!(text, "    add_header {header} \"{value}\" always;");
+        }
+        text.push_str("    if ($request_method = OPTIONS) { return 204; }\n");
+    }
+    for rule in &host.rules {
+        text.push_str(&locations(frame, desired, rule));
+    }
+    text.push_str("  }\n");
+    text
+}
+
+/// A prefix is one of whole segments: `/a/` and `= /a`; `/` alone needs no second one.
+fn locations(frame: &Frame, desired: &Desired, rule: &Rule) -> String {
+    match &rule.path {
+        PathMatch::Exact(path) => location(frame, desired, &format!("= {path}"), &rule.action),
+        PathMatch::Prefix(path) => {
+            let stem = PathMatch::stem(path);
+            let mut text = location(frame, desired, &format!("{stem}/"), &rule.action);
+            if !stem.is_empty() {
+                text.push_str(&location(frame, desired, &format!("= {stem}"), &rule.action));
+            }
+            text
+        }
+    }
+}
+
+fn location(frame: &Frame, desired: &Desired, matching: &str, action: &Action) -> String {
+    match action {
+        Action::Redirect { to } => format!("    location {matching} {{ return 302 {to}; }}\n"),
+        Action::Forward { backend, .. } if desired.backends.get(backend).is_none_or(Vec::is_empty) => {
+            format!("    location {matching} {{ return 502; }}\n")
+        }
+        Action::Forward { backend, .. } if desired.grpc.contains(backend) => format!(
+            "    location {matching} {{\n      grpc_pass grpc://{backend};\n{}    }}\n",
+            calling(frame)
+        ),
+        Action::Forward { backend, strip } => {
+            // With a path nginx puts it in place of what the location matched.
+            let path = if strip.is_some() { "/" } else { "" };
+            format!(
+                "    location {matching} {{\n      proxy_pass http://{backend}{path};\n{}    }}\n",
+                forwarding(frame)
+            )
+        }
+    }
+}
+
+fn forwarding(frame: &Frame) -> &'static str {
+    if frame.recommended() {
+        "      proxy_http_version 1.1;
+      proxy_connect_timeout 5s;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_set_header Host $host;
+      proxy_set_header X-Request-ID $request_id;
+      proxy_set_header X-Real-IP $remote_addr;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_set_header X-Forwarded-Host $host;
+      proxy_set_header X-Forwarded-Port $server_port;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_buffer_size 16k;
+      proxy_buffers 8 32k;
+      proxy_max_temp_file_size 0;
+"
+    } else {
+        "      proxy_http_version 1.1;
+      proxy_connect_timeout 60s;
+      proxy_read_timeout 60s;
+      proxy_send_timeout 60s;
+      client_max_body_size 1m;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_set_header Host $host;
+      proxy_set_header X-Real-IP $remote_addr;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_set_header X-Forwarded-Host $host;
+      proxy_set_header X-Forwarded-Port $server_port;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_buffering on;
+"
+    }
+}
+
+/// As [`forwarding`], with the directives of gRPC. What only HTTP/1 has is left out; answers are never buffered as a whole.
+fn calling(frame: &Frame) -> &'static str {
+    if frame.recommended() {
+        "      grpc_connect_timeout 5s;
+      grpc_set_header Host $host;
+      grpc_set_header X-Request-ID $request_id;
+      grpc_set_header X-Real-IP $remote_addr;
+      grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      grpc_set_header X-Forwarded-Host $host;
+      grpc_set_header X-Forwarded-Port $server_port;
+      grpc_set_header X-Forwarded-Proto $scheme;
+      grpc_buffer_size 16k;
+"
+    } else {
+        "      grpc_connect_timeout 60s;
+      grpc_read_timeout 60s;
+      grpc_send_timeout 60s;
+      client_max_body_size 1m;
+      grpc_set_header Host $host;
+      grpc_set_header X-Real-IP $remote_addr;
+      grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      grpc_set_header X-Forwarded-Host $host;
+      grpc_set_header X-Forwarded-Port $server_port;
+      grpc_set_header X-Forwarded-Proto $scheme;
+"
+    }
+}

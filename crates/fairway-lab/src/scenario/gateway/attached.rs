@@ -1,0 +1,135 @@
+//! Attached routes: how soon `status.listeners[].attachedRoutes` of a Gateway counts routes that were made, and no longer
+//! counts those that were removed; and how often the status is written meanwhile.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::propagation::{Action, at_once, propagation};
+use super::super::running_peer::RunningPeer;
+use super::super::site::{BACKEND, NAMESPACE};
+use super::figures::{finding, objects_s};
+use crate::cluster::Following;
+use crate::peers::gateway::{self, HTTP, HttpRoute, Parent};
+use fairway_lab_results::Run;
+
+const CASE: &str = "attached routes";
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    pub(super) routes: u32,
+}
+
+impl Parameters {
+    pub(super) fn seconds(self) -> f64 {
+        objects_s(self.routes) + 5.0
+    }
+}
+
+/// What was seen of the status.
+#[derive(Default)]
+struct Seen {
+    /// When it said the number that was waited for.
+    at: Option<Instant>,
+    writes: u64,
+    /// Counts beyond what there was.
+    wrong: u64,
+}
+
+pub(super) async fn run(
+    running: &RunningPeer<'_>,
+    parameters: Parameters,
+    patience: Duration,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let peer = running.contender.peer.name();
+    let mut gateway = running.cluster.follow(&gateway::named(peer, NAMESPACE)).await?;
+    let Some(before) = settled(&mut gateway).await else {
+        anyhow::bail!("the status of its Gateway does not say how many routes are attached")
+    };
+    let objects: Vec<Value> = (0..parameters.routes).map(|number| object(peer, number)).collect();
+    let all = before + u64::from(parameters.routes);
+    let mut writes = 0;
+    for (action, case, wanted) in [
+        (Action::Apply, "attached routes: the last one made until all are counted", all),
+        (Action::Remove, "attached routes: the last one removed until none is counted", before),
+    ] {
+        at_once(running, objects.clone(), action).await?;
+        let done = Instant::now();
+        let seen = until(&mut gateway, (wanted, all), patience).await;
+        let mut found = propagation(running, case);
+        match seen.at {
+            Some(at) => found.ms.push(at.saturating_duration_since(done).as_secs_f64() * 1e3),
+            None => found.lost = 1,
+        }
+        found.wrong = seen.wrong;
+        found.routes = u64::from(parameters.routes);
+        run.propagations.push(found);
+        writes += seen.writes;
+    }
+    run.supplement.findings.push(finding(
+        running,
+        CASE,
+        ("writes of the Gateway's status", ""),
+        writes as f64,
+    ));
+    Ok(())
+}
+
+fn object(peer: &str, number: u32) -> Value {
+    gateway::http_route(&HttpRoute {
+        name: &format!("attached-{number}"),
+        namespace: NAMESPACE,
+        host: Some(&format!("attached-{number}.lab.example")),
+        path: "/",
+        service: BACKEND,
+        parent: Parent::Gateway { peer, namespace: NAMESPACE },
+    })
+}
+
+/// The count once nothing has been written for a while.
+async fn settled(gateway: &mut Following) -> Option<u64> {
+    let mut last = None;
+    while let Some(version) = gateway.next(Duration::from_secs(1)).await {
+        last = attached(&version.object).or(last);
+    }
+    last
+}
+
+/// Looks at every version until the count is as wanted; no right count is above `most`.
+async fn until(gateway: &mut Following, (wanted, most): (u64, u64), patience: Duration) -> Seen {
+    let (mut seen, end) = (Seen::default(), Instant::now() + patience);
+    while let Some(version) = gateway.next(end.saturating_duration_since(Instant::now())).await {
+        seen.writes += 1;
+        let count = attached(&version.object);
+        seen.wrong += u64::from(count.is_some_and(|count| count > most));
+        if count == Some(wanted) {
+            seen.at = Some(version.at);
+            return seen;
+        }
+    }
+    seen
+}
+
+/// The count of the listener in the clear.
+fn attached(gateway: &Value) -> Option<u64> {
+    let listeners = gateway["status"]["listeners"].as_array()?;
+    listeners.iter().find(|listener| listener["name"] == HTTP)?["attachedRoutes"].as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_count_is_that_of_the_listener_in_the_clear() {
+        let listeners =
+            json!([{ "name": "https", "attachedRoutes": 3 }, { "name": "http", "attachedRoutes": 7 }]);
+        assert_eq!(attached(&json!({ "status": { "listeners": listeners } })), Some(7));
+        assert_eq!(attached(&json!({ "status": {} })), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! `gateway-api`: the seven measurements of gateway-api-bench with peers that take the Gateway API. Each makes its objects,
+//! measures, and removes them again; one that fails is noted, and the next one goes on.
+
+mod apps;
+mod attached;
+mod failover;
+mod figures;
+mod flipping;
+mod routes;
+mod scale;
+mod sets;
+mod traffic;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::disk_reserve::is_full;
+use super::running_peer::{RunningPeer, Sizes};
+use super::site::{NAMESPACE, OTHER};
+use crate::peers::GatewayApi;
+use fairway_lab_results::Run;
+
+/// Its parameters; the file explains them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Parameters {
+    measurements: Vec<Measurement>,
+    attached: attached::Parameters,
+    propagation: routes::Added,
+    changes: routes::Changed,
+    scale: scale::Parameters,
+    traffic: traffic::Parameters,
+    listener_sets: sets::Parameters,
+    share: f64,
+    failover: failover::Parameters,
+    #[serde(rename = "patience_s")]
+    patience_s: f64,
+    #[serde(rename = "proxy_replicas")]
+    proxy_replicas: u32,
+    workers: u32,
+}
+
+/// One of the seven.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Measurement {
+    Attached,
+    Propagation,
+    Changes,
+    Scale,
+    Traffic,
+    ListenerSets,
+    Failover,
+}
+
+impl Measurement {
+    /// Its name in the file.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Attached => "attached",
+            Self::Propagation => "propagation",
+            Self::Changes => "changes",
+            Self::Scale => "scale",
+            Self::Traffic => "traffic",
+            Self::ListenerSets => "listener-sets",
+            Self::Failover => "failover",
+        }
+    }
+}
+
+/// Endpoints of the route that streams use, and of Services that stand for many.
+const BACKENDS: u32 = 3;
+
+impl Parameters {
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: BACKENDS }
+    }
+
+    /// How long it is likely to take with a peer that serves a change so many seconds after it was written.
+    pub(super) fn seconds(&self, pause: f64, api: &GatewayApi) -> f64 {
+        let of = |measurement: &Measurement| match measurement {
+            Measurement::Attached => self.attached.seconds(),
+            Measurement::Propagation => self.propagation.seconds(pause),
+            Measurement::Changes => self.changes.seconds(pause),
+            Measurement::Scale => self.scale.seconds(pause),
+            Measurement::Traffic => self.traffic.seconds(),
+            Measurement::ListenerSets if api.listener_sets => self.listener_sets.seconds(self.share),
+            Measurement::ListenerSets => 0.0,
+            Measurement::Failover => self.failover.seconds(),
+        };
+        self.measurements.iter().map(of).sum()
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.patience_s)
+    }
+}
+
+/// All measurements with one contender.
+pub(super) async fn run(
+    running: &mut RunningPeer<'_>,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    running.cluster.scale(NAMESPACE, OTHER, 1).await?;
+    running.cluster.settled(NAMESPACE, OTHER).await?;
+    for measurement in &parameters.measurements {
+        let name = running.contender.peer.name();
+        running.progress.say(&format!("{name}: {}", measurement.name()));
+        if let Err(error) = one(running, *measurement, parameters, run).await {
+            // The next one could keep nothing either.
+            if is_full(&error) {
+                return Err(error);
+            }
+            running.note(&format!("{} failed: {error:#}", measurement.name()));
+        }
+    }
+    Ok(())
+}
+
+async fn one(
+    running: &mut RunningPeer<'_>,
+    measurement: Measurement,
+    parameters: &Parameters,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let patience = parameters.patience();
+    match measurement {
+        Measurement::Attached => attached::run(running, parameters.attached, patience, run).await,
+        Measurement::Propagation => routes::one_by_one(running, parameters.propagation, patience, run).await,
+        Measurement::Changes => routes::changed(running, parameters.changes, patience, run).await,
+        Measurement::Scale => scale::run(running, parameters.scale, patience, run).await,
+        Measurement::Traffic => traffic::run(running, &parameters.traffic, run).await,
+        Measurement::ListenerSets => {
+            if running.contender.peer.gateway_api().is_ok_and(|api| api.listener_sets) {
+                let sized = parameters.listener_sets.of(parameters.share);
+                return sets::run(running, sized, patience, run).await;
+            }
+            running.note("listener-sets is left out: it takes no ListenerSets");
+            Ok(())
+        }
+        Measurement::Failover => failover::run(running, parameters.failover, run).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::definition::{Definition, Form, Scaling};
+
+    fn read(form: Form, set: &[&str]) -> Parameters {
+        let set = set.iter().map(|text| (*text).to_owned()).collect();
+        let text = include_str!("../../../scenarios/gateway-api.toml");
+        Definition::read(text, &Scaling { form, scale: 0.05, set }).unwrap().parameters().unwrap()
+    }
+
+    const WITH: GatewayApi = GatewayApi { controller: "a", ports: [80, 443], listener_sets: true };
+
+    #[test]
+    fn a_tenth_of_the_listener_sets_is_made_unless_all_are_asked_for() {
+        let tenth = read(Form::Whole, &[]);
+        let all = read(Form::Whole, &["share=1.0"]);
+        assert_eq!(tenth.listener_sets.of(tenth.share).sets_in_all(), 250);
+        assert_eq!(all.listener_sets.of(all.share).sets_in_all(), 2_500);
+        assert_eq!(tenth.listener_sets.of(0.0001).sets_in_all(), 1, "one at least");
+    }
+
+    #[test]
+    fn a_part_of_a_parameter_is_set_by_itself_and_an_unknown_part_is_named() {
+        let set = read(Form::Quick, &["propagation.routes=3000", "measurements=[\"propagation\"]"]);
+        assert_eq!((set.propagation.routes, set.measurements.len()), (3_000, 1));
+        assert_eq!(
+            set.changes.requests,
+            read(Form::Whole, &[]).changes.requests,
+            "the form says only a part"
+        );
+        let text = include_str!("../../../scenarios/gateway-api.toml");
+        let scaling = Scaling { form: Form::Quick, scale: 1.0, set: vec!["propagation.router=1".to_owned()] };
+        let read = Definition::read(text, &scaling).unwrap().parameters::<Parameters>();
+        assert!(format!("{:#}", read.unwrap_err()).contains("router"));
+    }
+
+    #[test]
+    fn the_quick_form_takes_about_a_minute_and_a_peer_without_listener_sets_less() {
+        let quick = read(Form::Quick, &[]);
+        let without = GatewayApi { listener_sets: false, ..WITH };
+        let (with, less) = (quick.seconds(0.06, &WITH), quick.seconds(0.06, &without));
+        assert!((30.0..90.0).contains(&with) && less < with, "{with} s, {less} s");
+    }
+
+    #[test]
+    fn every_measurement_has_the_name_by_which_it_is_asked_for() {
+        for measurement in read(Form::Whole, &[]).measurements {
+            let named = read(Form::Whole, &[&format!("measurements=[\"{}\"]", measurement.name())]);
+            assert_eq!(named.measurements, [measurement]);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Route propagation, from the API's acceptance of a new HTTPRoute to the first 200, and changes of a route under traffic.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::probe::{Probe, Verdict};
+use super::super::propagation::{self, Action, Changes, at_once, judge_new};
+use super::super::running_peer::RunningPeer;
+use super::super::site::{BACKEND, NAMESPACE};
+use super::figures::objects_s;
+use crate::peers::gateway::{self, HttpRoute, Parent};
+use fairway_lab_results::{Propagation, Run};
+
+/// A route that is served stays served: so often it is asked for again.
+const AGAIN: u32 = 3;
+/// How long nothing but new answers must come before a route is changed again.
+const CALM: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Added {
+    pub(super) routes: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Changed {
+    count: u32,
+    pub(super) requests: u32,
+}
+
+impl Added {
+    pub(super) fn seconds(self, pause: f64) -> f64 {
+        f64::from(self.routes) * pause + objects_s(self.routes)
+    }
+}
+
+impl Changed {
+    pub(super) fn seconds(self, pause: f64) -> f64 {
+        f64::from(self.count) * (pause + CALM.as_secs_f64())
+    }
+}
+
+/// Routes one after the other; what was added is removed again.
+pub(super) async fn one_by_one(
+    running: &RunningPeer<'_>,
+    parameters: Added,
+    patience: Duration,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let case = "HTTPRoute added: accepted by the API until served";
+    let mut added = Vec::new();
+    let mut found = propagation::propagation(running, case);
+    let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+    let mut outcome = Ok(());
+    for number in 0..parameters.routes {
+        outcome = add(running, &mut probe, ("added", number, patience), &mut found, &mut added).await;
+        if outcome.is_err() {
+            break;
+        }
+    }
+    found.routes = u64::from(parameters.routes);
+    run.propagations.push(found);
+    let removed = at_once(running, added, Action::Remove).await;
+    outcome.and(removed)
+}
+
+/// Adds a route and asks for it until it is served, and then some times more. 404 and then 200 are right, and nothing else.
+pub(super) async fn add(
+    running: &RunningPeer<'_>,
+    probe: &mut Probe,
+    (prefix, number, patience): (&str, u32, Duration),
+    found: &mut Propagation,
+    added: &mut Vec<Value>,
+) -> anyhow::Result<()> {
+    let (name, host) = (format!("{prefix}-{number}"), format!("{prefix}-{number}.lab.example"));
+    let object = gateway::http_route(&HttpRoute {
+        name: &name,
+        namespace: NAMESPACE,
+        host: Some(&host),
+        path: "/",
+        service: BACKEND,
+        parent: Parent::Gateway { peer: running.contender.peer.name(), namespace: NAMESPACE },
+    });
+    added.push(object.clone());
+    running.cluster.apply(&[object]).await?;
+    let accepted = Instant::now();
+    let seen = probe.until(&host, patience, judge_new).await;
+    found.wrong += seen.wrong;
+    match seen.at {
+        Some(at) => found.ms.push(at.saturating_duration_since(accepted).as_secs_f64() * 1e3),
+        None => {
+            found.lost += 1;
+            return Ok(());
+        }
+    }
+    for _ in 0..AGAIN {
+        let answer = probe.ask(&host).await;
+        found.wrong += u64::from(!matches!(judge_new(&answer), Verdict::Wanted));
+    }
+    Ok(())
+}
+
+/// Changes of the route that a stream asks for.
+pub(super) async fn changed(
+    running: &mut RunningPeer<'_>,
+    parameters: Changed,
+    patience: Duration,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let changes = Changes {
+        case: "HTTPRoute under traffic",
+        count: parameters.count,
+        rate: f64::from(parameters.requests),
+        patience,
+        calm: CALM,
+    };
+    propagation::under_load(running, &changes, run).await
+}

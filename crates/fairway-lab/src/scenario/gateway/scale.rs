@@ -1,0 +1,233 @@
+//! Route scale: namespaces full of routes, each with a Service of its own; then routes and endpoints change for a while. What
+//! pods spend, whether all routes are served, and how soon new ones are meanwhile.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::metering::{Metered, Metering};
+use super::super::probe::Probe;
+use super::super::propagation::{Action, at_once, judge_new, propagation};
+use super::super::running_peer::RunningPeer;
+use super::super::site::{NAMESPACE, PORT};
+use super::apps::{Folders, endpoints, service, slice};
+use super::figures::{finding, objects_s};
+use super::routes::add;
+use crate::peers::gateway::{self, HttpRoute, Parent};
+use fairway_lab_results::Run;
+
+const CASE: &str = "route scale";
+/// Between two changes of a route, as in the benchmark; endpoints change half as often.
+const EVERY: Duration = Duration::from_secs(1);
+/// So many of the routes are asked for at the end.
+const SAMPLED: usize = 100;
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    namespaces: u32,
+    routes: u32,
+    seconds: f64,
+    added: u32,
+}
+
+impl Parameters {
+    pub(super) fn seconds(self, pause: f64) -> f64 {
+        // A namespace takes a moment to go.
+        objects_s(3 * self.namespaces * self.routes) + f64::from(self.namespaces) * 0.2 + self.seconds + pause
+    }
+}
+
+/// One of the many.
+struct App {
+    name: String,
+    namespace: String,
+    host: String,
+}
+
+impl App {
+    /// Its route; with a number a rule more, so that it is another one each time.
+    fn route(&self, peer: &str, turn: Option<u32>) -> Value {
+        let mut route = gateway::http_route(&HttpRoute {
+            name: &self.name,
+            namespace: &self.namespace,
+            host: Some(&self.host),
+            path: "/",
+            service: &self.name,
+            parent: Parent::Gateway { peer, namespace: NAMESPACE },
+        });
+        let mut more = route["spec"]["rules"][0].clone();
+        if let (Some(turn), Some(rules)) = (turn, route["spec"]["rules"].as_array_mut()) {
+            more["matches"][0]["path"]["value"] = json!(format!("/turn-{turn}"));
+            rules.push(more);
+        }
+        route
+    }
+
+    fn slice(&self, addresses: &[IpAddr]) -> anyhow::Result<Value> {
+        slice((&self.name, &self.namespace), "", addresses, PORT)
+    }
+}
+
+/// A meter of all pods of a peer.
+pub(super) struct Costs(Metering);
+
+impl Costs {
+    pub(super) async fn begin(running: &RunningPeer<'_>) -> anyhow::Result<Self> {
+        Ok(Self(running.metering_of_all().await?))
+    }
+
+    /// Notes what was spent since the beginning or the last time.
+    pub(super) async fn note(
+        &mut self,
+        running: &RunningPeer<'_>,
+        (case, when): (&str, &str),
+        run: &mut Run,
+    ) -> anyhow::Result<()> {
+        let Metered { spent, .. } = self.0.cut().await?;
+        if spent.seconds > 0.0 {
+            let cpus = spent.cpu_s / spent.seconds;
+            run.supplement.findings.push(finding(
+                running,
+                case,
+                (&format!("CPU time of all pods {when}"), "s"),
+                spent.cpu_s,
+            ));
+            run.supplement.findings.push(finding(
+                running,
+                case,
+                (&format!("CPUs of all pods {when}"), ""),
+                cpus,
+            ));
+        }
+        if let Some(bytes) = spent.memory_bytes {
+            let figure = format!("memory of all pods after {when}");
+            run.supplement.findings.push(finding(running, case, (&figure, "bytes"), bytes as f64));
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(self) {
+        self.0.end();
+    }
+}
+
+pub(super) async fn run(
+    running: &RunningPeer<'_>,
+    parameters: Parameters,
+    patience: Duration,
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let folders = Folders::make(running, "scale", parameters.namespaces).await?;
+    let measured = measured(running, parameters, (&folders, patience), run).await;
+    measured.and(folders.remove(running).await)
+}
+
+async fn measured(
+    running: &RunningPeer<'_>,
+    parameters: Parameters,
+    (folders, patience): (&Folders, Duration),
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let peer = running.contender.peer.name();
+    let app = |namespace: &String, number: u32| App {
+        name: format!("app-{number}"),
+        host: format!("{namespace}-{number}.lab.example"),
+        namespace: namespace.clone(),
+    };
+    let routes = 0..parameters.routes;
+    let apps: Vec<App> = folders
+        .names()
+        .iter()
+        .flat_map(|namespace| routes.clone().map(move |number| app(namespace, number)))
+        .collect();
+    let addresses = endpoints(running).await?;
+    let mut costs = Costs::begin(running).await?;
+    // Endpoints first: a route is not to be served before it has some.
+    let slices = apps.iter().map(|app| app.slice(&addresses[..1])).collect::<anyhow::Result<Vec<_>>>()?;
+    at_once(running, apps.iter().map(|app| service(&app.name, &app.namespace)).collect(), Action::Apply)
+        .await?;
+    at_once(running, slices, Action::Apply).await?;
+    at_once(running, apps.iter().map(|app| app.route(peer, None)).collect(), Action::Apply).await?;
+    let made = Instant::now();
+    let mut found = propagation(running, "route scale: the last of all routes made until it is served");
+    let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+    let last = apps.last().context("there are no routes")?;
+    match probe.until(&last.host, patience, judge_new).await {
+        seen if seen.at.is_some() => found.ms.extend(seen.at.map(|at| (at - made).as_secs_f64() * 1e3)),
+        _ => found.lost = 1,
+    }
+    found.routes = apps.len() as u64;
+    run.propagations.push(found);
+    costs.note(running, (CASE, "while routes were made"), run).await?;
+    churn(running, parameters, (&apps, &addresses, patience), run).await?;
+    costs.note(running, (CASE, "while routes and endpoints changed"), run).await?;
+    costs.end();
+    let unserved = unserved(&mut probe, &apps).await;
+    let figure = format!("of {} routes, not served", apps.len().min(SAMPLED));
+    run.supplement.findings.push(finding(running, CASE, (&figure, ""), unserved as f64));
+    Ok(())
+}
+
+/// A route a second and the endpoints of a Service every other second, while routes are added one by one.
+async fn churn(
+    running: &RunningPeer<'_>,
+    parameters: Parameters,
+    (apps, addresses, patience): (&[App], &[IpAddr], Duration),
+    run: &mut Run,
+) -> anyhow::Result<()> {
+    let (begun, length) = (Instant::now(), Duration::from_secs_f64(parameters.seconds));
+    let mut found = propagation(running, "HTTPRoute added while others changed: accepted until served");
+    let mut added = Vec::new();
+    let changing = changing(running, (apps, addresses), begun + length);
+    let adding = async {
+        let mut probe = Probe::new(SocketAddr::new(running.address, 80));
+        for number in 0..parameters.added {
+            let due = begun + length.mul_f64(f64::from(number) / f64::from(parameters.added));
+            tokio::time::sleep_until(due.into()).await;
+            add(running, &mut probe, ("meanwhile", number, patience), &mut found, &mut added).await?;
+        }
+        anyhow::Ok(())
+    };
+    let (changed, outcome) = tokio::join!(changing, adding);
+    found.routes = apps.len() as u64;
+    run.propagations.push(found);
+    let removed = at_once(running, added, Action::Remove).await;
+    changed.and(outcome).and(removed)
+}
+
+async fn changing(
+    running: &RunningPeer<'_>,
+    (apps, addresses): (&[App], &[IpAddr]),
+    end: Instant,
+) -> anyhow::Result<()> {
+    let mut choice = fastrand::Rng::with_seed(1);
+    for turn in 0_u32.. {
+        if Instant::now() >= end {
+            break;
+        }
+        let app = &apps[choice.usize(..apps.len())];
+        running.cluster.apply(&[app.route(running.contender.peer.name(), Some(turn))]).await?;
+        if turn.is_multiple_of(2) {
+            let app = &apps[choice.usize(..apps.len())];
+            let count = 1 + usize::from(turn.is_multiple_of(4)).min(addresses.len() - 1);
+            running.cluster.apply(&[app.slice(&addresses[..count])?]).await?;
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+    Ok(())
+}
+
+/// How many of a sample of the routes do not answer 200.
+async fn unserved(probe: &mut Probe, apps: &[App]) -> usize {
+    let step = apps.len().div_ceil(SAMPLED).max(1);
+    let mut unserved = 0;
+    for app in apps.iter().step_by(step) {
+        let served = probe.ask(&app.host).await.is_ok_and(|answer| answer.status == 200);
+        unserved += usize::from(!served);
+    }
+    unserved
+}

@@ -1,0 +1,435 @@
+//! The filters of a rule as those of a route, and what of them is lost. What protects closes the rule: the Gateway API has no
+//! filter for it.
+
+use fairway_gateway_types::{
+    HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
+    HttpUrlRewriteFilter,
+};
+use fairway_model::{
+    Cors, CorsOrigin, FieldTemplate, Filter, HeaderEdit, HttpsRedirect, Mirror, MirrorTarget, PathRewrite,
+    Redirect, RedirectTarget, TemplatePart,
+};
+
+use crate::gateway::paths;
+use crate::gateway::remark::Remark;
+
+/// What redirects of an Ingress ask for: to a URL, and within a host.
+const TO_URL: &[&str] = &["permanent-redirect", "temporal-redirect", "fairway.dev/redirect"];
+const TO_ROOT: &[&str] = &["app-root"];
+const RELATIVE: &[&str] = &["relative-redirects"];
+const CORS: &[&str] = &["enable-cors", "cors-allow-origin"];
+const RATES: &[&str] =
+    &["limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"];
+const MIRROR: &[&str] = &["mirror-target", "mirror-host", "mirror-request-body"];
+const HEADERS: &[&str] = &["fairway.dev/request-headers", "fairway.dev/response-headers"];
+
+/// The statuses that a redirect may have (Gateway API `HTTPRequestRedirectFilter.statusCode`).
+const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
+
+/// The filters of a rule, sorted by what a route has for them.
+#[derive(Debug, Default)]
+pub(crate) struct Filters<'f> {
+    request: HttpHeaderFilter,
+    response: HttpHeaderFilter,
+    /// Strict-Transport-Security of answers over TLS.
+    hsts: Option<&'f str>,
+    cors: Option<HttpCorsFilter>,
+    /// Sends plain requests to https.
+    pub(crate) to_https: Option<&'f HttpsRedirect>,
+    pub(crate) redirect: Option<HttpRequestRedirectFilter>,
+    host: Option<String>,
+    /// The new path, which depends on the match.
+    pub(crate) path: Option<&'f PathRewrite>,
+    pub(crate) mirrors: Vec<&'f Mirror>,
+    /// Why the rule must not be served: each is what would be missing.
+    pub(crate) closed: Vec<&'static str>,
+    /// Why its requests would be answered otherwise than they should be.
+    pub(crate) lost: Vec<String>,
+    pub(crate) remarks: Vec<Remark>,
+}
+
+impl<'f> Filters<'f> {
+    /// Sorts the filters of a rule.
+    pub(crate) fn of(filters: &'f [Filter]) -> Self {
+        let mut all = Self::default();
+        filters.iter().for_each(|filter| all.take(filter));
+        all.closed.dedup();
+        all
+    }
+
+    fn take(&mut self, filter: &'f Filter) {
+        match filter {
+            // The first that answers ends the exchange.
+            Filter::HttpsRedirect(to_https) if self.redirect.is_none() => self.to_https = Some(to_https),
+            Filter::Redirect(redirect) => self.redirect(redirect),
+            Filter::Cors(cors) => self.cors(cors),
+            Filter::RequestHeaders(edit) => merge(&mut self.request, edit),
+            Filter::ResponseHeaders(edit) => merge(&mut self.response, edit),
+            Filter::EndpointFields(fields) => self.fields(fields, Direction::Request),
+            Filter::AnswerFields(fields) => self.fields(fields, Direction::Response),
+            Filter::HiddenFields(names) => {
+                self.response.remove.extend(names.iter().map(ToString::to_string));
+            }
+            Filter::StrictTransportSecurity(value) => self.hsts = Some(value),
+            Filter::RewritePath(path) => self.path = Some(path),
+            Filter::RewriteHost(host) => self.host = Some(host.to_string()),
+            Filter::Mirror(mirror) => self.mirrors.push(mirror),
+            other => match protection(other) {
+                Some(what) => self.closed.push(what),
+                None => self.remarks.extend(feature(other)),
+            },
+        }
+    }
+
+    fn redirect(&mut self, of: &Redirect) {
+        match redirect(of, &mut self.remarks) {
+            Ok(redirect) => self.redirect = self.redirect.take().or(Some(redirect)),
+            Err(why) => {
+                self.remarks.push(Remark::lost(TO_URL, why.clone()));
+                self.lost.push(why);
+            }
+        }
+    }
+
+    fn cors(&mut self, of: &Cors) {
+        let what = "only preflights are answered; ingress-nginx answers every OPTIONS";
+        self.remarks.push(Remark::differs(CORS, what));
+        if of.origins.iter().any(|origin| matches!(origin, CorsOrigin::OneLabel { .. })) {
+            let what = "the star of an origin stands for several labels, too";
+            self.remarks.push(Remark::differs(CORS, what));
+        }
+        self.cors = Some(cors(of));
+    }
+
+    /// Fields whose value is the same for every request.
+    fn fields(&mut self, fields: &[FieldTemplate], direction: Direction) {
+        for field in fields {
+            let Some(value) = constant(field) else {
+                let what = format!("the field {} has parts of the request in its value", field.name);
+                self.remarks.push(Remark::lost(HEADERS, what));
+                continue;
+            };
+            let edit = match direction {
+                Direction::Request => &mut self.request,
+                Direction::Response => &mut self.response,
+            };
+            match value.is_empty() {
+                true => edit.remove.push(field.name.to_string()),
+                false => set(edit, &field.name, &value),
+            }
+        }
+    }
+
+    /// Those of the route in the order in which Fairway applies them, with `path` as the new path.
+    pub(crate) fn for_route(
+        &self,
+        path: Option<&fairway_gateway_types::HttpPathModifier>,
+        over_tls: bool,
+    ) -> Vec<HttpRouteFilter> {
+        let mut filters = Vec::new();
+        if let Some(cors) = &self.cors {
+            filters.push(HttpRouteFilter { cors: Some(cors.clone()), ..kind("CORS") });
+        }
+        if !is_empty(&self.request) {
+            let edit = Some(self.request.clone());
+            filters.push(HttpRouteFilter { request_header_modifier: edit, ..kind("RequestHeaderModifier") });
+        }
+        let mut response = self.response.clone();
+        if let Some(value) = self.hsts.filter(|_| over_tls) {
+            set(&mut response, "Strict-Transport-Security", value);
+        }
+        if !is_empty(&response) {
+            let edit = Some(response);
+            filters
+                .push(HttpRouteFilter { response_header_modifier: edit, ..kind("ResponseHeaderModifier") });
+        }
+        if let Some(redirect) = &self.redirect {
+            let redirect = Some(redirect.clone());
+            filters.push(HttpRouteFilter { request_redirect: redirect, ..kind("RequestRedirect") });
+        } else if self.host.is_some() || path.is_some() {
+            let rewrite = HttpUrlRewriteFilter { hostname: self.host.clone(), path: path.cloned() };
+            filters.push(HttpRouteFilter { url_rewrite: Some(rewrite), ..kind("URLRewrite") });
+        }
+        filters
+    }
+}
+
+/// Which fields are changed.
+#[derive(Clone, Copy)]
+enum Direction {
+    Request,
+    Response,
+}
+
+/// A filter without its value.
+pub(crate) fn kind(kind: &str) -> HttpRouteFilter {
+    HttpRouteFilter { type_: kind.to_owned(), ..HttpRouteFilter::default() }
+}
+
+/// The redirect of plain requests to `https`.
+pub(crate) fn to_https(of: &HttpsRedirect, port: u16) -> HttpRouteFilter {
+    let redirect = HttpRequestRedirectFilter {
+        scheme: Some("https".to_owned()),
+        port: (port != 443).then_some(i32::from(port)),
+        status_code: Some(i32::from(of.status)),
+        ..HttpRequestRedirectFilter::default()
+    };
+    HttpRouteFilter { request_redirect: Some(redirect), ..kind("RequestRedirect") }
+}
+
+/// What of protection a filter gives; `None` for one that gives none.
+fn protection(filter: &Filter) -> Option<&'static str> {
+    Some(match filter {
+        Filter::Access(_) => "the list of client addresses that may pass",
+        Filter::ClientCertificate(_) => "the certificates that clients must show",
+        Filter::OverTls => "the refusal of plain requests",
+        Filter::Deny(_) => "the requests that fairway.dev/deny refuses",
+        Filter::ExternalAuth(_) => "the question to the authentication service",
+        Filter::BasicAuth(_) => "the password",
+        Filter::AnyGuard(_) => "the guards of satisfy: any",
+        _ => return None,
+    })
+}
+
+/// Whether it is the word of a canary for the time without endpoints: it tells the main Service nothing.
+pub(crate) fn is_of_canary(filter: &Filter) -> bool {
+    matches!(filter, Filter::Fallback(fallback) if fallback.fields.is_empty())
+}
+
+/// What else is lost with a filter.
+fn feature(filter: &Filter) -> Option<Remark> {
+    let (about, what): (&'static [&'static str], _) = match filter {
+        Filter::RealIp(_) => (&["fairway.dev/real-ip"], "who the client is follows from the settings alone"),
+        Filter::SecuredBackend(_) => {
+            (&["backend-protocol"], "endpoints are spoken to in the clear, also for clients with TLS")
+        }
+        Filter::EndpointHop(_) => {
+            (&["proxy-http-version", "connection-proxy-header"], "HTTP/1.1 is spoken as usual")
+        }
+        Filter::AnswerHead(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
+        Filter::AnswerRate(_) => {
+            (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed")
+        }
+        Filter::AnswerCookies(_) => {
+            (&["proxy-cookie-domain", "proxy-cookie-path"], "cookies of endpoints stay as they are")
+        }
+        Filter::AnswerLocation(_) => {
+            (&["proxy-redirect-from", "proxy-redirect-to"], "Location of endpoints stays as it is")
+        }
+        Filter::ErrorPages(_) => {
+            (&["custom-http-errors", "default-backend"], "error responses stay as they are")
+        }
+        Filter::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
+        Filter::RateLimit(_) => (RATES, "clients may send any number of requests"),
+        Filter::ConcurrencyLimit(_) => {
+            (&["limit-connections"], "clients may send any number of requests at a time")
+        }
+        Filter::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
+        Filter::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
+        Filter::Fallback(_) if !is_of_canary(filter) => {
+            (&["default-backend"], "paths whose Service has no endpoints answer 503")
+        }
+        _ => return None,
+    };
+    Some(Remark::lost(about, what))
+}
+
+fn redirect(of: &Redirect, remarks: &mut Vec<Remark>) -> Result<HttpRequestRedirectFilter, String> {
+    if !STATUSES.contains(&of.status) {
+        return Err(format!("a redirect cannot have the status {}", of.status));
+    }
+    let filter = HttpRequestRedirectFilter { status_code: Some(of.status.into()), ..Default::default() };
+    let path = |path: &PathRewrite| {
+        paths::redirected(path).ok_or_else(|| "a redirect cannot lead to such a path".to_owned())
+    };
+    Ok(match &of.target {
+        RedirectTarget::Url(url) => {
+            let parts = url_of(url).ok_or_else(|| format!("a redirect cannot lead to {url}"))?;
+            remarks.push(Remark::differs(TO_URL, "the query of the request follows the new URL"));
+            parts.redirect(filter.status_code)
+        }
+        RedirectTarget::Path(to) => {
+            remarks.push(Remark::differs(RELATIVE, "Location has scheme and host"));
+            HttpRequestRedirectFilter { path: Some(path(&PathRewrite::Full(to.clone()))?), ..filter }
+        }
+        RedirectTarget::Host(host) => {
+            HttpRequestRedirectFilter { hostname: Some(host.to_string()), ..filter }
+        }
+        RedirectTarget::Parts { scheme, host, port, path: to, keep_query } => {
+            if !keep_query {
+                let what = "the query of the request follows the new path";
+                remarks.push(Remark::differs(TO_ROOT, what));
+            }
+            HttpRequestRedirectFilter {
+                scheme: scheme.as_ref().map(ToString::to_string),
+                hostname: host.as_ref().map(ToString::to_string),
+                port: port.map(i32::from),
+                path: to.as_ref().map(path).transpose()?,
+                ..filter
+            }
+        }
+    })
+}
+
+/// The parts of a URL that a redirect can have.
+struct Url<'u> {
+    scheme: &'u str,
+    host: &'u str,
+    port: Option<u16>,
+    path: &'u str,
+}
+
+/// `None` where a URL has what a redirect cannot have: a query, a fragment, an address in brackets.
+fn url_of(url: &str) -> Option<Url<'_>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port.parse().ok()?)),
+        None => (authority, None),
+    };
+    let plain = !host.is_empty() && !host.contains(['[', '@', '?', '#']) && !path.contains(['?', '#']);
+    (plain && matches!(scheme, "http" | "https")).then_some(Url { scheme, host, port, path })
+}
+
+impl Url<'_> {
+    fn redirect(&self, status_code: Option<i32>) -> HttpRequestRedirectFilter {
+        let path = if self.path.is_empty() { "/" } else { self.path };
+        HttpRequestRedirectFilter {
+            scheme: Some(self.scheme.to_owned()),
+            hostname: Some(self.host.to_owned()),
+            port: self.port.map(i32::from),
+            path: paths::redirected(&PathRewrite::Full(path.into())),
+            status_code,
+        }
+    }
+}
+
+fn cors(of: &Cors) -> HttpCorsFilter {
+    HttpCorsFilter {
+        allow_origins: of.origins.iter().flat_map(origin).collect(),
+        allow_methods: listed(&of.methods),
+        allow_headers: listed(&of.headers),
+        expose_headers: listed(&of.expose),
+        allow_credentials: of.credentials.then_some(true),
+        max_age: i32::try_from(of.max_age).ok(),
+    }
+}
+
+/// One without a scheme is one of each.
+fn origin(of: &CorsOrigin) -> Vec<String> {
+    match of {
+        CorsOrigin::Any => vec!["*".to_owned()],
+        CorsOrigin::Exact(origin) => vec![origin.to_string()],
+        CorsOrigin::OneLabel { before, after } | CorsOrigin::Wildcard { before, after } => {
+            match before.is_empty() {
+                true => vec![format!("http://*{after}"), format!("https://*{after}")],
+                false => vec![format!("{before}*{after}")],
+            }
+        }
+    }
+}
+
+fn listed(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+fn merge(into: &mut HttpHeaderFilter, edit: &HeaderEdit) {
+    let field = |field: &fairway_model::HeaderField| HttpHeader {
+        name: field.name.to_string(),
+        value: field.value.to_string(),
+    };
+    into.remove.extend(edit.remove.iter().map(ToString::to_string));
+    for it in &edit.set {
+        set(into, &it.name, &it.value);
+    }
+    into.add.extend(edit.add.iter().map(field));
+}
+
+/// The last one of a name counts: a list of the Gateway API has each name once.
+fn set(into: &mut HttpHeaderFilter, name: &str, value: &str) {
+    into.set.retain(|field| !field.name.eq_ignore_ascii_case(name));
+    into.set.push(HttpHeader { name: name.to_owned(), value: value.to_owned() });
+}
+
+fn is_empty(edit: &HttpHeaderFilter) -> bool {
+    edit.add.is_empty() && edit.remove.is_empty() && edit.set.is_empty()
+}
+
+fn constant(field: &FieldTemplate) -> Option<String> {
+    let text = |part: &TemplatePart| match part {
+        TemplatePart::Text(text) => Some(text.to_string()),
+        _ => None,
+    };
+    field.value.0.iter().map(text).collect()
+}
+
+/// What is said of copies: they have the request's own host, and go wherever the request goes.
+pub(crate) fn of_mirror(mirror: &Mirror) -> Vec<Remark> {
+    let mut said = Vec::new();
+    if mirror.host.is_some() {
+        said.push(Remark::differs(MIRROR, "copies have the Host of the request"));
+    }
+    match &mirror.target {
+        MirrorTarget::Forwarded => {}
+        MirrorTarget::Received(before) if before.is_empty() => {}
+        MirrorTarget::Received(before) => {
+            said.push(Remark::lost(MIRROR, format!("copies do not have {before} before their path")));
+        }
+        MirrorTarget::Fixed(path) => {
+            said.push(Remark::lost(MIRROR, format!("copies have the path of the request instead of {path}")));
+        }
+    }
+    if mirror.most_body == 0 {
+        said.push(Remark::differs(MIRROR, "bodies are copied, too"));
+    }
+    said
+}
+
+/// What is said of copies that nobody gets.
+pub(crate) fn without_mirror(name: &str) -> Remark {
+    Remark::lost(MIRROR, format!("{name} is no Service, so nobody gets copies"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_protects_closes_and_what_does_not_is_lost() {
+        let filters = [Filter::OverTls, Filter::Unlogged];
+        let found = Filters::of(&filters);
+        assert_eq!(found.closed, ["the refusal of plain requests"]);
+        assert_eq!(
+            found.remarks,
+            [Remark::lost(&["enable-access-log"], "requests are written to the access log")]
+        );
+    }
+
+    #[test]
+    fn a_url_becomes_the_parts_of_a_redirect() {
+        let read = |url: &'static str| {
+            let it = url_of(url)?;
+            Some((it.scheme, it.host, it.port, it.path))
+        };
+        assert_eq!(read("https://new.test"), Some(("https", "new.test", None, "")));
+        assert_eq!(read("http://new.test:81/a"), Some(("http", "new.test", Some(81), "/a")));
+        for url in ["https://new.test/?a=b", "https://[::1]/", "ftp://a/", "https://u@h/"] {
+            assert_eq!(read(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_origin_without_a_scheme_is_one_of_each() {
+        let of = CorsOrigin::OneLabel { before: "".into(), after: ".a.test".into() };
+        assert_eq!(origin(&of), ["http://*.a.test", "https://*.a.test"]);
+    }
+
+    #[test]
+    fn strict_transport_security_is_for_answers_over_tls() {
+        let filters = [Filter::StrictTransportSecurity("max-age=1".into())];
+        let found = Filters::of(&filters);
+        assert!(found.for_route(None, false).is_empty());
+        let set = found.for_route(None, true).pop().and_then(|it| it.response_header_modifier).unwrap().set;
+        assert_eq!((set[0].name.as_str(), set[0].value.as_str()), ("Strict-Transport-Security", "max-age=1"));
+    }
+}

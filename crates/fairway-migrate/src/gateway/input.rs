@@ -1,0 +1,86 @@
+//! What moves and where to: the translation of the Ingresses, their text, and the choices of whoever moves them.
+
+use std::collections::BTreeSet;
+
+use fairway_model::{Backend, BackendKey, Config, SessionKey};
+use fairway_translate::{ObjectKey, Resources, Translation};
+use k8s_openapi::api::core::v1::ServicePort;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::report::Ingresses;
+
+/// What moves.
+#[derive(Debug)]
+pub struct Input<'i> {
+    /// The Ingresses as they are written.
+    pub ingresses: &'i Ingresses,
+    /// What translation made of them.
+    pub translation: &'i Translation,
+    /// All objects that were read.
+    pub resources: &'i Resources,
+    /// The prefix of annotations.
+    pub prefix: &'i str,
+}
+
+/// Where it moves.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The Gateway.
+    pub gateway: ObjectKey,
+    /// The name of its GatewayClass.
+    pub class: String,
+    /// The ports of its listeners in the clear and with TLS.
+    pub ports: (u16, u16),
+    /// What becomes of paths that would be served otherwise than their Ingress asks for.
+    pub loss: Loss,
+}
+
+/// What becomes of a path whose protection, match or rewrite the Gateway API cannot ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It is closed: its requests are answered 500.
+    Closed,
+    /// It is served without.
+    Allowed,
+}
+
+impl<'i> Input<'i> {
+    /// The configuration that the Ingresses lead to.
+    pub(crate) fn config(&self) -> &'i Config {
+        &self.translation.config
+    }
+
+    /// A backend of it.
+    pub(crate) fn backend(&self, key: &BackendKey) -> Option<&'i Backend> {
+        self.config().backends.get(key).map(|backend| &**backend)
+    }
+
+    /// The port of a Service that `written`, a number or a name, stands for. Routes name ports of Services by number alone.
+    pub(crate) fn port(&self, service: &ObjectKey, written: &str) -> Option<ServicePort> {
+        let found = self.resources.services.get(service)?;
+        let ports = found.object.spec.as_ref()?.ports.as_deref().unwrap_or_default();
+        let targets = |port: &&ServicePort| match &port.target_port {
+            Some(IntOrString::Int(number)) => number.to_string() == written,
+            Some(IntOrString::String(name)) => name == written,
+            None => false,
+        };
+        let by_number = ports.iter().find(|port| port.port.to_string() == written);
+        let by_name = || ports.iter().find(|port| port.name.as_deref() == Some(written));
+        let found = by_number.or_else(by_name).or_else(|| ports.iter().find(targets));
+        let headless = || {
+            let number = written.parse().ok().filter(|_| ports.is_empty())?;
+            Some(ServicePort { port: number, ..ServicePort::default() })
+        };
+        found.cloned().or_else(headless)
+    }
+
+    /// The names of cookies that keep clients with an endpoint; conditions on them are no canary's.
+    pub(crate) fn session_cookies(&self) -> BTreeSet<&'i str> {
+        let sessions = self.config().backends.values().filter_map(|backend| backend.session.as_ref());
+        let named = sessions.filter_map(|session| match session {
+            SessionKey::Cookie(cookie) => Some(&*cookie.name),
+            SessionKey::Hash(_) => None,
+        });
+        named.collect()
+    }
+}

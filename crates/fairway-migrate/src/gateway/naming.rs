@@ -1,0 +1,49 @@
+//! Names of objects and listeners: of the Ingress and the host that they come from, and never twice.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_model::HostPattern;
+
+/// Names that are taken, by namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Names(BTreeSet<(Arc<str>, String)>);
+
+impl Names {
+    /// `wanted`, or with a number behind it where that is taken.
+    pub(crate) fn free(&mut self, namespace: &Arc<str>, wanted: &str) -> String {
+        let numbered = (2_u32..).map(|number| format!("{wanted}-{number}"));
+        let mut candidates = std::iter::once(wanted.to_owned()).chain(numbered);
+        let free = candidates.find(|name| self.0.insert((namespace.clone(), name.clone())));
+        free.unwrap_or_else(|| wanted.to_owned())
+    }
+}
+
+/// The name of a listener for a host: `https-shop.example.com`, `https-any.example.com` for a wildcard.
+pub(crate) fn of_listener(kind: &str, host: &HostPattern) -> String {
+    match hostname(host) {
+        None => kind.to_owned(),
+        Some(host) => format!("{kind}-{}", host.replace('*', "any")),
+    }
+}
+
+/// As the Gateway API writes it; `None` is every name.
+pub(crate) fn hostname(host: &HostPattern) -> Option<String> {
+    match host {
+        HostPattern::Any => None,
+        HostPattern::Exact(_) | HostPattern::Wildcard { .. } => Some(host.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_given_once_in_a_namespace() {
+        let (mut names, shop): (_, Arc<str>) = (Names::default(), "shop".into());
+        let given = ["web", "web", "web-2", "web"].map(|wanted| names.free(&shop, wanted));
+        assert_eq!(given, ["web", "web-2", "web-2-2", "web-3"]);
+        assert_eq!(names.free(&"other".into(), "web"), "web");
+    }
+}

@@ -1,0 +1,300 @@
+//! What a rule asks of a request, and what its path becomes, as the Gateway API says it.
+
+use std::collections::BTreeSet;
+
+use fairway_gateway_types::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
+use fairway_model::{FieldMatch, Match, PathMatch, PathRewrite, TextMatch};
+
+use crate::gateway::pattern::{self, Rest, Shape};
+use crate::gateway::remark::Remark;
+
+/// The annotations that make paths regular expressions.
+const PATTERNS: &[&str] = &["use-regex", "rewrite-target"];
+
+/// How the paths of a host are said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// All of them are prefixes, or said as such.
+    Prefixes,
+    /// Some can only be said by regular expressions, so all are that can be: which of several rules counts is then decided
+    /// among expressions.
+    Expressions,
+}
+
+/// A match with what becomes of the path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matched {
+    pub(crate) of: HttpRouteMatch,
+    /// The new path.
+    pub(crate) path: Option<HttpPathModifier>,
+    /// Why the path cannot become what it should.
+    pub(crate) lost: Option<String>,
+    pub(crate) remarks: Vec<Remark>,
+}
+
+impl Style {
+    /// That of a host with these paths.
+    pub(crate) fn of<'m>(paths: impl Iterator<Item = &'m PathMatch>) -> Self {
+        let mut patterns = paths.filter_map(|path| match path {
+            PathMatch::Regex { pattern, .. } => Some(&**pattern),
+            PathMatch::Exact(_) | PathMatch::Prefix(_) => None,
+        });
+        match patterns.any(|pattern| pattern::shape(pattern) == Shape::Other) {
+            true => Self::Expressions,
+            false => Self::Prefixes,
+        }
+    }
+}
+
+/// A match and a rewrite.
+pub(crate) fn matched(of: &Match, rewrite: Option<&PathRewrite>, style: Style) -> Matched {
+    let mut matched = Matched::default();
+    let (kind, value) = match &of.path {
+        PathMatch::Exact(path) => ("Exact", path.to_string()),
+        PathMatch::Prefix(path) => ("PathPrefix", without_slash(path).to_owned()),
+        PathMatch::Regex { pattern, ignore_case } => matched.pattern((pattern, *ignore_case), rewrite, style),
+    };
+    if matched.path.is_none() && !matches!(of.path, PathMatch::Regex { .. }) {
+        matched.rewrite(rewrite, kind);
+    }
+    matched.of.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
+    matched.of.method = of.method.as_ref().map(ToString::to_string);
+    matched.of.headers = of.headers.iter().map(value_match).chain(of.cookies.iter().map(cookie)).collect();
+    matched.of.query_params = of.query.iter().map(value_match).collect();
+    matched
+}
+
+/// Whether a match is for sessions alone, which stay with an endpoint of the canary or the main Service.
+pub(crate) fn is_of_session(of: &Match, cookies: &BTreeSet<&str>) -> bool {
+    of.cookies.iter().any(|cookie| cookies.contains(&*cookie.name))
+}
+
+impl Matched {
+    /// A pattern, which is said as a prefix where it is one and the host allows it, or its rewrite needs it.
+    fn pattern(
+        &mut self,
+        (pattern, ignore_case): (&str, bool),
+        rewrite: Option<&PathRewrite>,
+        style: Style,
+    ) -> (&'static str, String) {
+        let shape = pattern::shape(pattern);
+        let replacement = match rewrite {
+            None => None,
+            Some(PathRewrite::Regex { replacement, .. }) => Some(&**replacement),
+            Some(other) => {
+                self.rewrite(Some(other), "RegularExpression");
+                return ("RegularExpression", pattern::covering(pattern, ignore_case));
+            }
+        };
+        let modifier = replacement.map(|text| modifier(text, &shape));
+        let needs_prefix = matches!(&modifier, Some(Ok(Some(it))) if it.replace_prefix_match.is_some());
+        match modifier {
+            Some(Ok(modifier)) => self.path = modifier,
+            Some(Err(why)) => {
+                self.remarks.push(Remark::lost(PATTERNS, why.clone()));
+                self.lost = Some(why);
+            }
+            None => {}
+        }
+        match shape {
+            Shape::Everything { .. } => ("PathPrefix", "/".to_owned()),
+            Shape::Prefix { path, whole, .. } if needs_prefix || style == Style::Prefixes => {
+                self.narrower(&path, whole, ignore_case);
+                if needs_prefix && style == Style::Expressions {
+                    let what = format!(
+                        "regular expressions of the host come before the prefix {path}; in ingress-nginx the longest text does"
+                    );
+                    self.remarks.push(Remark::differs(PATTERNS, what));
+                }
+                ("PathPrefix", path)
+            }
+            Shape::Prefix { .. } | Shape::Other => {
+                let what = "implementations of the Gateway API differ in their regular expressions; this one \
+                            is written for RE2 and Fairway";
+                self.remarks.push(Remark::differs(PATTERNS, what));
+                ("RegularExpression", pattern::covering(pattern, ignore_case))
+            }
+        }
+    }
+
+    /// What a prefix does not match and the pattern does.
+    fn narrower(&mut self, path: &str, whole: bool, ignore_case: bool) {
+        if ignore_case && path.chars().any(|character| character.is_ascii_alphabetic()) {
+            let what =
+                format!("{path} is matched in this case only; ingress-nginx also takes upper for lower case");
+            self.remarks.push(Remark::differs(PATTERNS, what));
+        }
+        if !whole {
+            let what = format!("{path} covers whole elements; ingress-nginx also takes {path}x");
+            self.remarks.push(Remark::differs(PATTERNS, what));
+        }
+    }
+
+    fn rewrite(&mut self, rewrite: Option<&PathRewrite>, kind: &str) {
+        match (rewrite, kind) {
+            (None, _) => {}
+            (Some(PathRewrite::Full(path)), _) => self.path = Some(full(path)),
+            (Some(PathRewrite::Prefix(path)), "PathPrefix") => self.path = Some(prefix(path)),
+            (Some(PathRewrite::Regex { replacement, .. }), _) if is_plain(replacement) => {
+                self.path = Some(full(replacement));
+            }
+            (Some(_), _) => self.lost = Some("parts of this path cannot be replaced".to_owned()),
+        }
+    }
+}
+
+/// What the path becomes; nothing where it stays.
+fn modifier(replacement: &str, shape: &Shape) -> Result<Option<HttpPathModifier>, String> {
+    if is_plain(replacement) {
+        return Ok(Some(full(replacement)));
+    }
+    let lost = || Err(format!("the Gateway API cannot say rewrite-target {replacement} for this path"));
+    let (rest, is_root) = match shape {
+        Shape::Everything { rest: Some(rest) } => (*rest, true),
+        Shape::Prefix { rest: Some(rest), .. } => (*rest, false),
+        _ => return lost(),
+    };
+    let Some(before) = before_rest(replacement, rest) else { return lost() };
+    Ok((!(is_root && before.is_empty())).then(|| prefix(if before.is_empty() { "/" } else { before })))
+}
+
+/// What stands before the rest of the path in its place, without the slash between them; `None` where the replacement says
+/// something else.
+fn before_rest(replacement: &str, rest: Rest) -> Option<&str> {
+    let before = match rest {
+        Rest { group: 2, behind_slash: true } if replacement.ends_with("$1$2") => {
+            replacement.strip_suffix("$1$2")?
+        }
+        Rest { group, behind_slash: true } => replacement.strip_suffix(&format!("/${group}"))?,
+        Rest { group, behind_slash: false } => replacement.strip_suffix(&format!("${group}"))?,
+    };
+    let before = before.trim_end_matches('/');
+    (is_plain(before) && (before.is_empty() || before.starts_with('/'))).then_some(before)
+}
+
+/// Whether a replacement is a path and nothing else.
+fn is_plain(replacement: &str) -> bool {
+    !replacement.contains(['$', '?'])
+}
+
+fn full(path: &str) -> HttpPathModifier {
+    HttpPathModifier {
+        type_: "ReplaceFullPath".to_owned(),
+        replace_full_path: Some(path.to_owned()),
+        replace_prefix_match: None,
+    }
+}
+
+fn prefix(path: &str) -> HttpPathModifier {
+    HttpPathModifier {
+        type_: "ReplacePrefixMatch".to_owned(),
+        replace_full_path: None,
+        replace_prefix_match: Some(path.to_owned()),
+    }
+}
+
+/// A path modifier that leads a redirect to this path.
+pub(crate) fn redirected(path: &PathRewrite) -> Option<HttpPathModifier> {
+    match path {
+        PathRewrite::Full(path) if is_plain(path) => Some(full(path)),
+        PathRewrite::Prefix(path) => Some(prefix(path)),
+        PathRewrite::Full(_) | PathRewrite::Regex { .. } => None,
+    }
+}
+
+/// A slash at the end of a prefix says nothing (Gateway API `PathMatchPathPrefix`).
+fn without_slash(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    }
+}
+
+fn value_match(of: &FieldMatch) -> ValueMatch {
+    let (type_, value) = match &of.value {
+        TextMatch::Exact(text) => (None, text.to_string()),
+        TextMatch::Regex(pattern) => (Some("RegularExpression".to_owned()), pattern.to_string()),
+    };
+    ValueMatch { name: of.name.to_string(), type_, value }
+}
+
+/// Routes do not match cookies, but their header.
+fn cookie(of: &FieldMatch) -> ValueMatch {
+    let value = match &of.value {
+        TextMatch::Exact(text) => escaped(text),
+        TextMatch::Regex(pattern) => format!("(?:{pattern})"),
+    };
+    let value = format!("(?:.*; *)?{}={value}(?:;.*)?", escaped(&of.name));
+    ValueMatch { name: "Cookie".to_owned(), type_: Some("RegularExpression".to_owned()), value }
+}
+
+/// A text that matches itself.
+fn escaped(text: &str) -> String {
+    let escape = |character: char| {
+        let operator = "\\^$.|?*+()[]{}".contains(character);
+        operator.then_some('\\').into_iter().chain([character])
+    };
+    text.chars().flat_map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(pattern: &str, replacement: Option<&str>) -> Result<(String, Option<String>), String> {
+        let path = PathMatch::Regex { pattern: pattern.into(), ignore_case: true };
+        let rewrite = replacement.map(|replacement| PathRewrite::Regex {
+            pattern: pattern.into(),
+            replacement: replacement.into(),
+            ignore_case: true,
+        });
+        let of = Match { path: path.clone(), ..Match::default() };
+        let found = matched(&of, rewrite.as_ref(), Style::of(std::iter::once(&path)));
+        if let Some(lost) = found.lost {
+            return Err(lost);
+        }
+        let path = found.of.path.unwrap();
+        let modifier = found.path.map(|it| {
+            let value = it.replace_prefix_match.or(it.replace_full_path).unwrap();
+            format!("{} {value}", it.type_)
+        });
+        Ok((format!("{} {}", path.type_.unwrap(), path.value.unwrap()), modifier))
+    }
+
+    #[test]
+    fn rewrites_become_prefixes_and_full_paths_where_they_can() {
+        for (pattern, replacement, path, modifier) in [
+            ("/api(/|$)(.*)", Some("/$2"), "PathPrefix /api", Some("ReplacePrefixMatch /")),
+            ("/api(/|$)(.*)", Some("/v2/$2"), "PathPrefix /api", Some("ReplacePrefixMatch /v2")),
+            ("/api(/|$)(.*)", Some("/v2$1$2"), "PathPrefix /api", Some("ReplacePrefixMatch /v2")),
+            ("/api(/.*)?", Some("/v2$1"), "PathPrefix /api", Some("ReplacePrefixMatch /v2")),
+            ("/(.*)", Some("/$1"), "PathPrefix /", None),
+            ("/(.*)", Some("/app/$1"), "PathPrefix /", Some("ReplacePrefixMatch /app")),
+            ("/api", Some("/"), "PathPrefix /api", Some("ReplaceFullPath /")),
+            ("/[a-z]+/x", Some("/y"), "RegularExpression (?i)/[a-z]+/x.*", Some("ReplaceFullPath /y")),
+            ("/api/[0-9]+", None, "RegularExpression (?i)/api/[0-9]+.*", None),
+        ] {
+            let expected = (path.to_owned(), modifier.map(str::to_owned));
+            assert_eq!(said(pattern, replacement), Ok(expected), "{pattern} {replacement:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_path_modifier_says_is_lost() {
+        for (pattern, replacement) in [
+            ("/([a-z]+)/(.*)", "/$2/$1"),
+            ("/api(/|$)(.*)", "/v2$2"),
+            ("/api(/|$)(.*)", "/$2?from=api"),
+            ("/api", "/$1"),
+        ] {
+            assert!(said(pattern, Some(replacement)).is_err(), "{pattern} {replacement}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_a_part_of_its_header() {
+        let of = FieldMatch { name: "a.b".into(), value: TextMatch::Exact("always".into()) };
+        let found = cookie(&of);
+        assert_eq!((found.name.as_str(), found.value.as_str()), ("Cookie", r"(?:.*; *)?a\.b=always(?:;.*)?"));
+    }
+}

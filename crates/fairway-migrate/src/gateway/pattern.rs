@@ -1,0 +1,185 @@
+//! The regular expressions that paths of ingress-nginx are, by what they are meant for: a prefix and what follows it, everything,
+//! or something that only an expression says. Judges texts; knows no route.
+
+/// What a pattern, anchored at its start and nowhere else, stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Every path.
+    Everything {
+        /// The group that has what follows the first slash, where one does.
+        rest: Option<Rest>,
+    },
+    /// Paths that begin with a text.
+    Prefix {
+        /// The text without a slash at its end.
+        path: String,
+        /// The group that has what follows, where one does.
+        rest: Option<Rest>,
+        /// Whether the text ends where an element of a path ends: `/a` covers `/a/b` and not `/ab`.
+        whole: bool,
+    },
+    /// Anything else.
+    Other,
+}
+
+/// The group of a pattern that has the end of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// Its number.
+    pub(crate) group: u8,
+    /// Whether it begins behind the slash, or with it.
+    pub(crate) behind_slash: bool,
+}
+
+/// Ends of patterns, the longest first: what they capture, and whether what is before them is whole elements.
+const ENDS: &[(&str, Rest, bool)] = &[
+    ("(/|$)(.*)", Rest { group: 2, behind_slash: true }, true),
+    ("(/|$)(.+)", Rest { group: 2, behind_slash: true }, true),
+    ("(?:/|$)(.*)", Rest { group: 1, behind_slash: true }, true),
+    ("(/?)(.*)", Rest { group: 2, behind_slash: true }, false),
+    ("(/.*)?", Rest { group: 1, behind_slash: false }, false),
+    ("(/.*)", Rest { group: 1, behind_slash: false }, true),
+    ("/?(.*)", Rest { group: 1, behind_slash: true }, false),
+    ("/(.*)", Rest { group: 1, behind_slash: true }, true),
+    ("/(.+)", Rest { group: 1, behind_slash: true }, true),
+];
+
+/// Ends that capture nothing.
+const OPEN_ENDS: &[(&str, bool)] = &[("/.*", true), (".*", false), ("/?", false)];
+
+/// What a pattern stands for.
+pub(crate) fn shape(pattern: &str) -> Shape {
+    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+    let end = |text: &str| text.strip_suffix('$').filter(|it| it.ends_with([')', '*'])).map(str::to_owned);
+    let pattern = end(pattern).unwrap_or_else(|| pattern.to_owned());
+    for (end, rest, whole) in ENDS {
+        if let Some(text) = pattern.strip_suffix(end).and_then(literal) {
+            return of_prefix(&text, Some(*rest), *whole);
+        }
+    }
+    for (end, whole) in OPEN_ENDS {
+        if let Some(text) = pattern.strip_suffix(end).and_then(literal) {
+            return of_prefix(&text, None, *whole);
+        }
+    }
+    match literal(&pattern) {
+        Some(text) => of_prefix(&text, None, text.ends_with('/')),
+        None => Shape::Other,
+    }
+}
+
+fn of_prefix(text: &str, rest: Option<Rest>, whole: bool) -> Shape {
+    match text.trim_end_matches('/') {
+        "" => Shape::Everything { rest },
+        path if path.starts_with('/') => Shape::Prefix { path: path.to_owned(), rest, whole },
+        _ => Shape::Other,
+    }
+}
+
+/// The text that a pattern without any operator matches.
+fn literal(pattern: &str) -> Option<String> {
+    let mut text = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => text.push(characters.next().filter(|it| it.is_ascii_punctuation())?),
+            '^' | '$' | '.' | '|' | '?' | '*' | '+' | '(' | ')' | '[' | ']' | '{' | '}' => return None,
+            plain => text.push(plain),
+        }
+    }
+    Some(text)
+}
+
+/// The expression that must cover a whole path and means the same as `pattern`, of which nginx looks for a match at the start
+/// of the path: of several alternatives outside of groups only the first begins there.
+pub(crate) fn covering(pattern: &str, ignore_case: bool) -> String {
+    let alternatives = alternatives(pattern);
+    let case = if ignore_case { "(?i)" } else { "" };
+    let one = |(number, text): (usize, &&str)| {
+        let before = if number == 0 { "" } else { ".*" };
+        format!("{before}{}", open_ended(text))
+    };
+    let written: Vec<_> = alternatives.iter().enumerate().map(one).collect();
+    match &*written {
+        [only] => format!("{case}{only}"),
+        several => format!("{case}(?:{})", several.join("|")),
+    }
+}
+
+/// The same with anything behind it, unless it says where it ends.
+fn open_ended(text: &str) -> String {
+    let text = text.strip_prefix('^').unwrap_or(text);
+    match text.strip_suffix('$') {
+        Some(before) if !before.ends_with('\\') => before.to_owned(),
+        _ if text.ends_with(".*") || text.ends_with("(.*)") => text.to_owned(),
+        _ => format!("{text}.*"),
+    }
+}
+
+/// The alternatives outside of groups and classes.
+fn alternatives(pattern: &str) -> Vec<&str> {
+    let (mut found, mut depth, mut start, mut in_class, mut escaped) = (Vec::new(), 0_u32, 0, false, false);
+    for (at, character) in pattern.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' => in_class = false,
+            _ if in_class => {}
+            '[' => in_class = true,
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => {
+                found.push(&pattern[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(&pattern[start..]);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(path: &str, rest: Option<(u8, bool)>, whole: bool) -> Shape {
+        let rest = rest.map(|(group, behind_slash)| Rest { group, behind_slash });
+        Shape::Prefix { path: path.to_owned(), rest, whole }
+    }
+
+    #[test]
+    fn usual_patterns_are_prefixes() {
+        for (pattern, expected) in [
+            ("/api(/|$)(.*)", prefix("/api", Some((2, true)), true)),
+            ("/v1\\.0/(.*)$", prefix("/v1.0", Some((1, true)), true)),
+            ("/api(/.*)?", prefix("/api", Some((1, false)), false)),
+            ("/api/?(.*)", prefix("/api", Some((1, true)), false)),
+            ("/api/.*", prefix("/api", None, true)),
+            ("/api", prefix("/api", None, false)),
+            ("/api/", prefix("/api", None, true)),
+            ("/(.*)", Shape::Everything { rest: Some(Rest { group: 1, behind_slash: true }) }),
+            ("/", Shape::Everything { rest: None }),
+            ("/[a-z]+", Shape::Other),
+            ("/a|/b", Shape::Other),
+            ("/(?!x)(.*)", Shape::Other),
+        ] {
+            assert_eq!(shape(pattern), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn an_expression_covers_what_nginx_finds_at_the_start() {
+        for (pattern, expected) in [
+            ("/api", "(?i)/api.*"),
+            ("/api/[0-9]+$", "(?i)/api/[0-9]+"),
+            ("/api(/|$)(.*)", "(?i)/api(/|$)(.*)"),
+            ("/a|/b$", "(?i)(?:/a.*|.*/b)"),
+            ("/[|]", "(?i)/[|].*"),
+            (r"/a\$", r"(?i)/a\$.*"),
+        ] {
+            assert_eq!(covering(pattern, true), expected, "{pattern}");
+        }
+        assert_eq!(covering("/a", false), "/a.*");
+    }
+}

@@ -1,0 +1,261 @@
+//! Rules of the Ingresses as HTTPRoutes and GRPCRoutes: one for each Ingress, and more where its hosts or their ports have
+//! different rules. Owns how many hosts and rules a route may have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairway_gateway_types::{
+    GrpcBackendRef, GrpcMethodMatch, GrpcRoute, GrpcRouteFilter, GrpcRouteMatch, GrpcRouteRule,
+    GrpcRouteSpec, HttpBackendRef, HttpRoute, HttpRouteFilter, HttpRouteMatch, HttpRouteRule, HttpRouteSpec,
+    ParentReference,
+};
+use fairway_model::HostPattern;
+use fairway_translate::ObjectKey;
+
+use crate::gateway::drafts::{Draft, Drafts};
+use crate::gateway::naming::{self, Names};
+use crate::gateway::object::{self, Written};
+use crate::gateway::remark::{Remark, Remarks};
+
+/// Gateway API `HTTPRouteSpec.hostnames` and `HTTPRouteSpec.rules`.
+const MOST_HOSTS: usize = 16;
+const MOST_RULES: usize = 16;
+
+const PROTOCOL: &[&str] = &["backend-protocol"];
+
+/// The rules that the Ingresses have on each host.
+pub(crate) type OfHosts = BTreeMap<HostPattern, BTreeMap<ObjectKey, Drafts>>;
+
+/// Where routes of a host attach: the listeners in the clear and with TLS.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attachment {
+    pub(crate) http: Option<ParentReference>,
+    pub(crate) https: Option<ParentReference>,
+}
+
+/// Rules for some hosts, and where they attach.
+#[derive(Clone, Debug)]
+struct Block {
+    hosts: Vec<HostPattern>,
+    parents: Vec<ParentReference>,
+    drafts: Vec<Draft>,
+    /// What is put behind the name of the Ingress.
+    suffix: &'static str,
+}
+
+/// Routes, and which of them each Ingress has.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    pub(crate) written: Vec<(ObjectKey, Written)>,
+    pub(crate) of: BTreeMap<ObjectKey, Vec<String>>,
+}
+
+/// The routes of all Ingresses.
+pub(crate) fn routes(
+    hosts: &OfHosts,
+    attached: &BTreeMap<HostPattern, Attachment>,
+    names: &mut Names,
+    remarks: &mut Remarks,
+) -> Routes {
+    let mut routes = Routes::default();
+    let grpc = grpc_hosts(hosts);
+    let ingresses: BTreeSet<&ObjectKey> = hosts.values().flat_map(BTreeMap::keys).collect();
+    for ingress in ingresses {
+        for block in blocks(ingress, hosts, attached) {
+            let speaks_grpc =
+                block.hosts.iter().all(|host| grpc.contains(host)) && !block.drafts.iter().all(is_redirect);
+            if !speaks_grpc {
+                of_mixed(ingress, &block.drafts, remarks);
+            }
+            for part in block.drafts.chunks(MOST_RULES) {
+                let wanted = format!("{}{}", ingress.name, block.suffix);
+                let key = named(&ingress.namespace, &names.free(&ingress.namespace, &wanted));
+                let written = match speaks_grpc {
+                    true => grpc_route(&key, &block, part),
+                    false => http_route(&key, &block, part),
+                };
+                let kind = if speaks_grpc { "GRPCRoute" } else { "HTTPRoute" };
+                routes.of.entry(ingress.clone()).or_default().push(format!("{kind} {key}"));
+                routes.written.push((ingress.clone(), written));
+            }
+        }
+    }
+    routes
+}
+
+fn named(namespace: &Arc<str>, name: &str) -> ObjectKey {
+    ObjectKey { namespace: namespace.clone(), name: name.into() }
+}
+
+/// What an Ingress has on its hosts, those with the same rules together.
+fn blocks(ingress: &ObjectKey, hosts: &OfHosts, attached: &BTreeMap<HostPattern, Attachment>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (host, of) in hosts {
+        let (Some(drafts), Some(attachment)) = (of.get(ingress), attached.get(host)) else { continue };
+        let Attachment { http, https } = attachment.clone();
+        if drafts.http == drafts.https {
+            let parents = http.into_iter().chain(https).collect();
+            add(&mut blocks, host, (parents, ""), &drafts.http);
+            continue;
+        }
+        let plain = if https.is_some() { "-http" } else { "" };
+        add(&mut blocks, host, (http.into_iter().collect(), plain), &drafts.http);
+        add(&mut blocks, host, (https.into_iter().collect(), ""), &drafts.https);
+    }
+    // What serves comes before what redirects to it.
+    blocks.sort_by_key(|block| block.suffix.len());
+    blocks
+}
+
+fn add(
+    blocks: &mut Vec<Block>,
+    host: &HostPattern,
+    (parents, suffix): (Vec<ParentReference>, &'static str),
+    drafts: &[Draft],
+) {
+    if drafts.is_empty() || parents.is_empty() {
+        return;
+    }
+    let every = |host: &HostPattern| *host == HostPattern::Any;
+    let fits = |block: &&mut Block| {
+        block.suffix == suffix
+            && block.drafts == drafts
+            && block.hosts.len() < MOST_HOSTS
+            && !every(host)
+            && !block.hosts.iter().any(every)
+    };
+    match blocks.iter_mut().find(fits) {
+        Some(block) => {
+            block.hosts.push(host.clone());
+            let new: Vec<_> = parents.into_iter().filter(|parent| !block.parents.contains(parent)).collect();
+            block.parents.extend(new);
+        }
+        None => blocks.push(Block { hosts: vec![host.clone()], parents, drafts: drafts.to_vec(), suffix }),
+    }
+}
+
+/// Hosts of which everything can be said by GRPCRoutes: they cannot share a host with HTTPRoutes.
+fn grpc_hosts(hosts: &OfHosts) -> BTreeSet<HostPattern> {
+    let fits = |draft: &Draft| (draft.grpc || draft.closed.is_some()) && grpc_rule(&draft.rule).is_some();
+    let side_fits = |drafts: &[&Draft]| {
+        drafts.iter().all(|draft| is_redirect(draft)) || drafts.iter().all(|draft| fits(draft))
+    };
+    let of_grpc = |of: &BTreeMap<ObjectKey, Drafts>| {
+        let [http, https]: [Vec<&Draft>; 2] = [
+            of.values().flat_map(|drafts| &drafts.http).collect(),
+            of.values().flat_map(|drafts| &drafts.https).collect(),
+        ];
+        http.iter().chain(&https).any(|draft| draft.grpc) && side_fits(&http) && side_fits(&https)
+    };
+    hosts.iter().filter(|(_, of)| of_grpc(of)).map(|(host, _)| host.clone()).collect()
+}
+
+fn is_redirect(draft: &Draft) -> bool {
+    draft.rule.filters.iter().any(|filter| filter.request_redirect.is_some())
+}
+
+/// Backends that speak gRPC behind an HTTPRoute need a word at their Service.
+fn of_mixed(ingress: &ObjectKey, drafts: &[Draft], remarks: &mut Remarks) {
+    for backend in drafts.iter().filter(|draft| draft.grpc).flat_map(|draft| &draft.rule.backend_refs) {
+        let what = format!(
+            "port {} of Service {}/{} needs appProtocol: kubernetes.io/h2c: the paths of this host do not fit a GRPCRoute",
+            backend.port.unwrap_or_default(),
+            ingress.namespace,
+            backend.name
+        );
+        remarks.add(ingress, Remark::differs(PROTOCOL, what));
+    }
+}
+
+fn http_route(key: &ObjectKey, block: &Block, drafts: &[Draft]) -> Written {
+    let spec = HttpRouteSpec {
+        hostnames: block.hosts.iter().filter_map(naming::hostname).collect(),
+        parent_refs: block.parents.clone(),
+        rules: drafts.iter().map(|draft| draft.rule.clone()).collect(),
+        ..HttpRouteSpec::default()
+    };
+    object::written::<HttpRoute>(key, &spec, about(drafts))
+}
+
+fn grpc_route(key: &ObjectKey, block: &Block, drafts: &[Draft]) -> Written {
+    let spec = GrpcRouteSpec {
+        hostnames: block.hosts.iter().filter_map(naming::hostname).collect(),
+        parent_refs: block.parents.clone(),
+        rules: drafts.iter().filter_map(|draft| grpc_rule(&draft.rule)).collect(),
+        ..GrpcRouteSpec::default()
+    };
+    object::written::<GrpcRoute>(key, &spec, about(drafts))
+}
+
+/// Which rules are closed, and why.
+fn about(drafts: &[Draft]) -> Vec<String> {
+    let closed = drafts.iter().enumerate().filter_map(|(index, draft)| Some((index, draft.closed.as_ref()?)));
+    closed.map(|(index, why)| format!("spec.rules[{index}] is closed and answers 500: {why}")).collect()
+}
+
+/// The same for gRPC, where its matches and filters exist there.
+fn grpc_rule(of: &HttpRouteRule) -> Option<GrpcRouteRule> {
+    let matches = of.matches.iter().map(grpc_match).collect::<Option<Vec<_>>>()?;
+    let everything = matches.iter().any(|of| *of == GrpcRouteMatch::default());
+    Some(GrpcRouteRule {
+        matches: if everything { Vec::new() } else { matches },
+        filters: of.filters.iter().map(grpc_filter).collect::<Option<_>>()?,
+        backend_refs: of.backend_refs.iter().map(grpc_backend).collect(),
+        ..GrpcRouteRule::default()
+    })
+}
+
+/// `/` is every call, `/shop.Cart` a service and `/shop.Cart/Add` a method.
+fn grpc_match(of: &HttpRouteMatch) -> Option<GrpcRouteMatch> {
+    if of.method.is_some() || !of.query_params.is_empty() {
+        return None;
+    }
+    let path = of.path.as_ref()?;
+    let elements: Vec<&str> = path.value.as_deref()?.trim_start_matches('/').split('/').collect();
+    let method = match (path.type_.as_deref(), &*elements) {
+        (Some("PathPrefix"), [""]) => None,
+        (Some("PathPrefix"), [service]) => Some(((*service).to_owned(), None)),
+        (Some("Exact"), [service, method]) => Some(((*service).to_owned(), Some((*method).to_owned()))),
+        _ => return None,
+    };
+    let method =
+        method.map(|(service, method)| GrpcMethodMatch { service: Some(service), method, type_: None });
+    Some(GrpcRouteMatch { method, headers: of.headers.clone() })
+}
+
+fn grpc_filter(of: &HttpRouteFilter) -> Option<GrpcRouteFilter> {
+    let known = ["RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror"];
+    known.contains(&&*of.type_).then(|| GrpcRouteFilter {
+        type_: of.type_.clone(),
+        request_header_modifier: of.request_header_modifier.clone(),
+        response_header_modifier: of.response_header_modifier.clone(),
+        request_mirror: of.request_mirror.clone(),
+        extension_ref: None,
+    })
+}
+
+fn grpc_backend(of: &HttpBackendRef) -> GrpcBackendRef {
+    GrpcBackendRef { name: of.name.clone(), port: of.port, weight: of.weight, ..GrpcBackendRef::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_gateway_types::TypedValue;
+
+    use super::*;
+
+    #[test]
+    fn paths_of_calls_are_services_and_methods() {
+        let of = |kind: &str, value: &str| {
+            let path = TypedValue { type_: Some(kind.into()), value: Some(value.into()) };
+            let found = grpc_match(&HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() })?;
+            Some(found.method.map(|it| (it.service.unwrap(), it.method)))
+        };
+        assert_eq!(of("PathPrefix", "/"), Some(None));
+        assert_eq!(of("PathPrefix", "/shop.Cart"), Some(Some(("shop.Cart".into(), None))));
+        assert_eq!(of("Exact", "/shop.Cart/Add"), Some(Some(("shop.Cart".into(), Some("Add".into())))));
+        for (kind, value) in [("Exact", "/"), ("PathPrefix", "/a/b"), ("RegularExpression", "/a")] {
+            assert_eq!(of(kind, value), None, "{kind} {value}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What becomes of each annotation of an Ingress.
+
+use fairway_translate::{Known, Support, known_annotations};
+use k8s_openapi::api::networking::v1::Ingress;
+use serde::Serialize;
+
+use crate::gateway::remark::{Fate, Remark};
+
+/// An annotation of an Ingress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Its name with its prefix.
+    pub annotation: String,
+    /// Its value.
+    pub value: String,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// What differs or is lost.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// Annotations that decide about rules, matches, filters and backends: what is lost of them, remarks say.
+const CARRIED: &[&str] = &[
+    "app-root",
+    "backend-protocol",
+    "canary",
+    "canary-by-cookie",
+    "canary-by-header",
+    "canary-by-header-pattern",
+    "canary-by-header-value",
+    "canary-weight",
+    "canary-weight-total",
+    "cors-allow-credentials",
+    "cors-allow-headers",
+    "cors-allow-methods",
+    "cors-allow-origin",
+    "cors-expose-headers",
+    "cors-max-age",
+    "custom-headers",
+    "enable-cors",
+    "fairway.dev/compat",
+    "fairway.dev/redirect",
+    "fairway.dev/request-headers",
+    "fairway.dev/response-headers",
+    "force-ssl-redirect",
+    "from-to-www-redirect",
+    "mirror-host",
+    "mirror-request-body",
+    "mirror-target",
+    "permanent-redirect",
+    "permanent-redirect-code",
+    "preserve-trailing-slash",
+    "proxy-connect-timeout",
+    "proxy-read-timeout",
+    "proxy-send-timeout",
+    "proxy-ssl-name",
+    "proxy-ssl-secret",
+    "proxy-ssl-server-name",
+    "proxy-ssl-verify",
+    "relative-redirects",
+    "rewrite-target",
+    "server-alias",
+    "ssl-passthrough",
+    "ssl-redirect",
+    "temporal-redirect",
+    "temporal-redirect-code",
+    "upstream-vhost",
+    "use-port-in-redirects",
+    "use-regex",
+    "x-forwarded-prefix",
+];
+
+/// Annotations whose values mean something only in one way, with that value.
+const USUAL: &[(&str, &str)] = &[
+    ("enable-access-log", "true"),
+    ("load-balance", "round_robin"),
+    ("load-balance", "ewma"),
+    ("proxy-body-size", "0"),
+    ("proxy-http-version", "1.1"),
+    ("proxy-next-upstream", "error timeout"),
+    ("proxy-next-upstream-tries", "3"),
+    ("enable-global-auth", "true"),
+];
+
+/// The annotations of an Ingress. Remarks on one of them are taken out of `remarks`.
+pub(crate) fn rows(ingress: &Ingress, prefix: &str, remarks: &mut Vec<Remark>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for (annotation, value) in ingress.metadata.annotations.iter().flatten() {
+        let of_nginx = annotation.strip_prefix(prefix).and_then(|name| name.strip_prefix('/'));
+        let own = annotation.starts_with("fairway.dev/").then_some(&**annotation);
+        let Some(name) = of_nginx.or(own) else { continue };
+        told.push(name);
+        let (fate, why) = fate(name, value.trim(), remarks);
+        rows.push(Row { annotation: annotation.clone(), value: value.trim().to_owned(), fate, why });
+    }
+    remarks.retain(|remark| !remark.about.iter().any(|name| told.contains(name)));
+    rows
+}
+
+fn fate(name: &str, value: &str, remarks: &[Remark]) -> (Fate, String) {
+    let said: Vec<&Remark> = remarks.iter().filter(|remark| remark.about.contains(&name)).collect();
+    if let Some(worst) = said.iter().map(|remark| remark.fate).max() {
+        let whats: Vec<_> = said.iter().map(|remark| remark.what.as_str()).collect();
+        return (worst, whats.join("; "));
+    }
+    let asks_nothing = value.is_empty() || (value == "false" && !USUAL.contains(&(name, "true")));
+    if CARRIED.contains(&name) || USUAL.contains(&(name, value)) || asks_nothing {
+        return (Fate::Same, String::new());
+    }
+    match known(name).map(|known| known.support) {
+        Some(Support::Needless { .. }) => (Fate::Same, String::new()),
+        _ => (Fate::Lost, "the Gateway API has no field for it".to_owned()),
+    }
+}
+
+fn known(name: &str) -> Option<&'static Known> {
+    known_annotations().iter().find(|known| known.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn annotations_are_the_same_unless_a_remark_or_nothing_is_about_them() {
+        let ingress: Ingress = serde_json::from_value(json!({"metadata": {"annotations": {
+            "n/auth-url": "http://a", "n/enable-access-log": "false", "n/enable-cors": "false",
+            "n/proxy-read-timeout": "9", "n/proxy-buffering": "on", "n/ssl-redirect": "true", "other/x": "y",
+        }}}))
+        .unwrap();
+        let mut remarks = vec![
+            Remark::differs(&["proxy-read-timeout", "proxy-send-timeout"], "close"),
+            Remark::lost(&["affinity"], "gone"),
+        ];
+        let rows = rows(&ingress, "n", &mut remarks);
+        let fates: Vec<_> = rows.iter().map(|row| (&*row.annotation, row.fate)).collect();
+        assert_eq!(
+            fates,
+            [
+                ("n/auth-url", Fate::Lost),
+                ("n/enable-access-log", Fate::Lost),
+                ("n/enable-cors", Fate::Same),
+                ("n/proxy-buffering", Fate::Same),
+                ("n/proxy-read-timeout", Fate::Differs),
+                ("n/ssl-redirect", Fate::Same),
+            ]
+        );
+        assert_eq!(remarks, [Remark::lost(&["affinity"], "gone")]);
+    }
+
+    #[test]
+    fn annotations_that_are_carried_over_exist() {
+        for name in CARRIED.iter().chain(USUAL.iter().map(|(name, _)| name)) {
+            assert!(name.starts_with("fairway.dev/") || known(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! TCP and UDP services (`tcp` and `udp`), and the ports of nodes that lead to them.
+
+use serde_json::Value;
+
+use super::kind::{Kind, has_template, is_empty, scalar};
+use super::network::OTHER_PORTS;
+use super::outcome::Outcome;
+
+type Done = Result<(), &'static str>;
+
+const SHAPE: &str = "NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]]";
+const PORT: Kind = Kind::Within(1, 65_535);
+
+/// `tcp` or `udp`, which have the same shape in both charts.
+pub(super) fn services(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    for (port, value) in value.as_object().ok_or("a mapping")? {
+        let path = format!("{path}.{port}");
+        let text = scalar(value).filter(|_| !has_template(value));
+        let read = text.as_deref().and_then(Service::read).filter(|_| is_port(port));
+        match read {
+            None if value.is_null() => {}
+            None => outcome.wrong(&path, SHAPE, value),
+            Some(Service { place, marks }) if path.starts_with("udp.") => {
+                if !marks.is_empty() {
+                    outcome.note(&path, "PROXY counts for TCP only");
+                }
+                outcome.set(&path, place.into());
+            }
+            Some(Service { place, marks }) => outcome.set(&path, format!("{place}{marks}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// `controller.service.nodePorts.tcp` and the like.
+pub(super) fn node_ports(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    let below = path.strip_prefix("controller.service.").unwrap_or(path);
+    let own = match below.strip_prefix("internal.") {
+        Some(below) => format!("internalService.{below}"),
+        None => format!("service.{below}"),
+    };
+    let mut kept = false;
+    for (port, value) in value.as_object().ok_or("a mapping")? {
+        match PORT.convert(value) {
+            Ok(Some(node)) if is_port(port) => {
+                outcome.set(&format!("{own}.{port}"), node);
+                kept = true;
+            }
+            Ok(None) => {}
+            _ => outcome.wrong(&format!("{path}.{port}"), "a port", value),
+        }
+    }
+    if kept {
+        let what = "kept, but the Service of ingress-nginx holds them: leave them out until that Service gives them up";
+        outcome.note(path, what);
+    }
+    Ok(())
+}
+
+/// Takes ports away that Fairway's pods use for something else. Where listeners have ports of the node, these have too.
+pub(super) fn finish(outcome: &mut Outcome) {
+    let of_listeners = [("http", 8_080), ("https", 8_443)];
+    for (name, usual) in of_listeners.into_iter().chain(OTHER_PORTS) {
+        let own = format!("ports.{name}");
+        let port = outcome.value(&own).and_then(Value::as_u64).unwrap_or(usual);
+        let path = format!("tcp.{port}");
+        if outcome.value(&path).is_some() {
+            outcome.remove(&path);
+            let what =
+                format!("{port} is {own} of Fairway's chart: choose another one there, and set {path}");
+            outcome.lose(&path, &what);
+        }
+    }
+    let are_given = |protocol| outcome.value(protocol).is_some_and(|services| !is_empty(services));
+    if outcome.value("hostPorts").is_some() && ["tcp", "udp"].into_iter().any(are_given) {
+        outcome.set("hostPorts.services", true.into());
+    }
+}
+
+/// Where connections go, and the marks of the PROXY protocol behind it.
+struct Service<'a> {
+    place: &'a str,
+    marks: &'a str,
+}
+
+impl<'a> Service<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let text = text.trim();
+        let (service, behind) = text.split_once(':')?;
+        let (port, _) = behind.split_once(':').unwrap_or((behind, ""));
+        let (place, marks) = text.split_at(service.len() + 1 + port.len());
+        let (namespace, name) = service.split_once('/')?;
+        let are_marks = marks.is_empty()
+            || marks[1..].split(':').all(|mark| mark.is_empty() || mark.eq_ignore_ascii_case("PROXY"));
+        let is_good = ![namespace, name, port].contains(&"") && !name.contains('/');
+        (is_good && are_marks && marks.matches(':').count() <= 2).then_some(Self { place, marks })
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok_and(|port| port > 0 && port.to_string() == text)
+}

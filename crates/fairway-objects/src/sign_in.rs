@@ -1,0 +1,68 @@
+//! The page where clients sign in: its URL with the one that the client wanted. Knows nobody who sends clients there.
+
+use fairway_model::variables::{self, template};
+use fairway_model::{Template, TemplatePart};
+
+/// The page, with the request's own URL as `parameter` unless it has that parameter already. A path is one of the request's
+/// own host.
+///
+/// # Errors
+/// Says what is wrong with the URL.
+pub fn page(url: &str, parameter: &str) -> Result<Template, String> {
+    let schemes = ["http://", "https://", "$scheme://", "$pass_access_scheme://"];
+    let is_path = url.starts_with('/') && !url.starts_with("//");
+    let is_url = is_path || schemes.iter().any(|scheme| url.starts_with(scheme));
+    if !is_url || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("\"{url}\" is no http or https URL"));
+    }
+    let mut parts = Vec::new();
+    if is_path {
+        parts.extend([TemplatePart::Scheme, TemplatePart::Text("://".into()), TemplatePart::HttpHost]);
+    }
+    let read = template(url)
+        .map_err(|variable| format!("\"{url}\" has {variable}, and only {} work", variables::KNOWN))?;
+    parts.extend(read.0);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let parameters = || query.split('&').filter(|part| !part.is_empty());
+    let is_there =
+        |part: &str| part.split_once('=').is_some_and(|(it, to)| it == parameter && !to.is_empty());
+    if !parameters().any(is_there) {
+        let mark = match (url.contains('?'), parameters().next()) {
+            (_, Some(_)) => "&",
+            (true, None) => "",
+            (false, None) => "?",
+        };
+        let own = [
+            TemplatePart::Text(format!("{mark}{parameter}=").into()),
+            TemplatePart::Scheme,
+            TemplatePart::Text("://".into()),
+            TemplatePart::HttpHost,
+            TemplatePart::EscapedRequestUri,
+        ];
+        parts.extend(own);
+    }
+    Ok(Template(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_gets_the_url_unless_it_has_it() {
+        const OWN: &str = "$scheme://$http_host$escaped_request_uri";
+        let page = |url: &str, parameter: &str| page(url, parameter).unwrap().to_string();
+        assert_eq!(page("https://login.test/start", "rd"), format!("https://login.test/start?rd={OWN}"));
+        assert_eq!(page("https://a.test/?t=x", "back"), format!("https://a.test/?t=x&back={OWN}"));
+        assert_eq!(page("/start", "rd"), format!("$scheme://$http_host/start?rd={OWN}"));
+        let own = "https://$host/oauth2/start?rd=$escaped_request_uri";
+        assert_eq!(page(own, "rd"), own);
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused() {
+        for wrong in ["login", "javascript:alert(1)", "//a.test/", "https://a.test/$arg_x", "https://a/ b"] {
+            assert!(page(wrong, "rd").is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Fairway's own policies for Gateway API, group `fairway.dev`, as plain structs. Their CRDs are in
+//! `charts/fairway/charts/policy-crds/crds`; a test holds both to the same fields.
+//!
+//! Enumerations are strings and numbers are as wide as the CRD allows, so that a value that is not known leaves the rest of
+//! the object readable; times are durations of GEP-2257. A list that is absent is an empty one. Nothing here judges an object.
+
+mod backends;
+mod clients;
+mod kind;
+mod security;
+
+pub use backends::{
+    BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, HashPart, Hedging, LoadBalancing,
+    OutlierEjection, RetryPolicy, SessionCookie,
+};
+pub use clients::{
+    ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec, ForwardedHeaders,
+    ProxyProtocol,
+};
+pub use kind::{GROUP, VERSION};
+pub use security::{
+    AuthorityReference, BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit,
+    SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SourceRanges,
+};

@@ -1,0 +1,291 @@
+//! TCP that is forwarded as it comes, over real sockets.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use fairway_model::{
+    Introduction, Listener, ListenerProtocol, ProxyHeaderVersion, SessionHash, SessionKey, SessionPart,
+};
+use fairway_proxy::ProxyProtocolOn;
+use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::{Answer, Backend, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::forwarding::{Forwarding, NAME, address, greeting, publish};
+use crate::support::{HOST, Running};
+
+/// Version 2, PROXY, TCP over IPv4, from 192.0.2.7:5555 to 192.0.2.1:80.
+const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50";
+/// The same in version 1.
+const V1: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n";
+
+fn over(endpoints: &[SocketAddr]) -> Forwarding {
+    Forwarding::of(ListenerProtocol::Tcp, endpoints)
+}
+
+fn ended(reason: &str) -> String {
+    format!("fairway_streams_ended_total{{reason=\"{reason}\"}}")
+}
+
+/// A connection of a client.
+struct Client(TcpStream);
+
+impl Client {
+    async fn of(proxy: &Running) -> Self {
+        Self(TcpStream::connect(address(proxy)).await.unwrap())
+    }
+
+    /// From this address of the loopback network.
+    async fn from(ip: [u8; 4], proxy: &Running) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((IpAddr::from(ip), 0).into()).unwrap();
+        Self(socket.connect(address(proxy)).await.unwrap())
+    }
+
+    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    async fn read(&mut self, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        tokio::time::timeout(PATIENCE, self.0.read_exact(&mut bytes)).await.unwrap().unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// What comes until the other side ends its direction.
+    async fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        tokio::time::timeout(PATIENCE, self.0.read_to_end(&mut bytes)).await.unwrap().unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// The name of its endpoint.
+    async fn name(&mut self) -> String {
+        let name = self.read(2).await;
+        name.strip_suffix(':').unwrap().to_owned()
+    }
+
+    async fn expect_echo(&mut self, of: &str) {
+        self.send(of).await;
+        assert_eq!(self.read(of.len()).await, of);
+    }
+}
+
+#[tokio::test]
+async fn bytes_pass_both_ways_whoever_speaks_first_and_each_side_ends_its_direction() {
+    let proxy = over(&[greeting("a").await]).start();
+    let mut client = Client::of(&proxy).await;
+    assert_eq!(client.name().await, "a", "the endpoint speaks first");
+    client.expect_echo("hello").await;
+    client.0.shutdown().await.unwrap();
+    assert_eq!(client.rest().await, "!", "the endpoint goes on after the client's end");
+    proxy.expect_metric(&ended("closed"), 1).await;
+    proxy.expect_metric("fairway_stream_received_bytes_total", 5).await;
+    proxy.expect_metric("fairway_stream_sent_bytes_total", 8).await;
+    proxy.expect_metric("fairway_connections_open", 0).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_ends_its_direction_still_hears_the_client() {
+    let backend = Backend::scripted([
+        fairway_testkit::Step::Send(b"bye".to_vec()),
+        fairway_testkit::Step::HalfClose,
+        fairway_testkit::Step::Expect(b"still here".to_vec()),
+        fairway_testkit::Step::Close,
+    ])
+    .await;
+    let proxy = over(&[backend.address()]).start();
+    let mut client = Client::of(&proxy).await;
+    assert_eq!(client.rest().await, "bye");
+    client.send("still here").await;
+    client.0.shutdown().await.unwrap();
+    proxy.expect_metric(&ended("closed"), 1).await;
+    proxy.expect_metric("fairway_stream_received_bytes_total", 10).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_is_passed_over_and_ejected() {
+    let gone = Backend::http(|_| Answer::ok("")).await;
+    gone.refuse().await;
+    let proxy = over(&[gone.address(), greeting("a").await]).start();
+    for _ in 0..6 {
+        assert_eq!(Client::of(&proxy).await.name().await, "a");
+    }
+    assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
+}
+
+#[tokio::test]
+async fn no_client_waits_for_the_connect_time_out_of_a_black_hole() {
+    const NEVER: Duration = Duration::from_secs(600);
+    let hole = Backend::http(|_| Answer::ok("")).await;
+    hole.vanish().await;
+    let it = over(&[hole.address(), greeting("a").await]).policy(|it| it.connect_timeout = Some(NEVER));
+    let proxy = it.start();
+    for _ in 0..6 {
+        assert_eq!(Client::of(&proxy).await.name().await, "a");
+    }
+    assert_eq!(proxy.metric("fairway_upstream_hedges_total{outcome=\"won\"}").await, 1, "then it is suspect");
+    assert_eq!(proxy.metric("fairway_upstream_retries_total").await, 0);
+}
+
+#[tokio::test]
+async fn without_an_endpoint_the_connection_ends_without_a_byte() {
+    let proxy = over(&[]).start();
+    assert_eq!(Client::of(&proxy).await.rest().await, "");
+    proxy.expect_metric(&ended("no_endpoint"), 1).await;
+}
+
+#[tokio::test]
+async fn the_endpoint_is_told_who_the_client_is_before_the_first_byte() {
+    for (version, length) in [(ProxyHeaderVersion::V1, None), (ProxyHeaderVersion::V2, Some(28))] {
+        let it = over(&[greeting("a").await]).policy(|it| it.introduce = Some(version));
+        let proxy = it.start();
+        let mut client = Client::of(&proxy).await;
+        let from = client.0.local_addr().unwrap();
+        let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} 7000\r\n", from.port());
+        let mut header = vec![0; length.unwrap_or(line.len())];
+        assert_eq!(client.name().await, "a");
+        tokio::time::timeout(PATIENCE, client.0.read_exact(&mut header)).await.unwrap().unwrap();
+        match version {
+            ProxyHeaderVersion::V1 => assert_eq!(String::from_utf8(header).unwrap(), line),
+            ProxyHeaderVersion::V2 => {
+                assert_eq!((&header[..16], &header[16..24]), (&V2[..16], &[127, 0, 0, 1, 127, 0, 0, 1][..]));
+                assert_eq!(header[24..], [from.port().to_be_bytes(), 7_000_u16.to_be_bytes()].concat());
+            }
+        }
+        client.expect_echo("hello").await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_client_is_said_to_be_is_passed_on() {
+    let it = over(&[greeting("a").await]).introduced_by(&["127.0.0.0/8"]);
+    let proxy = it.policy(|it| it.introduce = Some(ProxyHeaderVersion::V1)).start();
+    for header in [V1, V2] {
+        let mut client = Client::of(&proxy).await;
+        client.send([header, b"hello"].concat()).await;
+        assert_eq!(client.name().await, "a");
+        assert_eq!(client.read(V1.len()).await.as_bytes(), V1);
+        assert_eq!(client.read(5).await, "hello");
+    }
+}
+
+#[tokio::test]
+async fn who_must_not_introduce_clients_and_what_is_no_header_is_refused() {
+    let it = over(&[greeting("a").await]);
+    let proxy = it.clone().introduced_by(&["10.0.0.0/8"]).start();
+    let mut client = Client::of(&proxy).await;
+    client.send(V1).await;
+    assert!(client.0.read_to_end(&mut Vec::new()).await.unwrap_or(0) == 0);
+    proxy.expect_refused("access_denied", 1).await;
+    let proxy = it.introduced_by(&[]).start();
+    let mut client = Client::of(&proxy).await;
+    client.send("hello, this is no header").await;
+    assert!(client.0.read_to_end(&mut Vec::new()).await.unwrap_or(0) == 0);
+    proxy.expect_refused("client_gone", 1).await;
+    assert_eq!(proxy.metric("fairway_streams_opened_total").await, 0);
+}
+
+#[tokio::test]
+async fn flags_say_nothing_of_tcp_and_a_listener_of_http_may_say_otherwise_than_they_do() {
+    let web = Backend::http(|request| Answer::ok(request.header("X-Real-IP").unwrap_or_default())).await;
+    let mut it = over(&[web.address()]);
+    it.setup = it.setup.options(|options| options.proxy_protocol.on = ProxyProtocolOn::Both);
+    let http = (**it.config.listeners.get("http").unwrap()).clone();
+    let bind = vec!["127.0.0.1:0".parse().unwrap()];
+    let mut plain = Listener { name: "plain".into(), bind, ..http };
+    plain.clients.introduction = Some(Introduction::None);
+    it.insert(plain);
+    let proxy = it.start();
+    let asked = Request::get(HOST, "/").bytes();
+    for (listener, ahead, client) in [("http", V2, "192.0.2.7"), ("plain", b"", "127.0.0.1")] {
+        let to = proxy.publisher.addresses(listener)[0];
+        let mut connection = fairway_testkit::Client::connect(to).await.unwrap();
+        connection.send([ahead, &asked].concat()).await.unwrap();
+        assert_eq!(connection.read_response().await.unwrap().text(), client, "{listener}");
+    }
+    let mut connection = fairway_testkit::Client::connect(address(&proxy)).await.unwrap();
+    connection.send(&asked).await.unwrap();
+    assert_eq!(connection.read_response().await.unwrap().status, 200, "no header is expected here");
+}
+
+#[tokio::test]
+async fn a_connection_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
+    let mut it = over(&[greeting("a").await]);
+    it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(60));
+    let mut proxy = it.start();
+    let (to, mut client) = (address(&proxy), Client::of(&proxy).await);
+    assert_eq!(client.name().await, "a");
+    let mut without = it.config.clone();
+    without.listeners.remove(NAME);
+    publish(&mut proxy, &without).await;
+    client.expect_echo("still").await;
+    fairway_testkit::eventually("nobody listens", PATIENCE, || async move {
+        TcpStream::connect(to).await.is_err()
+    })
+    .await;
+    client.expect_echo("here").await;
+}
+
+#[tokio::test]
+async fn long_connections_outlive_endpoints_that_come_and_go() {
+    let mut all = Vec::new();
+    for name in ["1", "2", "3", "4", "5", "6", "7"] {
+        all.push(greeting(name).await);
+    }
+    let it = over(&all[..5]);
+    let mut proxy = it.start();
+    let (mut clients, mut names) = (Vec::new(), BTreeSet::new());
+    for endpoints in [&all[..5], &all[..], &all[2..]] {
+        publish(&mut proxy, &it.clone().endpoints(endpoints).config).await;
+        for _ in 0..14 {
+            let mut client = Client::of(&proxy).await;
+            names.insert(client.name().await);
+            clients.push(client);
+        }
+        for client in &mut clients {
+            client.expect_echo("still here").await;
+        }
+    }
+    assert_eq!(names.len(), 7, "{names:?}");
+    proxy.expect_metric("fairway_streams_open", clients.len() as u64).await;
+    for endpoints in [&all[..2], &all[..5]] {
+        publish(&mut proxy, &it.clone().endpoints(endpoints).config).await;
+        for client in &mut clients {
+            client.expect_echo("and still").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
+    let mut endpoints = Vec::new();
+    for name in ["1", "2", "3", "4"] {
+        endpoints.push(greeting(name).await);
+    }
+    let key = SessionKey::Hash(SessionHash { parts: vec![SessionPart::Address], spread: None });
+    let proxy = over(&endpoints).backend(|backend| backend.session = Some(key)).start();
+    let mut names = BTreeSet::new();
+    for host in 1..=20 {
+        let mut client = Client::from([127, 0, 0, host], &proxy).await;
+        let name = client.name().await;
+        for _ in 0..3 {
+            assert_eq!(Client::from([127, 0, 0, host], &proxy).await.name().await, name);
+        }
+        names.insert(name);
+    }
+    assert!(names.len() > 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn a_route_says_how_long_nothing_may_move() {
+    let it = over(&[greeting("a").await]).policy(|it| it.idle_timeout = Some(Duration::from_millis(100)));
+    let proxy = it.start();
+    let mut client = Client::of(&proxy).await;
+    assert_eq!(client.name().await, "a");
+    let end = tokio::time::timeout(PATIENCE, client.0.read_to_end(&mut Vec::new())).await.unwrap();
+    assert!(end.is_err(), "a reset, no clean end");
+    proxy.expect_metric(&ended("idle"), 1).await;
+}

@@ -1,0 +1,411 @@
+//! UDP that is forwarded as it comes, over real sockets.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fairway_model::{
+    DatagramSettings, Listener, ListenerProtocol, ProxyHeaderVersion, SessionHash, SessionKey, SessionPart,
+};
+use fairway_testkit::eventually;
+use fairway_testkit::wait::{PATIENCE, free_port};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UdpSocket};
+
+use crate::forwarding::{Forwarding, NAME, address, answering, greeting, publish};
+use crate::support::Running;
+
+/// Version 2, PROXY, UDP over IPv4, from 192.0.2.7:5555 to 192.0.2.1:53.
+const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x35";
+/// The same in version 1, which knows no UDP.
+const V1: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 53\r\n";
+
+const OPENED: &str = "fairway_datagram_sessions_opened_total";
+const OPEN: &str = "fairway_datagram_sessions_open";
+
+fn over(endpoints: &[SocketAddr]) -> Forwarding {
+    Forwarding::of(ListenerProtocol::Udp, endpoints)
+}
+
+/// With other settings.
+fn set(mut it: Forwarding, edit: impl FnOnce(&mut DatagramSettings)) -> Forwarding {
+    edit(&mut it.config.settings.streams.datagrams);
+    it
+}
+
+fn dropped(reason: &str) -> String {
+    format!("fairway_datagrams_dropped_total{{reason=\"{reason}\"}}")
+}
+
+fn ended(reason: &str) -> String {
+    format!("fairway_datagram_sessions_ended_total{{reason=\"{reason}\"}}")
+}
+
+/// A client: one address and port.
+struct Client {
+    socket: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Client {
+    async fn of(proxy: &Running) -> Self {
+        Self::from([127, 0, 0, 1], address(proxy)).await
+    }
+
+    /// From this address of the loopback network.
+    async fn from(ip: [u8; 4], to: SocketAddr) -> Self {
+        Self { socket: UdpSocket::bind((IpAddr::from(ip), 0)).await.unwrap(), to }
+    }
+
+    async fn send(&self, datagram: impl AsRef<[u8]>) {
+        self.socket.send_to(datagram.as_ref(), self.to).await.unwrap();
+    }
+
+    async fn hear(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 65_536];
+        let heard = tokio::time::timeout(PATIENCE, self.socket.recv_from(&mut bytes)).await;
+        let (count, from) = heard.expect("an answer").unwrap();
+        assert_eq!(from, self.to, "answers come from where the client sent to");
+        bytes.truncate(count);
+        bytes
+    }
+
+    async fn ask(&self, datagram: impl AsRef<[u8]>) -> String {
+        self.send(datagram).await;
+        String::from_utf8(self.hear().await).unwrap()
+    }
+
+    /// The name of its endpoint.
+    async fn name(&self) -> String {
+        self.ask("?").await.strip_suffix(":?").unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn each_client_gets_its_own_answers_from_one_endpoint() {
+    let proxy = over(&[answering("a").await, answering("b").await]).start();
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        let client = Client::of(&proxy).await;
+        clients.push((client.name().await, client));
+    }
+    let names: BTreeSet<_> = clients.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(names.len(), 2, "sessions are balanced");
+    for (name, client) in &clients {
+        for number in 0..5 {
+            assert_eq!(client.ask(format!("{number}")).await, format!("{name}:{number}"));
+        }
+    }
+    assert_eq!((proxy.metric(OPENED).await, proxy.metric(OPEN).await), (6, 6));
+    proxy.expect_metric("fairway_datagrams_received_total", 36).await;
+    proxy.expect_metric("fairway_datagrams_sent_total", 36).await;
+    proxy.expect_metric("fairway_datagram_received_bytes_total", 36).await;
+    proxy.expect_metric("fairway_datagram_sent_bytes_total", 108).await;
+    assert_eq!(proxy.metric("fairway_connections_open").await, 0);
+}
+
+#[tokio::test]
+async fn a_datagram_passes_whole_or_not_at_all() {
+    let proxy = over(&[answering("a").await]).start();
+    let client = Client::of(&proxy).await;
+    for size in [0, 1, 1_500, 65_000] {
+        let datagram = vec![b'x'; size];
+        client.send(&datagram).await;
+        assert_eq!(client.hear().await, [b"a:", &datagram[..]].concat(), "{size}");
+    }
+    // With the header in front it is longer than a datagram can be.
+    let it = over(&[answering("a").await]).policy(|it| it.introduce = Some(ProxyHeaderVersion::V2));
+    let proxy = it.start();
+    Client::of(&proxy).await.send(vec![b'x'; 65_500]).await;
+    proxy.expect_metric(&dropped("too_large"), 1).await;
+}
+
+#[tokio::test]
+async fn a_client_whose_endpoint_refuses_gets_another_one() {
+    // Bound for a moment where no other test binds.
+    let nobody = UdpSocket::bind("127.77.0.1:0").await.unwrap().local_addr().unwrap();
+    let proxy = over(&[nobody, answering("a").await]).start();
+    let (one, other) = (Client::of(&proxy).await, Client::of(&proxy).await);
+    one.send("lost").await;
+    proxy.expect_metric(&ended("connect_failed"), 1).await;
+    assert_eq!((one.name().await, other.name().await), ("a".to_owned(), "a".to_owned()));
+    assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
+}
+
+#[tokio::test]
+async fn without_an_endpoint_datagrams_are_dropped() {
+    let proxy = over(&[]).start();
+    Client::of(&proxy).await.send("?").await;
+    proxy.expect_metric(&dropped("no_endpoint"), 1).await;
+    assert_eq!(proxy.metric(OPENED).await, 0);
+}
+
+#[tokio::test]
+async fn the_endpoint_is_told_who_the_client_is_with_the_first_datagram() {
+    for version in [ProxyHeaderVersion::V1, ProxyHeaderVersion::V2] {
+        let it = over(&[answering("a").await]).policy(|it| it.introduce = Some(version));
+        let proxy = it.start();
+        let client = Client::of(&proxy).await;
+        client.send("first").await;
+        let answer = client.hear().await;
+        let port = client.socket.local_addr().unwrap().port();
+        let ports = [port.to_be_bytes(), 7_000_u16.to_be_bytes()].concat();
+        let header = [&V2[..16], &[127, 0, 0, 1, 127, 0, 0, 1][..], &ports].concat();
+        assert_eq!(answer, [b"a:", &header[..], b"first"].concat(), "there is no version 1 of datagrams");
+        assert_eq!(client.ask("second").await, "a:second");
+    }
+}
+
+#[tokio::test]
+async fn a_header_of_either_version_says_who_the_client_is() {
+    let it = over(&[answering("a").await]).introduced_by(&["127.0.0.0/8"]);
+    let proxy = it.clone().policy(|it| it.introduce = Some(ProxyHeaderVersion::V2)).start();
+    for header in [V1, V2] {
+        let client = Client::of(&proxy).await;
+        client.send([header, b"first"].concat()).await;
+        assert_eq!(client.hear().await, [b"a:", V2, b"first"].concat());
+        assert_eq!(client.ask("second").await, "a:second", "the header comes once");
+    }
+    Client::of(&proxy).await.send("no header").await;
+    proxy.expect_metric(&dropped("no_proxy_header"), 1).await;
+    let proxy = it.introduced_by(&["10.0.0.0/8"]).start();
+    Client::of(&proxy).await.send([V2, b"x"].concat()).await;
+    proxy.expect_metric(&dropped("access_denied"), 1).await;
+}
+
+#[tokio::test]
+async fn sessions_are_bounded_for_each_client_and_for_all_workers_together() {
+    let mut it = set(over(&[answering("a").await]), |settings| {
+        (settings.sessions, settings.sessions_per_client) = (5, 3);
+    });
+    it.setup = it.setup.options(|options| options.workers = 2);
+    let proxy = it.start();
+    let mut served = Vec::new();
+    for (ip, sessions) in [([127, 0, 0, 1], 3), ([127, 0, 0, 2], 2)] {
+        for _ in 0..sessions {
+            let client = Client::from(ip, address(&proxy)).await;
+            assert_eq!(client.name().await, "a");
+            served.push(client);
+        }
+        if sessions == 3 {
+            Client::from(ip, address(&proxy)).await.send("one more").await;
+            proxy.expect_metric(&dropped("client_sessions"), 1).await;
+        }
+    }
+    Client::from([127, 0, 0, 3], address(&proxy)).await.send("one more").await;
+    proxy.expect_metric(&dropped("listener_sessions"), 1).await;
+    for client in &served {
+        assert_eq!(client.name().await, "a", "those that there are go on");
+    }
+    assert_eq!((proxy.metric(OPENED).await, proxy.metric(OPEN).await), (5, 5));
+}
+
+#[tokio::test]
+async fn a_listener_may_have_fewer_sessions_and_keep_them_for_less_time() {
+    let it = over(&[answering("a").await]).listener(|listener| {
+        listener.clients.connections = NonZeroU32::new(1);
+        listener.clients.idle_timeout = Some(Duration::from_millis(300));
+    });
+    let proxy = it.start();
+    let (one, other) = (Client::of(&proxy).await, Client::of(&proxy).await);
+    eventually("only one has a session", PATIENCE, || async {
+        one.send("?").await;
+        other.send("?").await;
+        proxy.metric(&dropped("listener_sessions")).await > 0
+    })
+    .await;
+    eventually("one ends and makes room", PATIENCE, || async { proxy.metric(&ended("idle")).await > 0 })
+        .await;
+}
+
+#[tokio::test]
+async fn a_flood_of_clients_takes_no_more_than_the_bounds_and_leaves_sessions_alone() {
+    const BOUND: u64 = 50;
+    const FLOOD: u64 = 500;
+    let it = set(over(&[answering("a").await]), |settings| {
+        (settings.sessions, settings.sessions_per_client) = (u32::MAX, 50);
+    });
+    let proxy = it.start();
+    let honest = Client::from([127, 0, 0, 9], address(&proxy)).await;
+    assert_eq!(honest.name().await, "a");
+    // Kept open: the port of one that is closed may be given to a later one, which then has its session.
+    let mut flood = Vec::new();
+    for number in 0..FLOOD {
+        let client = Client::of(&proxy).await;
+        client.send("?").await;
+        flood.push(client);
+        if number % 50 == 0 {
+            assert_eq!(honest.name().await, "a");
+        }
+    }
+    eventually("all came", PATIENCE, || async {
+        proxy.metric(OPENED).await - 1 + proxy.metric(&dropped("client_sessions")).await == FLOOD
+    })
+    .await;
+    assert_eq!(proxy.metric(OPEN).await, BOUND + 1);
+    assert_eq!(Client::from([127, 0, 0, 8], address(&proxy)).await.name().await, "a");
+}
+
+#[tokio::test]
+async fn sessions_take_descriptors_and_none_begins_where_there_is_none_left() {
+    let mut it = over(&[answering("a").await]);
+    it.setup = it.setup.options(|options| options.limits.descriptors = Some(64));
+    let proxy = it.start();
+    let mut clients = Vec::new();
+    while proxy.metric(&dropped("local_shortage")).await == 0 {
+        let client = Client::of(&proxy).await;
+        client.send("?").await;
+        clients.push(client);
+        assert!(clients.len() < 64);
+    }
+    assert!(proxy.metric(OPEN).await >= 1);
+    assert_eq!(clients[0].hear().await, b"a:?");
+    assert_eq!(clients[0].name().await, "a", "those that there are go on");
+}
+
+#[tokio::test]
+async fn a_session_in_which_nothing_moves_ends_and_the_next_datagram_begins_another() {
+    let it = over(&[answering("a").await]).policy(|it| it.idle_timeout = Some(Duration::from_millis(100)));
+    let proxy = it.start();
+    let client = Client::of(&proxy).await;
+    for round in 1..=2 {
+        assert_eq!(client.name().await, "a");
+        proxy.expect_metric(&ended("idle"), round).await;
+        assert_eq!((proxy.metric(OPENED).await, proxy.metric(OPEN).await), (round, 0));
+    }
+}
+
+#[tokio::test]
+async fn sessions_follow_endpoints_that_come_and_go() {
+    let mut all = Vec::new();
+    for name in ["1", "2", "3", "4", "5", "6", "7"] {
+        all.push(answering(name).await);
+    }
+    let it = over(&all[..5]);
+    let mut proxy = it.start();
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        let client = Client::of(&proxy).await;
+        clients.push((client.name().await, client));
+    }
+    publish(&mut proxy, &it.clone().endpoints(&all).config).await;
+    for (name, client) in &clients {
+        assert_eq!(client.name().await, *name, "no session moves because an endpoint comes");
+    }
+    publish(&mut proxy, &it.clone().endpoints(&all[2..]).config).await;
+    for (name, client) in &clients {
+        let now = client.name().await;
+        let leaves = ["1", "2"].contains(&&**name);
+        assert!(if leaves { !["1", "2"].contains(&&*now) } else { now == *name }, "{name} {now}");
+        assert_eq!(client.name().await, now);
+    }
+    assert_eq!(proxy.metric(&ended("endpoint_left")).await, 4);
+}
+
+#[tokio::test]
+async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
+    let mut endpoints = Vec::new();
+    for name in ["1", "2", "3", "4"] {
+        endpoints.push(answering(name).await);
+    }
+    let key = SessionKey::Hash(SessionHash { parts: vec![SessionPart::Address], spread: None });
+    let proxy = over(&endpoints).backend(|backend| backend.session = Some(key)).start();
+    let mut names = BTreeSet::new();
+    for host in 1..=20 {
+        let name = Client::from([127, 0, 0, host], address(&proxy)).await.name().await;
+        for _ in 0..3 {
+            assert_eq!(Client::from([127, 0, 0, host], address(&proxy)).await.name().await, name);
+        }
+        names.insert(name);
+    }
+    assert!(names.len() > 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn a_number_may_be_a_port_of_both_transports() {
+    // Where no other test receives datagrams.
+    let port = SocketAddr::from(([127, 63, 0, 1], free_port()));
+    let mut it = over(&[answering("udp").await]).listener(|listener| listener.bind = vec![port]);
+    let stream = Forwarding::of(ListenerProtocol::Tcp, &[greeting("t").await]);
+    it.insert(Listener {
+        bind: vec![port],
+        ..Listener::new("stream", ListenerProtocol::Tcp, 7_000, "stream")
+    });
+    let mut route = (**stream.config.streams.values().next().unwrap()).clone();
+    let mut backend = (**stream.config.backends.values().next().unwrap()).clone();
+    (route.key.table, backend.key) = ("stream".into(), "stream".into());
+    route.backends[0].backend = backend.key.clone();
+    it.config.backends.insert(backend.key.clone(), backend.into());
+    it.config.streams.insert(route.key.clone(), route.into());
+    let mut proxy = it.start();
+    let client = Client::of(&proxy).await;
+    assert_eq!((client.to, client.name().await), (port, "udp".to_owned()));
+    let mut name = [0; 2];
+    TcpStream::connect(port).await.unwrap().read_exact(&mut name).await.unwrap();
+    assert_eq!(&name, b"t:");
+    it.config.listeners.remove("stream");
+    publish(&mut proxy, &it.config).await;
+    assert_eq!(client.name().await, "udp", "one goes without the other");
+}
+
+#[tokio::test]
+async fn sessions_whose_listener_goes_are_left_in_peace_and_no_other_begins() {
+    let mut it = over(&[answering("a").await]);
+    it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(60));
+    let mut proxy = it.start();
+    let (old, new) = (Client::of(&proxy).await, Client::of(&proxy).await);
+    assert_eq!(old.name().await, "a");
+    let mut without = it.config.clone();
+    without.listeners.remove(NAME);
+    publish(&mut proxy, &without).await;
+    new.send("?").await;
+    proxy.expect_metric(&dropped("no_listener"), 1).await;
+    assert_eq!(old.name().await, "a");
+    assert_eq!(proxy.metric(OPENED).await, 1);
+}
+
+#[tokio::test]
+async fn a_listener_that_comes_back_gets_its_port_from_the_sessions_that_were_left() {
+    // Where no other test receives datagrams.
+    let port = SocketAddr::from(([127, 63, 0, 2], free_port()));
+    let mut it = over(&[answering("a").await]).listener(|listener| listener.bind = vec![port]);
+    it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(600));
+    let mut proxy = it.start();
+    let client = Client::of(&proxy).await;
+    assert_eq!(client.name().await, "a");
+    let mut without = it.config.clone();
+    without.listeners.remove(NAME);
+    publish(&mut proxy, &without).await;
+    assert_eq!(client.name().await, "a");
+    let (version, _) = proxy.publish_config(&it.config);
+    proxy.publisher.adopted(version).await;
+    eventually("it is bound", PATIENCE, || async {
+        drop(proxy.publisher.bind_again());
+        proxy.publisher.is_bound()
+    })
+    .await;
+    eventually("it is served", PATIENCE, || async {
+        client.send("?").await;
+        tokio::time::timeout(Duration::from_millis(50), client.hear()).await.is_ok()
+    })
+    .await;
+    assert_eq!(proxy.metric(OPENED).await, 2);
+}
+
+#[tokio::test]
+async fn sessions_go_on_while_the_process_drains_and_hold_it_until_then() {
+    let mut it = over(&[answering("a").await]);
+    it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(3));
+    let proxy = it.start();
+    let old = Client::of(&proxy).await;
+    assert_eq!(old.name().await, "a");
+    proxy.handle.drain();
+    eventually("no session begins", PATIENCE, || async {
+        Client::of(&proxy).await.send("?").await;
+        proxy.metric(&dropped("drained")).await > 0
+    })
+    .await;
+    assert_eq!(old.name().await, "a");
+    proxy.join().await.unwrap();
+}

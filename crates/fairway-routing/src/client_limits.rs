@@ -1,0 +1,156 @@
+//! What holds for the clients of a listener: what it says itself, and else what holds for those of all listeners.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fairway_model::{ClientTraffic, ForwardedTrust, Listener, Settings};
+
+/// No time is longer, whatever is configured: what is added to the clock stays within its range.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// What holds for the clients of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// How long a connection may have no request under way.
+    pub idle_timeout: Duration,
+    /// How long the head of a request may take, from its first byte.
+    pub head_timeout: Duration,
+    /// How long TLS may take to be agreed on.
+    pub handshake_timeout: Duration,
+    /// Requests after which a connection is closed politely; at least one.
+    pub requests_per_connection: u64,
+    /// Streams of HTTP/2 that a connection may have open at a time, as far as there is room for them.
+    pub streams: u32,
+    /// How long nothing may move on a connection that is forwarded as it comes, where its route says nothing.
+    pub stream_idle_timeout: Duration,
+    /// Whose forwarding headers are believed.
+    pub forwarded: ForwardedTrust,
+}
+
+impl ClientLimits {
+    /// What holds for those of a listener that says this of them. A value that would let nothing pass is as if it were not
+    /// said ([`problems`] names it).
+    #[must_use]
+    pub fn of(settings: &Settings, own: &ClientTraffic) -> Self {
+        let everywhere = &settings.downstream;
+        let time = |own: Option<Duration>, everywhere| some_time(own).unwrap_or(everywhere).min(YEAR);
+        Self {
+            idle_timeout: time(own.idle_timeout, everywhere.idle_timeout),
+            head_timeout: time(own.head_timeout, everywhere.head_timeout),
+            handshake_timeout: time(own.handshake_timeout, everywhere.handshake_timeout),
+            requests_per_connection: own
+                .requests_per_connection
+                .filter(|requests| *requests > 0)
+                .unwrap_or(everywhere.requests_per_connection)
+                .max(1),
+            streams: own.streams.map_or(everywhere.http2.streams, NonZeroU32::get),
+            stream_idle_timeout: time(own.idle_timeout, settings.streams.idle_timeout),
+            forwarded: own.forwarded.as_ref().unwrap_or(&settings.forwarded).clone(),
+        }
+    }
+
+    /// What holds where listeners say nothing.
+    #[must_use]
+    pub fn everywhere(settings: &Settings) -> Self {
+        Self::of(settings, &ClientTraffic::default())
+    }
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self::everywhere(&Settings::default())
+    }
+}
+
+/// What a listener says of its clients that would let nothing pass.
+pub(crate) fn problems(listener: &Listener) -> impl Iterator<Item = String> {
+    let clients = &listener.clients;
+    let no_time = |time: Option<Duration>| time.is_some() && some_time(time).is_none();
+    let said = [
+        ("idle_timeout", no_time(clients.idle_timeout)),
+        ("head_timeout", no_time(clients.head_timeout)),
+        ("handshake_timeout", no_time(clients.handshake_timeout)),
+        ("requests_per_connection", clients.requests_per_connection == Some(0)),
+    ];
+    let zero = said.into_iter().filter(|(_, is_zero)| *is_zero);
+    zero.map(|(name, _)| {
+        format!("the listener {}: clients.{name} is 0; the value for all listeners is used", listener.name)
+    })
+}
+
+fn some_time(time: Option<Duration>) -> Option<Duration> {
+    time.filter(|time| !time.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::ListenerProtocol;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_that_says_nothing_has_what_holds_everywhere() {
+        let mut settings = Settings::default();
+        settings.downstream.idle_timeout = Duration::from_secs(7);
+        settings.downstream.http2.streams = 9;
+        settings.streams.idle_timeout = Duration::from_secs(11);
+        settings.forwarded.append = true;
+        let clients = ClientLimits::everywhere(&settings);
+        assert_eq!((clients.idle_timeout.as_secs(), clients.stream_idle_timeout.as_secs()), (7, 11));
+        assert_eq!((clients.streams, clients.requests_per_connection), (9, 10_000));
+        assert!(clients.forwarded.append);
+    }
+
+    #[test]
+    fn each_value_of_a_listener_comes_before_that_of_all() {
+        let second = Duration::from_secs(1);
+        let trust = ForwardedTrust { ranges: vec!["10.0.0.0/8".parse().unwrap()], append: true };
+        let own = ClientTraffic {
+            forwarded: Some(trust.clone()),
+            idle_timeout: Some(second),
+            head_timeout: Some(second * 2),
+            handshake_timeout: Some(second * 3),
+            requests_per_connection: Some(4),
+            streams: NonZeroU32::new(5),
+            ..ClientTraffic::default()
+        };
+        let expected = ClientLimits {
+            idle_timeout: second,
+            head_timeout: second * 2,
+            handshake_timeout: second * 3,
+            requests_per_connection: 4,
+            streams: 5,
+            stream_idle_timeout: second,
+            forwarded: trust,
+        };
+        assert_eq!(ClientLimits::of(&Settings::default(), &own), expected);
+    }
+
+    #[test]
+    fn what_would_let_nothing_pass_is_named_and_not_used() {
+        let mut listener = Listener::new("edge", ListenerProtocol::Https, 443, "t");
+        assert_eq!(problems(&listener).count(), 0);
+        let zero = Some(Duration::ZERO);
+        listener.clients = ClientTraffic {
+            idle_timeout: zero,
+            head_timeout: zero,
+            handshake_timeout: zero,
+            requests_per_connection: Some(0),
+            ..ClientTraffic::default()
+        };
+        assert_eq!(ClientLimits::of(&Settings::default(), &listener.clients), ClientLimits::default());
+        let said: Vec<_> = problems(&listener).collect();
+        assert_eq!(said.len(), 4);
+        assert_eq!(
+            said[1],
+            "the listener edge: clients.head_timeout is 0; the value for all listeners is used"
+        );
+    }
+
+    #[test]
+    fn no_time_is_too_long_for_the_clock() {
+        let own = ClientTraffic { idle_timeout: Some(Duration::MAX), ..ClientTraffic::default() };
+        let clients = ClientLimits::of(&Settings::default(), &own);
+        assert!(std::time::Instant::now().checked_add(clients.idle_timeout).is_some());
+    }
+}

@@ -1,0 +1,208 @@
+//! The paths of a host that has few of them, and no other conditions: in the host itself, in the order in which they are
+//! tried, so that a lookup among many hosts need not wait for memory once more. Knows no tree.
+
+use std::cmp::Reverse;
+
+use fairway_model::PathMatch;
+
+use crate::candidate::{Proposal, covered_by_prefix};
+
+/// The most paths that are kept.
+const MOST: usize = 8;
+/// The most bytes that they have together. With the rest of [`FewPaths`] they are as large as a tree without its nodes.
+const TEXT: usize = 70;
+
+/// Up to [`MOST`] paths of which each leads to a rule: exact ones first, then prefixes, the longest first.
+#[derive(Clone, Debug)]
+pub(crate) struct FewPaths {
+    count: u8,
+    places: [Place; MOST],
+    /// Their texts, one after the other.
+    text: [u8; TEXT],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The number of the rule in the host.
+    rule: u8,
+    length: u8,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Exact,
+    Prefix,
+}
+
+impl FewPaths {
+    /// The paths of all matches of a host, which come by precedence; `None` where they are too many or too long, or where
+    /// one of them asks for more than a path or has a regular expression.
+    pub(crate) fn of(ordered: &[Proposal<'_>]) -> Option<Self> {
+        let mut paths: Vec<(Kind, &str, u8)> = Vec::new();
+        for proposal in ordered {
+            let (kind, path) = plain_path(proposal)?;
+            // Of two on the same path the first wins, and asks for nothing else.
+            if !paths.iter().any(|(other, text, _)| (*other, *text) == (kind, path)) {
+                paths.push((kind, path, u8::try_from(proposal.rule).ok()?));
+            }
+            if paths.len() > MOST {
+                return None;
+            }
+        }
+        // `/` covers everything and is no longer than nothing: `*` comes before it.
+        paths.sort_by_key(|(kind, path, _)| (*kind, *path == "/", Reverse(path.len())));
+        let mut few = Self {
+            count: 0,
+            places: [Place { rule: 0, length: 0, kind: Kind::Exact }; MOST],
+            text: [0; TEXT],
+        };
+        let mut end = 0;
+        for (place, (kind, path, rule)) in few.places.iter_mut().zip(&paths) {
+            few.text.get_mut(end..end + path.len())?.copy_from_slice(path.as_bytes());
+            end += path.len();
+            *place = Place { rule: *rule, length: u8::try_from(path.len()).ok()?, kind: *kind };
+            few.count += 1;
+        }
+        Some(few)
+    }
+
+    /// The number of the best rule that fits, and the bytes of the path that it covers.
+    #[inline]
+    pub(crate) fn find(&self, path: &[u8]) -> Option<(u32, usize)> {
+        let mut text = &self.text[..];
+        for place in self.places.iter().take(usize::from(self.count)) {
+            let (own, rest) = text.split_at_checked(usize::from(place.length))?;
+            let covered = match place.kind {
+                Kind::Exact => (own == path).then_some(path.len()),
+                Kind::Prefix => covered_by_prefix(own, path),
+            };
+            if let Some(covered) = covered {
+                return Some((u32::from(place.rule), covered));
+            }
+            text = rest;
+        }
+        None
+    }
+}
+
+/// The path of a match that asks for nothing else.
+fn plain_path<'m>(proposal: &Proposal<'m>) -> Option<(Kind, &'m str)> {
+    if !proposal.asks_only_for_a_path() {
+        return None;
+    }
+    match &proposal.of.path {
+        PathMatch::Exact(path) => Some((Kind::Exact, path)),
+        // Both cover everything.
+        PathMatch::Prefix(path) if path.is_empty() => Some((Kind::Prefix, "/")),
+        PathMatch::Prefix(path) => Some((Kind::Prefix, path)),
+        PathMatch::Regex { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairway_model::{
+        Action, HostKey, HostPattern, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder,
+        VirtualHost,
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::candidate::proposals;
+    use crate::request::{Fields, Request};
+    use crate::tree::Tree;
+
+    struct NoFields;
+
+    impl Fields for NoFields {
+        fn first(&self, _: &str) -> Option<&[u8]> {
+            None
+        }
+    }
+
+    fn host(paths: Vec<PathMatch>) -> VirtualHost {
+        let rule = |path| Rule {
+            origin: Origin::default(),
+            matches: vec![Match { path, ..Match::default() }],
+            filters: Vec::new(),
+            action: Action::Forward(Vec::new()),
+            policy: Policy::default(),
+            labels: RuleLabels::default(),
+        };
+        let rules = paths.into_iter().map(rule).collect();
+        VirtualHost {
+            key: HostKey { table: "t".into(), host: HostPattern::Any },
+            order: RuleOrder::Precedence,
+            path_form: PathForm::Decoded,
+            routes: vec![Arc::new(Route { origin: Origin::default(), created: None, rules })],
+            certificate: None,
+            clients: None,
+            suites: None,
+            falls_through: false,
+        }
+    }
+
+    fn ordered(host: &VirtualHost) -> Vec<Proposal<'_>> {
+        let mut ordered: Vec<_> = proposals(host).collect();
+        ordered.sort_by(Proposal::precedence);
+        ordered
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let elements = proptest::sample::select(vec!["a", "b", "ab", ""]);
+        let deep = (proptest::collection::vec(elements, 1..4), any::<bool>())
+            .prop_map(|(elements, slash)| format!("/{}{}", elements.join("/"), if slash { "/" } else { "" }));
+        prop_oneof![8 => deep, 1 => proptest::sample::select(vec!["/", "*", "", "a/b"]).prop_map(str::to_owned)]
+    }
+
+    fn paths() -> impl Strategy<Value = PathMatch> {
+        prop_oneof![
+            1 => texts().prop_map(|path| PathMatch::Exact(path.into())),
+            2 => texts().prop_map(|path| PathMatch::Prefix(path.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn finds_what_a_tree_of_the_same_paths_finds(
+            paths in proptest::collection::vec(paths(), 0..9),
+            asked in proptest::collection::vec(texts(), 1..20),
+        ) {
+            let host = host(paths);
+            let ordered = ordered(&host);
+            let tree = Tree::compiled(&ordered, |_, why| panic!("{why}"));
+            if let Some(few) = FewPaths::of(&ordered) {
+                for path in asked {
+                    let path = path.as_bytes();
+                    let (normalised, decoded, fields) = (path, path, &NoFields);
+                    let request =
+                        Request { host: "", method: b"GET", normalised, decoded, query: b"", fields };
+                    prop_assert_eq!(few.find(path), tree.find(path, &request), "{:?}", path);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_long_or_conditional_paths_are_for_a_tree() {
+        let prefix = |path: String| PathMatch::Prefix(path.into());
+        let few = |paths: Vec<PathMatch>| FewPaths::of(&ordered(&host(paths))).is_some();
+        let numbered = |count: usize| (0..count).map(|n| prefix(format!("/{n}"))).collect();
+        assert!(few(Vec::new()) && few(numbered(MOST)) && !few(numbered(MOST + 1)));
+        assert!(few(vec![prefix("/".repeat(TEXT))]) && !few(vec![prefix("/".repeat(TEXT + 1))]));
+        assert!(!few(vec![PathMatch::Regex { pattern: "/a".into(), ignore_case: false }]));
+        let mut conditional = host(numbered(1));
+        Arc::get_mut(&mut conditional.routes[0]).unwrap().rules[0].matches[0].method = Some("GET".into());
+        assert!(FewPaths::of(&ordered(&conditional)).is_none());
+    }
+
+    #[test]
+    fn the_same_path_is_kept_once() {
+        let twice = vec![PathMatch::Prefix("/a".into()); MOST * 2];
+        let few = FewPaths::of(&ordered(&host(twice))).expect("it is one path");
+        assert_eq!((few.count, few.find(b"/a/b")), (1, Some((0, 2))));
+    }
+}

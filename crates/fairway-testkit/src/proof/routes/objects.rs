@@ -1,0 +1,128 @@
+//! The objects of many routes: a Service with endpoints for each host, and for each of its paths an Ingress or an HTTPRoute of
+//! its own, as `kubectl` and controllers write them.
+
+use serde_json::{Value, json};
+
+use super::shape::{Kind, Shape};
+
+pub(super) const NAMESPACE: &str = "scale";
+const GATEWAY_GROUP: &str = "gateway.networking.k8s.io/v1";
+
+/// An object and the resource that it belongs to.
+pub(super) type Object = (&'static str, Value);
+
+/// What all routes need. The Gateway listens at `port`.
+pub(super) fn common(kind: Kind, port: u16) -> Vec<Object> {
+    match kind {
+        Kind::Ingress => vec![(
+            "ingressclasses",
+            json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+                "metadata": { "name": "nginx" }, "spec": { "controller": "fairway.dev/ingress-controller" },
+            }),
+        )],
+        Kind::HttpRoute => vec![
+            (
+                "gatewayclasses",
+                json!({
+                    "apiVersion": GATEWAY_GROUP, "kind": "GatewayClass", "metadata": { "name": "fairway" },
+                    "spec": { "controllerName": "fairway.dev/gateway-controller" },
+                }),
+            ),
+            (
+                "gateways",
+                json!({
+                    "apiVersion": GATEWAY_GROUP, "kind": "Gateway", "metadata": metadata("edge"),
+                    "spec": {
+                        "gatewayClassName": "fairway",
+                        "listeners": [{ "name": "http", "port": port, "protocol": "HTTP" }],
+                    },
+                }),
+            ),
+        ],
+    }
+}
+
+/// The Service of a host with its endpoints.
+pub(super) fn service(shape: Shape, host: usize) -> Vec<Object> {
+    let name = service_name(host);
+    let [_, high, middle, low] = u32::try_from(host).unwrap_or_default().to_be_bytes();
+    let endpoint = |number: usize| {
+        let address = format!("10.{}.{middle}.{low}", (number % 100) * 2 + usize::from(high) % 2);
+        let pod = format!("{name}-5d4f8c7b9-{number:05}");
+        json!({ "addresses": [address], "conditions": { "ready": true }, "targetRef": { "kind": "Pod", "name": pod } })
+    };
+    let mut slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata(&format!("{name}-0")),
+        "addressType": "IPv4", "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+        "endpoints": (0..shape.endpoints_of(host)).map(endpoint).collect::<Vec<_>>(),
+    });
+    slice["metadata"]["labels"] = json!({ "kubernetes.io/service-name": name });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(&name),
+        "spec": { "ports": [{ "name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080 }] },
+    });
+    vec![("services", service), ("endpointslices", slice)]
+}
+
+/// A route; one with a label redirects there.
+pub(super) fn route(shape: Shape, kind: Kind, number: usize, label: Option<&str>) -> Object {
+    let (host, path) = (shape.host_of(number), path(shape, number));
+    let (name, service) = (format!("route-{number}"), service_name(host));
+    match kind {
+        Kind::Ingress => {
+            let mut ingress = json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata(&name),
+                "spec": { "ingressClassName": "nginx", "rules": [{ "host": host_name(host), "http": { "paths": [{
+                    "path": path, "pathType": "Prefix",
+                    "backend": { "service": { "name": service, "port": { "number": 80 } } },
+                }] } }] },
+            });
+            if let Some(label) = label {
+                let target = format!("https://{label}.test/");
+                ingress["metadata"]["annotations"] =
+                    json!({ "nginx.ingress.kubernetes.io/temporal-redirect": target });
+            }
+            ("ingresses", ingress)
+        }
+        Kind::HttpRoute => {
+            let mut rule = json!({
+                "matches": [{ "path": { "type": "PathPrefix", "value": path } }],
+                "backendRefs": [{ "name": service, "port": 80 }],
+            });
+            if let Some(label) = label {
+                let redirect =
+                    json!({ "scheme": "https", "hostname": format!("{label}.test"), "statusCode": 302 });
+                rule = json!({
+                    "matches": rule["matches"],
+                    "filters": [{ "type": "RequestRedirect", "requestRedirect": redirect }],
+                });
+            }
+            let route = json!({
+                "apiVersion": GATEWAY_GROUP, "kind": "HTTPRoute", "metadata": metadata(&name),
+                "spec": { "parentRefs": [{ "name": "edge" }], "hostnames": [host_name(host)], "rules": [rule] },
+            });
+            ("httproutes", route)
+        }
+    }
+}
+
+/// The path of a route: `/` for the first one of its host.
+pub(super) fn path(shape: Shape, number: usize) -> String {
+    match number / shape.hosts {
+        0 => "/".to_owned(),
+        further => format!("/api/v{further}"),
+    }
+}
+
+pub(super) fn host_name(host: usize) -> String {
+    format!("app-{host}.team-{}.test", host % 97)
+}
+
+fn service_name(host: usize) -> String {
+    format!("service-{host}")
+}
+
+fn metadata(name: &str) -> Value {
+    json!({ "name": name, "namespace": NAMESPACE, "creationTimestamp": "2026-01-02T03:04:05Z" })
+}

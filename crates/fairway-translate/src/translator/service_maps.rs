@@ -1,0 +1,100 @@
+//! Takes what the ConfigMaps of TCP and UDP services say into the configuration. They are read as a whole, and only when one of
+//! them, a Service that they name or a key `proxy-stream-*` changed: they have a handful of entries.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_model::{BackendKey, HostPattern, StreamKey};
+
+use crate::ingress::defaults::StreamDefaults;
+use crate::service_maps::{self, ServedPort};
+use crate::translator::state::{BackendUser, State};
+use crate::translator::work::Work;
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+
+/// What was made of the ConfigMaps. A clone costs nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServiceMapStage {
+    /// `None` before the first update.
+    made: Option<Arc<Made>>,
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    defaults: StreamDefaults,
+    services: BTreeSet<ObjectKey>,
+    listeners: BTreeSet<Arc<str>>,
+    backends: BTreeSet<BackendKey>,
+}
+
+impl ServiceMapStage {
+    /// Makes all of it again, where something that it depends on changed, and marks the backends.
+    pub(super) fn make(
+        &mut self,
+        state: &mut State,
+        inputs: Inputs<'_>,
+        changed: &[ObjectRef],
+        work: &mut Work,
+    ) {
+        let defaults = state.defaults.forwarding.streams;
+        let made = self.made.clone();
+        if made.as_ref().is_some_and(|made| !made.is_touched(inputs.options, changed, defaults)) {
+            return;
+        }
+        let before = made.unwrap_or_default();
+        let reading = service_maps::read(inputs, defaults);
+        let made = Made {
+            defaults,
+            services: reading.services,
+            listeners: reading.ports.keys().cloned().collect(),
+            backends: reading.ports.values().map(|port| port.backend.key.clone()).collect(),
+        };
+        for key in before.backends.difference(&made.backends) {
+            state.release_backend(&BackendUser::ServiceMaps, key, work);
+        }
+        for name in before.listeners.difference(&made.listeners) {
+            state.stop_serving(name);
+        }
+        for port in reading.ports.into_values() {
+            state.use_backend(BackendUser::ServiceMaps, port.backend.clone(), work);
+            state.serve_port(port);
+        }
+        state.current.diagnostics.replace(Scope::ServiceMaps, reading.diagnostics);
+        self.made = Some(Arc::new(made));
+    }
+}
+
+impl Made {
+    fn is_touched(&self, options: &Options, changed: &[ObjectRef], defaults: StreamDefaults) -> bool {
+        let maps = &options.listeners.service_maps;
+        let is_map = |key: &ObjectKey| maps.tcp.as_ref() == Some(key) || maps.udp.as_ref() == Some(key);
+        let concerns = |ObjectRef { kind, key }: &ObjectRef| match kind {
+            Kind::ConfigMap => is_map(key),
+            Kind::Service => self.services.contains(key),
+            _ => false,
+        };
+        self.defaults != defaults || changed.iter().any(concerns)
+    }
+}
+
+impl State {
+    fn serve_port(&mut self, ServedPort { listener, route, .. }: ServedPort) {
+        let config = &mut self.current.config;
+        if config.listeners.get(&listener.name).is_none_or(|before| **before != listener) {
+            config.listeners.insert(listener.name.clone(), Arc::new(listener));
+        }
+        if config.streams.get(&route.key).is_none_or(|before| **before != route) {
+            config.streams.insert(route.key.clone(), Arc::new(route));
+        }
+    }
+
+    /// The table of a port has the name of its listener.
+    fn stop_serving(&mut self, name: &Arc<str>) {
+        let config = &mut self.current.config;
+        config.listeners.remove(name);
+        config.streams.remove(&StreamKey { table: name.clone(), host: HostPattern::Any });
+    }
+}

@@ -1,0 +1,264 @@
+//! The largest Gateway that the API admits, with a thousand ListenerSets: every listener is served, and a change costs a
+//! part of what all of it costs.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
+
+mod support;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use fairway_model::{HostPattern, PathMatch, VirtualHost};
+use fairway_translate::{
+    Change, Condition, GatewayStatus, Kind, ListenerStatus, ObjectKey, ObjectRef, Options, OwnStatus, Places,
+    Resources, Translation, Translator,
+};
+use serde_json::{Value, json};
+
+use support::{NOW, object};
+
+const GROUP: &str = "gateway.networking.k8s.io/v1";
+/// `maxItems` of `spec.listeners` of a Gateway.
+const LISTENERS: usize = 64;
+const SETS: usize = 1_000;
+
+static SECRET: LazyLock<Change> = LazyLock::new(|| {
+    let wish = json!({"kind": "Certificate", "metadata": metadata("tls", 0), "names": ["*.test"]});
+    Change::Set(object(wish), None)
+});
+
+fn metadata(name: &str, day: usize) -> Value {
+    let created = format!("2026-01-{:02}T00:00:00Z", day + 1);
+    json!({"name": name, "namespace": "a", "creationTimestamp": created, "generation": 1, "uid": name})
+}
+
+/// Every second listener of the Gateway ends TLS, and so do all of ListenerSets.
+fn listener(name: &str, host: &str, https: bool) -> Value {
+    let mut listener = json!({"name": name, "port": 80, "protocol": "HTTP", "hostname": host});
+    if https {
+        listener["port"] = json!(443);
+        listener["protocol"] = json!("HTTPS");
+        listener["tls"] = json!({"certificateRefs": [{"name": "tls"}]});
+    }
+    listener
+}
+
+fn gateway() -> Value {
+    let listeners: Vec<_> =
+        (0..LISTENERS).map(|at| listener(&format!("l{at}"), &format!("l{at}.test"), at % 2 == 1)).collect();
+    json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("edge", 0), "spec": {
+        "gatewayClassName": "fairway", "listeners": listeners,
+        "allowedListeners": {"namespaces": {"from": "All"}}}})
+}
+
+fn set(name: &str, host: &str, day: usize) -> Change {
+    let listeners = json!([listener("https", host, true)]);
+    let set = json!({"apiVersion": GROUP, "kind": "ListenerSet", "metadata": metadata(name, day),
+                     "spec": {"parentRef": {"name": "edge"}, "listeners": listeners}});
+    Change::Set(object(set), None)
+}
+
+fn route(name: &str, parent: &Value, path: &str) -> Change {
+    let rule = json!({"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "web", "port": 80}]});
+    let route = json!({"apiVersion": GROUP, "kind": "HTTPRoute", "metadata": metadata(name, 0),
+                       "spec": {"parentRefs": [parent], "rules": [rule]}});
+    Change::Set(object(route), None)
+}
+
+fn to_set(at: usize) -> Value {
+    json!({"kind": "ListenerSet", "name": format!("s{at}")})
+}
+
+/// All of it, each listener with a route of its own.
+fn everything() -> Resources {
+    let mut resources = Resources::default();
+    let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "fairway"},
+                       "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+    let service =
+        json!({"kind": "Service", "metadata": metadata("web", 0), "spec": {"ports": [{"port": 80}]}});
+    let mut slice = json!({"kind": "EndpointSlice", "metadata": metadata("web-1", 0), "addressType": "IPv4",
+                           "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 8080}]});
+    slice["metadata"]["labels"] = json!({"kubernetes.io/service-name": "web"});
+    for value in [class, service, slice, gateway()] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    resources.apply(SECRET.clone());
+    for at in 0..LISTENERS {
+        let parent = json!({"name": "edge", "sectionName": format!("l{at}")});
+        resources.apply(route(&format!("of-l{at}"), &parent, "/"));
+    }
+    for at in 0..SETS {
+        resources.apply(set(&format!("s{at}"), &format!("s{at}.test"), 0));
+        resources.apply(route(&format!("of-s{at}"), &to_set(at), "/"));
+    }
+    resources
+}
+
+fn translator() -> Translator {
+    let mut options = Options::default();
+    options.gateways.places = Places::At(vec!["10.9.0.1".parse().unwrap()]);
+    Translator::new(options)
+}
+
+fn status<'a>(translation: &'a Translation, kind: Kind, name: &str) -> &'a OwnStatus {
+    let object = ObjectRef::new(kind, ObjectKey::new("a", name));
+    &translation.gateway.statuses.get(&object).unwrap_or_else(|| panic!("{object:?} has no status")).own
+}
+
+fn holds(conditions: &[Condition], kind: &str) -> bool {
+    conditions.iter().any(|it| it.kind == kind && it.holds)
+}
+
+fn assert_is_served(listener: &ListenerStatus) {
+    let all = ["Accepted", "Programmed", "ResolvedRefs"];
+    assert!(all.iter().all(|kind| holds(&listener.conditions, kind)), "{listener:?}");
+    assert!(!holds(&listener.conditions, "Conflicted"), "{listener:?}");
+    assert_eq!(listener.attached_routes, 1, "{listener:?}");
+}
+
+fn own_gateway(translation: &Translation) -> &GatewayStatus {
+    match status(translation, Kind::Gateway, "edge") {
+        OwnStatus::Gateway(status) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The listener of a ListenerSet, and whether the set as a whole is accepted.
+fn of_set<'a>(translation: &'a Translation, name: &str) -> (&'a ListenerStatus, bool) {
+    match status(translation, Kind::ListenerSet, name) {
+        OwnStatus::ListenerSet(status) => (&status.listeners[0], holds(&status.conditions, "Accepted")),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hosts<'a>(translation: &'a Translation, name: &str) -> Vec<&'a VirtualHost> {
+    let wanted = HostPattern::Exact(name.into());
+    translation.config.hosts.values().map(|host| &**host).filter(|host| host.key.host == wanted).collect()
+}
+
+#[test]
+fn sixty_four_listeners_and_a_thousand_listener_sets_are_served_each_with_its_own_route() {
+    let mut resources = everything();
+    let mut translator = translator();
+    let translation = translator.update(&resources, &[], NOW);
+    let gateway = own_gateway(&translation);
+    assert_eq!((gateway.listeners.len(), gateway.attached_listener_sets), (LISTENERS, SETS));
+    gateway.listeners.iter().for_each(assert_is_served);
+    assert!(["Accepted", "Programmed"].iter().all(|kind| holds(&gateway.conditions, kind)));
+    for at in 0..SETS {
+        let (listener, is_accepted) = of_set(&translation, &format!("s{at}"));
+        assert_is_served(listener);
+        assert!(is_accepted, "s{at}");
+    }
+    let of_gateways = translation.config.hosts.keys().filter(|key| key.table.starts_with("gateway/"));
+    assert_eq!(of_gateways.count(), LISTENERS + SETS);
+    for (host, route) in
+        [("l0.test", "of-l0"), ("l63.test", "of-l63"), ("s0.test", "of-s0"), ("s999.test", "of-s999")]
+    {
+        let [host] = hosts(&translation, host)[..] else { panic!("{host} is not there once") };
+        assert_eq!(host.routes.iter().map(|it| &*it.origin.name).collect::<Vec<_>>(), [route]);
+    }
+    assert_eq!(translation.diagnostics.iter().count(), 0);
+
+    // One more takes a hostname that another one has: the older one keeps it, and nobody else notices.
+    let late = set("late", "s7.test", 1);
+    let changed = [late.reference()];
+    resources.apply(late);
+    let translation = translator.update(&resources, &changed, NOW);
+    let (listener, is_accepted) = of_set(&translation, "late");
+    assert!(holds(&listener.conditions, "Conflicted") && !is_accepted, "{listener:?}");
+    assert_is_served(of_set(&translation, "s7").0);
+    assert_eq!(own_gateway(&translation).attached_listener_sets, SETS);
+}
+
+fn thread_time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(spent).unwrap()
+}
+
+/// The least CPU time of an update with a change, of several.
+fn least(
+    translator: &mut Translator,
+    resources: &mut Resources,
+    change: impl Fn(usize) -> Change,
+) -> Duration {
+    let costs = (0..20).map(|at| {
+        let change = change(at);
+        let changed = [change.reference()];
+        resources.apply(change);
+        let before = thread_time();
+        translator.update(resources, &changed, NOW);
+        thread_time() - before
+    });
+    costs.min().unwrap()
+}
+
+#[test]
+fn one_change_costs_a_part_of_everything() {
+    let (mut resources, mut translator) = (everything(), translator());
+    let before = thread_time();
+    translator.update(&resources, &[], NOW);
+    let all = thread_time() - before;
+    let of_route = least(&mut translator, &mut resources, |at| {
+        route(&format!("of-s{}", at * 31), &to_set(at * 31), "/other")
+    });
+    // A ListenerSet is judged among all others of its Gateway; their routes and hosts are left alone.
+    let of_set = least(&mut translator, &mut resources, |at| {
+        set(&format!("s{}", at * 31), &format!("moved{at}.test"), 0)
+    });
+    println!("everything: {all:?}; one route: {of_route:?}; one ListenerSet: {of_set:?}");
+    assert!(of_route * 50 < all, "one route took {of_route:?}, everything {all:?}");
+    assert!(of_set * 5 < all, "one ListenerSet took {of_set:?}, everything {all:?}");
+}
+
+/// A rule with a regular expression that reads the whole path.
+fn greedy(name: &str, day: usize, count: usize) -> Change {
+    let rule = |at: usize| {
+        let path = json!({"type": "RegularExpression", "value": format!("/x.*{name}{at}")});
+        json!({"matches": [{"path": path}], "backendRefs": [{"name": "web", "port": 80}]})
+    };
+    let rules: Vec<_> = (0..count).map(rule).collect();
+    let route = json!({"apiVersion": GROUP, "kind": "HTTPRoute", "metadata": metadata(name, day), "spec": {
+        "parentRefs": [{"name": "edge", "sectionName": "l0"}], "rules": rules}});
+    Change::Set(object(route), None)
+}
+
+#[test]
+fn the_regular_expressions_of_a_hosts_routes_have_one_budget_and_the_younger_route_is_told() {
+    let (mut resources, mut translator) = (everything(), translator());
+    // Each route for itself may have these.
+    for (name, day) in [("old", 1), ("young", 2)] {
+        resources.apply(greedy(name, day, 120));
+    }
+    let both = translator.update(&resources, &[], NOW);
+    let kept = |translation: &Translation, name: &str| {
+        let host = hosts(translation, "l0.test")[0];
+        let routes = host.routes.iter().filter(|route| *route.origin.name == *name);
+        let regex = |path: &PathMatch| matches!(path, PathMatch::Regex { .. });
+        routes
+            .flat_map(|route| &route.rules)
+            .filter(|rule| rule.matches.iter().any(|it| regex(&it.path)))
+            .count()
+    };
+    assert_eq!(kept(&both, "old"), 120, "the older one has all of its rules");
+    assert!((1..120).contains(&kept(&both, "young")), "{}", kept(&both, "young"));
+    let conditions = |translation: &Translation, name: &str| match status(translation, Kind::HttpRoute, name)
+    {
+        OwnStatus::Route(parents) => parents[0].conditions.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(!holds(&conditions(&both, "old"), "PartiallyInvalid"));
+    assert!(holds(&conditions(&both, "young"), "PartiallyInvalid"));
+    let told: Vec<String> = both.diagnostics.iter().map(ToString::to_string).collect();
+    assert!(told.iter().all(|text| text.contains("HTTPRoute a/young spec.rules[")), "{told:?}");
+    assert!(told[0].contains("no request for the host \"l0.test\" matches it"), "{}", told[0]);
+
+    let old = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("a", "old"));
+    resources.apply(Change::Remove(old.clone()));
+    let alone = translator.update(&resources, &[old], NOW);
+    assert_eq!((kept(&alone, "young"), alone.diagnostics.iter().count()), (120, 0));
+    assert!(
+        !holds(&conditions(&alone, "young"), "PartiallyInvalid"),
+        "it is told anew without being changed"
+    );
+}

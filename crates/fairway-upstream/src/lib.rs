@@ -1,0 +1,24 @@
+//! The endpoints of backends as one worker knows them: their health, their load, the idle connections to them, and who gets
+//! the next request.
+//!
+//! * [`group`]: the endpoints of one backend. It picks one for each attempt, and keeps to what the backend says of its
+//!   traffic: how many requests an endpoint may have under way, and what ejects one.
+//! * [`endpoint`]: one address, shared by all groups that have it, with its pool.
+//! * [`health`]: what failures say of it.
+//! * [`lease`]: one exchange's worth of a connection, which the pool lends.
+//! * [`room`]: idle connections give way when descriptors run short.
+//!
+//! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
+//! everything that makes two connections to it alike. Nothing here connects, and nothing knows what a request is.
+
+pub mod endpoint;
+pub mod group;
+pub mod health;
+pub mod lease;
+pub mod room;
+
+pub use endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits, Underway};
+pub use group::{Group, Groups, Tried};
+pub use health::Blame;
+pub use lease::Lease;
+pub use room::Room;

@@ -1,0 +1,55 @@
+//! Flags about the ports that clients see: those of Ingresses, and those of TCP and UDP services.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use fairway_translate::{IngressListeners, ListenAt, ObjectKey, ReservedPorts, ServiceMaps};
+use ipnet::IpNet;
+
+/// The ports that clients see.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "What objects mean")]
+pub(crate) struct PortArgs {
+    /// The port on which clients see the plain listener: for redirects, headers and logs
+    #[arg(long, env = "FAIRWAY_PUBLIC_HTTP_PORT", value_name = "PORT", default_value_t = 80)]
+    pub(crate) public_http_port: u16,
+    /// The port on which clients see the TLS listener
+    #[arg(long, env = "FAIRWAY_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value_t = 443)]
+    pub(crate) public_https_port: u16,
+    /// The ConfigMap of TCP services, as in ingress-nginx: each key is a port at the addresses that --http has, and its value
+    /// NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]] is where its connections go
+    #[arg(long, env = "FAIRWAY_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME")]
+    pub(crate) tcp_services_configmap: Option<String>,
+    /// The ConfigMap of UDP services
+    #[arg(long, env = "FAIRWAY_UDP_SERVICES_CONFIGMAP", value_name = "NS/NAME")]
+    pub(crate) udp_services_configmap: Option<String>,
+}
+
+impl PortArgs {
+    /// The listeners without their addresses; `senders` may name clients by the PROXY protocol.
+    ///
+    /// # Errors
+    /// A flag is no `NAMESPACE/NAME`.
+    pub(crate) fn listeners(&self, senders: &[IpNet]) -> Result<IngressListeners> {
+        let unbound = |public_port| ListenAt { bind: Vec::new(), public_port };
+        let service_maps = ServiceMaps {
+            tcp: key("--tcp-services-configmap", self.tcp_services_configmap.as_deref())?,
+            udp: key("--udp-services-configmap", self.udp_services_configmap.as_deref())?,
+            proxy_senders: senders.to_vec(),
+            reserved: vec![
+                ReservedPorts::tcp(self.public_http_port, "--public-http-port"),
+                ReservedPorts::tcp(self.public_https_port, "--public-https-port"),
+            ],
+        };
+        let (http, https) = (unbound(self.public_http_port), unbound(self.public_https_port));
+        Ok(IngressListeners { http, https, service_maps })
+    }
+}
+
+/// The object that a flag names.
+///
+/// # Errors
+/// It is no `NAMESPACE/NAME`.
+pub(super) fn key(flag: &str, text: Option<&str>) -> Result<Option<ObjectKey>> {
+    text.map(|text| ObjectKey::parse(text).with_context(|| format!("{flag} {text}: is no NAMESPACE/NAME")))
+        .transpose()
+}

@@ -1,0 +1,14 @@
+//! Where the result goes: a file, or the standard output.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Writes `text` to the file, or to the standard output where there is none.
+pub(super) fn write(file: Option<&Path>, text: &str) -> Result<()> {
+    match file {
+        Some(path) => std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display())),
+        None => Ok(io::stdout().lock().write_all(text.as_bytes())?),
+    }
+}

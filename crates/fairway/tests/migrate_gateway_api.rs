@@ -1,0 +1,232 @@
+//! What `migrate gateway-api` makes of Ingresses, word for word, and that Fairway serves both alike. `UPDATE_GOLDEN=1` writes what is
+//! expected.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::certificates::Authority;
+use fairway_testkit::manifests::{Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::process::Fairway;
+use fairway_testkit::wait::free_address;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// Cases with `said.txt` that says how many generated requests are served otherwise: upper case in a prefix, or half an element.
+const CASES: [&str; 7] = ["backends", "canary", "hosts", "plain", "protection", "redirects", "rewrites"];
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gateway-api")
+}
+
+/// Exit code, standard output and standard error.
+fn migrated(arguments: &[&str], input: Option<&str>) -> (i32, String, String) {
+    let mut command = Command::new(BINARY);
+    command.args(["migrate", "gateway-api", "--ingress-class-compat"]).args(arguments).current_dir(cases());
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    _ = child.stdin.take().unwrap().write_all(input.unwrap_or_default().as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn whole_installations() {
+    for case in CASES {
+        let (code, out, err) = migrated(&[&format!("{case}/in.yaml")], None);
+        for (file, text) in [("out.yaml", out), ("said.txt", format!("{err}exit code {code}\n"))] {
+            let file = cases().join(case).join(file);
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                fs::write(&file, &text).unwrap();
+            }
+            assert_eq!(text, fs::read_to_string(&file).unwrap_or_default(), "{}", file.display());
+        }
+    }
+}
+
+/// What the report of a case says of generated requests: all, and those that are served alike.
+fn proof(said: &str) -> (usize, usize) {
+    let line = said.lines().find(|line| line.contains("generated requests lead to")).unwrap();
+    let words: Vec<&str> = line.split(' ').collect();
+    (words[2].parse().unwrap(), words[0].parse().unwrap())
+}
+
+#[test]
+fn routes_serve_what_the_ingresses_serve() {
+    for case in CASES.into_iter().filter(|case| !["redirects", "rewrites"].contains(case)) {
+        let (_, _, said) = migrated(&[&format!("{case}/in.yaml")], None);
+        let (all, same) = proof(&said);
+        assert!(all > 4 && all == same, "{case}: {said}");
+    }
+    let (_, _, said) = migrated(&["redirects/in.yaml"], None);
+    // A redirect to a URL with a query is closed.
+    let (all, same) = proof(&said);
+    let closed =
+        said.lines().filter(|line| line.contains("//search.test/") && line.ends_with("as routes: closed"));
+    assert!(closed.count() == all - same && all > same, "{said}");
+    let (_, _, said) = migrated(&["rewrites/in.yaml"], None);
+    // What prefixes of whole elements do not match.
+    let (all, same) = proof(&said);
+    assert!(same * 10 > all * 8, "{said}");
+}
+
+/// A path that is only left out would be served by a less specific one.
+#[test]
+fn a_path_that_loses_its_protection_is_closed_unless_the_loss_is_allowed() {
+    let (code, out, said) = migrated(&["protection/in.yaml"], None);
+    assert_eq!(code, 1);
+    assert!(out.contains("value: /admin") && !out.contains("name: admin\n    port: 80"), "{out}");
+    assert!(said.contains("its paths are closed and answer 500"), "{said}");
+    let (code, out, said) = migrated(&["protection/in.yaml", "--allow-loss"], None);
+    assert_eq!(code, 1);
+    assert!(out.contains("name: admin") && said.contains("is served without (--allow-loss)"), "{out}{said}");
+    let (all, same) = proof(&said);
+    assert!(same < all, "an open path is no closed one: {said}");
+}
+
+#[test]
+fn the_ingresses_alone_are_enough() {
+    let input = fs::read_to_string(cases().join("hosts/in.yaml")).unwrap();
+    let (code, out, _) =
+        migrated(&["-", "--gateway", "infra/front", "--gateway-class", "other"], Some(&input));
+    assert_eq!(code, 0);
+    assert!(out.contains("gatewayClassName: other") && out.contains("name: front"), "{out}");
+    assert!(out.contains("kind: ReferenceGrant"), "{out}");
+}
+
+#[test]
+fn what_cannot_be_turned_is_said() {
+    for (arguments, input, part) in [
+        (&["-"][..], "", "holds no manifest"),
+        (
+            &["-", "--gateway", "edge"],
+            "{apiVersion: v1, kind: Service, metadata: {name: a}}",
+            "no Ingress to turn",
+        ),
+        (&["plain/in.yaml", "--gateway", "edge"], "", "is no NAMESPACE/NAME"),
+        (&["missing"], "", "cannot read missing"),
+    ] {
+        let (code, out, err) = migrated(arguments, Some(input));
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains(part), "{part}: {err}");
+    }
+}
+
+/// A backend that says its name; requests to Ingresses and Gateways differ in fields that an echo would show.
+async fn named(name: &'static str) -> Backend {
+    Backend::http(move |_| Answer::with_headers(200, &[("X-Service", name)], name)).await
+}
+
+const INGRESSES: &str = r#"
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  namespace: shop
+  annotations: {nginx.ingress.kubernetes.io/preserve-trailing-slash: "true"}
+spec:
+  ingressClassName: fairway
+  tls: [{hosts: [shop.test], secretName: cert}]
+  rules:
+  - host: shop.test
+    http:
+      paths:
+      - {path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
+      - {path: /exact, pathType: Exact, backend: {service: {name: other, port: {number: 80}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: next
+  namespace: shop
+  annotations:
+    nginx.ingress.kubernetes.io/canary: "true"
+    nginx.ingress.kubernetes.io/canary-by-header: x-next
+spec:
+  ingressClassName: fairway
+  rules:
+  - host: shop.test
+    http:
+      paths:
+      - {path: /, pathType: Prefix, backend: {service: {name: other, port: {number: 80}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: part
+  namespace: shop
+  annotations: {nginx.ingress.kubernetes.io/upstream-vhost: inside.test}
+spec:
+  ingressClassName: fairway
+  rules:
+  - host: part.test
+    http:
+      paths:
+      - {path: /part, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: rest, namespace: shop}
+spec:
+  ingressClassName: fairway
+  rules:
+  - http:
+      paths:
+      - {path: /, pathType: Prefix, backend: {service: {name: other, port: {number: 80}}}}
+"#;
+
+/// The proof that counts: `fairway compare` asks an address of Ingresses and one of a Gateway.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ingress_address_and_a_gateway_address_answer_alike() {
+    let (web, other) = (named("web").await, named("other").await);
+    let leaf = Authority::new("test").leaf(&["*.test"]);
+    let (ingresses, routes) = (Manifests::new(), Manifests::new());
+    for manifests in [&ingresses, &routes] {
+        manifests.put("web.yaml", service_with_endpoints(("shop", "web"), 80, &[web.address()]));
+        manifests.put("other.yaml", service_with_endpoints(("shop", "other"), 80, &[other.address()]));
+        manifests.put("cert.yaml", leaf.secret_yaml("shop", "cert"));
+    }
+    ingresses.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    ingresses.put("ingresses.yaml", INGRESSES);
+    let [http, https] = [free_address().port(), free_address().port()].map(|port| port.to_string());
+    let flags =
+        ["--public-http-port", &http, "--public-https-port", &https, "--default-certificate", "shop/cert"];
+    let source = ingresses.path().to_str().unwrap().to_owned();
+    let (code, out, said) = migrated(&[&[&*source][..], &flags].concat(), None);
+    assert_eq!(code, 0, "{said}");
+    routes.put("routes.yaml", out);
+    let class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: fairway}\n\
+                 spec: {controllerName: fairway.dev/gateway-controller}\n";
+    routes.put("gateway-class.yaml", class);
+    let one = [&["--workers", "1"][..], &flags].concat();
+    let one = Fairway::ready(Path::new(BINARY), ingresses.path(), &one).await;
+    let gateway = ["--workers", "1", "--gateway-address", "127.0.0.1"];
+    let _another = Fairway::ready(Path::new(BINARY), routes.path(), &gateway).await;
+    let from = format!("127.0.0.1:{}:{}", one.http.port(), one.https.port());
+    let to = format!("127.0.0.1:{http}:{https}");
+    // By the Ingresses, and by the routes: each is a description of what both serve.
+    for objects in [&ingresses, &routes] {
+        let mut command = Command::new(BINARY);
+        command.args(["compare", "--yes", "--output", "json", "--from", &from, "--to", &to]);
+        command.arg(objects.path()).args(flags.map(str::to_owned));
+        let run = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let report = String::from_utf8(run.stdout).unwrap();
+        let told = String::from_utf8(run.stderr).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap_or_else(|_| panic!("{told}"));
+        // The 404 of a path that no rule has is the Gateway's own, and no filter adds HSTS to it.
+        let is_own = |it: &serde_json::Value| {
+            it["part"] == "header strict-transport-security"
+                && it["to"].is_null()
+                && it["probe"]["host"] == "part.test"
+        };
+        let differences = report["differences"].as_array().unwrap();
+        assert!(differences.iter().all(is_own), "{report}{told}");
+        assert_eq!(run.status.code(), Some(i32::from(!differences.is_empty())), "{told}");
+        assert!(report["probes"]["compared"].as_u64().unwrap() > 10, "{report}");
+    }
+}
