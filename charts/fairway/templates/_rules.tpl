@@ -87,6 +87,7 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
   verbs: [get, list, watch]
+{{- if .Values.status.enabled }}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   resourceNames:
@@ -101,7 +102,6 @@
     - tlsroutes.gateway.networking.k8s.io
     - udproutes.gateway.networking.k8s.io
   verbs: [get]
-{{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [update, patch]
