@@ -239,6 +239,11 @@ async fn watch(asked: &Asked, shared: &Shared, write: &mut BufWriter<OwnedWriteH
         let metadata =
             json!({ "resourceVersion": revision.to_string(), "annotations": { COMPLETE: "true" } });
         chunk(write, &event("BOOKMARK", &json!({ "metadata": metadata }).to_string())).await?;
+    } else if let Some(listed) = asked.number("resourceVersion") {
+        // What changed after the list, before this watch.
+        for object in all.iter().filter(|object| revision_of(object) > listed) {
+            chunk(write, &event("MODIFIED", object)).await?;
+        }
     }
     write.flush().await?;
     // A watch that is too far behind ends, and its client begins anew.
@@ -249,6 +254,13 @@ async fn watch(asked: &Asked, shared: &Shared, write: &mut BufWriter<OwnedWriteH
         }
     }
     Ok(())
+}
+
+/// The revision at which an object was put.
+fn revision_of(object: &str) -> usize {
+    let object: Value = serde_json::from_str(object).expect("it was written here");
+    let revision = object["metadata"]["resourceVersion"].as_str();
+    revision.and_then(|revision| revision.parse().ok()).expect("each object has one")
 }
 
 async fn chunk(write: &mut BufWriter<OwnedWriteHalf>, text: &str) -> io::Result<()> {
@@ -296,6 +308,16 @@ mod tests {
         let one =
             asked(&server, "/api/v1/namespaces/shop/things?fieldSelector=metadata.name%3Da", "]}").await;
         assert!(one.contains("\"name\":\"a\"") && !one.contains("\"name\":\"b\""), "{one}");
+    }
+
+    #[tokio::test]
+    async fn a_watch_has_what_changed_after_its_list() {
+        let server = ApiServer::start().await;
+        for (name, value) in [("old", 1), ("late", 2)] {
+            server.put("things", object(name, value));
+        }
+        let text = asked(&server, "/api/v1/things?watch=true&resourceVersion=1", "\"value\":2").await;
+        assert!(!text.contains("\"value\":1"), "{text}");
     }
 
     #[tokio::test]
