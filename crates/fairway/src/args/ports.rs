@@ -16,7 +16,7 @@ pub(crate) struct PortArgs {
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value_t = 443)]
     pub(crate) public_https_port: u16,
     /// The ConfigMap of TCP services, as in ingress-nginx: each key is a port at the addresses that --http has, and its value
-    /// NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]] is where its connections go
+    /// NAMESPACE/SERVICE:PORT, with up to two :PROXY behind it, is where its connections go
     #[arg(long, env = "FAIRWAY_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME")]
     pub(crate) tcp_services_configmap: Option<String>,
     /// The ConfigMap of UDP services
