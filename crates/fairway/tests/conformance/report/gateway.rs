@@ -22,7 +22,7 @@ The run asks for all extended features of the profiles (HTTP 38, GRPC 10, TLS 12
 `GRPCRouteNamedRouteRule`, which is in no profile; [claims.go](../conformance/gateway/claims/claims.go) has each by name. The report
 does not count two of the tests, `GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`, because they are in no profile; the runs below
 do. The CRDs are those of the experimental channel: the standard one lacks fields that these features need, such as `retry`. What
-the [report](../conformance/reports) of the last whole run says:
+the [report](../conformance/reports) of the last published run says; a profile that it does not have was not in that run:
 
 | profile | core: passed, failed, skipped | extended: passed, failed, skipped | extended features |
 | --- | --- | --- | --- |
