@@ -1,0 +1,82 @@
+package chart
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestPodsAskForNothingThatARestrictedNamespaceRefuses(t *testing.T) {
+	pod := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec
+	container := pod.Containers[0]
+	if !*pod.SecurityContext.RunAsNonRoot || *pod.SecurityContext.RunAsUser == 0 ||
+		pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%v", pod.SecurityContext)
+	}
+	allowed := container.SecurityContext
+	if *allowed.AllowPrivilegeEscalation || !*allowed.ReadOnlyRootFilesystem || len(allowed.Capabilities.Add) != 0 ||
+		!slices.Equal(allowed.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("%v", allowed)
+	}
+	for _, port := range container.Ports {
+		if port.ContainerPort < 1024 || port.HostPort != 0 {
+			t.Errorf("%v", port)
+		}
+	}
+	for _, volume := range pod.Volumes {
+		if volume.EmptyDir == nil || volume.EmptyDir.Medium != corev1.StorageMediumMemory {
+			t.Errorf("private keys would reach a disk: %v", volume)
+		}
+	}
+	if len(container.Resources.Limits) != 1 || container.Resources.Limits.Memory().IsZero() {
+		t.Errorf("%v", container.Resources)
+	}
+}
+
+func TestOnlyTheProbePageLeavesLoopback(t *testing.T) {
+	for name, values := range variants {
+		manifests, err := Render(values...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(manifests, "--admin=127.0.0.1:10254\n") || strings.Contains(manifests, "containerPort: 10254") {
+			t.Errorf("%s: the admin server is not on loopback", name)
+		}
+	}
+}
+
+func TestThePodIsKilledOnlyAfterItsDrain(t *testing.T) {
+	for _, values := range [][]string{nil, {`drain={"delay":30,"timeout":3600,"margin":5}`}} {
+		pod := one[appsv1.Deployment](t, render(t, values...)).Spec.Template.Spec
+		var drain int64
+		for _, argument := range pod.Containers[0].Args {
+			if flag, value, _ := strings.Cut(argument, "="); strings.HasPrefix(flag, "--drain-") {
+				var seconds int64
+				if err := json.Unmarshal([]byte(value), &seconds); err != nil {
+					t.Fatal(err)
+				}
+				drain += seconds
+			}
+		}
+		if drain == 0 || *pod.TerminationGracePeriodSeconds < drain+5 {
+			t.Errorf("killed after %d s, but drains for %d", *pod.TerminationGracePeriodSeconds, drain)
+		}
+	}
+}
+
+func TestARollNeverTakesAPodBeforeItsSuccessorIsReadyUnlessTheyShareAPort(t *testing.T) {
+	rolling := one[appsv1.Deployment](t, render(t)).Spec.Strategy.RollingUpdate
+	if rolling.MaxUnavailable.IntValue() != 0 || rolling.MaxSurge.IntValue() != 1 {
+		t.Errorf("%v", rolling)
+	}
+	for _, values := range [][]string{{`hostNetwork=true`}, {`hostPorts.http=80`}} {
+		rolling := one[appsv1.DaemonSet](t, render(t, append(values, `kind="DaemonSet"`)...)).Spec.UpdateStrategy.RollingUpdate
+		if rolling.MaxUnavailable.IntValue() != 1 || rolling.MaxSurge.IntValue() != 0 {
+			t.Errorf("%v: %v", values, rolling)
+		}
+	}
+}
