@@ -9,6 +9,15 @@ use crate::frame::{Frame, TlsChoice};
 /// The name of the configuration in the folder.
 pub const CONFIGURATION: &str = "nginx.conf";
 
+/// What endpoints are told of the client, besides the host.
+const OF_THE_CLIENT: [(&str, &str); 5] = [
+    ("X-Real-IP", "$remote_addr"),
+    ("X-Forwarded-For", "$proxy_add_x_forwarded_for"),
+    ("X-Forwarded-Host", "$host"),
+    ("X-Forwarded-Port", "$server_port"),
+    ("X-Forwarded-Proto", "$scheme"),
+];
+
 /// The whole configuration. `generation` is what the socket `generation.sock` answers once workers serve it.
 #[must_use]
 pub fn render(frame: &Frame, desired: &Desired, generation: u64) -> String {
@@ -25,8 +34,9 @@ pub fn render(frame: &Frame, desired: &Desired, generation: u64) -> String {
         }
         text.push_str("  }\n");
     }
+    let forwarding = Forwarding::new(frame);
     for (name, host) in &desired.hosts {
-        text.push_str(&server(frame, desired, name, host));
+        text.push_str(&server(frame, &forwarding, desired, (name, host)));
     }
     text.push_str("}\n");
     text
@@ -111,7 +121,7 @@ fn default_servers(frame: &Frame, generation: u64) -> String {
     )
 }
 
-fn server(frame: &Frame, desired: &Desired, name: &str, host: &Host) -> String {
+fn server(frame: &Frame, forwarding: &Forwarding, desired: &Desired, (name, host): (&str, &Host)) -> String {
     let mut text = format!("  server {{\n    server_name {name};\n    listen {};\n", frame.listen.http);
     if let Some(certificate) = &host.certificate {
         let file = |kind: &str| frame.file(&format!("{certificate}.{kind}"));
@@ -119,118 +129,109 @@ fn server(frame: &Frame, desired: &Desired, name: &str, host: &Host) -> String {
         _ = writeln!(text, "    ssl_certificate {};", file("crt"));
         _ = writeln!(text, "    ssl_certificate_key {};", file("key"));
     }
-    for (header, value) in &host.response_headers {
+    let own = host.response_headers.iter().map(|(header, value)| (header.as_str(), value.as_str()));
+    let cors: &[(&str, &str)] = if host.cors { &CORS_HEADERS } else { &[] };
+    for (header, value) in own.chain(cors.iter().copied()) {
         _ = writeln!(text, "    add_header {header} \"{value}\" always;");
     }
     if host.cors {
-        for (header, value) in CORS_HEADERS {
-            _ = writeln!(text, "    add_header {header} \"{value}\" always;");
-        }
         text.push_str("    if ($request_method = OPTIONS) { return 204; }\n");
     }
     for rule in &host.rules {
-        text.push_str(&locations(frame, desired, rule));
+        text.push_str(&locations(forwarding, desired, rule));
     }
     text.push_str("  }\n");
     text
 }
 
 /// A prefix is one of whole segments: `/a/` and `= /a`; `/` alone needs no second one.
-fn locations(frame: &Frame, desired: &Desired, rule: &Rule) -> String {
+fn locations(forwarding: &Forwarding, desired: &Desired, rule: &Rule) -> String {
     match &rule.path {
-        PathMatch::Exact(path) => location(frame, desired, &format!("= {path}"), &rule.action),
+        PathMatch::Exact(path) => location(forwarding, desired, &format!("= {path}"), &rule.action),
         PathMatch::Prefix(path) => {
             let stem = PathMatch::stem(path);
-            let mut text = location(frame, desired, &format!("{stem}/"), &rule.action);
+            let mut text = location(forwarding, desired, &format!("{stem}/"), &rule.action);
             if !stem.is_empty() {
-                text.push_str(&location(frame, desired, &format!("= {stem}"), &rule.action));
+                text.push_str(&location(forwarding, desired, &format!("= {stem}"), &rule.action));
             }
             text
         }
     }
 }
 
-fn location(frame: &Frame, desired: &Desired, matching: &str, action: &Action) -> String {
+fn location(forwarding: &Forwarding, desired: &Desired, matching: &str, action: &Action) -> String {
+    let answered = |answer: &str| format!("    location {matching} {{ return {answer}; }}\n");
+    let passed = |to: &str, how: &str| format!("    location {matching} {{\n      {to};\n{how}    }}\n");
     match action {
-        Action::Redirect { to } => format!("    location {matching} {{ return 302 {to}; }}\n"),
+        Action::Redirect { to } => answered(&format!("302 {to}")),
         Action::Forward { backend, .. } if desired.backends.get(backend).is_none_or(Vec::is_empty) => {
-            format!("    location {matching} {{ return 502; }}\n")
+            answered("502")
         }
-        Action::Forward { backend, .. } if desired.grpc.contains(backend) => format!(
-            "    location {matching} {{\n      grpc_pass grpc://{backend};\n{}    }}\n",
-            calling(frame)
-        ),
+        Action::Forward { backend, .. } if desired.grpc.contains(backend) => {
+            passed(&format!("grpc_pass grpc://{backend}"), &forwarding.grpc)
+        }
         Action::Forward { backend, strip } => {
             // With a path nginx puts it in place of what the location matched.
             let path = if strip.is_some() { "/" } else { "" };
-            format!(
-                "    location {matching} {{\n      proxy_pass http://{backend}{path};\n{}    }}\n",
-                forwarding(frame)
-            )
+            passed(&format!("proxy_pass http://{backend}{path}"), &forwarding.http)
         }
     }
 }
 
-fn forwarding(frame: &Frame) -> &'static str {
-    if frame.recommended() {
-        "      proxy_http_version 1.1;
-      proxy_connect_timeout 5s;
-      proxy_set_header Upgrade $http_upgrade;
-      proxy_set_header Connection $connection_upgrade;
-      proxy_set_header Host $host;
-      proxy_set_header X-Request-ID $request_id;
-      proxy_set_header X-Real-IP $remote_addr;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      proxy_set_header X-Forwarded-Host $host;
-      proxy_set_header X-Forwarded-Port $server_port;
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_buffer_size 16k;
+/// How requests are passed on: the same in every location.
+struct Forwarding {
+    http: String,
+    /// What only HTTP/1 has is left out; answers are never buffered as a whole.
+    grpc: String,
+}
+
+impl Forwarding {
+    fn new(frame: &Frame) -> Self {
+        let (http_buffers, grpc_buffers) = if frame.recommended() {
+            (
+                "      proxy_buffer_size 16k;
       proxy_buffers 8 32k;
       proxy_max_temp_file_size 0;
-"
-    } else {
-        "      proxy_http_version 1.1;
-      proxy_connect_timeout 60s;
-      proxy_read_timeout 60s;
-      proxy_send_timeout 60s;
-      client_max_body_size 1m;
-      proxy_set_header Upgrade $http_upgrade;
+",
+                "      grpc_buffer_size 16k;\n",
+            )
+        } else {
+            ("      proxy_buffering on;\n", "")
+        };
+        Self {
+            http: format!(
+                "      proxy_http_version 1.1;
+{bounds}      proxy_set_header Upgrade $http_upgrade;
       proxy_set_header Connection $connection_upgrade;
-      proxy_set_header Host $host;
-      proxy_set_header X-Real-IP $remote_addr;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      proxy_set_header X-Forwarded-Host $host;
-      proxy_set_header X-Forwarded-Port $server_port;
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_buffering on;
-"
+{headers}{http_buffers}",
+                bounds = bounds(frame, "proxy"),
+                headers = headers(frame, "proxy"),
+            ),
+            grpc: bounds(frame, "grpc") + &headers(frame, "grpc") + grpc_buffers,
+        }
     }
 }
 
-/// As [`forwarding`], with the directives of gRPC. What only HTTP/1 has is left out; answers are never buffered as a whole.
-fn calling(frame: &Frame) -> &'static str {
+/// Times and sizes. Directives begin with the name of the `module` of nginx.
+fn bounds(frame: &Frame, module: &str) -> String {
     if frame.recommended() {
-        "      grpc_connect_timeout 5s;
-      grpc_set_header Host $host;
-      grpc_set_header X-Request-ID $request_id;
-      grpc_set_header X-Real-IP $remote_addr;
-      grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      grpc_set_header X-Forwarded-Host $host;
-      grpc_set_header X-Forwarded-Port $server_port;
-      grpc_set_header X-Forwarded-Proto $scheme;
-      grpc_buffer_size 16k;
-"
-    } else {
-        "      grpc_connect_timeout 60s;
-      grpc_read_timeout 60s;
-      grpc_send_timeout 60s;
-      client_max_body_size 1m;
-      grpc_set_header Host $host;
-      grpc_set_header X-Real-IP $remote_addr;
-      grpc_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      grpc_set_header X-Forwarded-Host $host;
-      grpc_set_header X-Forwarded-Port $server_port;
-      grpc_set_header X-Forwarded-Proto $scheme;
-"
+        return format!("      {module}_connect_timeout 5s;\n");
     }
+    format!(
+        "      {module}_connect_timeout 60s;
+      {module}_read_timeout 60s;
+      {module}_send_timeout 60s;
+      client_max_body_size 1m;
+"
+    )
+}
+
+/// What endpoints are told of the request. Directives begin as in [`bounds`].
+fn headers(frame: &Frame, module: &str) -> String {
+    let id = frame.recommended().then_some(("X-Request-ID", "$request_id"));
+    let mut text = String::new();
+    for (header, value) in [("Host", "$host")].into_iter().chain(id).chain(OF_THE_CLIENT) {
+        _ = writeln!(text, "      {module}_set_header {header} {value};");
+    }
+    text
 }

@@ -124,6 +124,14 @@ pub(super) fn propagation(running: &RunningPeer<'_>, case: &str) -> Propagation 
     }
 }
 
+/// Notes when something that was written took effect, or that it did not in time.
+pub(super) fn note_effect(found: &mut Propagation, written: Instant, at: Option<Instant>) {
+    match at {
+        Some(at) => found.ms.push(at.saturating_duration_since(written).as_secs_f64() * 1e3),
+        None => found.lost += 1,
+    }
+}
+
 /// Until a route is there, 404 is right and nothing else is.
 pub(super) fn judge_new(answer: &anyhow::Result<Answer>) -> Verdict {
     match answer {
@@ -148,10 +156,7 @@ async fn one_by_one(
         running.cluster.apply(&objects).await?;
         let seen = probe.until(&host(number), parameters.patience(), judge_new).await;
         found.wrong += seen.wrong;
-        match seen.at {
-            Some(at) => found.ms.push((at - written).as_secs_f64() * 1e3),
-            None => found.lost += 1,
-        }
+        note_effect(&mut found, written, seen.at);
     }
     found.routes = u64::from(parameters.routes);
     Ok(found)

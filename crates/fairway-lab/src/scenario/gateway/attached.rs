@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::propagation::{Action, at_once, propagation};
+use super::super::propagation::{Action, at_once, note_effect, propagation};
 use super::super::running_peer::RunningPeer;
 use super::super::site::{BACKEND, NAMESPACE};
 use super::figures::{finding, objects_s};
@@ -60,10 +60,7 @@ pub(super) async fn run(
         let done = Instant::now();
         let seen = until(&mut gateway, (wanted, all), patience).await;
         let mut found = propagation(running, case);
-        match seen.at {
-            Some(at) => found.ms.push(at.saturating_duration_since(done).as_secs_f64() * 1e3),
-            None => found.lost = 1,
-        }
+        note_effect(&mut found, done, seen.at);
         found.wrong = seen.wrong;
         found.routes = u64::from(parameters.routes);
         run.propagations.push(found);

@@ -1,4 +1,4 @@
-//! What the measurements have in common: their figures in the results, and how long objects take.
+//! What the measurements have in common: their figures in the results, how long objects take, and which of many are asked for.
 
 use super::super::propagation::OBJECT_S;
 use super::super::running_peer::RunningPeer;
@@ -23,5 +23,31 @@ pub(super) fn finding(
         figure: figure.to_owned(),
         unit: unit.to_owned(),
         value,
+    }
+}
+
+/// At most so many of them, evenly spread.
+pub(super) fn sample<T>(all: &[T], most: usize) -> Vec<&T> {
+    all.iter().step_by(all.len().div_ceil(most).max(1)).collect()
+}
+
+/// How many of those asked for were not served.
+pub(super) fn not_served(
+    running: &RunningPeer<'_>,
+    (case, what): (&str, &str),
+    (unserved, asked): (usize, usize),
+) -> Finding {
+    finding(running, case, (&format!("of {asked} {what}, not served"), ""), unserved as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_spread_over_all_and_never_larger_than_asked_for() {
+        assert_eq!(sample(&[1, 2, 3], 5), [&1, &2, &3]);
+        assert_eq!(sample(&[1, 2, 3, 4, 5], 2), [&1, &4]);
+        assert!(sample::<u8>(&[], 2).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 mod apps;
 mod attached;
+mod costs;
 mod failover;
 mod figures;
 mod flipping;

@@ -90,12 +90,9 @@ pub(super) async fn add(
     let accepted = Instant::now();
     let seen = probe.until(&host, patience, judge_new).await;
     found.wrong += seen.wrong;
-    match seen.at {
-        Some(at) => found.ms.push(at.saturating_duration_since(accepted).as_secs_f64() * 1e3),
-        None => {
-            found.lost += 1;
-            return Ok(());
-        }
+    propagation::note_effect(found, accepted, seen.at);
+    if seen.at.is_none() {
+        return Ok(());
     }
     for _ in 0..AGAIN {
         let answer = probe.ask(&host).await;

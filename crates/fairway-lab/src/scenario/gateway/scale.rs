@@ -8,13 +8,13 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::metering::{Metered, Metering};
 use super::super::probe::Probe;
-use super::super::propagation::{Action, at_once, judge_new, propagation};
+use super::super::propagation::{Action, at_once, judge_new, note_effect, propagation};
 use super::super::running_peer::RunningPeer;
 use super::super::site::{NAMESPACE, PORT};
 use super::apps::{Folders, endpoints, service, slice};
-use super::figures::{finding, objects_s};
+use super::costs::Costs;
+use super::figures::{not_served, objects_s, sample};
 use super::routes::add;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 use fairway_lab_results::Run;
@@ -72,49 +72,6 @@ impl App {
     }
 }
 
-/// A meter of all pods of a peer.
-pub(super) struct Costs(Metering);
-
-impl Costs {
-    pub(super) async fn begin(running: &RunningPeer<'_>) -> anyhow::Result<Self> {
-        Ok(Self(running.metering_of_all().await?))
-    }
-
-    /// Notes what was spent since the beginning or the last time.
-    pub(super) async fn note(
-        &mut self,
-        running: &RunningPeer<'_>,
-        (case, when): (&str, &str),
-        run: &mut Run,
-    ) -> anyhow::Result<()> {
-        let Metered { spent, .. } = self.0.cut().await?;
-        if spent.seconds > 0.0 {
-            let cpus = spent.cpu_s / spent.seconds;
-            run.supplement.findings.push(finding(
-                running,
-                case,
-                (&format!("CPU time of all pods {when}"), "s"),
-                spent.cpu_s,
-            ));
-            run.supplement.findings.push(finding(
-                running,
-                case,
-                (&format!("CPUs of all pods {when}"), ""),
-                cpus,
-            ));
-        }
-        if let Some(bytes) = spent.memory_bytes {
-            let figure = format!("memory of all pods after {when}");
-            run.supplement.findings.push(finding(running, case, (&figure, "bytes"), bytes as f64));
-        }
-        Ok(())
-    }
-
-    pub(super) fn end(self) {
-        self.0.end();
-    }
-}
-
 pub(super) async fn run(
     running: &RunningPeer<'_>,
     parameters: Parameters,
@@ -156,19 +113,16 @@ async fn measured(
     let mut found = propagation(running, "route scale: the last of all routes made until it is served");
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = apps.last().context("there are no routes")?;
-    match probe.until(&last.host, patience, judge_new).await {
-        seen if seen.at.is_some() => found.ms.extend(seen.at.map(|at| (at - made).as_secs_f64() * 1e3)),
-        _ => found.lost = 1,
-    }
+    let seen = probe.until(&last.host, patience, judge_new).await;
+    note_effect(&mut found, made, seen.at);
     found.routes = apps.len() as u64;
     run.propagations.push(found);
     costs.note(running, (CASE, "while routes were made"), run).await?;
     churn(running, parameters, (&apps, &addresses, patience), run).await?;
-    costs.note(running, (CASE, "while routes and endpoints changed"), run).await?;
-    costs.end();
-    let unserved = unserved(&mut probe, &apps).await;
-    let figure = format!("of {} routes, not served", apps.len().min(SAMPLED));
-    run.supplement.findings.push(finding(running, CASE, (&figure, ""), unserved as f64));
+    costs.end(running, (CASE, "while routes and endpoints changed"), run).await?;
+    let asked = sample(&apps, SAMPLED);
+    let unserved = unserved(&mut probe, &asked).await;
+    run.supplement.findings.push(not_served(running, (CASE, "routes"), (unserved, asked.len())));
     Ok(())
 }
 
@@ -221,11 +175,10 @@ async fn changing(
     Ok(())
 }
 
-/// How many of a sample of the routes do not answer 200.
-async fn unserved(probe: &mut Probe, apps: &[App]) -> usize {
-    let step = apps.len().div_ceil(SAMPLED).max(1);
+/// How many of these routes do not answer 200.
+async fn unserved(probe: &mut Probe, apps: &[&App]) -> usize {
     let mut unserved = 0;
-    for app in apps.iter().step_by(step) {
+    for app in apps {
         let served = probe.ask(&app.host).await.is_ok_and(|answer| answer.status == 200);
         unserved += usize::from(!served);
     }

@@ -8,12 +8,12 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::propagation::{Action, at_once, propagation};
+use super::super::propagation::{Action, at_once, note_effect, propagation};
 use super::super::running_peer::{RunningPeer, finish, start};
 use super::super::site::{NAMESPACE, PORT};
 use super::apps::{Folders, endpoints, service, slice};
-use super::figures::{finding, objects_s};
-use super::scale::Costs;
+use super::costs::Costs;
+use super::figures::{finding, not_served, objects_s, sample};
 use crate::peers::CERTIFICATE;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 use fairway_lab_results::Run;
@@ -120,23 +120,18 @@ async fn measured(
     let made = Instant::now();
     let mut found = propagation(running, "ListenerSet scale: the last of all routes made until it is served");
     let last = sets.last().context("there are no ListenerSets")?;
-    match until_served(running, &last.host, patience).await? {
-        Some(at) => found.ms.push((at - made).as_secs_f64() * 1e3),
-        None => found.lost = 1,
-    }
+    note_effect(&mut found, made, until_served(running, &last.host, patience).await?);
     found.routes = u64::from(parameters.sets_in_all() * parameters.routes);
     run.propagations.push(found);
     costs.note(running, (CASE, "while ListenerSets and routes were made"), run).await?;
     changing(running, parameters, &sets).await?;
-    costs.note(running, (CASE, "while routes changed"), run).await?;
-    costs.end();
-    let step = sets.len().div_ceil(SAMPLED).max(1);
+    costs.end(running, (CASE, "while routes changed"), run).await?;
+    let asked = sample(&sets, SAMPLED);
     let mut unserved = 0;
-    for set in sets.iter().step_by(step) {
-        unserved += u32::from(!is_served(running, &set.host).await?);
+    for set in &asked {
+        unserved += usize::from(!is_served(running, &set.host).await?);
     }
-    let figure = format!("of {} ListenerSets, not served", sets.len().div_ceil(step));
-    run.supplement.findings.push(finding(running, CASE, (&figure, ""), f64::from(unserved)));
+    run.supplement.findings.push(not_served(running, (CASE, "ListenerSets"), (unserved, asked.len())));
     run.supplement.findings.push(finding(running, CASE, ("ListenerSets", ""), sets.len() as f64));
     Ok(())
 }

@@ -1,0 +1,48 @@
+//! What all pods of a peer spend while its objects are made and changed.
+
+use super::super::metering::{Metered, Metering};
+use super::super::running_peer::RunningPeer;
+use super::figures::finding;
+use fairway_lab_results::Run;
+
+/// A meter of all pods of a peer.
+pub(super) struct Costs(Metering);
+
+impl Costs {
+    pub(super) async fn begin(running: &RunningPeer<'_>) -> anyhow::Result<Self> {
+        Ok(Self(running.metering_of_all().await?))
+    }
+
+    /// Notes what was spent since the beginning or the last time.
+    pub(super) async fn note(
+        &mut self,
+        running: &RunningPeer<'_>,
+        (case, when): (&str, &str),
+        run: &mut Run,
+    ) -> anyhow::Result<()> {
+        let Metered { spent, .. } = self.0.cut().await?;
+        let mut add = |figure: String, unit: &str, value: f64| {
+            run.supplement.findings.push(finding(running, case, (&figure, unit), value));
+        };
+        if spent.seconds > 0.0 {
+            add(format!("CPU time of all pods {when}"), "s", spent.cpu_s);
+            add(format!("CPUs of all pods {when}"), "", spent.cpu_s / spent.seconds);
+        }
+        if let Some(bytes) = spent.memory_bytes {
+            add(format!("memory of all pods after {when}"), "bytes", bytes as f64);
+        }
+        Ok(())
+    }
+
+    /// Notes the same for the last time.
+    pub(super) async fn end(
+        mut self,
+        running: &RunningPeer<'_>,
+        at: (&str, &str),
+        run: &mut Run,
+    ) -> anyhow::Result<()> {
+        self.note(running, at, run).await?;
+        self.0.end();
+        Ok(())
+    }
+}
