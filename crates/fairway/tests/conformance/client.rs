@@ -17,6 +17,10 @@ use tokio::time::{sleep, timeout};
 /// in the end ([`Returned::was_given_up_early`]).
 pub(crate) const TURNS: u64 = 40;
 
+/// Longer than Fairway holds a request of HTTP/2 back while clients take many requests back, as the differential's do
+/// (docs/design/0034-requests-that-are-held.md: 10 ms for the first four of a connection). A fast machine takes [`TURNS`] in less.
+const HELD: Duration = Duration::from_millis(20);
+
 /// How long anything may take before it counts as broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -62,7 +66,7 @@ impl Turns {
 pub(crate) enum Silence {
     /// As long as this.
     Time(Duration),
-    /// While the server took so many turns.
+    /// While the server took so many turns before and after the time that it may hold a request back.
     Turns(Arc<Turns>, u64),
     /// The same with [`TURNS`], but not before there were so many answers, unless [`PATIENCE`] is over.
     TurnsAfter(usize, Arc<Turns>),
@@ -73,7 +77,12 @@ impl Silence {
         match self {
             Self::Time(time) => sleep(*time).await,
             Self::TurnsAfter(answers, _) if came < *answers => sleep(PATIENCE).await,
-            Self::Turns(turns, count) => turns.pass(*count).await,
+            Self::Turns(turns, count) => {
+                // It has read everything by then, so that the time of all that it holds back has begun.
+                turns.pass(*count).await;
+                sleep(HELD).await;
+                turns.pass(*count).await;
+            }
             Self::TurnsAfter(_, turns) => turns.pass(TURNS).await,
         }
     }
