@@ -137,7 +137,7 @@ lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, fo
 	@command -v mmdebstrap >/dev/null || .ci/setup peers
 	@lab/peers/current $(ARGS)
 
-publish-runs: image lab-binary lab-peers ## all published measurements, one after the other: four and three quarter hours, root, a quiet machine; continues where it ended
+publish-runs: image lab-binary lab-peers ## all published measurements, one after the other: five hours, root, a quiet machine; continues where it ended
 	cargo build --release --locked -p fairway-bench
 	lab/publish-runs $(target_dir)
 

@@ -6,15 +6,20 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Backing, Spoken, Upstream};
+use crate::body::Body;
 pub(crate) use crate::scenario::HOST;
-use crate::scenario::Scenario;
+use crate::scenario::{Forwarded, Scenario};
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
 pub(crate) const IDLE_UPSTREAMS: usize = 1024;
 
-/// Bytes that every peer may hold for one direction of a connection that it forwards as it comes: Fairway's own number.
-pub(crate) const STREAM_BUFFER: usize = 65_536;
+/// Seconds after which a session of datagrams is over. Each block opens new ones, and those of the blocks before must not
+/// fill what a client may have.
+const DATAGRAMS_IDLE: u32 = 2;
+
+/// Seconds for which a forwarded connection may be idle.
+const CONNECTIONS_IDLE: u32 = 600;
 
 /// An RSA-2048 certificate and its key, both PEM.
 pub(crate) struct Certificate {
@@ -72,6 +77,22 @@ impl Site {
     /// Whether the backend speaks HTTP/2.
     pub(crate) fn has_h2c_upstream(&self) -> bool {
         self.scenario.upstream != Spoken::Http1
+    }
+
+    /// Bytes that every peer may hold for one direction of a connection that it forwards as it comes. Fairway's own numbers: it
+    /// reads 64 KiB, and 256 KiB once a connection has had much to move.
+    pub(crate) fn stream_buffer(&self) -> usize {
+        if self.is_bulk() { 256 * 1024 } else { 64 * 1024 }
+    }
+
+    /// Whether much is moved in one piece.
+    pub(crate) fn is_bulk(&self) -> bool {
+        self.scenario.body == Body::Megabyte
+    }
+
+    /// Seconds after which every peer ends what is forwarded as it comes and moves nothing.
+    pub(crate) fn stream_idle(&self) -> u32 {
+        if self.scenario.forwarded == Forwarded::Datagrams { DATAGRAMS_IDLE } else { CONNECTIONS_IDLE }
     }
 
     /// The protocols that ALPN may choose: what the scenario's clients offer.

@@ -68,6 +68,7 @@ fn service_map(site: &Site) -> String {
         Forwarded::Datagrams => ("", own.as_str(), "UDP"),
         _ => (own.as_str(), "", "TCP"),
     };
+    let idle = site.stream_idle();
     // As nginx is told: a session is over with its answer where each datagram comes from another port.
     let responses = if scenario.load == Load::Once { 1 } else { 0 };
     format!(
@@ -75,7 +76,7 @@ fn service_map(site: &Site) -> String {
 kind: ConfigMap
 metadata: {{ name: settings, namespace: bench }}
 data:
-  proxy-stream-timeout: 600s
+  proxy-stream-timeout: {idle}s
   proxy-stream-responses: \"{responses}\"
 ---
 apiVersion: v1

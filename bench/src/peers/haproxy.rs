@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::Context;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Need, Peer, packaged};
-use crate::site::{Certificate, STREAM_BUFFER, Site};
+use crate::site::{Certificate, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
     name: "haproxy",
@@ -19,34 +20,46 @@ pub(super) const HAPROXY: Peer = Peer {
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let both =
         site.write_secret("chain-and-key.pem", &format!("{}{}", certificate.chain, certificate.key))?;
-    let text = if site.scenario.is_stream() { tcp(site) } else { configuration(site, &both) };
+    let text = if site.scenario.is_stream() { tcp(binary, site)? } else { configuration(site, &both) };
     let path = site.write("haproxy.cfg", &text)?;
     let mut command = binary.command();
     command.arg("-db").arg("-f").arg(path);
     Ok(command)
 }
 
-/// Connections as they come.
-fn tcp(site: &Site) -> String {
+/// Connections as they come. Where they are bulk it may move bytes in the kernel if it was built for that.
+fn tcp(binary: &Executable, site: &Site) -> anyhow::Result<String> {
     let Site { http, backend, .. } = site;
-    format!(
+    let (idle, buffer) = (site.stream_idle(), site.stream_buffer());
+    // A quarter of `maxconn` would be its pipes: with them it would need more files than the machine gives it.
+    let (pipes, splice) = match site.is_bulk() && splices(binary)? {
+        true => ("\n  maxpipes 1024", "\n  option splice-auto"),
+        false => ("", ""),
+    };
+    Ok(format!(
         "global
   nbthread 1
   maxconn 8000
-  tune.bufsize {STREAM_BUFFER}
+  tune.bufsize {buffer}{pipes}
 defaults
   mode tcp
-  no log
+  no log{splice}
   timeout connect 5s
-  timeout client 600s
-  timeout server 600s
+  timeout client {idle}s
+  timeout server {idle}s
 frontend stream
   bind {http} backlog 4096
   default_backend endpoints
 backend endpoints
   server one {backend}
 "
-    )
+    ))
+}
+
+/// Whether it was built with `splice`.
+fn splices(binary: &Executable) -> anyhow::Result<bool> {
+    let options = binary.command().arg("-vv").output().context("ask HAProxy what it was built with")?;
+    Ok(String::from_utf8_lossy(&options.stdout).contains("+LINUX_SPLICE"))
 }
 
 fn configuration(site: &Site, certificate: &Path) -> String {

@@ -8,7 +8,7 @@ use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, packaged};
 use crate::scenario::{Forwarded, Load};
-use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, STREAM_BUFFER, Site};
+use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
@@ -40,6 +40,7 @@ fn start(binary: &Executable, site: &mut Site, configuration: &str) -> anyhow::R
 fn stream(binary: &Executable, site: &Site) -> anyhow::Result<String> {
     let Site { directory, http, backend, .. } = site;
     let (directory, module) = (directory.display(), stream_module(binary)?);
+    let (idle, buffer) = (site.stream_idle(), site.stream_buffer());
     let (listen, of_datagrams) = match (site.scenario.forwarded, site.scenario.load) {
         (Forwarded::Datagrams, Load::Once) => ("udp", "\n    proxy_responses 1;"),
         (Forwarded::Datagrams, _) => ("udp", ""),
@@ -57,8 +58,8 @@ stream {{
     listen {http} {listen};
     proxy_pass {backend};
     proxy_connect_timeout 5s;
-    proxy_timeout 600s;
-    proxy_buffer_size {STREAM_BUFFER};{of_datagrams}
+    proxy_timeout {idle}s;
+    proxy_buffer_size {buffer};{of_datagrams}
   }}
 }}
 "
