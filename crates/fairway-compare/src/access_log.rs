@@ -10,7 +10,7 @@ use fairway_routing::Snapshot;
 use serde_json::{Map, Value};
 
 use crate::address::Schemes;
-use crate::generate::name_of;
+use crate::generate::{is_askable, name_of};
 use crate::located::{is_of_object, located};
 use crate::probe::{Ask, Probe, Purpose, Scheme};
 
@@ -110,6 +110,10 @@ impl Reader<'_> {
     }
 
     fn ask(&mut self, host: &Arc<str>, scheme: Scheme, ask: Ask, target: &str) -> Result<(), &'static str> {
+        let probe = Probe::request(scheme, host, ask, target, Purpose::AccessLog);
+        if !is_askable(&probe) {
+            return Err("no request can say it");
+        }
         let path = target.split('?').next().unwrap_or(target);
         let asked = self.asked.entry((Arc::clone(host), path.to_owned())).or_default();
         if asked.iter().any(|(other, known)| *other == ask && known == target) {
@@ -119,7 +123,7 @@ impl Reader<'_> {
             return Err("another query of a path that is asked for three times");
         }
         asked.push((ask, target.to_owned()));
-        self.found.probes.push(Probe::request(scheme, host, ask, target, Purpose::AccessLog));
+        self.found.probes.push(probe);
         Ok(())
     }
 

@@ -1,9 +1,13 @@
 //! Where a controller is, as it is written on a command line. Resolves nothing.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use crate::probe::Scheme;
+
+/// Ports where a TLS listener usually is: alone, one of them is hardly meant for plain requests.
+const OF_TLS: [u16; 2] = [443, 8443];
 
 /// A host and the ports for plain requests and for TLS: `HOST`, `HOST:HTTP` or `HOST:HTTP:HTTPS`; IPv6 addresses in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +79,9 @@ impl FromStr for Address {
                 "is a URL: write HOST, HOST:HTTP or HOST:HTTP:HTTPS, as in 10.0.0.7:80:443".to_owned()
             );
         }
+        if text.parse::<Ipv6Addr>().is_ok() {
+            return Err("is an IPv6 address without brackets: write it as in [fd00::1]:80:443".to_owned());
+        }
         let (host, ports) = match text.strip_prefix('[') {
             Some(rest) => rest.split_once(']').ok_or("has no closing bracket")?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
@@ -89,6 +96,12 @@ impl FromStr for Address {
         };
         match *ports {
             [] => Ok(Self { host: host.to_owned(), http: 80, https: 443 }),
+            [https] if OF_TLS.contains(&https) => {
+                let http = if https == 443 { 80 } else { 8080 };
+                Err(format!(
+                    "has {https} as its only port, which would be for plain requests: write HOST:{http}:{https}"
+                ))
+            }
             [http] => Ok(Self { host: host.to_owned(), http, https: 443 }),
             [http, https] => Ok(Self { host: host.to_owned(), http, https }),
             _ => Err("has more than two ports; IPv6 addresses need brackets".to_owned()),
@@ -109,7 +122,7 @@ impl fmt::Display for Address {
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         match (http, https) {
             (80, 443) => f.write_str(&host),
-            (http, 443) => write!(f, "{host}:{http}"),
+            (http, 443) if !OF_TLS.contains(http) => write!(f, "{host}:{http}"),
             (http, https) => write!(f, "{host}:{http}:{https}"),
         }
     }
@@ -127,6 +140,7 @@ mod tests {
             ("127.0.0.1:8080:8443", "127.0.0.1", 8080, 8443),
             ("[fd00::1]", "fd00::1", 80, 443),
             ("[fd00::1]:81:444", "fd00::1", 81, 444),
+            ("ingress.local:8443:443", "ingress.local", 8443, 443),
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address, Address { host: host.to_owned(), http, https }, "{text}");
@@ -143,8 +157,11 @@ mod tests {
             (":80", "has no host"),
             ("a:x", "which is none"),
             ("a:0", "which is none"),
+            ("a:443", "write HOST:80:443"),
+            ("a:8443", "write HOST:8080:8443"),
             ("a:1:2:3", "more than two ports"),
-            ("fd00::1", "which is none"),
+            ("fd00::1", "without brackets"),
+            ("fd00::1:80:443", "without brackets"),
             ("[fd00::1", "closing bracket"),
             ("[fd00::1]80", "between its bracket"),
             ("a b", "has no host"),

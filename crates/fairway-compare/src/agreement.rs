@@ -2,8 +2,8 @@
 //! endpoints answer is nobody's business here.
 
 use fairway_model::{
-    Action, CertificateKey, Filter, HttpsRedirect, PathForm, PathRewrite, Redirect, RedirectTarget,
-    Reference, Rule, SessionKey, WeightedBackend,
+    Action, AnswerReason, CertificateKey, Filter, HttpsRedirect, PathForm, PathRewrite, Redirect,
+    RedirectTarget, Reference, Rule, SessionKey, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Matched, Request, Snapshot};
 
@@ -98,6 +98,7 @@ fn of_rule(
     }
     match &model.action {
         Action::Answer(answer) => match answer.status {
+            _ if answer.reason == AnswerReason::Refused => "closed".to_owned(),
             500 | 503 => "closed".to_owned(),
             status => status.to_string(),
         },

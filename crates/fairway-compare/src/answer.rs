@@ -24,6 +24,11 @@ const NOT_COMPARED: [&str; 7] = [
 /// What stands for the body of an error or a redirect that a controller makes itself. Their texts differ and matter to nobody.
 const OWN_PAGE: &str = "a page of the controller itself";
 
+/// How what is said of an answer begins that did not come in time.
+pub(crate) const LATE: &str = "no answer within";
+/// What is said of a probe that was not sent because others were late.
+pub(crate) const NOT_ASKED: &str = "not asked: others on this host were not answered in time";
+
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {

@@ -295,7 +295,7 @@ impl fmt::Display for Failure {
             Self::Handshake(why) => write!(f, "no TLS: {why}"),
             Self::NotHttp => f.write_str("the answer is not HTTP/1.1"),
             Self::Closed => f.write_str("the connection ended without an answer"),
-            Self::Late(patience) => write!(f, "no answer within {} s", patience.as_secs_f64()),
+            Self::Late(patience) => write!(f, "{} {} s", answer::LATE, patience.as_secs_f64()),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use fairway_migrate::unknown_without;
 use fairway_model::{Action, Answer, AnswerReason, CertificateKey, HostPattern, Origin, Rule, VirtualHost};
 use fairway_translate::{Diagnostic, ObjectKey, Severity, Support, known_annotations};
 use serde::Serialize;
@@ -73,16 +74,18 @@ fn rule_of<'a>(asked: &Asked<'a>, host: &'a VirtualHost) -> Option<&'a Rule> {
     })
 }
 
-/// What closed the rule: a protection that is not given, or an object that is missing.
+/// What closed the rule: a protection that is not given, or an object that is missing or was not among those that were read.
 fn of_closed(objects: &Objects<'_>, asked: &Asked<'_>, rule: &Rule) -> Option<Cause> {
     let Action::Answer(Answer { status, reason }) = rule.action else { return None };
     if reason == AnswerReason::NoRoute || !asked.statuses.contains(&status) {
         return None;
     }
     let key = key_of(&rule.origin);
-    let errors = objects.said_about(&rule.origin.kind, &key).filter(|it| it.severity == Severity::Error);
-    // Rather about this path than about the whole object.
-    let said = errors.max_by_key(|it| it.origin.field.starts_with(&*rule.origin.field))?;
+    let is_error = |it: &Diagnostic| it.severity == Severity::Error;
+    let all = objects.said_about(&rule.origin.kind, &key);
+    let closing = all.filter(|it| is_error(it) || unknown_without(it).is_some());
+    // Rather about this path than about the whole object, and rather what is known.
+    let said = closing.max_by_key(|it| (it.origin.field.starts_with(&*rule.origin.field), is_error(it)))?;
     Some(Cause {
         object: format!("{} {key}", rule.origin.kind),
         field: said.origin.field.to_string(),

@@ -280,7 +280,7 @@ fn fields(headers: &[(String, String)], cookies: &[(String, String)]) -> Vec<(St
 }
 
 /// Whether a request can say it.
-fn is_askable(probe: &Probe) -> bool {
+pub(crate) fn is_askable(probe: &Probe) -> bool {
     let target = probe.ask == Ask::Handshake
         || (probe.target.starts_with('/') && PathAndQuery::try_from(probe.target.as_str()).is_ok());
     let field = |(name, value): &(String, String)| {

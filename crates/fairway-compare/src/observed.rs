@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::answer::{Answer, Part};
+use crate::answer::{Answer, LATE, NOT_ASKED, Part};
 
 /// The answers of one side to one probe.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,10 @@ impl Observed {
             self.first = answer;
             return;
         }
+        // Whether it is late itself, or was not asked because others were, is the same silence.
+        if is_silence(&self.first) && is_silence(&answer) {
+            return;
+        }
         let parts = self.first.keys().chain(answer.keys());
         let changed = parts.filter(|part| self.first.get(part) != answer.get(part)).cloned();
         self.changing.extend(changed);
@@ -36,6 +40,16 @@ impl Observed {
     /// Whether enough is known to tell what changes by itself.
     pub(crate) fn is_complete(&self) -> bool {
         self.rounds >= 2
+    }
+
+    /// Whether there was no answer in time, which says nothing about what it would be.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        is_silence(&self.first)
+    }
+
+    /// Whether it answered in some rounds only, or failed in several ways: no part is then the same each time.
+    pub(crate) fn is_unsteady(&self) -> bool {
+        self.changing.contains(&Part::Exchange)
     }
 
     /// What it says of a part.
@@ -47,6 +61,16 @@ impl Observed {
     pub(crate) fn changing(&self) -> &BTreeSet<Part> {
         &self.changing
     }
+}
+
+/// Whether this stands for an answer that did not come in time.
+fn is_silence(answer: &Answer) -> bool {
+    answer.get(&Part::Exchange).is_some_and(|said| said == NOT_ASKED || said.starts_with(LATE))
+}
+
+/// Whether nobody can say if the sides differ: both are silent, or one fails in some rounds only.
+pub(crate) fn is_unknown(from: &Observed, to: &Observed) -> bool {
+    (from.is_unanswered() && to.is_unanswered()) || from.is_unsteady() || to.is_unsteady()
 }
 
 /// The parts that differ though each side is always the same.
@@ -97,6 +121,37 @@ mod tests {
             unequal(&always, &other),
             [Unequal { part: Part::Field("a".to_owned()), from: Some("1".to_owned()), to: None }]
         );
+    }
+
+    #[test]
+    fn what_is_late_or_was_not_asked_is_no_answer() {
+        let said = |text: &str| {
+            let mut observed = Observed::default();
+            observed.add(crate::answer::without(text));
+            observed.is_unanswered()
+        };
+        let late = crate::client::Failure::Late(std::time::Duration::from_secs(10));
+        assert!(said(&late.to_string()) && said(NOT_ASKED));
+        assert!(!said(&crate::client::Failure::Closed.to_string()) && !said("answered"));
+    }
+
+    #[test]
+    fn a_side_that_answers_in_some_rounds_only_cannot_be_compared() {
+        let answered = || Answer::from([(Part::Exchange, "answered".to_owned())]);
+        let failed = || crate::answer::without(&crate::client::Failure::Closed.to_string());
+        let seen = |one: Answer, other: Answer| {
+            let mut observed = Observed::default();
+            observed.add(one);
+            observed.add(other);
+            observed
+        };
+        let steady = seen(answered(), answered());
+        for unsteady in [seen(answered(), failed()), seen(failed(), answered())] {
+            assert!(is_unknown(&steady, &unsteady) && is_unknown(&unsteady, &steady));
+        }
+        let late = seen(crate::answer::without(LATE), crate::answer::without(NOT_ASKED));
+        assert!(!is_unknown(&steady, &late) && !is_unknown(&steady, &seen(failed(), failed())));
+        assert_eq!(names(&steady, &late), ["answer"]);
     }
 
     #[test]

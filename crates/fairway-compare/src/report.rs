@@ -11,7 +11,7 @@ use crate::answer::Part;
 use crate::explain::{self, Asked, Cause};
 use crate::facts::Objects;
 use crate::located::{Located, located};
-use crate::observed::{Observed, Unequal, unequal};
+use crate::observed::{Observed, Unequal, is_unknown, unequal};
 use crate::plan::{Plan, Skipped};
 use crate::probe::Probe;
 use crate::session::Findings;
@@ -55,6 +55,9 @@ pub struct Counts {
     pub identical: usize,
     /// With a difference.
     pub different: usize,
+    /// That neither side answered in time, or that a side answered in some rounds only: whether the answers are the same is not
+    /// known.
+    pub unanswered: usize,
 }
 
 /// A part of the answers to a probe that differs.
@@ -101,10 +104,26 @@ impl Report {
             notes: findings.notes.clone(),
             skipped: plan.skipped.clone(),
         };
+        let mut unanswered = None;
         for (probe, [from, to]) in plan.probes.iter().zip(&findings.observed) {
-            if from.is_complete() && to.is_complete() {
+            if !from.is_complete() || !to.is_complete() {
+                continue;
+            }
+            if is_unknown(from, to) {
+                report.probes.unanswered += 1;
+                unanswered = unanswered.or(Some(probe));
+            } else {
                 report.add(objects, probe, from, to);
             }
+        }
+        if report.partial.is_none()
+            && let Some(probe) = unanswered
+        {
+            let count = report.probes.unanswered;
+            report.partial = Some(format!(
+                "{count} of the probes cannot be compared, because neither side answered in time or one answered only sometimes; \
+                 the first is {probe}"
+            ));
         }
         for at in [0, 1] {
             report.notes.extend(led_away(plan, findings, targets[at], at));
@@ -281,7 +300,58 @@ fn shortened(value: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fairway_routing::Snapshot;
+    use fairway_translate::Translation;
+
     use super::*;
+    use crate::address::Schemes;
+    use crate::answer::{self, Answer};
+    use crate::facts::Annotated;
+    use crate::probe::{Ask, Purpose, Scheme};
+
+    /// The report on one probe, by what the two sides said to it in each round.
+    fn report_on(sides: [&[Answer]; 2]) -> Report {
+        let (snapshot, translation, annotated) =
+            (Snapshot::default(), Translation::default(), Annotated::default());
+        let mut plan = Plan::of(&snapshot, Schemes::Http, 10);
+        plan.probes = vec![Probe::request(Scheme::Http, &"a.test".into(), Ask::Get, "/", Purpose::Path)];
+        let observed = sides.map(|rounds| {
+            let mut observed = Observed::default();
+            for answer in rounds {
+                observed.add(answer.clone());
+            }
+            observed
+        });
+        let findings = Findings { observed: vec![observed], partial: None, notes: Vec::new() };
+        let objects = Objects {
+            snapshot: &snapshot,
+            translation: &translation,
+            diagnostics: &[],
+            annotated: &annotated,
+            prefix: "nginx.ingress.kubernetes.io",
+            settings: None,
+        };
+        let target = Target { flag: "--from", address: "a.test".parse().unwrap() };
+        Report::of(&plan, &findings, &objects, [&target, &target], &[])
+    }
+
+    #[test]
+    fn a_probe_that_a_side_answers_in_one_round_only_makes_the_report_partial() {
+        let answered =
+            Answer::from([(Part::Exchange, "answered".to_owned()), (Part::Status, "200".to_owned())]);
+        let steady = [answered.clone(), answered.clone()];
+        for failure in ["the connection ended without an answer", answer::LATE] {
+            let flaky = [answered.clone(), answer::without(failure)];
+            for sides in [[&steady, &flaky], [&flaky, &steady]] {
+                let report = report_on(sides.map(|side| &side[..]));
+                let Counts { compared, identical, unanswered, .. } = report.probes;
+                assert_eq!((compared, identical, unanswered), (0, 0, 1), "{failure}");
+                assert!(report.partial.unwrap().contains("GET http://a.test/"), "{failure}");
+            }
+        }
+        let report = report_on([&steady, &steady]);
+        assert_eq!((report.probes.identical, report.partial), (1, None));
+    }
 
     fn other(part: Part) -> Unequal {
         Unequal { part, from: Some("1".to_owned()), to: None }

@@ -132,7 +132,7 @@ impl Session<'_> {
                 let mut late = 0;
                 for probe in group {
                     let answer = if late >= LATE_OF_HOST {
-                        answer::without("not asked: others on this host were not answered in time")
+                        answer::without(answer::NOT_ASKED)
                     } else {
                         let Some(outcome) = side.ask(&mut open, &self.probes[*probe]).await else { return };
                         late = if outcome.is_late { late + 1 } else { 0 };

@@ -299,7 +299,7 @@ mod tests {
             from: "one".to_owned(),
             to: "two".to_owned(),
             partial: Some("interrupted".to_owned()),
-            probes: Counts { planned: 9, compared: 8, identical: 3, different: 5 },
+            probes: Counts { planned: 9, compared: 8, identical: 3, different: 5, unanswered: 0 },
             differences: ["/1", "/2", "/3", "/4", "/5"].map(difference).into(),
             left_out: [("body".to_owned(), 2)].into(),
             changed: vec!["Ingress a/web".to_owned()],

@@ -93,8 +93,10 @@ impl Side {
             untrusted: Mutex::default(),
             stop: manner.stop.clone(),
         };
+        // Of a name with several addresses, both ports are those of one machine.
+        let mut address = target.resolved(manner.patience).await?;
         for scheme in schemes.all() {
-            let address = target.resolved(scheme, manner.patience).await?;
+            address.set_port(target.address.port(scheme));
             side.addresses.insert(scheme, address);
             let probe = Probe::request(scheme, first, Ask::Get, "/", Purpose::Path);
             if let Err(failure) = side.once(&mut Open::default(), &probe).await {
@@ -233,9 +235,9 @@ impl Open {
 }
 
 impl Target {
-    /// The first of its addresses.
-    async fn resolved(&self, scheme: Scheme, patience: Duration) -> Result<SocketAddr, Unusable> {
-        let place = (self.address.host.as_str(), self.address.port(scheme));
+    /// The first of its addresses, without a port.
+    async fn resolved(&self, patience: Duration) -> Result<SocketAddr, Unusable> {
+        let place = (self.address.host.as_str(), 0);
         let found = timeout(patience, tokio::net::lookup_host(place)).await;
         let why = match found {
             Ok(Ok(mut addresses)) => match addresses.next() {

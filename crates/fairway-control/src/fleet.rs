@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 
 use crate::admin::Served;
 
@@ -106,11 +107,16 @@ pub enum FleetError {
 }
 
 impl Fleet {
-    /// Asks every replica that is not about to end, for one object too.
+    /// Asks every replica that is not about to end, for one object too, all at the same time.
     ///
     /// # Errors
-    /// The pods cannot be listed. A pod that does not answer is told as such.
-    pub async fn ask(&self, client: &Client, object: Option<&Asked>) -> Result<Vec<Replica>, FleetError> {
+    /// The pods cannot be listed. A pod that has not answered by `until` is reported as such, and delays no other.
+    pub async fn ask(
+        &self,
+        client: &Client,
+        object: Option<&Asked>,
+        until: Instant,
+    ) -> Result<Vec<Replica>, FleetError> {
         let pods = Api::<Pod>::namespaced(client.clone(), &self.namespace);
         let listed = pods.list(&ListParams::default().labels(&self.selector)).await;
         let listed = listed.map_err(|source| FleetError::List {
@@ -120,8 +126,8 @@ impl Fleet {
         })?;
         let live = listed.items.into_iter().filter(is_live).map(|pod| pod.name_any());
         let asked = live.map(async |name| {
-            let served = self.served(client, &name, object).await;
-            Replica { name, served }
+            let served = timeout_at(until, self.served(client, &name, object)).await;
+            Replica { name, served: served.unwrap_or_else(|_| Err("no answer in time".to_owned())) }
         });
         Ok(futures_util::future::join_all(asked).await)
     }

@@ -17,6 +17,8 @@ pub struct File {
     documents: Vec<Document>,
     /// Objects that a document gave before it became unreadable.
     kept: BTreeSet<ObjectRef>,
+    /// Objects that could never be read, and whose targets are closed.
+    closed: BTreeSet<ObjectRef>,
     refusal: Option<Diagnostic>,
     doubles: Vec<Diagnostic>,
 }
@@ -26,6 +28,8 @@ pub struct File {
 pub struct Update {
     /// Objects that are new or stand in a changed document, each once.
     pub set: BTreeMap<ObjectRef, (Object, DocumentSource)>,
+    /// What stands in for objects that cannot be read and never could, as far as it is new.
+    pub stand_ins: BTreeMap<ObjectRef, (Object, DocumentSource)>,
     /// Objects that the file gave and gives no more.
     pub gone: BTreeSet<ObjectRef>,
 }
@@ -35,8 +39,16 @@ struct Document {
     identity: Identity,
     objects: Vec<ObjectRef>,
     broken: Vec<ObjectRef>,
+    /// The broken ones that something stands in for.
+    stand_ins: Vec<ObjectRef>,
     readability: Readability,
     diagnostics: Vec<Diagnostic>,
+}
+
+/// What reading a document gave.
+struct Given {
+    objects: Vec<(Object, DocumentSource)>,
+    stand_ins: Vec<(Object, DocumentSource)>,
 }
 
 /// A document that did not change and did not move need not be read again.
@@ -58,7 +70,8 @@ impl File {
     /// Takes the file's new text.
     pub fn update(&mut self, file: &Arc<str>, text: &str) -> Update {
         let before = self.references();
-        if self.documents.iter().map(|document| document.objects.len()).sum::<usize>() > self.given().len() {
+        let written = self.documents.iter().flat_map(|it| it.objects.iter().chain(&it.stand_ins));
+        if written.clone().count() > written.collect::<BTreeSet<_>>().len() {
             // An object written twice: which of the two is served may change, so both are read.
             self.forget_identities();
         }
@@ -72,12 +85,15 @@ impl File {
                 carried.extend(document.objects.iter().cloned());
                 document
             } else {
-                let (document, objects) = Document::read(&section, identity, file);
+                let (document, Given { objects, stand_ins }) = Document::read(&section, identity, file);
                 for (object, source) in objects {
                     let reference = object.reference();
                     if !carried.contains(&reference) {
                         update.set.entry(reference).or_insert((object, source));
                     }
+                }
+                for (object, source) in stand_ins {
+                    update.stand_ins.entry(object.reference()).or_insert((object, source));
                 }
                 document
             };
@@ -85,7 +101,8 @@ impl File {
         }
         self.report_doubles(file);
         self.refusal = None;
-        self.keep_last_good(&before);
+        self.keep_last(&before);
+        update.stand_ins.retain(|reference, _| self.closed.contains(reference));
         let after = self.references();
         update.gone = before.difference(&after).cloned().collect();
         update
@@ -107,7 +124,7 @@ impl File {
     #[must_use]
     pub fn references(&self) -> BTreeSet<ObjectRef> {
         let listed = self.documents.iter().flat_map(|document| &document.objects);
-        listed.chain(&self.kept).cloned().collect()
+        listed.chain(&self.kept).chain(&self.closed).cloned().collect()
     }
 
     /// What to tell about it.
@@ -142,8 +159,9 @@ impl File {
     }
 
     /// While a document is unreadable, every object that the file gave before and that no readable document gives now
-    /// stays: it is not known which of them the broken document was meant to give.
-    fn keep_last_good(&mut self, before: &BTreeSet<ObjectRef>) {
+    /// stays: it is not known which of them the broken document was meant to give. So does a stand-in, until the object can be
+    /// read; it never takes the place of a form that could be read.
+    fn keep_last(&mut self, before: &BTreeSet<ObjectRef>) {
         let unreadable =
             self.documents.iter().any(|document| document.readability == Readability::Unreadable);
         let broken: BTreeSet<_> =
@@ -152,7 +170,12 @@ impl File {
         let stays = |reference: &&ObjectRef| {
             (unreadable || broken.contains(*reference)) && !given.contains(*reference)
         };
-        self.kept = before.iter().filter(stays).cloned().collect();
+        let closed = std::mem::take(&mut self.closed);
+        self.kept = before.difference(&closed).filter(stays).cloned().collect();
+        let stand_ins = self.documents.iter().flat_map(|document| &document.stand_ins);
+        let stand_ins = stand_ins.filter(|reference| !given.contains(*reference));
+        let closed = closed.iter().filter(stays).chain(stand_ins);
+        self.closed = closed.filter(|reference| !self.kept.contains(*reference)).cloned().collect();
     }
 }
 
@@ -183,13 +206,9 @@ impl Identity {
 }
 
 impl Document {
-    fn read(
-        section: &Section<'_>,
-        identity: Identity,
-        file: &Arc<str>,
-    ) -> (Self, Vec<(Object, DocumentSource)>) {
+    fn read(section: &Section<'_>, identity: Identity, file: &Arc<str>) -> (Self, Given) {
         let mut readability = Readability::Read;
-        let Reading { objects, broken, diagnostics } = match manifest::parse(section) {
+        let Reading { objects, broken, stand_ins, diagnostics } = match manifest::parse(section) {
             Ok(Some(root)) => manifest::read(&root, file),
             Ok(None) => Reading::default(),
             Err(flaw) => {
@@ -200,9 +219,14 @@ impl Document {
                 Reading { diagnostics: vec![diagnostic], ..Reading::default() }
             }
         };
-        let references = objects.iter().map(|(object, _)| object.reference()).collect();
-        (Self { identity, objects: references, broken, readability, diagnostics }, objects)
+        let given = Given { objects, stand_ins };
+        let (objects, stand_ins) = (references(&given.objects), references(&given.stand_ins));
+        (Self { identity, objects, broken, stand_ins, readability, diagnostics }, given)
     }
+}
+
+fn references(objects: &[(Object, DocumentSource)]) -> Vec<ObjectRef> {
+    objects.iter().map(|(object, _)| object.reference()).collect()
 }
 
 #[cfg(test)]
@@ -264,5 +288,47 @@ mod tests {
         let (_, gone) = update(&mut file, &format!("{}spec: 5\n", service("a")));
         assert_eq!(gone, ["b"]);
         assert_eq!(names(file.references()), ["a"]);
+    }
+
+    fn policy(name: &str, requests: &str) -> String {
+        let head = "---\napiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata:\n  name: ";
+        format!("{head}{name}\nspec: {{rateLimits: [{{requests: {requests}}}]}}\n")
+    }
+
+    /// The names of what is set, of what stands in and of what is gone.
+    fn with_stand_ins(file: &mut File, text: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let update = file.update(&"policies.yaml".into(), text);
+        (names(update.set.into_keys()), names(update.stand_ins.into_keys()), names(update.gone))
+    }
+
+    #[test]
+    fn a_policy_that_was_never_read_has_a_stand_in_until_it_can_be() {
+        let mut file = File::default();
+        let broken = policy("a", "many");
+        let a = || vec!["a".to_owned()];
+        assert_eq!(with_stand_ins(&mut file, &broken), (vec![], a(), vec![]));
+        assert_eq!(names(file.references()), ["a"]);
+        assert_eq!(with_stand_ins(&mut file, &broken), (vec![], vec![], vec![]), "nothing changed");
+        assert_eq!(with_stand_ins(&mut file, &policy("a", "more")), (vec![], a(), vec![]));
+        assert_eq!(with_stand_ins(&mut file, "{half"), (vec![], vec![], vec![]), "it stays closed");
+        assert_eq!(with_stand_ins(&mut file, &policy("a", "5")), (a(), vec![], vec![]));
+        assert_eq!(with_stand_ins(&mut file, ""), (vec![], vec![], a()));
+        assert_eq!(with_stand_ins(&mut file, &broken), (vec![], a(), vec![]));
+        assert_eq!(with_stand_ins(&mut file, ""), (vec![], vec![], a()));
+    }
+
+    #[test]
+    fn a_stand_in_takes_the_place_of_nothing_that_was_read() {
+        let mut file = File::default();
+        let (good, broken) = (policy("a", "5"), policy("a", "many"));
+        with_stand_ins(&mut file, &good);
+        assert_eq!(with_stand_ins(&mut file, &broken), (vec![], vec![], vec![]));
+        assert_eq!(with_stand_ins(&mut file, &format!("{}{broken}", service("b"))).1, Vec::<String>::new());
+        assert_eq!(names(file.references()), ["b", "a"]);
+        file.forget_identities();
+        assert_eq!(with_stand_ins(&mut file, &broken).1, Vec::<String>::new());
+        let mut file = File::default();
+        let (set, stand_ins, _) = with_stand_ins(&mut file, &format!("{broken}{good}"));
+        assert_eq!((set, stand_ins), (vec!["a".to_owned()], vec![]));
     }
 }

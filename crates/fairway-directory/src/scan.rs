@@ -55,10 +55,16 @@ pub fn walk(root: &Path) -> io::Result<Walk> {
     Ok(walk)
 }
 
+/// Whether there is nothing at a path: neither in its directory nor where that is a file by now.
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 fn enter(directory: &Path, depth: usize, walk: &mut Walk, seen: &mut BTreeSet<(u64, u64)>) {
     if let Err(error) = list(directory, depth, walk, seen) {
         // Gone since its parent was listed: what was in it is gone too.
-        if error.kind() != io::ErrorKind::NotFound {
+        if !is_gone(&error) {
             walk.unreadable.insert(directory.to_path_buf(), error.to_string());
         }
     }
@@ -98,7 +104,7 @@ fn look(path: &Path, depth: usize, walk: &mut Walk, seen: &mut BTreeSet<(u64, u6
             walk.files.insert(path.to_path_buf(), Stamp::of(&metadata));
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if is_gone(&error) => {}
         Err(error) => {
             walk.unreadable.insert(path.to_path_buf(), error.to_string());
         }

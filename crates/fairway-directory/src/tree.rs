@@ -1,10 +1,12 @@
 //! All files of a directory and who of them owns which object. Touches the disk only when asked to look.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 
 use fairway_translate::{Change, Diagnostic, ObjectRef};
 
@@ -14,13 +16,15 @@ use fairway_manifest as manifest;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 256 << 20;
+/// From this many new files on, several threads read them.
+const MANY: usize = 64;
 
 /// What is known of the directory.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
     files: BTreeMap<PathBuf, Known>,
-    /// The files that give an object, in order of name: the first one's form is served.
+    /// The files that give an object: the first one's form is served.
     claims: BTreeMap<ObjectRef, Claims>,
     /// Objects with more than one claim.
     contested: BTreeSet<ObjectRef>,
@@ -33,6 +37,23 @@ pub struct Tree {
 struct Known {
     stamp: Option<Stamp>,
     file: File,
+}
+
+/// A file that was not known, read.
+struct FirstReading {
+    stamp: Stamp,
+    file: File,
+    update: Update,
+}
+
+impl FirstReading {
+    /// None where the file cannot be read: whoever owns the tree finds out why.
+    fn of(path: &Path) -> Option<Self> {
+        let (stamp, text) = load(path).ok()?;
+        let mut file = File::default();
+        let update = file.update(&display(path), &text);
+        Some(Self { stamp, file, update })
+    }
 }
 
 impl Tree {
@@ -104,10 +125,43 @@ impl Tree {
     /// Reads these files, which may be gone.
     pub fn read(&mut self, paths: &[PathBuf]) -> Vec<Change> {
         let mut changes = Vec::new();
+        let mut ahead = self.read_ahead(paths);
         for path in paths {
-            self.read_file(path, &mut changes);
+            match ahead.remove(path) {
+                Some(first) => self.take_first(path, first, &mut changes),
+                None => self.load_file(path, &mut changes),
+            }
+            self.listen_to(path);
         }
         changes
+    }
+
+    /// Reads those of many files that are not known yet, on all CPUs. What they give depends on nothing but their content.
+    fn read_ahead(&self, paths: &[PathBuf]) -> HashMap<PathBuf, FirstReading> {
+        let new: Vec<_> = paths.iter().filter(|path| !self.files.contains_key(*path)).collect();
+        if new.len() < MANY {
+            return HashMap::new();
+        }
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let read = |part: &[&PathBuf]| {
+            let first = |path: &&PathBuf| Some(((*path).clone(), FirstReading::of(path)?));
+            part.iter().filter_map(first).collect::<Vec<_>>()
+        };
+        std::thread::scope(|scope| {
+            let parts = new.chunks(new.len().div_ceil(threads));
+            let running: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+            let join = |thread: ScopedJoinHandle<'_, Vec<_>>| match thread.join() {
+                Ok(read) => read,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            running.into_iter().flat_map(join).collect()
+        })
+    }
+
+    fn take_first(&mut self, path: &Path, first: FirstReading, changes: &mut Vec<Change>) {
+        let FirstReading { stamp, file, update } = first;
+        self.files.insert(path.to_path_buf(), Known { stamp: Some(stamp), file });
+        self.settle(path, update, changes);
     }
 
     /// Takes a text as the content of a file that is not there.
@@ -149,6 +203,11 @@ impl Tree {
 
     fn read_file(&mut self, path: &Path, changes: &mut Vec<Change>) {
         self.load_file(path, changes);
+        self.listen_to(path);
+    }
+
+    /// Whether the file has something to tell.
+    fn listen_to(&mut self, path: &Path) {
         if self.files.get(path).is_some_and(|known| known.file.diagnostics().next().is_some()) {
             self.noisy.insert(path.to_path_buf());
         } else {
@@ -165,9 +224,9 @@ impl Tree {
                 let update = known.file.update(&name, &text);
                 self.settle(path, update, changes);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if scan::is_gone(&error) => {
                 // When the whole directory is gone, what was known of it stays until it is back.
-                if fs::metadata(&self.root).is_err() {
+                if !self.root.is_dir() {
                     return;
                 }
                 if let Some(known) = self.files.remove(path) {
@@ -185,9 +244,11 @@ impl Tree {
 
     /// Turns what a file gives into what the directory gives.
     fn settle(&mut self, path: &Path, update: Update, changes: &mut Vec<Change>) {
-        for (reference, (object, source)) in update.set {
+        let read = update.set.into_iter().map(|it| (Form::Read, it));
+        let stand_ins = update.stand_ins.into_iter().map(|it| (Form::StandIn, it));
+        for (form, (reference, (object, source))) in read.chain(stand_ins) {
             let claims = self.claims.entry(reference.clone()).or_default();
-            claims.insert(path, source.line);
+            claims.insert(Claim { form, file: path.to_path_buf(), line: source.line });
             if claims.0.len() > 1 {
                 self.contested.insert(reference);
             }
@@ -232,42 +293,49 @@ impl Tree {
             return Vec::new();
         };
         let mut claims = claims.0.iter();
-        let Some((winner, winning_line)) = claims.next() else {
+        let Some(winner) = claims.next() else {
             return Vec::new();
         };
-        let won = (&display(winner), *winning_line);
-        claims.map(|(path, line)| duplicate(reference, (&display(path), *line), won)).collect()
+        let won = (&display(&winner.file), winner.line);
+        claims.map(|lost| duplicate(reference, (&display(&lost.file), lost.line), won)).collect()
     }
 }
 
-/// The files that give an object, in order of name, and the lines at which they do. With no room for more: nearly always there
-/// is one.
+/// The files that give an object: those in which it can be read come first, then the first by name. With no room for more:
+/// nearly always there is one.
 #[derive(Debug, Default)]
-struct Claims(Vec<(PathBuf, u32)>);
+struct Claims(Vec<Claim>);
+
+#[derive(Debug)]
+struct Claim {
+    form: Form,
+    file: PathBuf,
+    line: u32,
+}
+
+/// What a file gives of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    /// The object.
+    Read,
+    /// What closes its targets, since it cannot be read.
+    StandIn,
+}
 
 impl Claims {
     fn first(&self) -> Option<&PathBuf> {
-        self.0.first().map(|(path, _)| path)
+        self.0.first().map(|claim| &claim.file)
     }
 
-    fn find(&self, path: &Path) -> Result<usize, usize> {
-        self.0.binary_search_by(|(known, _)| known.as_path().cmp(path))
+    fn insert(&mut self, claim: Claim) {
+        self.remove(&claim.file);
+        let at = self.0.partition_point(|known| (known.form, &known.file) < (claim.form, &claim.file));
+        self.0.reserve_exact(1);
+        self.0.insert(at, claim);
     }
 
-    fn insert(&mut self, path: &Path, line: u32) {
-        match self.find(path) {
-            Ok(at) => self.0[at].1 = line,
-            Err(at) => {
-                self.0.reserve_exact(1);
-                self.0.insert(at, (path.to_path_buf(), line));
-            }
-        }
-    }
-
-    fn remove(&mut self, path: &Path) {
-        if let Ok(at) = self.find(path) {
-            self.0.remove(at);
-        }
+    fn remove(&mut self, file: &Path) {
+        self.0.retain(|claim| claim.file != file);
     }
 }
 

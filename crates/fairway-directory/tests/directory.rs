@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fairway_directory::{Directory, News};
+use fairway_directory::{Directory, News, Tree};
 use fairway_translate::{Change, Diagnostic, Object};
 use tempfile::TempDir;
 
@@ -113,6 +113,23 @@ fn a_new_file_a_change_and_a_removal_are_seen() {
     world.wait_for(&[("a", "Two"), ("b", "One")]);
     fs::remove_file(world.path("conf/b.yml")).unwrap();
     world.wait_for(&[("a", "Two")]);
+}
+
+#[test]
+fn many_new_files_give_what_they_give_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..200 {
+        let (name, twice) = (format!("s{number:03}"), format!("s{:03}", number / 2));
+        let text = format!("{}{}", service(&name, "One"), service(&twice, "Two"));
+        write(&dir.path().join(format!("{number:03}.yaml")), &text);
+    }
+    write(&dir.path().join("099-broken.yaml"), "kind: [Service\n");
+    let (mut at_once, mut one_by_one) = (Tree::new(dir.path()), Tree::new(dir.path()));
+    let paths = one_by_one.walk().unwrap();
+    let slowly: Vec<_> = paths.iter().flat_map(|path| one_by_one.read(std::slice::from_ref(path))).collect();
+    assert_eq!(format!("{:?}", at_once.read_all().unwrap()), format!("{slowly:?}"));
+    assert_eq!((at_once.len(), at_once.diagnostics()), (201, one_by_one.diagnostics()));
+    assert!(slowly.len() >= 200 && !at_once.diagnostics().is_empty());
 }
 
 #[test]
@@ -223,6 +240,83 @@ fn whole_directories_come_and_go() {
     world.wait_for(&[("a", "One"), ("b", "One"), ("c", "Two")]);
     fs::rename(world.path("conf/team"), world.path("elsewhere")).unwrap();
     world.wait_for(&[("a", "One"), ("c", "Two")]);
+}
+
+#[test]
+fn a_file_in_the_place_of_a_directory_ends_what_the_directory_gave() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("a.yaml"), &service("a", "One"));
+    write(&dir.path().join("team/b.yaml"), &service("b", "One"));
+    let mut tree = Tree::new(dir.path());
+    assert_eq!(tree.read_all().unwrap().len(), 2);
+    fs::remove_dir_all(dir.path().join("team")).unwrap();
+    write(&dir.path().join("team"), "");
+    let changes = tree.read_all().unwrap();
+    let [Change::Remove(gone)] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!(&*gone.key.name, "b");
+    assert_eq!((tree.len(), tree.diagnostics()), (1, Vec::new()));
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, file) = (dir.path().join("conf"), dir.path().join("conf/a.yaml"));
+    write(&file, &service("a", "One"));
+    let mut tree = Tree::new(&root);
+    assert_eq!(tree.read_all().unwrap().len(), 1);
+    fs::remove_dir_all(&root).unwrap();
+    write(&root, "");
+    assert!(tree.read(&[file]).is_empty() && tree.read_all().is_err());
+    assert_eq!(tree.len(), 1);
+}
+
+fn policy(requests: &str) -> String {
+    format!(
+        "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {{name: login}}\nspec:\n  \
+         targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}}]\n  \
+         rateLimits: [{{requests: {requests}}}]\n"
+    )
+}
+
+/// What became of the only policy.
+fn fate(changes: &[Change]) -> Vec<&'static str> {
+    let of = |change: &Change| match change {
+        Change::Set(Object::SecurityPolicy(policy), _) if policy.spec.refused.is_some() => "refused",
+        Change::Set(..) => "read",
+        Change::Remove(_) => "gone",
+        other => panic!("{other:?}"),
+    };
+    changes.iter().map(of).collect()
+}
+
+#[test]
+fn a_policy_that_was_never_read_is_refused_until_it_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tree = Tree::new(dir.path());
+    let mut after = |text: &str| {
+        write(&dir.path().join("policy.yaml"), text);
+        fate(&tree.read(&[dir.path().join("policy.yaml")]))
+    };
+    assert_eq!(after(&policy("'600'")), ["refused"]);
+    assert_eq!(after(&policy("600")), ["read"]);
+    assert_eq!(after(&policy("'600'")), [""; 0], "what was known of it stays");
+    assert_eq!(after(""), ["gone"]);
+    assert_eq!(after(&policy("'600'")), ["refused"]);
+}
+
+#[test]
+fn a_policy_that_can_be_read_in_any_file_is_not_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tree = Tree::new(dir.path());
+    let mut after = |name: &str, text: &str| {
+        write(&dir.path().join(name), text);
+        fate(&tree.read(&[dir.path().join(name)]))
+    };
+    assert_eq!(after("b.yaml", &policy("600")), ["read"]);
+    assert_eq!(after("a.yaml", &policy("'600'")), [""; 0]);
+    assert_eq!(after("b.yaml", ""), ["refused"]);
+    assert_eq!(after("c.yaml", &policy("600")), ["read"]);
+    assert_eq!(after("a.yaml", ""), [""; 0]);
 }
 
 #[test]

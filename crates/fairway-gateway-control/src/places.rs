@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fairway_gateway::WantedGateway;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::placement::{Address, Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::transport::PortProtocol;
 use k8s_openapi::api::core::v1::Service;
 
@@ -82,14 +82,18 @@ impl Known<'_> {
         if desired.is_empty() {
             return Addresses::Pending("no listener has a port".into());
         }
-        if desired.iter().any(|service| service.address.is_some()) {
+        if wanted.addresses.iter().any(|asked| asked.value.is_some()) {
             return self.static_addresses(wanted, desired);
         }
+        let key = &desired[0].key;
         match self.found(&wanted.uid, &desired[0]) {
             Ok(found) if found.is_empty() => {
-                Addresses::Pending(format!("the Service {} has no address yet", desired[0].key).into())
+                Addresses::Pending(format!("the Service {key} has no address yet").into())
             }
-            Ok(found) => Addresses::Assigned(found),
+            Ok(found) => match wanted.addresses.iter().find(|asked| !has_kind(&found, asked.kind)) {
+                Some(asked) => Addresses::Pending(none_of_kind(key, asked.kind).into()),
+                None => Addresses::Assigned(found),
+            },
             Err(problem) => Addresses::Pending(problem),
         }
     }
@@ -109,16 +113,31 @@ impl Known<'_> {
         self.problems.get(key).cloned()
     }
 
-    /// Each address that is asked for must be shown by its Service.
+    /// Each address that is asked for must be shown: an IP address by the Service that is made for it, a host name by any
+    /// Service of the Gateway, because no field of a Service asks for one.
     fn static_addresses(&self, wanted: &WantedGateway, desired: &[DesiredService]) -> Addresses {
         let (mut usable, mut missing) = (Vec::new(), Vec::new());
+        let mut shown_by_all = Vec::new();
         for service in desired {
-            let Some(asked) = service.address else { continue };
             let found = self.found(&wanted.uid, service).unwrap_or_default();
-            let shown = found.into_iter().find(|address| address.value.parse() == Ok(asked));
-            match shown {
-                Some(address) => usable.push(address),
-                None => missing.push(self.why_not(asked, &service.key)),
+            if let Some(asked) = service.address {
+                match found.iter().find(|address| address.value.parse() == Ok(asked)) {
+                    Some(address) => usable.push(address.clone()),
+                    None => missing.push(self.why_not(&asked.to_string(), &service.key)),
+                }
+            }
+            shown_by_all.extend(found);
+        }
+        let first = &desired[0].key;
+        for asked in &wanted.addresses {
+            match &asked.value {
+                Some(value) if value.parse::<IpAddr>().is_ok() => {}
+                Some(value) => match shown_by_all.iter().find(|it| it.value.eq_ignore_ascii_case(value)) {
+                    Some(address) => usable.push(address.clone()),
+                    None => missing.push(self.why_not(value, first)),
+                },
+                None if has_kind(&shown_by_all, asked.kind) => {}
+                None => missing.push(none_of_kind(first, asked.kind)),
             }
         }
         if missing.is_empty() {
@@ -127,7 +146,7 @@ impl Known<'_> {
         Addresses::NotUsable { why: missing.join("; ").into(), usable }
     }
 
-    fn why_not(&self, asked: IpAddr, key: &ObjectKey) -> String {
+    fn why_not(&self, asked: &str, key: &ObjectKey) -> String {
         match self.problem(key) {
             Some(problem) => format!("{asked}: {problem}"),
             None => format!("{asked} is not given to the Service {key}"),
@@ -135,10 +154,17 @@ impl Known<'_> {
     }
 }
 
+fn has_kind(found: &[Address], kind: AddressKind) -> bool {
+    found.iter().any(|address| address.kind == kind)
+}
+
+fn none_of_kind(key: &ObjectKey, kind: AddressKind) -> String {
+    format!("the Service {key} has no address of type {}", kind.name())
+}
+
 #[cfg(test)]
 mod tests {
     use fairway_gateway::{PortTransport, WantedAddress};
-    use fairway_objects::placement::AddressKind;
     use serde_json::json;
 
     use super::*;
@@ -182,7 +208,11 @@ mod tests {
         /// The Service at this place among the desired ones is there, with these addresses.
         fn made(&mut self, at: usize, addresses: &[&str]) {
             let DesiredService { key, mut service, .. } = self.desired().remove(at);
-            let entries: Vec<_> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
+            let entry = |address: &&str| match address.parse::<IpAddr>() {
+                Ok(ip) => json!({ "ip": ip }),
+                Err(_) => json!({ "hostname": address }),
+            };
+            let entries: Vec<_> = addresses.iter().map(entry).collect();
             let status = json!({ "loadBalancer": { "ingress": entries } });
             service.status = Some(serde_json::from_value(status).unwrap());
             self.services.insert(key, Arc::new(service));
@@ -282,6 +312,42 @@ mod tests {
         assert_eq!(&*why, "192.0.2.99 is not given to the Service shop/edge-fairway-192-0-2-99");
         scene.made(1, &["192.0.2.99"]);
         assert_eq!(scene.addresses(), Addresses::Assigned(vec![ip("192.0.2.7"), ip("192.0.2.99")]));
+    }
+
+    fn asking_for_host_name(value: Option<&str>) -> Scene {
+        let mut scene = Scene::new(&[80], &[]);
+        let value = value.map(Into::into);
+        scene.wanted.addresses.push(WantedAddress { kind: AddressKind::Hostname, value });
+        scene
+    }
+
+    fn host_name(value: &str) -> Address {
+        Address { kind: AddressKind::Hostname, value: value.into() }
+    }
+
+    #[test]
+    fn a_host_name_that_is_asked_for_is_usable_when_a_service_shows_it() {
+        let mut scene = asking_for_host_name(Some("edge.example.com"));
+        scene.made(0, &["192.0.2.7", "lb.example.net"]);
+        let why = "edge.example.com is not given to the Service shop/edge-fairway".into();
+        assert_eq!(scene.addresses(), Addresses::NotUsable { why, usable: Vec::new() });
+        scene.made(0, &["192.0.2.7", "edge.example.com"]);
+        assert_eq!(scene.addresses(), Addresses::Assigned(vec![host_name("edge.example.com")]));
+        let ip = WantedAddress { kind: AddressKind::Ip, value: Some("192.0.2.7".into()) };
+        scene.wanted.addresses.push(ip);
+        scene.made(0, &["192.0.2.7"]);
+        let Addresses::NotUsable { usable, .. } = scene.addresses() else { panic!("usable") };
+        assert_eq!(usable, [self::ip("192.0.2.7")], "the others are still had");
+    }
+
+    #[test]
+    fn any_address_of_a_type_is_assigned_when_the_service_shows_one() {
+        let mut scene = asking_for_host_name(None);
+        scene.made(0, &["192.0.2.7"]);
+        let why = "the Service shop/edge-fairway has no address of type Hostname";
+        assert_eq!(scene.addresses(), Addresses::Pending(why.into()));
+        scene.made(0, &["lb.example.net"]);
+        assert_eq!(scene.addresses(), Addresses::Assigned(vec![host_name("lb.example.net")]));
     }
 
     #[test]

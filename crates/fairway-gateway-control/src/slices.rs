@@ -34,7 +34,7 @@ pub fn desired<'a>(
     let wanted = |slice: &&EndpointSlice| families.is_empty() || families.contains(&slice.address_type);
     let ports = should_be.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     let ports: Vec<_> = ports.filter_map(port).collect();
-    pods.filter(wanted).map(|slice| copy(service, slice, &ports)).collect()
+    pods.filter(wanted).map(|slice| copy((service, should_be), slice, &ports)).collect()
 }
 
 fn port(port: &ServicePort) -> Option<EndpointPort> {
@@ -47,7 +47,11 @@ fn port(port: &ServicePort) -> Option<EndpointPort> {
     })
 }
 
-fn copy(service: &Service, pods: &EndpointSlice, ports: &[EndpointPort]) -> (ObjectKey, EndpointSlice) {
+fn copy(
+    (service, should_be): (&Service, &Service),
+    pods: &EndpointSlice,
+    ports: &[EndpointPort],
+) -> (ObjectKey, EndpointSlice) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, owner) = (text(&service.metadata.namespace), text(&service.metadata.name));
     let name = names::slice(&owner, pods.metadata.name.as_deref().unwrap_or_default());
@@ -60,11 +64,15 @@ fn copy(service: &Service, pods: &EndpointSlice, ports: &[EndpointPort]) -> (Obj
         controller: Some(true),
         block_owner_deletion: None,
     };
-    let labels = [(SERVICE_LABEL.to_owned(), owner), (SLICE_MANAGED_BY.to_owned(), SLICE_MANAGER.to_owned())];
+    let own = [(SERVICE_LABEL.to_owned(), owner), (SLICE_MANAGED_BY.to_owned(), SLICE_MANAGER.to_owned())];
+    // Those of `spec.infrastructure` too (Gateway API `GatewayInfrastructure`: on any resource created for the Gateway).
+    let mut labels = should_be.metadata.labels.clone().unwrap_or_default();
+    labels.extend(own);
     let metadata = ObjectMeta {
         name: Some(name),
         namespace: Some(namespace),
-        labels: Some(labels.into()),
+        labels: Some(labels),
+        annotations: should_be.metadata.annotations.clone(),
         owner_references: Some(vec![owner_reference]),
         ..ObjectMeta::default()
     };
@@ -124,14 +132,17 @@ pub fn edits<'a>(
 }
 
 fn is_same(old: &EndpointSlice, new: &EndpointSlice) -> bool {
-    let labels = |slice: &EndpointSlice| {
-        let label = |name: &str| slice.metadata.labels.as_ref().and_then(|all| all.get(name)).cloned();
-        (label(SERVICE_LABEL), label(SLICE_MANAGED_BY))
+    // What a policy of the cluster adds is no difference. A key that leaves the infrastructure changes the list of its keys,
+    // which is an annotation too.
+    let has = |old: &Option<BTreeMap<String, String>>, new: &Option<BTreeMap<String, String>>| {
+        let same = |(key, value)| old.as_ref().and_then(|old| old.get(key)) == Some(value);
+        new.iter().flatten().all(same)
     };
     let endpoints = |slice: &EndpointSlice| slice.endpoints.clone().unwrap_or_default();
     let ports = |slice: &EndpointSlice| slice.ports.clone().unwrap_or_default();
     old.address_type == new.address_type
-        && labels(old) == labels(new)
+        && has(&old.metadata.labels, &new.metadata.labels)
+        && has(&old.metadata.annotations, &new.metadata.annotations)
         && endpoints(old) == endpoints(new)
         && ports(old) == ports(new)
 }
@@ -261,6 +272,27 @@ mod tests {
         let gone = edits(existing.iter(), &BTreeMap::new());
         assert!(matches!(gone.as_slice(), [SliceEdit::Delete(_)]), "{gone:?}");
         assert!(matches!(edits([].into_iter(), &same).as_slice(), [SliceEdit::Create(_)]));
+    }
+
+    #[test]
+    fn labels_and_annotations_of_the_infrastructure_are_those_of_slices_too() {
+        let pods = [pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))];
+        let before = made(&service(&[]), &pods);
+        let mut should_be = service(&[]);
+        let texts = |name: &str, value: &str| Some([(name.to_owned(), value.to_owned())].into());
+        should_be.metadata.labels = texts("team", "shop");
+        should_be.metadata.annotations = texts("cost", "7");
+        let after = desired(&service(&[]), &should_be, pods.iter());
+        let changed = edits(before.iter(), &after);
+        let [SliceEdit::Replace(slice)] = changed.as_slice() else { panic!("{changed:?}") };
+        let labels = slice.metadata.labels.as_ref().unwrap();
+        assert_eq!((labels["team"].as_str(), labels[SERVICE_LABEL].as_str()), ("shop", "edge-fairway"));
+        assert_eq!(slice.metadata.annotations, should_be.metadata.annotations);
+        let mut kept = after.clone();
+        for slice in kept.values_mut() {
+            slice.metadata.labels.as_mut().unwrap().insert("from-a-webhook".to_owned(), "x".to_owned());
+        }
+        assert_eq!(edits(kept.iter(), &after), [], "labels of others are no difference");
     }
 
     #[test]

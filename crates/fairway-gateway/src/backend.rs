@@ -6,12 +6,12 @@ use std::sync::Arc;
 use fairway_gateway_types::{
     BackendObjectReference, BackendRef as StreamBackendRef, GrpcBackendRef, HttpBackendRef,
 };
-use fairway_model::{BackendKey, BackendProtocol, Balancing};
+use fairway_model::{BackendKey, BackendProtocol, Balancing, PortProtocol};
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::transport::{PolicyTls, PortProtocol, Transport};
+use fairway_objects::transport::{PolicyTls, Transport, is_port_of};
 use fairway_policy::backends::BackendUse;
 use fairway_policy_types::ServiceReference;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
@@ -255,7 +255,7 @@ fn has_ports(service: &Service) -> bool {
 /// The port of that number: unlike an Ingress, a route names no target port.
 fn service_port<'s>(service: &'s Service, number: &str, protocol: PortProtocol) -> Option<&'s ServicePort> {
     let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
-    ports.find(|port| port.port.to_string() == number && protocol.is(port.protocol.as_deref()))
+    ports.find(|port| port.port.to_string() == number && is_port_of(protocol, port.protocol.as_deref()))
 }
 
 impl<'a> From<&'a ServiceReference> for Reference<'a> {

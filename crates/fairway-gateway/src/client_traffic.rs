@@ -92,12 +92,14 @@ fn same(one: Option<&Arc<OwnPolicy>>, other: Option<&Arc<OwnPolicy>>) -> bool {
     one.map(|policy| &policy.reference) == other.map(|policy| &policy.reference)
 }
 
+/// The most specific policy that can be used: one that cannot has no effect.
 fn decided<'a>(
     attached: &'a Attached,
     gateway: &ObjectKey,
     listener: &ListenerId,
 ) -> Option<&'a Arc<OwnPolicy>> {
-    attached.along(Kind::ClientTrafficPolicy, gateway, listener).pop()
+    let along = attached.along(Kind::ClientTrafficPolicy, gateway, listener);
+    along.into_iter().rev().find(|policy| policy.said.is_ok())
 }
 
 fn of_gateway<'a>(attached: &'a Attached, gateway: &ObjectKey) -> Option<&'a Arc<OwnPolicy>> {

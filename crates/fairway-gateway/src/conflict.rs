@@ -4,8 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairway_model::HostPattern;
-use fairway_objects::transport::PortProtocol;
+use fairway_model::{HostPattern, PortProtocol};
 use imbl::OrdSet;
 
 use crate::condition::Fault;
@@ -92,13 +91,15 @@ impl Claims {
         claim.hosts.insert(entry.host.clone(), entry.protocol);
     }
 
-    /// For each HTTPS port the hosts that overlap with others: a client that has a connection for one may use it
-    /// for another (RFC 9113 §9.1.1).
+    /// For each port with TLS the hosts that overlap with others (Gateway API `OverlappingTLSConfig`): a client that has a
+    /// connection for one may use it for another (RFC 9113 §9.1.1).
     pub(crate) fn overlapping(&self) -> BTreeSet<(u16, HostPattern)> {
         let mut overlapping = BTreeSet::new();
         for ((port, _), claim) in &self.0 {
-            let https = claim.hosts.iter().filter(|(_, protocol)| **protocol == Protocol::Https);
-            let hosts: OrdSet<HostPattern> = https.map(|(host, _)| host.clone()).collect();
+            if claim.family != Family::Tls {
+                continue;
+            }
+            let hosts: OrdSet<HostPattern> = claim.hosts.keys().cloned().collect();
             for host in &hosts {
                 for other in hostname::covering(&hosts, host).filter(|other| *other != host) {
                     overlapping.extend([(*port, host.clone()), (*port, other.clone())]);

@@ -61,4 +61,13 @@ mod tests {
     fn the_features_are_in_order_and_each_is_there_once() {
         assert!(SERVED.is_sorted_by(|a, b| a < b));
     }
+
+    #[test]
+    fn the_documentation_has_a_row_for_each_feature_and_no_other() {
+        let page = include_str!("../../../docs/gateway-api.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("Features\n")).unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let names: Vec<&str> = rows.map(|(name, _)| name).collect();
+        assert_eq!(names, SERVED);
+    }
 }

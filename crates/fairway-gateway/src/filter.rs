@@ -170,9 +170,20 @@ impl Reader<'_> {
 fn edit(of: &HttpHeaderFilter) -> Result<HeaderEdit, Fault> {
     Ok(HeaderEdit {
         remove: of.remove.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
-        set: of.set.iter().map(field).collect::<Result<_, _>>()?,
-        add: of.add.iter().map(field).collect::<Result<_, _>>()?,
+        set: fields(&of.set)?,
+        add: fields(&of.add)?,
     })
+}
+
+/// Of several entries of one name, whatever its case, the first counts (Gateway API `HTTPHeader.name`).
+fn fields(of: &[HttpHeader]) -> Result<Vec<HeaderField>, Fault> {
+    let mut fields: Vec<HeaderField> = Vec::with_capacity(of.len());
+    for it in of {
+        if !fields.iter().any(|before| before.name.eq_ignore_ascii_case(&it.name)) {
+            fields.push(field(it)?);
+        }
+    }
+    Ok(fields)
 }
 
 /// RFC 9110 §5.1 and §5.5.
@@ -267,6 +278,18 @@ mod tests {
         assert!(read(std::slice::from_ref(&redirect), true).is_ok());
         let both = read(&[redirect, rewrite("ReplaceFullPath")], true);
         assert_eq!(both.unwrap_err().reason, "IncompatibleFilters");
+    }
+
+    #[test]
+    fn of_header_names_that_differ_only_in_case_the_first_counts() {
+        let header = |name: &str, value: &str| HttpHeader { name: name.into(), value: value.into() };
+        let twice = vec![header("X-A", "1"), header("x-b", "2"), header("x-a", "3")];
+        let both = HttpHeaderFilter { set: twice.clone(), add: twice, ..HttpHeaderFilter::default() };
+        let edit = edit(&both).unwrap();
+        for fields in [&edit.set, &edit.add] {
+            let names: Vec<_> = fields.iter().map(|it| (&*it.name, &*it.value)).collect();
+            assert_eq!(names, [("X-A", "1"), ("x-b", "2")]);
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Frontend {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clients {
     pub(crate) verification: Option<ClientVerification>,
+    /// Whether clients are let in that have shown nothing good, also where no authority is usable.
+    pub(crate) is_insecure: bool,
     /// Why the listeners are not accepted.
     pub(crate) refused: Option<Fault>,
     /// Which reference leads nowhere.
@@ -73,9 +75,7 @@ impl Frontend {
 
     /// Whether clients are let in that have shown nothing good.
     pub(crate) fn is_insecure(&self) -> bool {
-        let all = [&self.default].into_iter().chain(self.ports.values());
-        let mut rules = all.filter_map(|clients| clients.verification.as_ref());
-        rules.any(|rules| rules.demand == ClientDemand::Unverified)
+        [&self.default].into_iter().chain(self.ports.values()).any(|clients| clients.is_insecure)
     }
 }
 
@@ -90,6 +90,7 @@ impl Clients {
                 return Self { refused: Some(fault), ..Self::default() };
             }
         };
+        let is_insecure = demand == ClientDemand::Unverified;
         let keys: Vec<_> = validation.ca_certificate_refs.iter().collect();
         let keys: Vec<_> =
             keys.iter().map(|it| (it, key(it.namespace.as_deref(), namespace, &it.name))).collect();
@@ -102,11 +103,12 @@ impl Clients {
                 let problem = "no certificate of an authority is left by which clients can be verified";
                 let refused = Some(Fault::new("NoValidCACertificate", problem));
                 let none = || Fault::new(REASONS.reference, "caCertificateRefs is empty");
-                Self { verification: None, refused, unresolved: Some(unresolved.unwrap_or_else(none)) }
+                let unresolved = Some(unresolved.unwrap_or_else(none));
+                Self { verification: None, is_insecure, refused, unresolved }
             }
             Some(roots) => {
                 let verification = ClientVerification { roots, revoked: "".into(), depth: None, demand };
-                Self { verification: Some(verification), refused: None, unresolved }
+                Self { verification: Some(verification), is_insecure, refused: None, unresolved }
             }
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct Parent {
     pub(crate) origin: Origin,
     /// Why nothing of it is served.
     pub(crate) refused: Option<Fault>,
+    /// Whether it asks for the routes that name no Gateway (`defaultScope`).
+    pub(crate) asks_for_all: bool,
     pub(crate) listeners: Vec<Listener>,
 }
 
@@ -128,13 +130,14 @@ pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
             _ => member.refused.clone().or(parent_refused),
         };
         let (gateway, origin) = ((*key).clone(), member.origin.clone());
-        let parent = Parent { gateway, origin, refused, listeners: listeners.collect() };
+        let asks_for_all = member.reference.kind == Kind::Gateway && asks_for_all(object);
+        let parent = Parent { gateway, origin, refused, asks_for_all, listeners: listeners.collect() };
         parents.insert(member.reference.clone(), parent);
     }
     let overlapping = claims.overlapping();
     for listener in parents.values_mut().flat_map(|parent| &mut parent.listeners) {
         let entry = &listener.entry;
-        listener.overlaps = entry.protocol == listener::Protocol::Https
+        listener.overlaps = entry.protocol.begins_with_tls()
             && listener.is_accepted()
             && overlapping.contains(&(entry.port, entry.host.clone()));
     }
@@ -152,6 +155,10 @@ pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
         client_certificate: client_certificate(written, context),
         wanted,
     }
+}
+
+fn asks_for_all(gateway: &Gateway) -> bool {
+    gateway.spec.default_scope.as_deref().is_some_and(|scope| !matches!(scope, "" | "None"))
 }
 
 /// A Gateway without a listener that is accepted is not accepted, and a ListenerSet without one that is good neither.

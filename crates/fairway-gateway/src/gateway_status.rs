@@ -8,7 +8,7 @@ use crate::condition::{
     ACCEPTED, CONFLICTED, Condition, Fault, INSECURE_FRONTEND, OVERLAPPING_TLS, PROGRAMMED, RESOLVED_REFS,
 };
 use crate::gateway::{Listener, Parent, Reading};
-use crate::listener::ListenerId;
+use crate::listener::{ListenerId, Protocol};
 use crate::status::{GatewayStatus, ListenerSetStatus, ListenerStatus};
 
 /// How many routes are attached to a listener.
@@ -148,8 +148,16 @@ fn conditions(listener: &Listener, parent: &Parent, placement: &Placement) -> Ve
         },
     ];
     if listener.overlaps {
-        let message = "its hostname and that of another HTTPS listener of its port overlap; requests on a \
-                       connection for the other one are answered 421";
+        let message = match listener.entry.protocol {
+            Protocol::Https => {
+                "its hostname and that of another listener with TLS of its port overlap; requests on a connection for the \
+                 other one are answered 421"
+            }
+            _ => {
+                "its hostname and that of another listener with TLS of its port overlap; the name that a client asks for \
+                 decides once for each connection"
+            }
+        };
         conditions.push(Condition::met(OVERLAPPING_TLS, "OverlappingHostnames", message));
     }
     conditions

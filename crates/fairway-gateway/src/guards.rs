@@ -28,13 +28,11 @@ impl OwnPolicy {
         if self.reference == specific.reference {
             return true;
         }
-        // Certificates are verified before there is a request, and so whatever its rule says.
-        let may = match self.replaceable {
+        match self.replaceable {
             ReplaceableBy::SameNamespace => self.reference.key.namespace == specific.reference.key.namespace,
             ReplaceableBy::All => true,
             ReplaceableBy::None => false,
-        };
-        may && !self.verifies_clients()
+        }
     }
 
     /// Whether it asks the clients of listeners for certificates.

@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use fairway_gateway_types::{self as types, ObjectReference};
-use fairway_model::{HostPattern, ListenerProtocol, Origin};
+use fairway_model::{HostPattern, ListenerProtocol, Origin, PortProtocol};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::transport::PortProtocol;
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
@@ -258,6 +257,11 @@ impl Protocol {
     /// Whether listeners of one port are told apart by host.
     pub(crate) fn has_hosts(self) -> bool {
         !matches!(self, Self::Tcp | Self::Udp)
+    }
+
+    /// Whether its connections begin with TLS, that ends here or not.
+    pub(crate) fn begins_with_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Tls | Self::Passthrough)
     }
 
     fn shows_certificates(self) -> bool {

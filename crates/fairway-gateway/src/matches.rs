@@ -14,7 +14,7 @@ use crate::condition::Fault;
 pub(crate) fn http(of: &HttpRouteMatch, account: &mut Account) -> Result<Match, Fault> {
     Ok(Match {
         path: http_path(of.path.as_ref(), account)?,
-        method: of.method.as_deref().map(Into::into),
+        method: of.method.as_deref().map(method).transpose()?,
         headers: fields(&of.headers, &str::to_ascii_lowercase, account)?,
         query: fields(&of.query_params, &str::to_owned, account)?,
         ..Match::default()
@@ -23,11 +23,22 @@ pub(crate) fn http(of: &HttpRouteMatch, account: &mut Account) -> Result<Match, 
 
 /// One match of a GRPCRoute.
 pub(crate) fn grpc(of: &GrpcRouteMatch, account: &mut Account) -> Result<Match, Fault> {
+    let names_a_service = |it: &GrpcMethodMatch| it.service.as_deref().is_some_and(|it| !it.is_empty());
     Ok(Match {
         path: of.method.as_ref().map_or_else(|| Ok(PathMatch::default()), |it| grpc_path(it, account))?,
         headers: fields(&of.headers, &str::to_ascii_lowercase, account)?,
+        after_prefixes: of.method.as_ref().is_some_and(|it| !names_a_service(it)),
         ..Match::default()
     })
+}
+
+/// Gateway API `HTTPMethod`; RFC 9110 §9.3, RFC 5789.
+fn method(name: &str) -> Result<Arc<str>, Fault> {
+    const KNOWN: &[&str] = &["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+    match KNOWN.contains(&name) {
+        true => Ok(name.into()),
+        false => Err(unsupported(format!("the method {name} is not known"))),
+    }
 }
 
 fn http_path(path: Option<&TypedValue>, account: &mut Account) -> Result<PathMatch, Fault> {
@@ -148,6 +159,31 @@ mod tests {
     fn what_cannot_be_matched_is_refused_with_a_reason() {
         for (kind, value) in [("Glob", "/a"), ("PathPrefix", "a"), ("RegularExpression", "/(a")] {
             assert_eq!(path(kind, value).unwrap_err().reason, "UnsupportedValue", "{kind} {value}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_is_not_known_is_refused() {
+        let of = |method: &str| {
+            let of = HttpRouteMatch { method: Some(method.into()), ..HttpRouteMatch::default() };
+            http(&of, &mut Account::default())
+        };
+        assert_eq!(of("PATCH").unwrap().method.as_deref(), Some("PATCH"));
+        for unknown in ["", "get", "PURGE"] {
+            assert_eq!(of(unknown).unwrap_err().reason, "UnsupportedValue", "{unknown}");
+        }
+    }
+
+    #[test]
+    fn only_a_method_of_grpc_without_a_service_comes_after_prefixes() {
+        for (service, method, after) in
+            [(None, Some("Ping"), true), (Some(""), Some("Ping"), true), (Some("shop.Cart"), None, false)]
+        {
+            let text = |text: Option<&str>| text.map(str::to_owned);
+            let method = GrpcMethodMatch { type_: None, service: text(service), method: text(method) };
+            let of = GrpcRouteMatch { method: Some(method), ..GrpcRouteMatch::default() };
+            let found = grpc(&of, &mut Account::default()).unwrap();
+            assert_eq!(found.after_prefixes, after, "{service:?}");
         }
     }
 

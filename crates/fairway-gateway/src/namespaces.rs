@@ -9,6 +9,9 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+/// The label that is the name of the namespace.
+const NAME: &str = "kubernetes.io/metadata.name";
+
 /// Which namespaces may attach something.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Allowed {
@@ -25,13 +28,16 @@ pub(crate) enum Allowed {
 impl Allowed {
     /// Reads it; `default` is what holds where nothing is said. `None` where a value is not known.
     pub(crate) fn read(from: Option<&FromNamespaces>, default: Self) -> Option<Self> {
-        let selector = || from.and_then(|from| from.selector.clone()).unwrap_or_default();
+        let selector = || from.and_then(|from| from.selector.clone());
         match from.and_then(|from| from.from.as_deref()) {
             None => Some(default),
             Some("None") => Some(Self::None),
             Some("Same") => Some(Self::Same),
             Some("All") => Some(Self::All),
-            Some("Selector") => Some(Self::Labelled(Arc::new(selector()))),
+            // A selector without parts selects everything, and none at all nothing (Kubernetes `LabelSelector`).
+            Some("Selector") => {
+                Some(selector().map_or(Self::None, |selector| Self::Labelled(Arc::new(selector))))
+            }
             Some(_) => None,
         }
     }
@@ -45,7 +51,7 @@ impl Allowed {
             Self::Labelled(selector) => {
                 let found = resources.gateway.namespaces.get(&ObjectKey::new("", namespace));
                 let labels = found.and_then(|it| it.object.metadata.labels.as_ref());
-                selects(selector, &labelled(namespace, labels))
+                selects(selector, &labelled(namespace, labels), found.is_some())
             }
         }
     }
@@ -57,15 +63,16 @@ fn labelled<'l>(
     labels: Option<&'l BTreeMap<String, String>>,
 ) -> BTreeMap<&'l str, &'l str> {
     let own = labels.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
-    [("kubernetes.io/metadata.name", namespace)].into_iter().chain(own).collect()
+    [(NAME, namespace)].into_iter().chain(own).collect()
 }
 
-/// Kubernetes `LabelSelector`: all parts must hold, and nothing selects everything.
-fn selects(selector: &LabelSelector, labels: &BTreeMap<&str, &str>) -> bool {
+/// Kubernetes `LabelSelector`: all parts must hold, and nothing selects everything. Of a namespace that is not `known`, as
+/// without the permission to read namespaces, no label but its name is known to be missing.
+fn selects(selector: &LabelSelector, labels: &BTreeMap<&str, &str>, known: bool) -> bool {
     let equal = selector.match_labels.iter().flatten();
     let mut equal = equal.map(|(name, value)| labels.get(name.as_str()) == Some(&value.as_str()));
     let mut required = selector.match_expressions.iter().flatten();
-    equal.all(|it| it) && required.all(|it| holds(it, labels))
+    equal.all(|it| it) && required.all(|it| (known || it.key == NAME) && holds(it, labels))
 }
 
 fn holds(required: &LabelSelectorRequirement, labels: &BTreeMap<&str, &str>) -> bool {
@@ -85,6 +92,11 @@ fn holds(required: &LabelSelectorRequirement, labels: &BTreeMap<&str, &str>) -> 
 
 #[cfg(test)]
 mod tests {
+    use fairway_objects::object::Object;
+    use fairway_objects::resources::Change;
+    use k8s_openapi::api::core::v1::Namespace;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
     use super::*;
 
     fn requirement(operator: &str, values: &[&str]) -> LabelSelectorRequirement {
@@ -110,6 +122,31 @@ mod tests {
             assert_eq!(holds(&requirement(operator, values), &labels), expected, "{operator} {values:?}");
         }
         assert!(holds(&requirement("NotIn", &["x"]), &BTreeMap::new()));
+    }
+
+    #[test]
+    fn a_selector_that_is_missing_admits_nobody() {
+        let of = |selector| {
+            let from = FromNamespaces { from: Some("Selector".into()), selector };
+            Allowed::read(Some(&from), Allowed::Same).unwrap()
+        };
+        assert!(!of(None).admits("shop", "shop", &Resources::default()));
+        assert!(of(Some(LabelSelector::default())).admits("other", "shop", &Resources::default()));
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_known_is_not_known_to_lack_a_label() {
+        let selector = LabelSelector {
+            match_expressions: Some(vec![requirement("NotIn", &["red"])]),
+            ..LabelSelector::default()
+        };
+        let allowed = Allowed::Labelled(Arc::new(selector));
+        let mut resources = Resources::default();
+        assert!(!allowed.admits("shop", "edge", &resources));
+        let metadata = ObjectMeta { name: Some("shop".into()), ..ObjectMeta::default() };
+        let shop = Namespace { metadata, ..Namespace::default() };
+        resources.apply(Change::Set(Object::Namespace(Arc::new(shop)), None));
+        assert!(allowed.admits("shop", "edge", &resources));
     }
 
     #[test]

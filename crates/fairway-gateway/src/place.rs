@@ -4,11 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use fairway_model::PortProtocol;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{IngressListeners, Places};
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
-use fairway_objects::transport::PortProtocol;
 use fairway_objects::users::Users;
 
 use crate::wanted::WantedGateway;

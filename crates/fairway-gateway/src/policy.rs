@@ -12,7 +12,7 @@ use fairway_objects::users::Users;
 use fairway_policy::backends::{self, BackendUse};
 use fairway_policy::security::{self, ReplaceableBy, Security};
 use fairway_policy::{Warning, Wrong, clients};
-use fairway_policy_types::ServiceReference;
+use fairway_policy_types::{SecurityPolicySpec, ServiceReference};
 use imbl::OrdMap;
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -100,15 +100,30 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
             let context = security::Context { resources: inputs.resources, permits: &permits };
             let said = security::read(key, spec, context);
             let said = said.map(|read| (Said::Security(read.said), read.warnings));
-            Some(OwnPolicy {
-                // What cannot be read is replaced by nothing.
-                replaceable: security::replaceable(spec).unwrap_or(ReplaceableBy::None),
+            let mut policy = OwnPolicy {
+                replaceable: replaceable(spec),
                 asks: spec.external_auth.as_ref().map(|it| it.backend_ref.clone()),
                 named: security::named(spec, &key.namespace),
                 ..OwnPolicy::new(reference, it, &spec.target_refs, said)
-            })
+            };
+            if spec.client_certificates.is_some() && policy.said.is_ok() && policy.has_route() {
+                let field = "spec.clientCertificates".to_owned();
+                let origin = it.origin(reference.kind, key, &field);
+                let problem = "it needs targets of kind Gateway or ListenerSet";
+                policy.refuse(Wrong { field, problem: problem.to_owned() }, origin);
+            }
+            Some(policy)
         }
         _ => None,
+    }
+}
+
+/// Nothing replaces what cannot be read, and nothing replaces client certificates: they are verified before there is a request.
+/// That holds also while `said` is an error, as when the Secret of their authority is gone.
+fn replaceable(spec: &SecurityPolicySpec) -> ReplaceableBy {
+    match spec.client_certificates {
+        Some(_) => ReplaceableBy::None,
+        None => security::replaceable(spec).unwrap_or(ReplaceableBy::None),
     }
 }
 
@@ -242,6 +257,11 @@ impl OwnPolicy {
         self.targets.iter().filter_map(|written| written.target.as_ref())
     }
 
+    /// Whether it is for a route.
+    fn has_route(&self) -> bool {
+        self.known_targets().any(|target| matches!(target.object.kind, Kind::HttpRoute | Kind::GrpcRoute))
+    }
+
     fn age(&self) -> (i64, ObjectKey) {
         (self.created, self.reference.key.clone())
     }
@@ -319,13 +339,15 @@ impl Attached {
         targets.iter().flatten().filter_map(|target| self.deciding(kind, target)).collect()
     }
 
-    /// The policy that decides about the port of a Service, by the name of the port.
+    /// The policy that decides about the port of a Service, by the name of the port. One that cannot be used has no effect.
     pub(crate) fn usage(&self, service: &ObjectKey, port: Option<&str>) -> Option<&Arc<OwnPolicy>> {
         if !self.has(Kind::BackendTrafficPolicy) {
             return None;
         }
         let service = ObjectRef::new(Kind::Service, service.clone());
-        let of = |target: Target| self.deciding(Kind::BackendTrafficPolicy, &target);
+        let of = |target: Target| {
+            self.deciding(Kind::BackendTrafficPolicy, &target).filter(|policy| policy.said.is_ok())
+        };
         port.and_then(|port| of(Target::section(&service, port))).or_else(|| of(Target::whole(&service)))
     }
 

@@ -144,7 +144,15 @@ pub(crate) struct Made {
 }
 
 /// What a host cannot afford of each route.
-pub(crate) type OverBudget = BTreeMap<ObjectRef, Vec<Unaffordable>>;
+pub(crate) type OverBudget = BTreeMap<ObjectRef, Overrun>;
+
+/// What a host cannot afford of a route.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Overrun {
+    pub(crate) refused: Vec<Unaffordable>,
+    /// Whether no rule of the route is left in the host.
+    pub(crate) nothing_left: bool,
+}
 
 /// The route tables.
 #[derive(Clone, Debug, Default)]

@@ -15,6 +15,12 @@ use crate::condition::{Condition, OWN};
 /// The group of the Gateway API.
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
+/// `status.ancestors` of a policy has no more entries, those of all controllers together (Gateway API `PolicyStatus`).
+pub(crate) const MOST_ANCESTORS: usize = 16;
+const ANCESTORS: Entries = Entries { field: "ancestors", reference: "ancestorRef", most: MOST_ANCESTORS };
+/// Gateway API `RouteStatus`.
+const PARENTS: Entries = Entries { field: "parents", reference: "parentRef", most: 32 };
+
 /// What is to be written to the status of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectStatus {
@@ -98,6 +104,15 @@ pub struct ParentStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// A list to which several controllers write.
+struct Entries {
+    field: &'static str,
+    /// What tells the entries of one controller apart.
+    reference: &'static str,
+    /// The API server takes no more.
+    most: usize,
+}
+
 /// What is the same in all that is written at one time.
 #[derive(Clone, Copy)]
 struct Writing<'a> {
@@ -137,10 +152,8 @@ impl ObjectStatus {
                 writing.set_conditions(&mut status, &set.conditions);
                 writing.set_listeners(&mut status, &set.listeners);
             }
-            OwnStatus::Route(parents) => writing.set_entries(&mut status, ("parents", "parentRef"), parents),
-            OwnStatus::Policy(ancestors) => {
-                writing.set_entries(&mut status, ("ancestors", "ancestorRef"), ancestors);
-            }
+            OwnStatus::Route(parents) => writing.set_entries(&mut status, &PARENTS, parents),
+            OwnStatus::Policy(ancestors) => writing.set_entries(&mut status, &ANCESTORS, ancestors),
         }
         let status = Value::Object(status);
         let nothing = existing.is_null() && status.as_object().is_some_and(Map::is_empty);
@@ -174,13 +187,9 @@ impl Writing<'_> {
         set_list(status, "listeners", written);
     }
 
-    /// Replaces the entries of this controller in the list `field`, which are told apart by `reference`.
-    fn set_entries(
-        self,
-        status: &mut Map<String, Value>,
-        (field, reference): (&str, &str),
-        own: &[ParentStatus],
-    ) {
+    /// Replaces the entries of this controller in a list.
+    fn set_entries(self, status: &mut Map<String, Value>, list_of: &Entries, own: &[ParentStatus]) {
+        let Entries { field, reference, most } = *list_of;
         let before = list(status, field);
         let mut left: Vec<(Value, &ParentStatus)> = own
             .iter()
@@ -204,6 +213,8 @@ impl Writing<'_> {
             self.set_conditions(&mut entry, &own.conditions);
             entries.push(Value::Object(entry));
         }
+        // What was there had room; only own entries that are new are left out.
+        entries.truncate(most);
         // It is required, also where there is none.
         status.insert(field.to_owned(), Value::Array(entries));
     }
@@ -289,6 +300,22 @@ mod tests {
         assert_eq!(written["parents"][1]["conditions"][1], condition);
         let none = ObjectStatus { own: OwnStatus::Route(Vec::new()), ..of_route(Vec::new()) };
         assert_eq!(none.merged(&written, NOW).unwrap()["parents"], json!([foreign]));
+    }
+
+    #[test]
+    fn entries_for_which_there_is_no_room_are_left_out() {
+        let ancestor = |name: usize| ParentStatus {
+            parent: ParentReference { name: name.to_string(), ..ParentReference::default() },
+            conditions: vec![accepted()],
+        };
+        let own = OwnStatus::Policy((0..10).map(ancestor).collect());
+        let status = ObjectStatus { own, ..of_route(Vec::new()) };
+        let foreign = |name: usize| json!({"ancestorRef": {"name": name}, "controllerName": "other"});
+        let existing = json!({"ancestors": (0..9).map(foreign).collect::<Vec<_>>()});
+        let written = status.merged(&existing, NOW).unwrap();
+        let ancestors = written["ancestors"].as_array().unwrap();
+        assert_eq!((ancestors.len(), &ancestors[..9]), (16, &existing["ancestors"].as_array().unwrap()[..]));
+        assert_eq!(status.merged(&written, NOW + 5), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! BackendTLSPolicies: what TLS to the endpoints of a Service is like, and which policy decides where several say
 //! something. Owns no backend.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway_types::{BackendTlsPolicy, ParentReference, SubjectAltName};
@@ -10,15 +10,14 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::users::Users;
+use k8s_openapi::api::core::v1::Service;
 
 use crate::authority::{self, Named, Reasons};
 use crate::condition::{ACCEPTED, Condition, Fault, RESOLVED_REFS};
 use crate::grant::Referrer;
-use crate::status::{GROUP, ParentStatus};
+use crate::status::{GROUP, MOST_ANCESTORS, ParentStatus};
 
 const REASONS: Reasons = Reasons { kind: "InvalidKind", reference: "InvalidCACertificateRef" };
-/// `status.ancestors` has no more entries (Gateway API `PolicyStatus`).
-const MOST_ANCESTORS: usize = 16;
 
 /// A Service, or one of its ports by name.
 pub(crate) type Target = (ObjectKey, Option<Arc<str>>);
@@ -41,6 +40,8 @@ pub(crate) struct Policy {
     pub(crate) tls: Result<Verified, Fault>,
     /// Which of its references leads nowhere.
     pub(crate) unresolved: Option<Fault>,
+    /// The Services among its targets that do not exist, or that lack the port it is for.
+    pub(crate) missing: BTreeMap<ObjectKey, Fault>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -59,8 +60,15 @@ pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: 
         let section = it.section_name.as_deref().filter(|name| !name.is_empty());
         (ObjectKey::new(&key.namespace, &it.name), section.map(Into::into))
     };
+    let targets: BTreeSet<Target> = services.map(target).collect();
+    let missing = missing_targets(&targets, inputs);
     let (tls, unresolved) = verification(object, &key.namespace, inputs);
     let mut diagnostics = Vec::new();
+    for fault in missing.values() {
+        let origin = policy.origin(Kind::BackendTlsPolicy, key, "spec.targetRefs");
+        let found = Diagnostic::new(Severity::Error, "policy-target", origin);
+        diagnostics.push(found.because(fault.message.clone(), "it has no effect there"));
+    }
     for fault in tls.as_ref().err().into_iter().chain(&unresolved) {
         let origin = policy.origin(Kind::BackendTlsPolicy, key, "spec.validation");
         let consequence = match tls {
@@ -73,12 +81,35 @@ pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: 
     Policy {
         key: key.clone(),
         created: object.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |at| at.0.as_second()),
-        targets: services.map(target).collect(),
+        targets,
         named: named(object, &key.namespace),
         tls,
         unresolved,
+        missing,
         diagnostics,
     }
+}
+
+/// The Services among the targets that do not exist, or lack a port: no connection is spoken to as the policy says there
+/// (Gateway API `PolicyReasonTargetNotFound`, `LocalPolicyTargetReferenceWithSectionName`).
+fn missing_targets(targets: &BTreeSet<Target>, inputs: Inputs<'_>) -> BTreeMap<ObjectKey, Fault> {
+    let mut missing = BTreeMap::new();
+    for (key, section) in targets {
+        let problem = match (inputs.resources.services.get(key), section.as_deref()) {
+            (None, _) => format!("Service {key} does not exist"),
+            (Some(service), Some(section)) if !has_port(&service.object, section) => {
+                format!("Service {key} has no port {section}")
+            }
+            (Some(_), _) => continue,
+        };
+        missing.entry(key.clone()).or_insert_with(|| Fault::new("TargetNotFound", problem));
+    }
+    missing
+}
+
+fn has_port(service: &Service, name: &str) -> bool {
+    let mut ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    ports.any(|port| port.name.as_deref() == Some(name))
 }
 
 fn verification(
@@ -159,22 +190,24 @@ impl Policy {
         })
     }
 
-    /// What is said of it with regard to each Gateway that reaches its Services.
+    /// What is said of it with regard to each Gateway that reaches its Services, which may be missing ones.
     pub(crate) fn ancestors<'g>(
         &self,
         conflict: Option<&Fault>,
-        gateways: impl Iterator<Item = &'g ObjectKey>,
+        gateways: impl Iterator<Item = (&'g ObjectKey, Option<&'g Fault>)>,
     ) -> Vec<ParentStatus> {
-        let fault = conflict.or(self.tls.as_ref().err());
-        let conditions = vec![
-            Condition::of(ACCEPTED, fault, ("Accepted", "it decides how its Services are spoken to")),
-            Condition::of(
-                RESOLVED_REFS,
-                self.unresolved.as_ref(),
-                ("ResolvedRefs", "all that it refers to is there"),
-            ),
-        ];
-        let status = |gateway: &ObjectKey| ParentStatus {
+        let conditions = |missing: Option<&Fault>| {
+            let fault = missing.or(conflict).or(self.tls.as_ref().err());
+            vec![
+                Condition::of(ACCEPTED, fault, ("Accepted", "it decides how its Services are spoken to")),
+                Condition::of(
+                    RESOLVED_REFS,
+                    self.unresolved.as_ref(),
+                    ("ResolvedRefs", "all that it refers to is there"),
+                ),
+            ]
+        };
+        let status = |(gateway, missing): (&ObjectKey, Option<&Fault>)| ParentStatus {
             parent: ParentReference {
                 group: Some(GROUP.to_owned()),
                 kind: Some("Gateway".to_owned()),
@@ -182,7 +215,7 @@ impl Policy {
                 name: gateway.name.to_string(),
                 ..ParentReference::default()
             },
-            conditions: conditions.clone(),
+            conditions: conditions(missing),
         };
         gateways.take(MOST_ANCESTORS).map(status).collect()
     }

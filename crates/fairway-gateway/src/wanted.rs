@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_gateway_types::Gateway;
+use fairway_model::PortProtocol;
 use fairway_objects::placement::AddressKind;
-use fairway_objects::transport::PortProtocol;
 
 use crate::condition::Fault;
 use crate::listener::Entry;

@@ -141,6 +141,7 @@ impl Gateways {
             Kind::Service => {
                 work.routes.read.extend(self.routes.by_service.of(key).cloned());
                 work.policies.extend(self.attached.asking(key).cloned());
+                work.policies.extend(self.policies_for(key));
             }
             Kind::Secret | Kind::ConfigMap => {
                 let users: Vec<_> = self.naming.users(object).cloned().collect();
@@ -233,9 +234,10 @@ where
     };
     match (before, now) {
         (Some(before), Some(now)) => {
-            let created = |it: &T| it.metadata().creation_timestamp.clone();
+            // One that was made anew owns nothing of the earlier one, also where both are of the same second.
+            let made = |it: &T| (it.metadata().creation_timestamp.clone(), it.metadata().uid.clone());
             let (old, new) = (&*before.object, &*now.object);
-            before.source != now.source || created(old) != created(new) || !same(old, new)
+            before.source != now.source || made(old) != made(new) || !same(old, new)
         }
         _ => true,
     }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::decode::{Decoded, Misfit, decode, push_key};
 use crate::gateway_kinds::{self, GatewayKind};
 use crate::node::{Node, Value};
+use crate::remains::{self, Remains};
 
 /// What a document gave.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub struct Reading {
     pub objects: Vec<(Object, DocumentSource)>,
     /// Objects of it that could not be read: what was known of them before stays.
     pub broken: Vec<ObjectRef>,
+    /// What closes the targets of those among them that protect something, for as long as nothing was known of them before.
+    pub stand_ins: Vec<(Object, DocumentSource)>,
     /// What to tell about it.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -120,6 +123,12 @@ fn in_words(kind: Kind, misfit: Misfit) -> String {
     }
 }
 
+/// Whether an object without this field may not be used: a SecurityPolicy would protect less than its writer asked for.
+fn is_needed(kind: Kind, misfit: &Misfit) -> bool {
+    let below_spec = |rest: &str| rest.starts_with(['.', '[']);
+    kind == Kind::SecurityPolicy && misfit.field.strip_prefix("spec").is_some_and(below_spec)
+}
+
 /// An object in a file.
 struct Place<'a> {
     node: &'a Node,
@@ -136,25 +145,53 @@ impl Place<'_> {
                 if !is_cluster_wide(kind) {
                     value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
                 }
+                let mut object = wrap(value);
                 // Not all types of kinds have what names them.
                 let named_by = |misfit: &Misfit| matches!(misfit.field.as_str(), "apiVersion" | "kind");
                 for misfit in unknown.into_iter().filter(|misfit| !named_by(misfit)) {
                     reading.diagnostics.push(self.unknown_field(kind, &misfit));
+                    if is_needed(kind, &misfit) {
+                        object.refuse(&misfit.field, &misfit.problem);
+                    }
                 }
-                self.keep(wrap(value), reading);
+                self.keep(object, reading);
             }
             Err(misfit) => {
-                let consequence = "the object is not read; what was known of it before stays";
+                let consequence = match kind {
+                    Kind::SecurityPolicy => self.close::<T>(&misfit, wrap, reading),
+                    _ => "the object is not read; what was known of it before stays".to_owned(),
+                };
                 let diagnostic = Diagnostic {
                     severity: Severity::Error,
                     origin: self.origin(kind, &misfit),
                     code: "wrong-type",
                     problem: in_words(kind, misfit),
-                    consequence: consequence.to_owned(),
+                    consequence,
                 };
                 reading.diagnostics.push(diagnostic);
                 reading.broken.push(ObjectRef::new(kind, self.key(kind)));
             }
+        }
+    }
+
+    /// Hands on what closes the targets of a SecurityPolicy that cannot be read; says what follows from that.
+    fn close<T>(&self, misfit: &Misfit, wrap: impl FnOnce(T) -> Object, reading: &mut Reading) -> String
+    where
+        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
+    {
+        let decoded = |it: Remains| Some((decode::<T>(&it.node).ok()?.value, it.unread));
+        let Some((mut value, unread)) = remains::of(self.node).and_then(decoded) else {
+            return "neither the policy nor its name can be read; it protects nothing".to_owned();
+        };
+        value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
+        let mut object = wrap(value);
+        object.refuse(&misfit.field, &misfit.problem);
+        reading.stand_ins.push(self.sourced(object));
+        let consequence = "the policy is not read; what was known of it before stays, otherwise requests to its \
+                           targets are answered 503";
+        match unread.is_empty() {
+            true => consequence.to_owned(),
+            false => format!("{consequence}; targets that cannot be read stay open ({})", unread.join(", ")),
         }
     }
 
@@ -187,12 +224,12 @@ impl Place<'_> {
             self.refuse(reading, "has no metadata.name");
             return;
         }
-        let source = DocumentSource {
-            file: self.file.clone(),
-            line: self.node.line,
-            lines: Some(Arc::new(Lines::of(&lines(self.node)))),
-        };
-        reading.objects.push((object, source));
+        reading.objects.push(self.sourced(object));
+    }
+
+    fn sourced(&self, object: Object) -> (Object, DocumentSource) {
+        let lines = Some(Arc::new(Lines::of(&lines(self.node))));
+        (object, DocumentSource { file: self.file.clone(), line: self.node.line, lines })
     }
 
     /// Kinds that are not read: workloads and the like in silence, relatives of what is read with a word.
@@ -249,12 +286,16 @@ impl Place<'_> {
     }
 
     fn unknown_field(&self, kind: Kind, misfit: &Misfit) -> Diagnostic {
+        let (severity, consequence) = match is_needed(kind, misfit) {
+            true => (Severity::Error, "the policy is Invalid, and requests to its targets are answered 503"),
+            false => (Severity::Warning, "it is ignored"),
+        };
         Diagnostic {
-            severity: Severity::Warning,
+            severity,
             origin: self.origin(kind, misfit),
             code: "unknown-field",
             problem: misfit.problem.clone(),
-            consequence: "it is ignored".to_owned(),
+            consequence: consequence.to_owned(),
         }
     }
 
@@ -306,19 +347,19 @@ fn is_ordinary(group: &str) -> bool {
 
 /// The lines of all fields, by path.
 fn lines(root: &Node) -> BTreeMap<String, u32> {
-    let mut lines = BTreeMap::new();
+    let mut lines = Vec::new();
     let mut path = String::new();
     collect_lines(root, &mut path, &mut lines);
-    lines
+    lines.into_iter().collect()
 }
 
-fn collect_lines(node: &Node, path: &mut String, lines: &mut BTreeMap<String, u32>) {
+fn collect_lines(node: &Node, path: &mut String, lines: &mut Vec<(String, u32)>) {
     let length = path.len();
     match &node.value {
         Value::Map(entries) => {
             for entry in entries {
                 push_key(path, &entry.key);
-                lines.insert(path.clone(), entry.line);
+                lines.push((path.clone(), entry.line));
                 collect_lines(&entry.node, path, lines);
                 path.truncate(length);
             }
@@ -326,7 +367,7 @@ fn collect_lines(node: &Node, path: &mut String, lines: &mut BTreeMap<String, u3
         Value::List(items) => {
             for (index, item) in items.iter().enumerate() {
                 path.push_str(&format!("[{index}]"));
-                lines.insert(path.clone(), item.line);
+                lines.push((path.clone(), item.line));
                 collect_lines(item, path, lines);
                 path.truncate(length);
             }
@@ -441,6 +482,75 @@ mod tests {
         let reading = reading("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: 80}\n");
         assert_eq!(codes(&reading), ["wrong-type"]);
         assert_eq!(reading.broken, [ObjectRef::new(Kind::Service, ObjectKey::new("default", "a"))]);
+    }
+
+    /// A SecurityPolicy `shop/login` for the HTTPRoute `shop`.
+    fn policy(spec: &str) -> String {
+        format!(
+            "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {{name: login, namespace: shop}}\nspec:\n  \
+             targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}}]\n{spec}"
+        )
+    }
+
+    #[test]
+    fn a_policy_with_a_wrong_type_leaves_what_closes_its_targets() {
+        let reading = reading(&policy("  rateLimits: [{requests: \"600\"}]\n"));
+        assert_eq!(codes(&reading), ["wrong-type"]);
+        let said = reading.diagnostics[0].to_string();
+        assert!(said.contains("SecurityPolicy shop/login spec.rateLimits[0].requests"), "{said}");
+        assert!(said.contains("requests to its targets are answered 503"), "{said}");
+        assert!(reading.objects.is_empty());
+        let expected = ObjectRef::new(Kind::SecurityPolicy, ObjectKey::new("shop", "login"));
+        assert_eq!(reading.broken, std::slice::from_ref(&expected));
+        let (object, source) = &reading.stand_ins[0];
+        assert_eq!((object.reference(), source.line_of("spec.rateLimits[0].requests")), (expected, 6));
+        let Object::SecurityPolicy(policy) = object else { panic!("{object:?}") };
+        assert_eq!(policy.spec.refused.as_ref().unwrap().field, "spec.rateLimits[0].requests");
+        assert_eq!(policy.spec.target_refs[0].name, "shop");
+        assert!(policy.spec.rate_limits.is_empty());
+    }
+
+    #[test]
+    fn what_of_a_broken_policy_cannot_be_closed_is_said() {
+        let of = |metadata: &str, targets: &str| {
+            let reading = reading(&format!(
+                "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {metadata}\nspec: {{targetRefs: {targets}}}\n"
+            ));
+            assert_eq!(codes(&reading), ["wrong-type"]);
+            (reading.stand_ins.len(), reading.diagnostics[0].consequence.clone())
+        };
+        let (stand_ins, consequence) = of("{name: a}", "[{group: g, kind: HTTPRoute, name: 5}]");
+        assert!(stand_ins == 1 && consequence.ends_with("stay open (spec.targetRefs[0])"), "{consequence}");
+        let (stand_ins, consequence) = of("{name: 5}", "[]");
+        assert!(stand_ins == 0 && consequence.ends_with("it protects nothing"), "{consequence}");
+    }
+
+    #[test]
+    fn a_policy_with_a_field_that_does_not_exist_is_refused() {
+        let refused = |reading: &Reading| {
+            let Object::SecurityPolicy(policy) = &reading.objects[0].0 else { panic!() };
+            policy.spec.refused.as_ref().map(|refused| refused.field.clone())
+        };
+        let mut misspelled =
+            reading(&policy("  sourceRange: {deny: [192.0.2.1]}\n  basicAuth: {realms: x}\n"));
+        assert_eq!(codes(&misspelled), ["unknown-field", "unknown-field"]);
+        let said = misspelled.diagnostics.remove(0);
+        assert_eq!((said.severity, &*said.origin.field), (Severity::Error, "spec.sourceRange"));
+        assert!(said.consequence.contains("answered 503"), "{said}");
+        assert_eq!(refused(&misspelled).as_deref(), Some("spec.sourceRange"));
+        let elsewhere = reading(&format!("{}extra: 1\n", policy("")));
+        assert_eq!(elsewhere.diagnostics[0].severity, Severity::Warning);
+        assert_eq!(refused(&elsewhere), None);
+    }
+
+    #[test]
+    fn a_field_that_does_not_exist_is_ignored_in_other_kinds() {
+        let text = policy("  limits: {burst: 1}\n").replace("SecurityPolicy", "ClientTrafficPolicy");
+        let reading = reading(&text);
+        assert_eq!(codes(&reading), ["unknown-field"]);
+        let said = &reading.diagnostics[0];
+        assert_eq!((said.severity, &*said.consequence), (Severity::Warning, "it is ignored"));
+        assert_eq!(reading.objects.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One document -> a tree of nodes. Bounded in depth, nodes and alias expansion, so that no document can eat the memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
@@ -64,7 +64,21 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, u32)>, merged: Vec<Entry> },
+    Map(Mapping),
+}
+
+/// As many keys are compared one by one, which is faster than a set for the mappings of all usual objects.
+const FEW_KEYS: usize = 32;
+
+/// A mapping whose end has not come yet.
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<Entry>,
+    /// The keys of the entries, once there are more than [`FEW_KEYS`]: a mapping may have millions.
+    keys: HashSet<String>,
+    /// A key whose value has not come yet.
+    key: Option<(String, u32)>,
+    merged: Vec<Entry>,
 }
 
 impl Builder {
@@ -80,10 +94,7 @@ impl Builder {
                 self.finish(Node { line, value }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.open(line, anchor, Content::List(Vec::new())),
-            Event::MappingStart(anchor, _) => {
-                let content = Content::Map { entries: Vec::new(), key: None, merged: Vec::new() };
-                self.open(line, anchor, content)
-            }
+            Event::MappingStart(anchor, _) => self.open(line, anchor, Content::Map(Mapping::default())),
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(anchor) => self.alias(anchor, line),
             Event::Nothing
@@ -108,7 +119,7 @@ impl Builder {
         };
         let value = match content {
             Content::List(items) => Value::List(items),
-            Content::Map { entries, merged, .. } => Value::Map(with_merged(entries, merged)),
+            Content::Map(mapping) => Value::Map(mapping.with_merged()),
         };
         self.finish(Node { line, value }, anchor)
     }
@@ -148,31 +159,58 @@ impl Builder {
         };
         match &mut open.content {
             Content::List(items) => items.push(node),
-            Content::Map { entries, key, merged } => match key.take() {
-                None => *key = Some((key_text(&node)?, node.line)),
-                Some((name, _)) if name == "<<" => merge(node, merged)?,
-                Some((name, line)) => {
-                    if entries.iter().any(|entry| entry.key == name) {
-                        return Err(Flaw { line, problem: format!("has the key {name:?} twice") });
-                    }
-                    entries.push(Entry { key: name, line, node });
-                }
-            },
+            Content::Map(mapping) => mapping.place(node)?,
         }
         Ok(())
     }
 }
 
-fn key_text(node: &Node) -> Result<String, Flaw> {
-    match &node.value {
-        Value::Text(text) => Ok(text.clone()),
+impl Mapping {
+    /// Takes a key or its value, whichever comes next.
+    fn place(&mut self, node: Node) -> Result<(), Flaw> {
+        match self.key.take() {
+            None => self.key = Some((key_text(node.value, node.line)?, node.line)),
+            Some((name, _)) if name == "<<" => merge(node, &mut self.merged)?,
+            Some((name, line)) => {
+                if !self.is_new(&name) {
+                    return Err(Flaw { line, problem: format!("has the key {name:?} twice") });
+                }
+                self.entries.push(Entry { key: name, line, node });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no entry has this key. It is called once for each key of the entries.
+    fn is_new(&mut self, key: &str) -> bool {
+        if self.entries.len() < FEW_KEYS {
+            return self.entries.iter().all(|entry| entry.key != key);
+        }
+        if self.keys.is_empty() {
+            self.keys = self.entries.iter().map(|entry| entry.key.clone()).collect();
+        }
+        self.keys.insert(key.to_owned())
+    }
+
+    /// All entries, and those merged ones whose keys it does not have.
+    fn with_merged(mut self) -> Vec<Entry> {
+        for entry in std::mem::take(&mut self.merged) {
+            if self.is_new(&entry.key) {
+                self.entries.push(entry);
+            }
+        }
+        self.entries
+    }
+}
+
+fn key_text(key: Value, line: u32) -> Result<String, Flaw> {
+    match key {
+        Value::Text(text) => Ok(text),
         Value::Int(number) => Ok(number.to_string()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Float(number) => Ok(number.to_string()),
         Value::Null => Ok("null".to_owned()),
-        Value::List(_) | Value::Map(_) => {
-            Err(Flaw { line: node.line, problem: "has a key that is no scalar".into() })
-        }
+        Value::List(_) | Value::Map(_) => Err(Flaw { line, problem: "has a key that is no scalar".into() }),
     }
 }
 
@@ -188,15 +226,6 @@ fn merge(node: Node, merged: &mut Vec<Entry>) -> Result<(), Flaw> {
         _ => return Err(Flaw { line: node.line, problem: "merges something that is no mapping".into() }),
     }
     Ok(())
-}
-
-fn with_merged(mut entries: Vec<Entry>, merged: Vec<Entry>) -> Vec<Entry> {
-    for candidate in merged {
-        if !entries.iter().any(|entry| entry.key == candidate.key) {
-            entries.push(candidate);
-        }
-    }
-    entries
 }
 
 #[cfg(test)]
@@ -240,6 +269,25 @@ mod tests {
     fn aliases_and_merge_keys_are_expanded() {
         let root = tree("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n");
         assert_eq!(root.to_json()["use"], serde_json::json!({"y": 3, "x": 1}));
+    }
+
+    #[test]
+    fn the_first_of_several_merged_mappings_wins_and_keeps_its_place() {
+        let root = tree("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nuse:\n  <<: [*a, *b]\n  z: 5\n");
+        let Value::Map(entries) = &root.field("use").unwrap().value else { panic!("{root:?}") };
+        let keys: Vec<_> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(keys, ["z", "x", "y"]);
+        assert_eq!(root.to_json()["use"], serde_json::json!({"x": 1, "y": 2, "z": 5}));
+    }
+
+    /// Compared one by one, 200,000 keys take 20,000,000,000 comparisons.
+    #[test]
+    fn the_time_for_a_mapping_grows_with_its_keys_alone() {
+        let text: String = (0..200_000).map(|number| format!("k{number:06}: 0\n")).collect();
+        let began = std::time::Instant::now();
+        let Value::Map(entries) = tree(&text).value else { panic!("no mapping") };
+        assert_eq!(entries.len(), 200_000);
+        assert!(began.elapsed() < std::time::Duration::from_secs(15), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! values in, reports, values and objects out; it reads and sends nothing.
 
 pub mod gateway;
+mod given;
 mod quirks;
 mod report;
 mod shared;
@@ -10,6 +11,7 @@ mod show;
 mod snippets;
 pub mod values;
 
+pub use given::{Given, unknown_without};
 pub use quirks::Quirk;
 pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
 pub use shared::{Effect, SharedService};

@@ -2,7 +2,9 @@
 //! another API, has to know.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use fairway_model::{Action, Config, Filter, HttpsRedirect};
 use fairway_translate::ObjectKey;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress};
 use serde::Serialize;
@@ -16,89 +18,200 @@ pub struct Quirk {
     pub what: String,
 }
 
-/// By host, the Ingresses that make all of its paths regular expressions.
-pub(crate) type Hosts = BTreeMap<String, BTreeSet<String>>;
+/// Annotations that hold for all paths of a host and of which the oldest Ingress decides.
+const HOST_WIDE: [&str; 4] =
+    ["auth-tls-secret", "ssl-ciphers", "ssl-passthrough", "ssl-prefer-server-ciphers"];
 
-/// Looks at all Ingresses.
-pub(crate) fn hosts<'i>(all: impl Iterator<Item = (&'i ObjectKey, &'i Ingress)>, prefix: &str) -> Hosts {
-    let mut hosts = Hosts::new();
-    for (key, ingress) in all {
-        if asks_for_patterns(ingress, prefix) {
-            for host in hosts_of(ingress) {
-                hosts.entry(host).or_default().insert(key.to_string());
+/// By host, what its Ingresses ask for on behalf of each other.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(BTreeMap<String, Host>);
+
+#[derive(Debug, Default)]
+struct Host {
+    ingresses: usize,
+    /// Those that make all of its paths regular expressions.
+    with_patterns: BTreeSet<String>,
+    /// The oldest that has one of [`HOST_WIDE`].
+    deciding: BTreeMap<&'static str, (i64, ObjectKey)>,
+}
+
+impl Hosts {
+    /// Looks at all Ingresses.
+    pub(crate) fn of<'i>(all: impl Iterator<Item = (&'i ObjectKey, &'i Ingress)>, prefix: &str) -> Self {
+        let mut hosts = BTreeMap::<String, Host>::new();
+        for (key, ingress) in all.filter(|(_, ingress)| !is_canary(ingress, prefix)) {
+            let created = ingress.metadata.creation_timestamp.as_ref();
+            // One that does not say its age is the youngest.
+            let age = (created.map_or(i64::MAX, |time| time.0.as_second()), key.clone());
+            for name in hosts_of(ingress) {
+                let host = hosts.entry(name).or_default();
+                host.ingresses += 1;
+                if asks_for_patterns(ingress, prefix) {
+                    host.with_patterns.insert(key.to_string());
+                }
+                for annotation in host_wide(ingress, prefix) {
+                    let oldest = host.deciding.entry(annotation).or_insert_with(|| age.clone());
+                    *oldest = oldest.clone().min(age.clone());
+                }
             }
         }
+        Self(hosts)
     }
-    hosts
+
+    fn has_patterns(&self, host: &str) -> bool {
+        self.0.get(host).is_some_and(|host| !host.with_patterns.is_empty())
+    }
+}
+
+/// How plain requests for the paths of each Ingress are redirected to https, by namespace and name.
+#[derive(Debug, Default)]
+pub(crate) struct Redirects(BTreeMap<(Arc<str>, Arc<str>), Redirected>);
+
+#[derive(Debug, PartialEq)]
+enum Redirected {
+    To(HttpsRedirect),
+    Not,
+    /// All paths are closed, which hides the redirect.
+    Closed,
+}
+
+impl Redirects {
+    /// What translation made of annotations and settings.
+    pub(crate) fn of(config: &Config) -> Self {
+        let mut redirects = BTreeMap::new();
+        let ingresses = config.hosts.iter().filter(|(key, _)| *key.table == *"ingress");
+        for rule in ingresses.flat_map(|(_, host)| &host.routes).flat_map(|route| &route.rules) {
+            let found = rule.filters.iter().find_map(|filter| match filter {
+                Filter::HttpsRedirect(redirect) => Some(Redirected::To(redirect.clone())),
+                _ => None,
+            });
+            let key = (rule.labels.namespace.clone(), rule.labels.ingress.clone());
+            let of_ingress = redirects.entry(key).or_insert(Redirected::Closed);
+            match found {
+                Some(found) => *of_ingress = found,
+                None if matches!(rule.action, Action::Forward(_)) && *of_ingress == Redirected::Closed => {
+                    *of_ingress = Redirected::Not;
+                }
+                None => {}
+            }
+        }
+        Self(redirects)
+    }
 }
 
 /// What one depends on.
-pub(crate) fn of(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts) -> Vec<Quirk> {
+pub(crate) fn of(
+    key: &ObjectKey,
+    ingress: &Ingress,
+    prefix: &str,
+    (hosts, redirects): (&Hosts, &Redirects),
+) -> Vec<Quirk> {
     let mut found = Vec::new();
+    of_hosts(key, ingress, prefix, hosts, &mut found);
+    of_paths(ingress, hosts, &mut found);
+    of_tls(key, ingress, prefix, redirects, &mut found);
+    let mut add = |name, what: &str| found.push(Quirk { name, what: what.to_owned() });
+    let value = |name: &str| annotation(ingress, prefix, name);
+    if value("enable-cors") == Some("true") {
+        add("cors-options", "every OPTIONS request is answered with 204 before it reaches the backend");
+    }
+    if value("limit-rps").or(value("limit-rpm")).or(value("limit-connections")).is_some() {
+        add("limits-per-replica", "limits count for each replica, and what is too much is answered 503");
+    }
+    found
+}
+
+/// What other Ingresses of its hosts make of it, or it of them.
+fn of_hosts(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts, found: &mut Vec<Quirk>) {
     let mut add = |name, what: String| found.push(Quirk { name, what });
     let own = key.to_string();
-    for host in hosts_of(ingress) {
-        let Some(asking) = hosts.get(&host) else { continue };
-        if asking.contains(&own) {
+    let asked: BTreeSet<_> = host_wide(ingress, prefix).collect();
+    for name in hosts_of(ingress) {
+        if name.starts_with("*.") {
+            add("wildcard-host", format!("the * of {name} stands for exactly one label"));
+        }
+        let Some(host) = hosts.0.get(&name) else { continue };
+        if host.with_patterns.contains(&own) {
             add(
                 "regex-host",
                 format!(
-                    "it makes all paths of {host}, in all Ingresses, regular expressions: case-insensitive and anchored only \
+                    "it makes all paths of {name}, in all Ingresses, regular expressions: case-insensitive and anchored only \
                      at the start"
                 ),
             );
-        } else {
-            let who = asking.iter().cloned().collect::<Vec<_>>().join(", ");
+        } else if !host.with_patterns.is_empty() {
+            let who = host.with_patterns.iter().cloned().collect::<Vec<_>>().join(", ");
             add(
                 "regex-host",
                 format!(
-                    "{who} makes its paths on {host} regular expressions: case-insensitive and anchored only at the start, \
+                    "{who} makes its paths on {name} regular expressions: case-insensitive and anchored only at the start, \
                      also those of type Exact"
                 ),
             );
         }
+        if host.ingresses < 2 {
+            continue;
+        }
+        for (annotation, (_, oldest)) in &host.deciding {
+            let what = match (oldest == key, asked.contains(annotation)) {
+                (true, _) => format!("its {annotation} applies to all paths of {name}, in all Ingresses"),
+                (false, true) => format!(
+                    "the {annotation} of {oldest}, which is older, applies to {name} instead of its own"
+                ),
+                (false, false) => format!("the {annotation} of {oldest} applies to its paths on {name}, too"),
+            };
+            add("host-settings", what);
+        }
     }
-    let is_regex = |host: &str| hosts.contains_key(host);
-    for (host, path) in paths(ingress) {
+}
+
+fn of_paths(ingress: &Ingress, hosts: &Hosts, found: &mut Vec<Quirk>) {
+    let mut add = |name, what: String| found.push(Quirk { name, what });
+    for (host, path) in paths(ingress).filter(|(host, _)| !hosts.has_patterns(host)) {
         let text = path.path.as_deref().unwrap_or("/");
-        if text.len() > 1 && text.ends_with('/') && !is_regex(&host) {
+        if text.len() > 1 && text.ends_with('/') {
             let without = text.trim_end_matches('/');
             add("trailing-slash", format!("{host}{without} is redirected to {host}{text} with 301"));
         }
-        if path.path_type == "ImplementationSpecific" && !is_regex(&host) {
+        if path.path_type == "ImplementationSpecific" {
             add("implementation-specific", format!("path {text} of {host} is a prefix, by whole elements"));
         }
     }
-    let value = |name: &str| annotation(ingress, prefix, name);
-    let tls: Vec<_> = ingress.spec.iter().flat_map(|spec| spec.tls.iter().flatten()).collect();
-    if !tls.is_empty() {
-        if value("ssl-redirect") != Some("false") {
-            let slash = if value("preserve-trailing-slash") == Some("true") {
-                ""
-            } else {
-                ", without a trailing slash"
-            };
-            add("https-redirect", format!("plain requests are redirected to https with 308{slash}"));
+}
+
+fn of_tls(key: &ObjectKey, ingress: &Ingress, prefix: &str, redirects: &Redirects, found: &mut Vec<Quirk>) {
+    let mut add = |name, what: String| found.push(Quirk { name, what });
+    let has_tls = ingress.spec.iter().any(|spec| spec.tls.iter().flatten().next().is_some());
+    match redirects.0.get(&(key.namespace.clone(), key.name.clone())) {
+        Some(Redirected::To(HttpsRedirect { status, keep_trailing_slash, .. })) => {
+            let slash = if *keep_trailing_slash { "" } else { ", without a trailing slash" };
+            add("https-redirect", format!("plain requests are redirected to https with {status}{slash}"));
         }
-        add(
-            "hsts",
-            "answers over TLS have Strict-Transport-Security unless the settings ConfigMap says otherwise"
-                .into(),
-        );
+        Some(Redirected::Closed)
+            if has_tls && annotation(ingress, prefix, "ssl-redirect") != Some("false") =>
+        {
+            let what = "plain requests are redirected to https, unless the settings ConfigMap has ssl-redirect: false";
+            add("https-redirect", what.to_owned());
+        }
+        _ => {}
     }
-    if value("enable-cors") == Some("true") {
-        add(
-            "cors-options",
-            "every OPTIONS request is answered with 204 before it reaches the backend".into(),
-        );
+    if has_tls {
+        let what =
+            "answers over TLS have Strict-Transport-Security unless the settings ConfigMap says otherwise";
+        add("hsts", what.to_owned());
     }
-    if value("limit-rps").or(value("limit-rpm")).or(value("limit-connections")).is_some() {
-        add(
-            "limits-per-replica",
-            "limits count for each replica, and what is too much is answered 503".into(),
-        );
-    }
-    found
+}
+
+fn is_canary(ingress: &Ingress, prefix: &str) -> bool {
+    annotation(ingress, prefix, "canary") == Some("true")
+}
+
+/// The annotations among [`HOST_WIDE`] that say something.
+fn host_wide(ingress: &Ingress, prefix: &str) -> impl Iterator<Item = &'static str> {
+    HOST_WIDE.into_iter().filter(move |name| {
+        let value = annotation(ingress, prefix, name);
+        value.is_some_and(|value| !value.is_empty() && (*name != "ssl-passthrough" || value == "true"))
+    })
 }
 
 fn asks_for_patterns(ingress: &Ingress, prefix: &str) -> bool {
@@ -129,42 +242,122 @@ fn paths(ingress: &Ingress) -> impl Iterator<Item = (String, &HTTPIngressPath)> 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use fairway_translate::{Change, Compat, Object, Options, Resources, translate};
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::{Ingresses, Objects, Report};
 
-    fn ingress(name: &str, annotations: &serde_json::Value, path: &str) -> Ingress {
-        serde_json::from_value(json!({
+    fn ingress(name: &str, annotations: &Value, host: &str, path: &str) -> Change {
+        let mut annotations = annotations.clone();
+        annotations["kubernetes.io/ingress.class"] = "fairway".into();
+        let object = json!({
             "metadata": {"name": name, "namespace": "shop", "annotations": annotations},
             "spec": {
-                "tls": [{"hosts": ["a.test"]}],
-                "rules": [{"host": "a.test", "http": {"paths": [{
+                "tls": [{"hosts": [host]}],
+                "rules": [{"host": host, "http": {"paths": [{
                     "path": path, "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}
                 }]}}]
             }
-        }))
-        .unwrap()
+        });
+        Change::Set(Object::Ingress(Arc::new(serde_json::from_value(object).unwrap())), None)
     }
 
-    fn names(all: &[Ingress], which: usize) -> Vec<&'static str> {
-        let keys: Vec<_> = all.iter().map(|ingress| ObjectKey::of(&ingress.metadata)).collect();
-        let hosts = hosts(keys.iter().zip(all), "n");
-        of(&keys[which], &all[which], "n", &hosts).into_iter().map(|quirk| quirk.name).collect()
+    /// What each depends on, with these settings.
+    fn quirks(mut changes: Vec<Change>, settings: &Value) -> Vec<Vec<Quirk>> {
+        let ingresses = Ingresses::among(&changes);
+        let object =
+            |metadata: Value, field: &str, value: &Value| json!({"metadata": metadata, field: value});
+        let service =
+            object(json!({"namespace": "shop", "name": "s"}), "spec", &json!({"ports": [{"port": 80}]}));
+        changes.push(Change::Set(Object::Service(Arc::new(serde_json::from_value(service).unwrap())), None));
+        let map = object(json!({"namespace": "a", "name": "b"}), "data", settings);
+        changes.push(Change::Set(Object::ConfigMap(Arc::new(serde_json::from_value(map).unwrap())), None));
+        let mut resources = Resources::default();
+        changes.into_iter().for_each(|change| resources.apply(change));
+        let prefix = "nginx.ingress.kubernetes.io";
+        let options = Options { configmap: Some(ObjectKey::new("a", "b")), ..Options::default() };
+        let translation = translate(&resources, &options, 0);
+        let objects = Objects {
+            ingresses: &ingresses,
+            translation: &translation,
+            diagnostics: &[],
+            prefix,
+            compat: Compat::Nginx,
+        };
+        Report::of(&objects).ingresses.into_iter().map(|entry| entry.quirks).collect()
+    }
+
+    fn names(of: &[Quirk]) -> Vec<&'static str> {
+        of.iter().map(|quirk| quirk.name).collect()
+    }
+
+    fn annotations(of: &[(&str, &str)]) -> Value {
+        of.iter().map(|(name, value)| (format!("nginx.ingress.kubernetes.io/{name}"), json!(value))).collect()
     }
 
     #[test]
     fn a_pattern_of_one_ingress_is_a_matter_of_all_on_its_host() {
-        let all = [
-            ingress("one", &json!({"n/rewrite-target": "/$1"}), "/a/(.*)"),
-            ingress("two", &json!({"n/ssl-redirect": "false"}), "/b/"),
-        ];
-        assert_eq!(names(&all, 0), ["regex-host", "https-redirect", "hsts"]);
-        assert_eq!(names(&all, 1), ["regex-host", "hsts"]);
+        let found = quirks(
+            vec![
+                ingress("one", &annotations(&[("rewrite-target", "/$1")]), "a.test", "/a/(.*)"),
+                ingress("two", &annotations(&[("ssl-redirect", "false")]), "a.test", "/b/"),
+            ],
+            &json!({}),
+        );
+        assert_eq!(names(&found[0]), ["regex-host", "https-redirect", "hsts"]);
+        assert_eq!(names(&found[1]), ["regex-host", "hsts"]);
     }
 
     #[test]
     fn plain_ones_depend_on_little() {
-        let all = [ingress("one", &json!({"n/enable-cors": "true", "n/rewrite-target": "/b/"}), "/b/")];
-        assert_eq!(names(&all, 0), ["trailing-slash", "https-redirect", "hsts", "cors-options"]);
+        let plain = annotations(&[("enable-cors", "true"), ("rewrite-target", "/b/")]);
+        let found = quirks(vec![ingress("one", &plain, "a.test", "/b/")], &json!({}));
+        assert_eq!(names(&found[0]), ["trailing-slash", "https-redirect", "hsts", "cors-options"]);
+    }
+
+    #[test]
+    fn redirects_to_https_are_those_of_the_settings() {
+        let one = || {
+            let preserving = annotations(&[("preserve-trailing-slash", "true")]);
+            vec![ingress("one", &json!({}), "a.test", "/"), ingress("two", &preserving, "b.test", "/")]
+        };
+        let found = quirks(one(), &json!({"http-redirect-code": "301"}));
+        let what = "plain requests are redirected to https with 301";
+        assert_eq!(found[0][0].what, format!("{what}, without a trailing slash"));
+        assert_eq!(found[1][0].what, what);
+        let found = quirks(one(), &json!({"ssl-redirect": "false"}));
+        assert_eq!(names(&found[0]), ["hsts"]);
+    }
+
+    #[test]
+    fn the_oldest_ingress_decides_what_holds_for_a_whole_host() {
+        let ciphers = annotations(&[("ssl-ciphers", "ECDHE-RSA-AES128-GCM-SHA256")]);
+        let found = quirks(
+            vec![
+                ingress("a", &json!({}), "a.test", "/a"),
+                ingress("b", &ciphers, "a.test", "/b"),
+                ingress("c", &ciphers, "a.test", "/c"),
+                ingress("d", &ciphers, "d.test", "/"),
+            ],
+            &json!({}),
+        );
+        let what: Vec<_> = found.iter().map(|of| of.iter().find(|it| it.name == "host-settings")).collect();
+        let what: Vec<_> = what.into_iter().map(|it| it.map_or("", |it| &*it.what)).collect();
+        assert_eq!(
+            what,
+            [
+                "the ssl-ciphers of shop/b applies to its paths on a.test, too",
+                "its ssl-ciphers applies to all paths of a.test, in all Ingresses",
+                "the ssl-ciphers of shop/b, which is older, applies to a.test instead of its own",
+                "",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wildcard_host_covers_one_label() {
+        let found = quirks(vec![ingress("one", &json!({}), "*.a.test", "/")], &json!({}));
+        assert_eq!(found[0][0].what, "the * of *.a.test stands for exactly one label");
     }
 }

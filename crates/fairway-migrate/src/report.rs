@@ -11,7 +11,8 @@ use fairway_translate::{
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 
-use crate::quirks::{self, Quirk};
+use crate::given::unknown_without;
+use crate::quirks::{self, Hosts, Quirk, Redirects};
 use crate::shared::{self, SharedService};
 use crate::snippets;
 
@@ -82,6 +83,9 @@ pub struct Summary {
     pub of_others: usize,
     /// Each annotation with how often it has which verdict.
     pub annotations: BTreeMap<String, BTreeMap<Verdict, usize>>,
+    /// Kinds of which no object was seen, each with how much is unknown without them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_without: BTreeMap<&'static str, usize>,
 }
 
 /// One Ingress.
@@ -91,7 +95,7 @@ pub struct Entry {
     pub ingress: String,
     /// Where it was read, where that is a file.
     pub place: Option<String>,
-    /// The worst of all.
+    /// The worst of what is known.
     pub verdict: Verdict,
     /// As they are listed.
     pub annotations: Vec<Row>,
@@ -116,6 +120,9 @@ pub struct Row {
     /// Annotations that say what a snippet says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instead: Vec<(String, String)>,
+    /// Lines of a snippet whose annotations need values from elsewhere, each with what to use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<(String, String)>,
     /// Lines of a snippet for which there is no annotation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
@@ -125,6 +132,8 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// It depends on an object that the reader of the input could not see.
+    Unknown,
     /// As with ingress-nginx.
     Same,
     /// Served, and not quite as with ingress-nginx.
@@ -138,6 +147,7 @@ impl Verdict {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
+            Self::Unknown => "unknown",
             Self::Same => "same",
             Self::Differs => "differs",
             Self::Refused => "refused",
@@ -156,6 +166,8 @@ impl Report {
             let Origin { kind, namespace, name, .. } = &diagnostic.origin;
             match &**kind {
                 "Ingress" => by_ingress.entry((namespace, name)).or_default().push(diagnostic),
+                // Their number says it all.
+                "Service" if unknown_without(diagnostic).is_some() => {}
                 _ => others.push(diagnostic.clone()),
             }
         }
@@ -165,23 +177,36 @@ impl Report {
             .iter()
             .map(|(ingress, place)| (ObjectKey::of(&ingress.metadata), &**ingress, place))
             .filter(|(key, ..)| {
-                served.contains_key(key) || by_ingress.contains_key(&(&*key.namespace, &*key.name))
+                let mut said = by_ingress.get(&(&*key.namespace, &*key.name)).into_iter().flatten();
+                served.contains_key(key) || said.any(|it| has_no_class(it) || is_refused(it))
             })
             .collect();
-        let hosts = quirks::hosts(ours.iter().map(|(key, ingress, _)| (key, *ingress)), prefix);
+        let hosts = Hosts::of(ours.iter().map(|(key, ingress, _)| (key, *ingress)), prefix);
+        let redirects = Redirects::of(&found.translation.config);
         let mut ingresses = Vec::new();
         for (key, ingress, place) in &ours {
             let said = by_ingress.remove(&(&*key.namespace, &*key.name)).unwrap_or_default();
             let mut entry = Entry::of(key, ingress, prefix, &said);
             entry.place = (*place).clone();
-            entry.quirks = quirks::of(key, ingress, prefix, &hosts);
+            entry.quirks = quirks::of(key, ingress, prefix, (&hosts, &redirects));
+            if !served.contains_key(key) {
+                // Only those are judged that are the reason.
+                entry.verdict = Verdict::Refused;
+                entry.annotations.retain(|row| row.verdict == Verdict::Refused);
+            }
             ingresses.push(entry);
         }
+        // What is said of objects that cannot be read as Ingresses, and of those that are for others.
+        others.extend(by_ingress.into_values().flatten().cloned());
         let every = ours.iter().map(|(key, ingress, _)| (key, *ingress));
         let shared = shared::services(every, found.compat, found.diagnostics);
         ingresses.sort_by(|one, other| one.ingress.cmp(&other.ingress));
         let of_others = found.ingresses.0.len() - ingresses.len();
-        Self { summary: Summary::of(&ingresses, of_others), ingresses, shared, others }
+        let mut summary = Summary::of(&ingresses, of_others);
+        for kind in found.diagnostics.iter().filter_map(unknown_without) {
+            *summary.unknown_without.entry(kind).or_default() += 1;
+        }
+        Self { summary, ingresses, shared, others }
     }
 }
 
@@ -190,7 +215,7 @@ impl Summary {
         let mut summary = Self { ingresses: ingresses.len(), of_others, ..Self::default() };
         for entry in ingresses {
             match entry.verdict {
-                Verdict::Same => summary.same += 1,
+                Verdict::Unknown | Verdict::Same => summary.same += 1,
                 Verdict::Differs => summary.differing += 1,
                 Verdict::Refused => summary.refused += 1,
             }
@@ -215,17 +240,23 @@ impl Entry {
             let field = format!("metadata.annotations[\"{name}\"]");
             let about: Vec<_> = said.iter().copied().filter(|it| *it.origin.field == *field).collect();
             of_rows.push(field);
-            rows.push(Row::of(name, value.trim(), of_nginx.and_then(known), &about));
+            let mut row = Row::of(name, value.trim(), of_nginx.and_then(known), &about);
+            if name.ends_with("configuration-snippet") {
+                let proposal = snippets::proposal(value, prefix);
+                (row.instead, row.hints, row.without) = (proposal.annotations, proposal.hints, proposal.left);
+            }
+            rows.push(row);
         }
         let findings: Vec<Diagnostic> = said
             .iter()
             .filter(|it| {
-                it.severity != Severity::Note && !of_rows.iter().any(|field| **field == *it.origin.field)
+                let counts = it.severity != Severity::Note || unknown_without(it).is_some();
+                counts && !of_rows.iter().any(|field| **field == *it.origin.field)
             })
             .map(|it| (*it).clone())
             .collect();
-        let of_findings = findings.iter().map(|it| verdict_of(it.severity));
-        let verdict = rows.iter().map(|row| row.verdict).chain(of_findings).max().unwrap_or(Verdict::Same);
+        let of_findings = findings.iter().map(verdict_of);
+        let verdict = rows.iter().map(|row| row.verdict).chain(of_findings).fold(Verdict::Same, Verdict::max);
         Self {
             ingress: key.to_string(),
             place: None,
@@ -245,26 +276,41 @@ impl Row {
             verdict: Verdict::Same,
             why: String::new(),
             instead: Vec::new(),
+            hints: Vec::new(),
             without: Vec::new(),
         };
-        if let Some(worst) = about.iter().min_by_key(|it| it.severity) {
-            row.verdict = verdict_of(worst.severity);
+        let worst = about.iter().copied().min_by_key(|it| (it.severity, unknown_without(it).is_none()));
+        let verdict = worst.map(verdict_of);
+        if let (Some(worst), Some(verdict)) = (worst, verdict) {
+            row.verdict = verdict;
             row.why = format!("{}; {}", worst.problem, worst.consequence);
-        } else if let Some(Known { support: Support::Differs { how }, .. }) = known {
-            row.verdict = Verdict::Differs;
-            row.why = without_links(how);
         }
-        if name.ends_with("configuration-snippet") {
-            let proposal = snippets::proposal(value);
-            (row.instead, row.without) = (proposal.annotations, proposal.left);
+        // What is unknown of one object hides no difference that every object has.
+        if let (None | Some(Verdict::Unknown), Some(Known { support: Support::Differs { how }, .. })) =
+            (verdict, known)
+        {
+            let unknown = if row.why.is_empty() { String::new() } else { format!(". {}", row.why) };
+            row.verdict = Verdict::Differs;
+            row.why = without_links(how) + &unknown;
         }
         row
     }
 }
 
+/// Whether this says that an Ingress is not served because ingress-nginx would not configure it.
+fn is_refused(said: &Diagnostic) -> bool {
+    matches!(said.code, "refused-annotation" | "unsupported-protection")
+}
+
+/// Whether this says that an Ingress is served by nobody because its class does not exist.
+fn has_no_class(said: &Diagnostic) -> bool {
+    said.code == "ingress-class" && said.severity != Severity::Note
+}
+
 /// What becomes of an object of which this is said.
-pub(crate) fn verdict_of(severity: Severity) -> Verdict {
-    match severity {
+pub(crate) fn verdict_of(said: &Diagnostic) -> Verdict {
+    match said.severity {
+        _ if unknown_without(said).is_some() => Verdict::Unknown,
         Severity::Error => Verdict::Refused,
         Severity::Warning => Verdict::Differs,
         Severity::Note => Verdict::Same,

@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use crate::report::{Entry, Report, Row, Verdict};
+use fairway_translate::{Diagnostic, Severity};
+
+use crate::report::{Entry, Report, Row, Verdict, verdict_of};
 use crate::shared::{Effect, SharedService};
 
 /// Names that are listed one by one.
 const MOST_NAMES: usize = 10;
+
+/// The columns of the table of annotations.
+const COLUMNS: [Verdict; 4] = [Verdict::Same, Verdict::Differs, Verdict::Refused, Verdict::Unknown];
 
 /// Text for a terminal.
 ///
@@ -19,38 +24,57 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
         writeln!(out, "Ingress {}{place}: {}", entry.ingress, entry.verdict.word())?;
         for row in &entry.annotations {
             let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
-            writeln!(out, "  {:<7}  {}{why}", row.verdict.word(), row.annotation)?;
+            let said = on_one_line(&format!("{}{why}", row.annotation));
+            writeln!(out, "  {:<7}  {said}", row.verdict.word())?;
             for (name, value) in &row.instead {
-                writeln!(out, "           use  {name}: '{value}'")?;
+                writeln!(out, "           use  {name}: '{}'", on_one_line(value))?;
+            }
+            for (line, hint) in &row.hints {
+                writeln!(out, "           {}: {hint}", on_one_line(line))?;
             }
             for line in &row.without {
-                writeln!(out, "           no annotation says: {line}")?;
+                writeln!(out, "           no annotation says: {}", on_one_line(line))?;
             }
         }
         for finding in &entry.findings {
-            writeln!(
-                out,
-                "  {:<7}  {}: {}; {}",
-                finding.severity, finding.origin.field, finding.problem, finding.consequence
-            )?;
+            let Diagnostic { origin, problem, consequence, .. } = finding;
+            let said = on_one_line(&format!("{}: {problem}; {consequence}", origin.field));
+            writeln!(out, "  {:<7}  {said}", word(finding))?;
         }
         for quirk in &entry.quirks {
-            writeln!(out, "  depends  {}: {}", quirk.name, quirk.what)?;
+            writeln!(out, "  depends  {}: {}", quirk.name, on_one_line(&quirk.what))?;
         }
     }
     for it in &report.shared {
-        writeln!(out, "{}:", ended(it))?;
+        writeln!(out, "{}:", on_one_line(&ended(it)))?;
         for Effect { on, what } in &it.ended_by_strict {
-            writeln!(out, "  shared   {on}: {what}")?;
+            writeln!(out, "  shared   {on}: {}", on_one_line(what))?;
         }
     }
     if !report.others.is_empty() {
         writeln!(out, "Other objects")?;
     }
     for finding in &report.others {
-        writeln!(out, "  {finding}")?;
+        writeln!(out, "  {}", of_other(finding))?;
     }
     writeln!(out, "{}", summary(report))
+}
+
+/// What is said of another object: a line, and the lines of the manifest that is to replace it, where its consequence has one.
+fn of_other(finding: &Diagnostic) -> String {
+    let Diagnostic { severity, code, origin, problem, consequence } = finding;
+    let line = on_one_line(&format!("{severity}[{code}]: {origin}: {problem}"));
+    format!("{line}; {consequence}")
+}
+
+/// How bad a finding is, or that nobody knows.
+fn word(finding: &Diagnostic) -> &'static str {
+    match finding.severity {
+        _ if verdict_of(finding) == Verdict::Unknown => Verdict::Unknown.word(),
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
 }
 
 fn has_something(entry: &Entry) -> bool {
@@ -82,8 +106,14 @@ fn summary(report: &Report) -> String {
         0 => String::new(),
         count => format!("; {count} of other controllers"),
     };
+    let unknown: Vec<_> = it
+        .unknown_without
+        .iter()
+        .map(|(kind, count)| format!("{} unknown without {kind}", counted(*count, "finding", "findings")))
+        .collect();
+    let unknown = if unknown.is_empty() { String::new() } else { format!("; {}", unknown.join(", ")) };
     format!(
-        "{}: {} same, {} differ, {} refused{others}",
+        "{}: {} same, {} differ, {} refused{others}{unknown}",
         counted(it.ingresses, "Ingress", "Ingresses"),
         it.same,
         it.differing,
@@ -101,60 +131,104 @@ fn counted(count: usize, one: &str, several: &str) -> String {
 /// Those of `out`.
 pub fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "# Moving from ingress-nginx\n\n{}.\n", summary(report))?;
-    writeln!(out, "| annotation | same | differs | refused |\n|---|---|---|---|")?;
+    writeln!(out, "| annotation | same | differs | refused | unknown |\n|---|---|---|---|---|")?;
     for (name, verdicts) in &report.summary.annotations {
         let count = |verdict| verdicts.get(&verdict).copied().unwrap_or(0);
-        let [same, differs, refused] = [Verdict::Same, Verdict::Differs, Verdict::Refused].map(count);
-        writeln!(out, "| `{name}` | {same} | {differs} | {refused} |")?;
+        let [same, differs, refused, unknown] = COLUMNS.map(count);
+        // A cell ends at a bar, in code too.
+        let name = code(name).replace('|', "\\|");
+        writeln!(out, "| {name} | {same} | {differs} | {refused} | {unknown} |")?;
     }
     for entry in report.ingresses.iter().filter(|entry| has_something(entry)) {
-        writeln!(out, "\n## {}: {}\n", entry.ingress, entry.verdict.word())?;
+        writeln!(out, "\n## {}: {}\n", prose(&entry.ingress), entry.verdict.word())?;
         for row in &entry.annotations {
-            let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
-            writeln!(out, "* {}: `{}`{why}", row.verdict.word(), row.annotation)?;
+            let why = if row.why.is_empty() { String::new() } else { format!(": {}", prose(&row.why)) };
+            writeln!(out, "* {}: {}{why}", row.verdict.word(), code(&row.annotation))?;
             for (name, value) in &row.instead {
-                writeln!(out, "  * use `{name}: '{value}'`")?;
+                writeln!(out, "  * use {}", code(&format!("{name}: '{value}'")))?;
+            }
+            for (line, hint) in &row.hints {
+                writeln!(out, "  * {}: {}", code(line), prose(hint))?;
             }
             for line in &row.without {
-                writeln!(out, "  * no annotation says `{line}`")?;
+                writeln!(out, "  * no annotation says {}", code(line))?;
             }
         }
         for finding in &entry.findings {
-            writeln!(
-                out,
-                "* {}: `{}`: {}; {}",
-                finding.severity, finding.origin.field, finding.problem, finding.consequence
-            )?;
+            let Diagnostic { origin, problem, consequence, .. } = finding;
+            let said = format!("{problem}; {consequence}");
+            writeln!(out, "* {}: {}: {}", word(finding), code(&origin.field), prose(&said))?;
         }
         for quirk in &entry.quirks {
-            writeln!(out, "* depends on *{}*: {}", quirk.name, quirk.what)?;
+            writeln!(out, "* depends on *{}*: {}", quirk.name, prose(&quirk.what))?;
         }
     }
     for it in &report.shared {
-        writeln!(out, "\n## {}\n\n{}:\n", it.service, ended(it))?;
+        writeln!(out, "\n## {}\n\n{}:\n", prose(&it.service), prose(&ended(it)))?;
         for Effect { on, what } in &it.ended_by_strict {
-            writeln!(out, "* {on}: {what}")?;
+            writeln!(out, "* {}: {}", prose(on), prose(what))?;
         }
     }
     if !report.others.is_empty() {
         writeln!(out, "\n## Other objects\n")?;
     }
     for finding in &report.others {
-        writeln!(out, "* {finding}")?;
+        markdown_other(out, &of_other(finding))?;
     }
     Ok(())
 }
 
-/// The style of a page; its classes are `v` with `same`, `differs` or `refused`, and `w` around wide tables.
+/// What is said of another object, the lines after the first as code.
+fn markdown_other(out: &mut impl Write, said: &str) -> io::Result<()> {
+    let (first, manifest) = said.split_once('\n').unwrap_or((said, ""));
+    writeln!(out, "* {}", prose(first))?;
+    if !manifest.is_empty() {
+        writeln!(out)?;
+    }
+    for line in manifest.lines() {
+        // Four columns more than the text of the item are code (CommonMark 0.31.2 §4.4).
+        writeln!(out, "      {}", on_one_line(line))?;
+    }
+    Ok(())
+}
+
+/// Text of objects as Markdown that shows it as it is, on one line.
+fn prose(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in on_one_line(text).chars() {
+        if matches!(c, '\\' | '`' | '*' | '[' | '|' | '<') {
+            shown.push('\\');
+        }
+        shown.push(c);
+    }
+    shown
+}
+
+/// The same as code, between more backticks than it has in a row (CommonMark 0.31.2 §6.1).
+fn code(text: &str) -> String {
+    let text = on_one_line(text);
+    let most = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(most + 1);
+    // One space at each end belongs to the fence.
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+/// Text of objects as a part of a line: what would end the line is shown as a question mark.
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+}
+
+/// The style of a page; its classes are `v` with a verdict, and `w` around wide tables.
 pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d8dee6;vertical-align:top}\
 td.n,th:not(:first-child){text-align:right}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}\
 .v{display:inline-block;min-width:4.5rem;padding:0 .4rem;border-radius:.2rem;font-size:14px;text-align:center}\
-.same{background:#dcefe1}.differs{background:#fbeccb}.refused{background:#f6d5d3;font-weight:600}\
+.same{background:#dcefe1}.differs{background:#fbeccb}.refused{background:#f6d5d3;font-weight:600}.unknown{background:#e3e7ec}\
 details{border:1px solid #d8dee6;border-radius:.3rem;margin:.6rem 0;padding:.4rem .8rem}summary{cursor:pointer}\
 ul{margin:.4rem 0;padding-left:1.2rem}.w{overflow-x:auto}\
 @media print{details{break-inside:avoid}}@media(prefers-color-scheme:dark){body{background:#14181d;color:#dde3ea}\
-th,td,details{border-color:#3a434e}.same{background:#1f4a2c}.differs{background:#584415}.refused{background:#5c2422}}";
+th,td,details{border-color:#3a434e}.same{background:#1f4a2c}.differs{background:#584415}.refused{background:#5c2422}.unknown{background:#39424d}}";
 
 /// One page.
 ///
@@ -165,13 +239,14 @@ pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
     writeln!(out, "<title>Moving from ingress-nginx</title>\n<style>{STYLE}</style>")?;
     writeln!(out, "<h1>Moving from ingress-nginx</h1>\n<p>{}.</p>", escaped(&summary(report)))?;
-    writeln!(out, "<div class=\"w\"><table>\n<tr><th>annotation<th>same<th>differs<th>refused")?;
+    writeln!(out, "<div class=\"w\"><table>\n<tr><th>annotation<th>same<th>differs<th>refused<th>unknown")?;
     for (name, verdicts) in &report.summary.annotations {
         let count = |verdict| verdicts.get(&verdict).copied().unwrap_or(0);
-        let [same, differs, refused] = [Verdict::Same, Verdict::Differs, Verdict::Refused].map(count);
+        let [same, differs, refused, unknown] = COLUMNS.map(count);
         writeln!(
             out,
-            "<tr><td><code>{}</code><td class=\"n\">{same}<td class=\"n\">{differs}<td class=\"n\">{refused}",
+            "<tr><td><code>{}</code><td class=\"n\">{same}<td class=\"n\">{differs}<td class=\"n\">{refused}\
+             <td class=\"n\">{unknown}",
             escaped(name)
         )?;
     }
@@ -209,7 +284,7 @@ fn html_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
         html_row(out, row)?;
     }
     for it in &entry.findings {
-        let verdict = crate::report::verdict_of(it.severity);
+        let verdict = verdict_of(it);
         let text = format!("{}; {}", it.problem, it.consequence);
         writeln!(
             out,
@@ -236,6 +311,9 @@ fn html_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
     for (name, value) in &row.instead {
         writeln!(out, "<br>use <code>{}: '{}'</code>", escaped(name), escaped(value))?;
     }
+    for (line, hint) in &row.hints {
+        writeln!(out, "<br><code>{}</code>: {}", escaped(line), escaped(hint))?;
+    }
     for line in &row.without {
         writeln!(out, "<br>no annotation says <code>{}</code>", escaped(line))?;
     }
@@ -251,4 +329,87 @@ fn badge(verdict: Verdict) -> String {
 #[must_use]
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fairway_model::Origin;
+
+    use super::*;
+    use crate::report::Summary;
+
+    /// What anybody may have written.
+    const WILD: &str = "a|b `c` <b>d</b>\n# e";
+
+    /// A report on an Ingress that has it everywhere.
+    fn report() -> Report {
+        let origin = Origin::object("Ingress", "shop", "web").at(WILD);
+        let finding = Diagnostic::new(Severity::Warning, "invalid", origin).because(WILD, "it stays");
+        let row = Row {
+            annotation: WILD.to_owned(),
+            value: String::new(),
+            verdict: Verdict::Refused,
+            why: WILD.to_owned(),
+            instead: vec![("fairway.dev/deny".to_owned(), "``".to_owned())],
+            hints: vec![("error_page `404`\n/".to_owned(), "use default-backend".to_owned())],
+            without: vec!["`return`".to_owned()],
+        };
+        let entry = Entry {
+            ingress: "shop/web".to_owned(),
+            place: None,
+            verdict: Verdict::Refused,
+            annotations: vec![row],
+            quirks: Vec::new(),
+            findings: vec![finding],
+        };
+        let annotations = BTreeMap::from([(WILD.to_owned(), BTreeMap::from([(Verdict::Refused, 1)]))]);
+        let summary = Summary { ingresses: 1, refused: 1, annotations, ..Summary::default() };
+        Report { summary, ingresses: vec![entry], shared: Vec::new(), others: Vec::new() }
+    }
+
+    #[test]
+    fn text_of_objects_ends_no_line() {
+        let mut out = Vec::new();
+        text(&mut out, &report()).unwrap();
+        let said = "a|b `c` <b>d</b>?# e";
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!(
+                "Ingress shop/web: refused\n  refused  {said}: {said}\n           use  fairway.dev/deny: '``'\n           \
+                 error_page `404`?/: use default-backend\n           no annotation says: `return`\n  warning  {said}: {said}; it stays\n\
+                 1 Ingress: 0 same, 0 differ, 1 refused\n"
+            )
+        );
+    }
+
+    #[test]
+    fn markdown_shows_text_of_objects_as_it_is() {
+        let mut out = Vec::new();
+        markdown(&mut out, &report()).unwrap();
+        let (code, prose) = ("``a|b `c` <b>d</b>?# e``", r"a\|b \`c\` \<b>d\</b>?# e");
+        let cell = code.replace('|', r"\|");
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!(
+                "# Moving from ingress-nginx\n\n1 Ingress: 0 same, 0 differ, 1 refused.\n\n\
+                 | annotation | same | differs | refused | unknown |\n|---|---|---|---|---|\n\
+                 | {cell} | 0 | 0 | 1 | 0 |\n\n## shop/web: refused\n\n\
+                 * refused: {code}: {prose}\n  * use ```fairway.dev/deny: '``'```\n  * ``error_page `404`?/``: use default-backend\n  \
+                 * no annotation says `` `return` ``\n\
+                 * warning: {code}: {prose}; it stays\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_manifest_in_markdown_is_code_and_nothing_in_it_ends_that() {
+        let mut out = Vec::new();
+        markdown_other(&mut out, "note: *.a.test is old:\nspec:\n  a: \"\r# b\"").unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "* note: \\*.a.test is old:\n\n      spec:\n        a: \"?# b\"\n"
+        );
+    }
 }

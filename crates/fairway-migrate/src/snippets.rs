@@ -10,19 +10,41 @@ use serde_json::{Value, json};
 pub(crate) struct Proposal {
     /// Annotations with their values, sorted by name.
     pub(crate) annotations: Vec<(String, String)>,
-    /// Directives that nothing here says.
+    /// Directives that need a decision, each with what to use instead.
+    pub(crate) hints: Vec<(String, String)>,
+    /// Directives that no annotation replaces.
     pub(crate) left: Vec<String>,
 }
 
-/// Reads a snippet.
-pub(crate) fn proposal(snippet: &str) -> Proposal {
+/// Reads a snippet. `prefix` is that of the annotations of ingress-nginx.
+pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
     let mut wanted = Wanted::default();
     for directive in directives(snippet) {
-        if wanted.take(&directive).is_none() {
-            wanted.left.push(directive.text);
+        if wanted.take(&directive).is_some() {
+            continue;
+        }
+        match hint(&directive, prefix) {
+            Some(hint) => wanted.hints.push((directive.text, hint)),
+            None => wanted.left.push(directive.text),
         }
     }
-    wanted.proposal()
+    wanted.decide_access();
+    wanted.proposal(prefix)
+}
+
+/// Which annotations do what a directive does, where their values are not in the snippet.
+fn hint(directive: &Directive, prefix: &str) -> Option<String> {
+    let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
+    let annotations: &[&str] = match *words.as_slice() {
+        ["auth_request" | "auth_basic", "off"] => return None,
+        ["error_page", ..] => &["custom-http-errors", "default-backend"],
+        ["auth_request", ..] => &["auth-url"],
+        ["auth_basic" | "auth_basic_user_file", ..] => &["auth-type", "auth-secret"],
+        ["limit_req", ..] => &["limit-rps"],
+        _ => return None,
+    };
+    let names: Vec<_> = annotations.iter().map(|name| format!("{prefix}/{name}")).collect();
+    Some(format!("use {}", names.join(" and ")))
 }
 
 /// One directive of nginx with its words, and those of the block behind it.
@@ -40,11 +62,20 @@ struct Wanted {
     request: Edit,
     response: Edit,
     deny: Vec<Value>,
+    access: Vec<Access>,
     trusted: Vec<String>,
     real_ip_header: Option<String>,
     redirect: Option<Value>,
     plain: BTreeMap<&'static str, String>,
+    hints: Vec<(String, String)>,
     left: Vec<String>,
+}
+
+/// An `allow` or a `deny`. The first that matches the client's address decides (`ngx_http_access_module`).
+struct Access {
+    allows: bool,
+    /// An address range, or `all`.
+    range: String,
 }
 
 #[derive(Default)]
@@ -81,11 +112,12 @@ impl Wanted {
                 self.response.remove.extend(names.iter().map(|name| (*name).to_owned()));
             }
             ["proxy_hide_header", name] => self.response.remove.push(name.into()),
-            ["return", status, url] => self.redirect = Some(redirect(status, url)?),
+            ["return", status, url] => self.redirect(redirect(status, url)?),
+            ["rewrite", pattern, url, flag] => self.redirect(rewritten(pattern, url, flag)?),
             ["return", status] => self.deny.push(everything(status)?),
-            ["deny", "all"] if directive.block.is_empty() => self.deny.push(everything("403")?),
-            ["deny", range] => self.list("denylist-source-range", range),
-            ["allow", range] => self.list("whitelist-source-range", range),
+            [verb @ ("allow" | "deny"), range] if directive.block.is_empty() => {
+                self.access.push(Access { allows: verb == "allow", range: range.into() });
+            }
             ["set_real_ip_from", range] => self.trusted.push(range.into()),
             ["real_ip_header", name] => self.real_ip_header = Some(name.into()),
             ["real_ip_recursive", "on"] => {}
@@ -110,6 +142,52 @@ impl Wanted {
         self.plain.insert(annotation, value.to_owned());
     }
 
+    /// The first one answers the request.
+    fn redirect(&mut self, redirect: Value) {
+        self.redirect.get_or_insert(redirect);
+    }
+
+    /// Makes address lists of `allow` and `deny`, where those have the same meaning: the denylist goes before the allow list,
+    /// and an allow list refuses everybody else.
+    fn decide_access(&mut self) {
+        let mut rules = std::mem::take(&mut self.access);
+        // Nothing after a rule for all clients is looked at.
+        let end = rules.iter().position(|rule| rule.range == "all");
+        let all = end.map(|at| rules.drain(at..).next().is_some_and(|rule| rule.allows));
+        let denied = rules.iter().position(|rule| rule.allows).unwrap_or(rules.len());
+        let allowed =
+            rules[denied..].iter().position(|rule| !rule.allows).map_or(rules.len(), |it| denied + it);
+        let has_allow = allowed > denied;
+        let is_list = all == Some(false) && has_allow;
+        // A `deny` after the allow list says what `deny all` says, and an `allow` after such a `deny` makes exceptions.
+        let has_exceptions = match is_list {
+            true => rules[allowed..].iter().any(|rule| rule.allows),
+            false => allowed < rules.len(),
+        };
+        if has_exceptions {
+            let lines = rules.iter().map(|rule| format!("{} {}", rule.verb(), rule.range));
+            self.left.extend(lines);
+            self.left.extend(all.map(|allows| format!("{} all", if allows { "allow" } else { "deny" })));
+            return;
+        }
+        if all == Some(false) && !has_allow {
+            self.deny.extend(everything("403"));
+            return;
+        }
+        for rule in &rules[..denied] {
+            self.list("denylist-source-range", &rule.range);
+        }
+        for rule in &rules[denied..allowed] {
+            match is_list {
+                true => self.list("whitelist-source-range", &rule.range),
+                false => {
+                    let hint = "restricts no client without deny all";
+                    self.hints.push((format!("allow {}", rule.range), hint.to_owned()));
+                }
+            }
+        }
+    }
+
     fn list(&mut self, annotation: &'static str, range: &str) {
         let list = self.plain.entry(annotation).or_default();
         if !list.is_empty() {
@@ -118,7 +196,7 @@ impl Wanted {
         list.push_str(range);
     }
 
-    fn proposal(mut self) -> Proposal {
+    fn proposal(mut self, prefix: &str) -> Proposal {
         let mut annotations: Vec<(String, String)> = Vec::new();
         let mut own =
             |name: &str, value: Value| annotations.push((format!("fairway.dev/{name}"), value.to_string()));
@@ -143,9 +221,15 @@ impl Wanted {
             }
         }
         let plain = self.plain.into_iter();
-        annotations.extend(plain.map(|(name, value)| (format!("nginx.ingress.kubernetes.io/{name}"), value)));
+        annotations.extend(plain.map(|(name, value)| (format!("{prefix}/{name}"), value)));
         annotations.sort();
-        Proposal { annotations, left: self.left }
+        Proposal { annotations, hints: self.hints, left: self.left }
+    }
+}
+
+impl Access {
+    fn verb(&self) -> &'static str {
+        if self.allows { "allow" } else { "deny" }
     }
 }
 
@@ -202,6 +286,34 @@ fn redirect(status: &str, url: &str) -> Option<Value> {
         _ => return None,
     }
     (value.len() > 1).then(|| value.into())
+}
+
+/// `rewrite ^ https://new.example/docs permanent`, and the like: a redirect of every request to a fixed URL.
+///
+/// nginx appends the query unless the URL ends in `?`, and decodes escapes in the URL (`ngx_http_script_regex_end_code`), so
+/// one with escapes or variables has no exact counterpart.
+fn rewritten(pattern: &str, url: &str, flag: &str) -> Option<Value> {
+    const EVERY_PATH: [&str; 8] = ["^", "^/", ".*", "^.*", "^/.*", "(.*)", "^(.*)", "^/(.*)"];
+    let status = match flag {
+        "permanent" => 301,
+        "redirect" => 302,
+        _ => return None,
+    };
+    let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))?;
+    let is_literal = |b: u8| b.is_ascii_alphanumeric() || b"-._~:/?@!&'()*+,;=".contains(&b);
+    if !EVERY_PATH.contains(&pattern) || !url.bytes().all(is_literal) || rest.starts_with(['/', '?']) {
+        return None;
+    }
+    if let Some(whole) = url.strip_suffix('?') {
+        let is_whole = !whole.contains('?');
+        return is_whole.then(|| json!({"status": status, "url": whole}));
+    }
+    let (host, path) = rest.split_at(rest.find('/')?);
+    // A redirect writes no port that is the usual one, and another port than that is the client's.
+    let port = if scheme == "https" { 443 } else { 80 };
+    let is_name = host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    let is_fixed = is_name && !path.contains('?');
+    is_fixed.then(|| json!({"status": status, "scheme": scheme, "host": host, "port": port, "path": path}))
 }
 
 /// All requests are refused.
@@ -347,9 +459,11 @@ fn tokens(text: &str) -> Vec<Token> {
 mod tests {
     use super::*;
 
+    const PREFIX: &str = "nginx.ingress.kubernetes.io";
+
     fn annotations(snippet: &str) -> Vec<String> {
-        let found = proposal(snippet);
-        assert_eq!(found.left, [""; 0], "{snippet}");
+        let found = proposal(snippet, PREFIX);
+        assert_eq!((found.left, found.hints), (Vec::new(), Vec::new()), "{snippet}");
         found.annotations.into_iter().map(|(name, value)| format!("{name} {value}")).collect()
     }
 
@@ -396,7 +510,8 @@ mod tests {
         );
         assert_eq!(
             annotations(
-                "client_max_body_size 8m; proxy_read_timeout 30s; allow 10.0.0.0/8; allow 192.0.2.0/24;"
+                "client_max_body_size 8m; proxy_read_timeout 30s; allow 10.0.0.0/8; allow 192.0.2.0/24; \
+                 deny all;"
             ),
             [
                 "nginx.ingress.kubernetes.io/proxy-body-size 8m",
@@ -409,8 +524,8 @@ mod tests {
     #[test]
     fn what_nothing_says_is_left() {
         let left = |snippet: &str| {
-            let found = proposal(snippet);
-            assert_eq!(found.annotations, []);
+            let found = proposal(snippet, PREFIX);
+            assert_eq!((found.annotations, found.hints), (Vec::new(), Vec::new()));
             found.left
         };
         assert_eq!(left("proxy_set_header X-User $remote_user;"), ["proxy_set_header X-User $remote_user"]);
@@ -421,5 +536,84 @@ mod tests {
         assert_eq!(left("proxy_pass http://${upstream}/a;"), ["proxy_pass http://${upstream}/a"]);
         assert_eq!(left("content_by_lua_block { ngx.say(1) }"), ["content_by_lua_block { ngx.say(1) }"]);
         assert_eq!(left("} ;; proxy_pass"), ["proxy_pass"]);
+    }
+
+    #[test]
+    fn deny_all_after_an_allow_is_the_end_of_an_allow_list() {
+        let allowed = "nginx.ingress.kubernetes.io/whitelist-source-range 10.0.0.0/8";
+        let denied = |range: &str| format!("nginx.ingress.kubernetes.io/denylist-source-range {range}");
+        let everything = r#"fairway.dev/deny {"when":[{"path":"/"}]}"#;
+        assert_eq!(annotations("allow 10.0.0.0/8; deny all;"), [allowed]);
+        assert_eq!(
+            annotations("deny 10.1.0.0/16; allow 10.0.0.0/8; deny all;"),
+            [&denied("10.1.0.0/16"), allowed]
+        );
+        assert_eq!(annotations("allow 10.0.0.0/8; deny 10.1.0.0/16; deny all; allow 192.0.2.1;"), [allowed]);
+        assert_eq!(annotations("deny 192.0.2.1; allow all; deny all;"), [denied("192.0.2.1")]);
+        // The first rule that matches decides.
+        assert_eq!(annotations("deny all; allow 10.0.0.0/8;"), [everything]);
+        assert_eq!(annotations("deny 10.1.0.0/16; deny all;"), [everything]);
+        let exceptions = "allow 10.1.0.0/16; deny 10.0.0.0/8; allow 0.0.0.0/0; deny all";
+        let found = proposal(exceptions, PREFIX);
+        assert_eq!(found.annotations, []);
+        assert_eq!(found.left, exceptions.split("; ").collect::<Vec<_>>());
+        assert_eq!(proposal("allow 10.0.0.0/8;", PREFIX).hints.len(), 1, "it restricts nobody");
+    }
+
+    #[test]
+    fn annotations_have_the_prefix_that_is_read() {
+        let found = proposal("client_max_body_size 8m; auth_request /auth;", "nginx.example.com");
+        assert_eq!(found.annotations, [("nginx.example.com/proxy-body-size".to_owned(), "8m".to_owned())]);
+        assert_eq!(
+            found.hints,
+            [("auth_request /auth".to_owned(), "use nginx.example.com/auth-url".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_rewrite_of_every_path_to_a_fixed_url_is_a_redirect() {
+        assert_eq!(
+            annotations("rewrite ^ https://new.example.com/docs permanent;"),
+            [concat!(
+                r#"fairway.dev/redirect {"host":"new.example.com","path":"/docs","port":443,"#,
+                r#""scheme":"https","status":301}"#
+            )]
+        );
+        assert_eq!(
+            annotations("rewrite ^/(.*) http://new.example.com/docs? redirect;"),
+            [r#"fairway.dev/redirect {"status":302,"url":"http://new.example.com/docs"}"#]
+        );
+        for line in [
+            "rewrite ^/old$ https://new.example.com/ permanent",
+            "rewrite ^ https://new.example.com$request_uri permanent",
+            "rewrite ^/(.*) https://new.example.com/$1 permanent",
+            "rewrite ^ https://new.example.com permanent",
+            "rewrite ^ https://new.example.com/a%20b permanent",
+            "rewrite ^ https://new.example.com/?a=b permanent",
+            "rewrite ^ https://new.example.com:8443/ permanent",
+            "rewrite ^ /docs permanent",
+            "rewrite ^ https://new.example.com/docs last",
+        ] {
+            let found = proposal(line, PREFIX);
+            assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
+        }
+    }
+
+    #[test]
+    fn what_needs_values_from_elsewhere_has_a_hint() {
+        let snippet =
+            "error_page 404 /404.html; auth_basic \"staff\"; limit_req zone=one burst=5; auth_basic off;";
+        let found = proposal(snippet, "n");
+        assert_eq!(found.annotations, []);
+        assert_eq!(found.left, ["auth_basic off"]);
+        let hints: Vec<_> = found.hints.iter().map(|(line, hint)| format!("{line}: {hint}")).collect();
+        assert_eq!(
+            hints,
+            [
+                "error_page 404 /404.html: use n/custom-http-errors and n/default-backend",
+                "auth_basic staff: use n/auth-type and n/auth-secret",
+                "limit_req zone=one burst=5: use n/limit-rps",
+            ]
+        );
     }
 }

@@ -32,6 +32,8 @@ pub enum Filter {
     OverTls,
     /// Refuses some requests.
     Deny(Deny),
+    /// Answers 503 while the rule's backends and fallbacks have no endpoint, before the filters that follow.
+    NeedsEndpoint,
     /// Says who the client is. Before all others, wherever it stands.
     RealIp(RealIp),
     /// Cross-origin resource sharing.

@@ -47,7 +47,7 @@ pub use filter::{
 pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, MirrorTarget, RateLimit};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
-pub use listener::{Listener, ListenerProtocol, ListenerTls, Transport};
+pub use listener::{Listener, ListenerProtocol, ListenerTls, PortProtocol};
 pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Variable, Word};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};

@@ -61,9 +61,9 @@ pub enum ListenerProtocol {
     Udp,
 }
 
-/// What the ports of an address are of: the same number may be a port of each.
+/// What a port takes: the same number may be a port of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Transport {
+pub enum PortProtocol {
     /// Connections.
     Tcp,
     /// Datagrams.
@@ -120,16 +120,27 @@ impl ListenerProtocol {
         matches!(self, Self::Https | Self::Tls | Self::TlsPassthrough)
     }
 
-    /// What carries it.
+    /// Which of the two kinds of ports its listeners have.
     #[must_use]
-    pub fn transport(self) -> Transport {
-        if self == Self::Udp { Transport::Udp } else { Transport::Tcp }
+    pub fn port_protocol(self) -> PortProtocol {
+        if self == Self::Udp { PortProtocol::Udp } else { PortProtocol::Tcp }
     }
 
     /// Whether its table is one of virtual hosts; else it is one of [`crate::StreamRoute`]s.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
+    }
+}
+
+impl PortProtocol {
+    /// `TCP` or `UDP`, as configurations and messages spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
     }
 }
 

@@ -24,6 +24,15 @@ pub struct Match {
     /// Among matches on the same path the higher rank comes first, whatever else they ask for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rank: u8,
+    /// A regular expression for the path comes after all prefixes but `/`, not before them (Gateway API GRPCRoute
+    /// precedence: the characters of a service count before those of a method).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub after_prefixes: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

@@ -181,6 +181,9 @@ pub struct Answer {
 pub enum AnswerReason {
     /// The object asks for protection that cannot be given: closed rather than open.
     ProtectionUnavailable,
+    /// The object has a value for which the controller that it was written for would not serve it, and asks for protection: its paths
+    /// are closed, so that no wider path takes their requests.
+    Refused,
     /// What the rule refers to does not exist.
     MissingReference,
     /// No rule and no default backend: the answer of the catch-all.

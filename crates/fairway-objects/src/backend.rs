@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, BackendTraffic, Endpoint, Origin, ServiceName};
+use fairway_model::{Backend, BackendKey, BackendTraffic, Endpoint, Origin, PortProtocol, ServiceName};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -15,7 +15,7 @@ use crate::external::{self, ExternalName};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
-use crate::transport::{PortProtocol, Transport};
+use crate::transport::{Transport, is_port_of};
 
 /// A Service and port that some rule forwards to, what is spoken there, and who gets a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,7 +219,7 @@ fn external_name(service: &Service) -> Option<&str> {
 /// The port by its number or name; else, as ingress-nginx does, by its target port. Of two with the same number the one of
 /// the protocol counts, as a Service for DNS has them.
 fn service_port<'a>(ports: &'a [ServicePort], port: &str, protocol: PortProtocol) -> Option<&'a ServicePort> {
-    let fitting = || ports.iter().filter(|it| protocol.is(it.protocol.as_deref()));
+    let fitting = || ports.iter().filter(|it| is_port_of(protocol, it.protocol.as_deref()));
     let by_name = |it: &&ServicePort| it.name.as_deref() == Some(port) || it.port.to_string() == port;
     let by_target = |it: &&ServicePort| match &it.target_port {
         Some(IntOrString::Int(number)) => number.to_string() == port,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use fairway_model::Endpoint;
+use fairway_model::{Endpoint, PortProtocol};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::LoopbackEndpoints;
 use crate::slice::{Condition, Slice, SliceAddress};
-use crate::transport::PortProtocol;
+use crate::transport::is_port_of;
 
 /// Which port of a slice is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn numbers(slice: &Slice, wanted: &PortChoice) -> Vec<u16> {
         return wanted.number.into_iter().collect();
     }
     let named = ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*wanted.name);
-    let fitting = named.filter(|port| wanted.protocol.is(port.protocol.as_deref()));
+    let fitting = named.filter(|port| is_port_of(wanted.protocol, port.protocol.as_deref()));
     fitting.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
 }
 

@@ -8,7 +8,7 @@ use fairway_gateway_types::{
     TlsRoute, UdpRoute,
 };
 use fairway_model::{Origin, SourceLine};
-use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
+use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -275,6 +275,15 @@ impl Object {
             }
         };
         ObjectRef { kind, key }
+    }
+
+    /// Refuses an object for a field of it; the first field counts. Only a SecurityPolicy can be refused: what it is for is
+    /// closed then.
+    pub fn refuse(&mut self, field: &str, problem: &str) {
+        if let Self::SecurityPolicy(policy) = self {
+            let refused = || RefusedField { field: field.to_owned(), problem: problem.to_owned() };
+            Arc::make_mut(policy).spec.refused.get_or_insert_with(refused);
+        }
     }
 }
 

@@ -4,11 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use fairway_model::{DownstreamSettings, ForwardedPath};
+use fairway_model::{DatagramSettings, DownstreamSettings, ForwardedPath, PortProtocol};
 use ipnet::IpNet;
 
 use crate::object::ObjectKey;
-use crate::transport::PortProtocol;
 
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
@@ -43,7 +42,16 @@ pub struct Options {
     /// Which Gateways are served, and where.
     pub gateways: GatewayOptions,
     /// The clients' side where the settings ConfigMap says nothing.
+    pub clients: ClientDefaults,
+}
+
+/// How clients are treated where nothing else says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientDefaults {
+    /// Their connections and requests.
     pub downstream: DownstreamSettings,
+    /// Their sessions of datagrams.
+    pub datagrams: DatagramSettings,
 }
 
 /// What serves where objects say nothing.
@@ -302,7 +310,7 @@ impl Default for Options {
             hosts: HostOptions::default(),
             listeners: IngressListeners::default(),
             gateways: GatewayOptions::default(),
-            downstream: DownstreamSettings::default(),
+            clients: ClientDefaults::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::transport::PortProtocol;
+use fairway_model::PortProtocol;
 
 /// Where a Gateway is, and what became of that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,9 @@ use fairway_model::{
 
 use crate::object::ObjectKey;
 
+/// Re-exported for crates that do not depend on the model.
+pub use fairway_model::PortProtocol;
+
 /// What is spoken to the endpoints of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Transport {
@@ -28,15 +31,6 @@ pub enum Transport {
     /// What clients send over TCP, as it comes.
     Tcp,
     /// The datagrams of clients, as they come.
-    Udp,
-}
-
-/// What a port takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PortProtocol {
-    /// Connections.
-    Tcp,
-    /// Datagrams.
     Udp,
 }
 
@@ -240,23 +234,6 @@ impl Transport {
     }
 }
 
-impl PortProtocol {
-    /// As Kubernetes spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-        }
-    }
-
-    /// Whether a port with this `protocol` is one; where a port says nothing it is of TCP.
-    #[must_use]
-    pub fn is(self, protocol: Option<&str>) -> bool {
-        protocol.unwrap_or("TCP") == self.name()
-    }
-}
-
 impl PolicyTls {
     fn suffix(&self) -> String {
         let protocol = match self.protocol {
@@ -277,4 +254,10 @@ impl PolicyTls {
             suites: Vec::new(),
         }
     }
+}
+
+/// Whether a port with this `protocol` in Kubernetes is one of `of`; where a port says nothing it is of TCP.
+#[must_use]
+pub fn is_port_of(of: PortProtocol, protocol: Option<&str>) -> bool {
+    protocol.unwrap_or("TCP") == of.name()
 }

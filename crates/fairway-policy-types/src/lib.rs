@@ -20,5 +20,5 @@ pub use clients::{
 pub use kind::{GROUP, VERSION};
 pub use security::{
     AuthorityReference, BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit,
-    SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SourceRanges,
+    RefusedField, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SourceRanges,
 };

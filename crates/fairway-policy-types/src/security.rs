@@ -50,6 +50,18 @@ pub struct SecurityPolicySpec {
     /// The word of another service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_auth: Option<ExternalAuth>,
+    /// Why nothing above may be relied on; set by whoever read the policy, never written in one.
+    #[serde(skip)]
+    pub refused: Option<RefusedField>,
+}
+
+/// A field for which a policy is refused as a whole: without it the rest would protect less than its writer asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedField {
+    /// The field, as in `spec.rateLimits[0].requests`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 /// Which client addresses may pass.

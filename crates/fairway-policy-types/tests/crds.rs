@@ -180,5 +180,6 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             sign_in_url: text("/login"),
             timeout: text("1s"),
         }),
+        refused: None,
     });
 }

@@ -116,6 +116,9 @@ fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
             let problem = "Header, Cookie and QueryParam need a name, and others have none";
             return Err(Wrong::new(field, problem));
         }
+        if named && !is_token(name) {
+            return Err(Wrong::new(field, format!("\"{name}\" is no name")));
+        }
         read.push(match &*part.type_ {
             "ClientAddress" => SessionPart::Address,
             "Host" => SessionPart::Host,
@@ -134,10 +137,14 @@ fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
     Ok((!read.is_empty()).then_some(HashBy { text, hash: SessionHash { parts: read, spread: None } }))
 }
 
+/// RFC 6265 §4.1.1, without what would have to be quoted.
+fn is_token(text: &str) -> bool {
+    let is_of_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(is_of_token)
+}
+
 fn cookie(of: &types::SessionCookie) -> Result<SessionCookie, Wrong> {
-    // RFC 6265 §4.1.1, without what would have to be quoted.
-    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if of.name.is_empty() || !of.name.bytes().all(is_token) {
+    if !is_token(&of.name) {
         return Err(Wrong::new("spec.sessionCookie.name", format!("\"{}\" is no name of a cookie", of.name)));
     }
     let attribute = |field: &str, value: Option<&str>, also: &[u8]| match value {
@@ -147,6 +154,10 @@ fn cookie(of: &types::SessionCookie) -> Result<SessionCookie, Wrong> {
         value => Ok(value.map(Arc::<str>::from)),
     };
     let path = attribute("spec.sessionCookie.path", of.path.as_deref(), b"-._~/:,?&=%")?;
+    // Browsers ignore a path without it (RFC 6265 §5.2.4).
+    if path.as_deref().is_some_and(|path| !path.starts_with('/')) {
+        return Err(Wrong::new("spec.sessionCookie.path", "it does not begin with a slash"));
+    }
     let field = "spec.sessionCookie.maxAge";
     let max_age = some_time(field, of.max_age.as_deref())?;
     if max_age.is_some_and(|age| age.subsec_nanos() > 0) {
@@ -233,6 +244,11 @@ mod tests {
                 json!({"loadBalancing": {"hash": [{"type": "Host", "name": "x"}]}}),
                 "spec.loadBalancing.hash[0]",
             ),
+            (
+                json!({"loadBalancing": {"hash": [{"type": "Header", "name": "X User"}]}}),
+                "spec.loadBalancing.hash[0]",
+            ),
+            (json!({"sessionCookie": {"name": "a", "path": "cart"}}), "spec.sessionCookie.path"),
             (json!({"retry": {"attempts": 255}}), "spec.retry.attempts"),
             (json!({"retry": {"attempts": -1}}), "spec.retry.attempts"),
             (json!({"outlierEjection": {"mode": "Off", "firstTime": "1s"}}), "spec.outlierEjection"),

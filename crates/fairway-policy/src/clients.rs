@@ -8,6 +8,9 @@ use fairway_policy_types::{ClientTrafficPolicySpec, ForwardedHeaders, ProxyProto
 use crate::reading::{Reading, Warning, Wrong};
 use crate::value::{is_everybody, number, ranges, some_time, word};
 
+/// A connection of HTTP/2 never has more streams.
+const MOST_STREAMS: i64 = 128;
+
 /// Reads what a policy says.
 ///
 /// # Errors
@@ -16,6 +19,9 @@ pub fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraffic>, Wr
     let timeouts = spec.timeouts.clone().unwrap_or_default();
     let limits = spec.limits.clone().unwrap_or_default();
     let mut warnings = Vec::new();
+    if limits.concurrent_streams.is_some_and(|streams| streams > MOST_STREAMS) {
+        return Err(Wrong::new("spec.limits.concurrentStreams", format!("it is more than {MOST_STREAMS}")));
+    }
     let introduction = spec.proxy_protocol.as_ref().map(|it| introduction(it, &mut warnings)).transpose()?;
     let said = ClientTraffic {
         introduction,
@@ -105,6 +111,15 @@ mod tests {
         };
         assert_eq!((read.said, read.warnings), (expected, Vec::new()));
         assert_eq!(of(json!({})).unwrap().said, ClientTraffic::default());
+    }
+
+    #[test]
+    fn a_connection_has_no_more_streams_than_there_can_be() {
+        let of = |streams: i64| of(json!({"limits": {"concurrentStreams": streams}}));
+        assert_eq!(of(128).unwrap().said.streams, NonZeroU32::new(128));
+        for wrong in [129, 0] {
+            assert_eq!(of(wrong).unwrap_err().field, "spec.limits.concurrentStreams", "{wrong}");
+        }
     }
 
     #[test]

@@ -81,8 +81,11 @@ fn authority(reference: &types::AuthorityReference, namespace: &str) -> Option<O
 /// Reads whose more specific policies take the place of one.
 ///
 /// # Errors
-/// The word is not known.
+/// The word is not known, or the policy is refused: what cannot be read of it may be this.
 pub fn replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, Wrong> {
+    if let Some(refused) = &spec.refused {
+        return Err(Wrong::new(&refused.field, &refused.problem));
+    }
     let known = [
         ("SameNamespace", ReplaceableBy::SameNamespace),
         ("All", ReplaceableBy::All),
@@ -400,5 +403,20 @@ mod tests {
         ] {
             assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
         }
+    }
+
+    #[test]
+    fn a_refused_policy_guards_nothing_and_cannot_be_replaced() {
+        let refused = types::RefusedField { field: "spec.sourceRange".into(), problem: "is unknown".into() };
+        let spec = SecurityPolicySpec {
+            replaceable_by: Some("All".into()),
+            refused: Some(refused),
+            ..SecurityPolicySpec::default()
+        };
+        let resources = resources();
+        let context = Context { resources: &resources, permits: &|_, _| true };
+        let wrong = Wrong::new("spec.sourceRange", "is unknown");
+        assert_eq!(read(&ObjectKey::new("shop", "login"), &spec, context).unwrap_err(), wrong);
+        assert_eq!(replaceable(&spec), Err(wrong));
     }
 }

@@ -103,6 +103,22 @@ pub(crate) struct Written {
     pub(crate) value: Vec<u8>,
     /// Fields of the endpoint's answer as they came, for the access log.
     pub(crate) received: Head,
+    /// Where the answer is made.
+    pub(crate) made: Made,
+}
+
+/// Where an answer is made, as in ingress-nginx, which decides what is done to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Under the rule of the request, or by its endpoint.
+    #[default]
+    ByRule,
+    /// In the place from which clients are sent to sign in.
+    AtSignIn,
+    /// For the whole host, before its rules or in their place.
+    ByHost,
+    /// For Fairway itself, which asked.
+    ForFairway,
 }
 
 static NOTHING: Written = Written {
@@ -116,6 +132,7 @@ static NOTHING: Written = Written {
     session_cookie: Vec::new(),
     value: Vec::new(),
     received: Head::new(),
+    made: Made::ByRule,
 };
 
 impl Forms {
@@ -140,6 +157,7 @@ impl Forms {
             written.cookies.clear();
             written.session_cookie.clear();
             written.received.clear();
+            written.made = Made::default();
         }
     }
 
@@ -175,6 +193,7 @@ impl Forms {
             written.received = Head::new();
         }
         written.received.clear();
+        written.made = Made::default();
         let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
             &mut **written;
         for bytes in [origin, normalised, decoded, target, host, cookies, session_cookie, value] {

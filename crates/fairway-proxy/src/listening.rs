@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fairway_metrics::Fault;
-use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, Transport};
+use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, PortProtocol};
 use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
 use fairway_runtime::counts::Counts;
 use fairway_runtime::listen;
@@ -289,11 +289,11 @@ impl Sockets {
 /// A socket for each worker, and the address that all of them have.
 fn bind(key: &PortKey, workers: usize) -> io::Result<(SocketAddr, Vec<PortSocket>)> {
     match key.transport {
-        Transport::Tcp => {
+        PortProtocol::Tcp => {
             let sockets = listen::bind(key.address, workers)?;
             Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Tcp).collect()))
         }
-        Transport::Udp => {
+        PortProtocol::Udp => {
             let sockets = listen::bind_datagrams(key.address, workers)?;
             Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Udp).collect()))
         }

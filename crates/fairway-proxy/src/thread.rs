@@ -25,6 +25,9 @@ use fairway_metrics::Sample;
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
 
+/// What the time of a drain cuts has this much more to end by itself: with a reset for its peers, and a line in the log.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// What a worker's thread is given.
 pub(crate) struct Launch {
     pub(crate) index: usize,
@@ -76,6 +79,8 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
         let _ = reply.send(worker.sample());
     }
     drain(&worker, &mut commands).await;
+    // Nobody ticks any more.
+    worker.log.flush();
     loops.abort();
     Ok(())
 }
@@ -130,7 +135,8 @@ async fn drain(worker: &Rc<Worker<TcpNetwork>>, commands: &mut mpsc::UnboundedRe
     let drained = async {
         tokio::time::sleep(worker.options.drain.delay).await;
         worker.enter(Phase::Draining);
-        worker.counters.connections_closed(worker.options.drain.timeout).await;
+        let limit = worker.options.drain.timeout.saturating_add(LAST_WORDS);
+        worker.counters.connections_closed(limit).await;
     };
     tokio::pin!(drained);
     let open = Cell::new(true);

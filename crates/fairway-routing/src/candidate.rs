@@ -41,6 +41,8 @@ pub(crate) enum PathTest {
     Exact(Arc<str>),
     Prefix(Arc<str>),
     Regex(Arc<Pattern>),
+    /// One that comes after all prefixes but `/`, and is asked with [`PathTest::fits_late`] only.
+    Late(Arc<Pattern>),
 }
 
 /// Every match of `host` in listed order.
@@ -116,9 +118,27 @@ impl PathTest {
         })
     }
 
+    /// The same after prefixes, where it is a regular expression.
+    pub(crate) fn after_prefixes(self) -> Self {
+        match self {
+            Self::Regex(pattern) => Self::Late(pattern),
+            other => other,
+        }
+    }
+
     /// Whether the length of the path decides what the test costs.
     pub(crate) fn reads_on(&self) -> bool {
-        matches!(self, Self::Regex(pattern) if !pattern.is_literal())
+        matches!(self, Self::Regex(pattern) | Self::Late(pattern) if !pattern.is_literal())
+    }
+
+    /// Whether it is one that comes after prefixes.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Late(_))
+    }
+
+    /// Whether it is one that comes after prefixes and fits.
+    pub(crate) fn fits_late(&self, path: &[u8]) -> bool {
+        matches!(self, Self::Late(pattern) if pattern.is_match(path))
     }
 
     /// How many bytes of `path` are covered, as [`crate::Matched::Rule`] counts them.
@@ -127,6 +147,7 @@ impl PathTest {
             Self::Exact(exact) => (exact.as_bytes() == path).then_some(path.len()),
             Self::Prefix(prefix) => covered_by_prefix(prefix.as_bytes(), path),
             Self::Regex(pattern) => pattern.is_match(path).then_some(0),
+            Self::Late(_) => None,
         }
     }
 }

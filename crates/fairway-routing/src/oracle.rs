@@ -63,7 +63,8 @@ pub enum Unmet {
 /// What decides between two matches that both apply, in this order (Gateway API HTTPRoute precedence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Criterion {
-    /// An exact path is before a regular expression, and a regular expression before a prefix.
+    /// An exact path is before a regular expression, and a regular expression before a prefix, or where it says so after
+    /// all prefixes but `/`.
     PathKind,
     /// The longer path is first.
     PathLength,
@@ -195,8 +196,10 @@ impl Place<'_> {
     #[must_use]
     pub fn decided_over(&self, other: &Self, order: RuleOrder) -> Criterion {
         let (first, second) = (self.rank(), other.rank());
+        // `/` is behind all else, but still a prefix.
+        let kind = |rank: &Rank| if rank.0 == ROOT { PREFIX } else { rank.0 };
         let differs = [
-            (Criterion::PathKind, first.0 != second.0),
+            (Criterion::PathKind, kind(&first) != kind(&second)),
             (Criterion::PathLength, first.1 != second.1),
             (Criterion::Rank, first.2 != second.2),
             (Criterion::Method, first.3 != second.3),
@@ -212,16 +215,17 @@ impl Place<'_> {
 
     fn rank(&self) -> Rank {
         let (kind, length) = match &self.of.path {
-            PathMatch::Exact(path) => (0, path.len()),
+            PathMatch::Exact(path) => (EXACT, path.len()),
             // What covers everything is shorter than all else, also than `*`.
-            PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (2, 0),
-            PathMatch::Prefix(path) => (2, path.len()),
-            PathMatch::Regex { pattern, .. } => (1, pattern.len()),
+            PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (ROOT, 0),
+            PathMatch::Prefix(path) => (PREFIX, path.len()),
+            PathMatch::Regex { pattern, .. } if self.of.after_prefixes => (LATE_REGEX, pattern.len()),
+            PathMatch::Regex { pattern, .. } => (REGEX, pattern.len()),
         };
         // All exact paths that match are one path, whatever their number of bytes.
         (
             kind,
-            Reverse(if kind == 0 { 0 } else { length }),
+            Reverse(if kind == EXACT { 0 } else { length }),
             Reverse(self.of.rank),
             Reverse(self.of.method.is_some()),
             (Reverse(self.of.headers.len()), Reverse(self.of.query.len()), Reverse(self.of.cookies.len())),
@@ -251,6 +255,13 @@ impl Place<'_> {
         })
     }
 }
+
+/// The kinds of paths, in the order in which they are tried.
+const EXACT: u8 = 0;
+const REGEX: u8 = 1;
+const PREFIX: u8 = 2;
+const LATE_REGEX: u8 = 3;
+const ROOT: u8 = 4;
 
 /// Headers, query parameters, cookies.
 type Counts = (Reverse<usize>, Reverse<usize>, Reverse<usize>);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_model::{HostPattern, Introduction, Listener, ListenerProtocol, Transport, WildcardSpan};
+use fairway_model::{HostPattern, Introduction, Listener, ListenerProtocol, PortProtocol, WildcardSpan};
 use imbl::OrdMap;
 
 use crate::client_limits;
@@ -18,7 +18,7 @@ pub struct PortKey {
     /// The address as configured.
     pub address: SocketAddr,
     /// The same number may be a port of TCP and one of UDP.
-    pub transport: Transport,
+    pub transport: PortProtocol,
     /// The listener that a free port (port 0) is of; nothing else has a free port of its own.
     pub owner: Option<Arc<str>>,
 }
@@ -91,7 +91,7 @@ impl Ports {
     }
 
     fn add(&mut self, address: SocketAddr, listener: &Arc<Listener>, carried: Carried) -> Result<(), String> {
-        let transport = listener.protocol.transport();
+        let transport = listener.protocol.port_protocol();
         let owner = (address.port() == 0).then(|| listener.name.clone());
         let key = PortKey { address, transport, owner };
         let taken = |by: &Carried| {
@@ -418,7 +418,7 @@ mod tests {
         };
         assert_eq!(
             (tcp.transport, udp.transport, tcp.address),
-            (Transport::Tcp, Transport::Udp, udp.address)
+            (PortProtocol::Tcp, PortProtocol::Udp, udp.address)
         );
         assert_eq!((&*stream.listener().name, &*datagrams.listener().name), ("dns-tcp", "dns-udp"));
         let taken =

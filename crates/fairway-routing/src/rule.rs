@@ -111,6 +111,14 @@ impl CompiledRule {
         self.path_form
     }
 
+    /// Whether it answers as a location of nginx does, in the order of nginx's phases. Paths that are decoded as nginx decodes
+    /// them are those of Ingresses.
+    #[inline]
+    #[must_use]
+    pub fn is_location(&self) -> bool {
+        self.path_form == PathForm::Decoded
+    }
+
     /// Compiles rule `number` of `route`; `problem` hears of a rewrite or a protection that cannot be: the rule then
     /// has no targets, because a request with the wrong path or of the wrong client must not reach the backend.
     pub(crate) fn compiled(

@@ -10,8 +10,8 @@ use fairway_message::Known;
 use fairway_model::{
     AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ClientCertificate, ConcurrencyLimit,
     CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Filter, HeaderEdit,
-    HeaderField, HttpsRedirect, LocationRewrite, Mirror, PathForm, PathRewrite, RateLimit, RealIp, Redirect,
-    RedirectTarget, Timeouts,
+    HeaderField, HttpsRedirect, LocationRewrite, Match, Mirror, PathForm, PathRewrite, RateLimit, RealIp,
+    Redirect, RedirectTarget, Timeouts,
 };
 
 use fairway_pattern::{Anchor, Pattern};
@@ -107,6 +107,8 @@ pub enum RequestStep<R> {
     Deny(CompiledDeny),
     /// Answers preflights of allowed origins.
     Preflight(Arc<Cors>),
+    /// Refuses requests while the action has no endpoint for any.
+    Endpoint,
     /// Edits fields.
     Edit(FieldEdits),
     /// Sets `Host`.
@@ -181,7 +183,7 @@ pub struct Copying<R> {
 pub struct Replacing<R> {
     /// Which ones, and what is said about them.
     pub pages: ErrorPages,
-    /// Where the question goes: a rule of its own, with what the outer rule does to every answer. `None`: nowhere.
+    /// Where the question goes: a rule of its own, with the steps for pages. `None`: nowhere.
     pub rule: Option<R>,
 }
 
@@ -235,6 +237,8 @@ impl CompiledCertificate {
 pub struct CompiledDeny {
     /// What they are answered: 400..=599.
     pub status: u16,
+    /// Whether that is every request.
+    pub all: bool,
     when: Box<[(PathTest, Option<Conditions>)]>,
     form: PathForm,
 }
@@ -242,7 +246,8 @@ pub struct CompiledDeny {
 impl CompiledDeny {
     fn compiled(deny: &Deny, form: PathForm) -> Result<Self, String> {
         let when = deny.when.iter().map(|of| Ok((PathTest::compiled(&of.path)?, Conditions::compiled(of)?)));
-        Ok(Self { status: deny.status, when: when.collect::<Result<_, String>>()?, form })
+        let all = deny.when == [Match::default()];
+        Ok(Self { status: deny.status, all, when: when.collect::<Result<_, String>>()?, form })
     }
 
     /// Whether a request is one of them.
@@ -416,6 +421,7 @@ impl<R> Lists<R> {
             }
             Filter::OverTls => request.push(RequestStep::OverTls),
             Filter::Deny(deny) => request.push(RequestStep::Deny(CompiledDeny::compiled(deny, form)?)),
+            Filter::NeedsEndpoint => request.push(RequestStep::Endpoint),
             Filter::RealIp(real_ip_of) => self.real_ip = Some(Box::new(real_ip_of.clone())),
             Filter::Cors(cors) => {
                 let cors = Arc::new(cors.clone());
@@ -453,7 +459,7 @@ impl<R> Lists<R> {
                 forward.push(Copying { mirror: mirror.clone(), rule });
             }
             Filter::ErrorPages(pages) => {
-                let filters = || all.iter().filter(|filter| is_of_answers(filter)).cloned().collect();
+                let filters = || all.iter().filter(|filter| is_of_pages(filter)).cloned().collect();
                 let backend = pages.backend.as_ref();
                 let rule =
                     backend.map(|backend| inner(InnerRule { backend, timeouts: None, filters: filters() }));
@@ -516,6 +522,12 @@ fn is_of_what_follows(filter: &Filter) -> bool {
                 | Filter::GrpcWeb
                 | Filter::Unlogged
         )
+}
+
+/// Whether it acts on pages, too. They are made outside of the location whose answers they replace, as in ingress-nginx, so
+/// that only what holds for the whole proxy reaches them.
+fn is_of_pages(filter: &Filter) -> bool {
+    matches!(filter, Filter::AnswerFields(_) | Filter::HiddenFields(_))
 }
 
 /// Whether it acts on every answer of its rule, whoever made it.

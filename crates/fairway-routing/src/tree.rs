@@ -36,7 +36,7 @@ pub(crate) struct Tree {
     elements: Box<[u8]>,
     /// The lists of all nodes, one after the other.
     candidates: Box<[Candidate]>,
-    /// The longest pattern first.
+    /// The longest pattern first, and those that come after prefixes behind the others.
     regexes: Box<[PathCandidate]>,
 }
 
@@ -106,10 +106,13 @@ impl Tree {
         if whole && let Some(rule) = self.fitting(first, List::Exact, request) {
             return Some((rule, path.len()));
         }
-        if !self.regexes.is_empty()
-            && let Some(found) = self.matching(path, request)
-        {
-            return Some(found);
+        if let Some(last) = self.regexes.last() {
+            if let Some(found) = self.matching(path, request) {
+                return Some(found);
+            }
+            if last.path.is_late() {
+                return self.find_around_late((deepest, whole), path, request);
+            }
         }
         if whole {
             if let Some(rule) = self.fitting(first, List::Prefix, request) {
@@ -128,7 +131,36 @@ impl Tree {
         None
     }
 
-    /// The first regular expression that fits.
+    /// Prefixes in a host that has regular expressions after them: all but `/`, then these expressions, then `/`.
+    fn find_around_late<F: Fields>(
+        &self,
+        (deepest, whole): (u32, bool),
+        path: &[u8],
+        request: &Request<'_, F>,
+    ) -> Option<(u32, usize)> {
+        let mut up = deepest;
+        if whole {
+            let first = &self.nodes[deepest as usize];
+            if let Some(rule) = self.fitting(first, List::Prefix, request) {
+                return Some((rule, path.len()));
+            }
+            up = first.up;
+        }
+        while let Some(node) = self.nodes.get(up as usize).filter(|_| up != SLASH && up != OTHER) {
+            if let Some(rule) = self.fitting_prefix(node, request) {
+                return Some((rule, node.length as usize));
+            }
+            up = node.up;
+        }
+        let fits = |it: &&PathCandidate| it.path.fits_late(path) && it.candidate.fits(request);
+        if let Some(late) = self.regexes.iter().find(fits) {
+            return Some((late.candidate.rule, 0));
+        }
+        let root = self.nodes.get(up as usize)?;
+        Some((self.fitting_prefix(root, request)?, root.length as usize))
+    }
+
+    /// The first regular expression that fits, of those before prefixes.
     fn matching<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
         self.regexes.iter().find_map(|PathCandidate { path: test, candidate }| {
             let covered = test.covered(path)?;
@@ -265,7 +297,11 @@ impl<'m> Builder<'m> {
                 }
             }
             PathMatch::Regex { pattern, .. } => {
-                self.regexes.push((pattern.len(), proposal.path_candidate()?));
+                let PathCandidate { mut path, candidate } = proposal.path_candidate()?;
+                if proposal.of.after_prefixes {
+                    path = path.after_prefixes();
+                }
+                self.regexes.push((pattern.len(), PathCandidate { path, candidate }));
             }
         }
         Ok(())
@@ -300,7 +336,7 @@ impl<'m> Builder<'m> {
     fn finish(mut self) -> Tree {
         // Stable: within a list the order of precedence stays.
         self.entries.sort_by_key(|(node, list, _)| (*node, *list));
-        self.regexes.sort_by_key(|(length, _)| Reverse(*length));
+        self.regexes.sort_by_key(|(length, candidate)| (candidate.path.is_late(), Reverse(*length)));
         self.set_bounds();
         let hash = FastState::default();
         Tree {

@@ -61,8 +61,17 @@ fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<FieldMatc
 fn matches() -> impl Strategy<Value = Match> {
     let method = option::weighted(0.25, select(vec!["GET", "PUT"]).prop_map(Arc::from));
     let rank = prop_oneof![4 => Just(0), 1 => 1u8..3];
-    (path_matches(), method, fields(&["x", "y"]), fields(&["q", "r"]), fields(&["c", "d"]), rank).prop_map(
-        |(path, method, headers, query, cookies, rank)| Match { path, method, headers, query, cookies, rank },
+    let fields = (fields(&["x", "y"]), fields(&["q", "r"]), fields(&["c", "d"]));
+    (path_matches(), method, fields, rank, any::<bool>()).prop_map(
+        |(path, method, (headers, query, cookies), rank, after_prefixes)| Match {
+            path,
+            method,
+            headers,
+            query,
+            cookies,
+            rank,
+            after_prefixes,
+        },
     )
 }
 

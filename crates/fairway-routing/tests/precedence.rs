@@ -76,6 +76,37 @@ fn a_regex_comes_between_exact_paths_and_prefixes_and_the_longest_text_first() {
 }
 
 #[test]
+fn a_regex_that_comes_after_prefixes_comes_before_the_root_only() {
+    let late = |pattern| Match { after_prefixes: true, ..regex(pattern) };
+    let rules = vec![
+        rule("all", vec![prefix("/")]),
+        rule("ping", vec![late("/[^/]+/Ping$")]),
+        rule("cart", vec![prefix("/shop.Cart")]),
+        rule("early", vec![regex("/early/[A-Z].*")]),
+        rule("exact", vec![exact("/shop.List/Ping")]),
+    ];
+    for (path, winner) in [
+        ("/shop.Cart/Ping", "cart"),
+        ("/shop.Cart", "cart"),
+        ("/shop.Pay/Ping", "ping"),
+        ("/shop.Pay/Pong", "all"),
+        ("/shop.List/Ping", "exact"),
+        ("/early/Ping", "early"),
+        ("/", "all"),
+        ("*", "all"),
+    ] {
+        assert_eq!(winner_among(rules.clone(), &ask(path)), winner, "{path}");
+    }
+    let asked = ask("/shop.Cart/Ping");
+    let with = |of| vec![rule("cart", vec![of]), rule("ping", vec![late("/[^/]+/Ping$")])];
+    assert_eq!(winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &asked), "ping");
+    assert_eq!(
+        winner_among(with(with_headers(prefix("/shop.Cart"), &["x"])), &asked.header("x", "1")),
+        "cart"
+    );
+}
+
+#[test]
 fn a_regex_is_anchored_at_the_start_only() {
     let rules = vec![rule("regex", vec![regex("(?:/r|/s)")])];
     assert_eq!(winner_among(rules.clone(), &ask("/s/more")), "regex");

@@ -81,6 +81,11 @@ impl Descriptors {
         self.budget.connections as u64
     }
 
+    /// Sessions of datagrams that may be open: anybody can begin them under any address, so they never take all there is.
+    pub fn sessions(&self) -> u64 {
+        (self.budget.share / 2) as u64
+    }
+
     /// The worker listens on so many addresses now.
     pub fn listen_on(&self, addresses: usize) {
         self.addresses.set(addresses.saturating_sub(RESERVED_ADDRESSES));

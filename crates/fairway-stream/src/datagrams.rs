@@ -177,7 +177,7 @@ struct Session<H> {
     began: Instant,
     received: Cell<u64>,
     sent: Cell<u64>,
-    /// Datagrams from the client.
+    /// Datagrams from the client that went to the endpoint.
     asked: Cell<u64>,
     /// Datagrams from the endpoint.
     answers: Cell<u64>,
@@ -311,9 +311,11 @@ impl<F: Forward> Shared<F> {
     /// Sends a datagram of a session on. False where the session is over because of it.
     fn pass(&self, session: &Session<F::Held>, datagram: &[u8]) -> bool {
         session.received.set(session.received.get() + datagram.len() as u64);
-        session.asked.set(session.asked.get() + 1);
         match SockRef::from(&session.socket).send(datagram) {
-            Ok(_) => self.sessions.borrow_mut().touch(session.key, Instant::now()),
+            Ok(_) => {
+                session.asked.set(session.asked.get() + 1);
+                self.sessions.borrow_mut().touch(session.key, Instant::now());
+            }
             Err(error) => match Trouble::of(&error) {
                 Trouble::Dropped(reason) => self.forward.note(Fate::Dropped(reason)),
                 Trouble::Unreachable => {
@@ -334,30 +336,23 @@ impl<F: Forward> Shared<F> {
                 Err(reason) => return self.forward.note(Fate::Dropped(reason)),
             };
             let received = room.len() - HEADROOM;
-            let from = introduce(room, beginning.introduce, HEADROOM + beginning.skip);
-            match connect(beginning.endpoint).and_then(|socket| self.send_first(socket, &room[from..])) {
-                Ok(socket) => {
+            let first = HEADROOM + beginning.skip;
+            let mut covered = [0; MOST_OF_V2];
+            covered.copy_from_slice(&room[first - MOST_OF_V2..first]);
+            let from = introduce(room, beginning.introduce, first);
+            match connect(beginning.endpoint).and_then(|socket| send_first(socket, &room[from..])) {
+                Ok(Ok(socket)) => {
                     let Beginning { held, responses, .. } = beginning;
                     return self.insert(client, socket, (held, responses), received);
                 }
+                // What it says of the client is said once: a session begins with a datagram that went out.
+                Ok(Err(reason)) => return self.forward.note(Fate::Dropped(reason)),
                 Err(error) => why = self.forward.unreachable(&beginning.held, &error),
             }
+            // The next endpoint is chosen for the datagram as it came.
+            room[first - MOST_OF_V2..first].copy_from_slice(&covered);
         }
         self.forward.note(Fate::Dropped(why));
-    }
-
-    /// Sends the first datagram of a session.
-    ///
-    /// # Errors
-    /// When the endpoint cannot be reached.
-    fn send_first(&self, socket: UdpSocket, datagram: &[u8]) -> io::Result<UdpSocket> {
-        if let Err(error) = SockRef::from(&socket).send(datagram) {
-            match Trouble::of(&error) {
-                Trouble::Dropped(reason) => self.forward.note(Fate::Dropped(reason)),
-                Trouble::Unreachable => return Err(error),
-            }
-        }
-        Ok(socket)
     }
 
     fn insert(
@@ -428,12 +423,7 @@ const ANSWERS: Interest = Interest::READABLE.add(Interest::ERROR);
 /// Sends the answers of a session to its client until all have come or its endpoint cannot be reached.
 async fn answer<F: Forward>(shared: Rc<Shared<F>>, session: Rc<Session<F::Held>>) {
     loop {
-        let taken = match session.socket.ready(ANSWERS).await {
-            Ok(ready) if ready.is_error() => session.pass_answers(&shared, Interest::ERROR),
-            Ok(_) => session.pass_answers(&shared, Interest::READABLE),
-            Err(error) => Err(error),
-        };
-        match taken {
+        match session.next_answers(&shared).await {
             Ok(Answers::All) => return shared.end(&session, End::Answered),
             Ok(Answers::More) => later().await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -464,6 +454,19 @@ enum Answers {
 }
 
 impl<H: 'static> Session<H> {
+    /// Waits until something has come, and passes it on.
+    ///
+    /// # Errors
+    /// As [`Session::pass_answers`].
+    async fn next_answers<F: Forward<Held = H>>(&self, shared: &Shared<F>) -> io::Result<Answers> {
+        // One reason at a time: asked for both, tokio never takes back that the socket was ready for either.
+        let why = match self.socket.ready(ANSWERS).await?.is_error() {
+            true => Interest::ERROR,
+            false => Interest::READABLE,
+        };
+        self.pass_answers(shared, why)
+    }
+
     /// Passes on what has come, at most a turn's. `why` is the one thing for which the socket is ready.
     ///
     /// # Errors
@@ -516,10 +519,24 @@ fn introduce(room: &mut [u8], addresses: Option<Addresses>, from: usize) -> usiz
     from - header.len()
 }
 
+/// Sends the first datagram of a session; gives the reason where it was dropped here.
+///
+/// # Errors
+/// When the endpoint cannot be reached.
+fn send_first(socket: UdpSocket, datagram: &[u8]) -> io::Result<Result<UdpSocket, &'static str>> {
+    let sent = SockRef::from(&socket).send(datagram);
+    match sent {
+        Ok(_) => Ok(Ok(socket)),
+        Err(error) => match Trouble::of(&error) {
+            Trouble::Dropped(reason) => Ok(Err(reason)),
+            Trouble::Unreachable => Err(error),
+        },
+    }
+}
+
 /// A socket that receives from this address alone.
 fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     socket.connect(&to.into())?;
     UdpSocket::from_std(socket.into())
 }

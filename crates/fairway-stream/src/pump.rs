@@ -1,8 +1,9 @@
 //! Bytes in both directions between a client and an endpoint, whatever they mean.
 //!
-//! A side is read only when the other has taken all that was read before, so that a connection holds at most [`CHUNK`]
-//! bytes for each direction, and an idle one none. The end of one direction is passed on and leaves the other open. What always has
-//! more to move leaves its thread to others after [`TURN`].
+//! A side is read only when the other has taken all that was read before, so that a connection holds at most one read for each
+//! direction, and an idle one nothing. A read may bring [`CHUNK`]; it may bring more, up to [`Transport::READ`], while reads
+//! fill what they may bring and the other side takes all of it at once. The end of one direction is passed on and leaves the other
+//! open. What always has more to move leaves its thread to others after [`TURN`].
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -11,12 +12,12 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::turns::go_on_later;
 use fairway_runtime::wire::{Input, Wire, Workspace};
 
-/// How much one read may bring, which is how much may wait for a side that is slow. Vectors of this size go back to the
-/// worker.
+/// How much one read may bring at first, and after the other side was slow: what waits then fits into the vectors that go back
+/// to the worker.
 const CHUNK: usize = 64 * 1024;
 
-/// How many bytes of a direction are moved before others have their turn.
-const TURN: usize = 256 * 1024;
+/// How many bytes of a direction are moved, with the rest of the last read, before others have their turn.
+const TURN: usize = 512 * 1024;
 
 /// Which of the two peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +37,23 @@ pub struct Pump {
     back: Direction,
 }
 
+/// One direction.
+#[derive(Debug)]
+struct Direction {
+    state: State,
+    /// How much the next read may bring, as far as its side allows it.
+    most: usize,
+}
+
+impl Default for Direction {
+    fn default() -> Self {
+        Self { state: State::Open, most: CHUNK }
+    }
+}
+
 /// How far one direction is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Direction {
-    #[default]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
     Open,
     /// Nothing more comes; what came is still being sent.
     Closing,
@@ -79,26 +93,41 @@ impl Direction {
         let broken = |side: Side| move |_: io::Error| side;
         let mut moved = 0;
         loop {
-            if *self == Self::Closed {
+            if self.state == State::Closed {
                 return Poll::Ready(Ok(()));
             }
-            ready!(to.poll_flush(cx)).map_err(broken(target))?;
+            let Poll::Ready(flushed) = to.poll_flush(cx) else {
+                // It is slow: less is read for it from now on.
+                self.most = CHUNK;
+                return Poll::Pending;
+            };
+            flushed.map_err(broken(target))?;
             to.rest_outbox(workspace);
-            if *self == Self::Closing {
+            if self.state == State::Closing {
                 ready!(to.poll_shutdown(cx)).map_err(broken(target))?;
-                *self = Self::Closed;
+                self.state = State::Closed;
                 return Poll::Ready(Ok(()));
             }
             if moved >= TURN {
                 go_on_later(cx);
                 return Poll::Pending;
             }
-            let passed = from.poll_input(cx, workspace, CHUNK, |cx, bytes| {
+            let most = self.most.min(F::READ);
+            let passed = from.poll_input(cx, workspace, most, |cx, bytes| {
                 (bytes.len(), pass(to, cx, workspace, bytes).map(|()| bytes.len()))
             });
             match ready!(passed).map_err(broken(source))? {
-                Input::Taken(passed) => moved += passed.map_err(broken(target))?,
-                Input::Eof => *self = Self::Closing,
+                Input::Taken(passed) => {
+                    let passed = passed.map_err(broken(target))?;
+                    moved += passed;
+                    if passed == most {
+                        // There is more. If the other side is slow, the next flush says so.
+                        self.most = (most * 2).min(F::READ);
+                    }
+                    // What was read before the connection was forwarded is gone, and its memory with it.
+                    from.rest(workspace);
+                }
+                Input::Eof => self.state = State::Closing,
             }
         }
     }
@@ -128,6 +157,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
+
+    /// How much one read of a pipe may bring.
+    const READ: usize = <DuplexStream as Transport>::READ;
 
     /// Both peers, and the two ends that lie between them.
     fn between(pipe: usize) -> ([DuplexStream; 2], [Wire<DuplexStream>; 2]) {
@@ -159,6 +191,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_read_before_is_passed_on_and_leaves_no_memory_behind() {
+        let ((_client, near), (mut endpoint, far)) = (duplex(10_000), duplex(10_000));
+        let (mut near, mut far) = (Wire::with_input(near, vec![7; 5_000]), Wire::new(far));
+        let (workspace, mut pump) = (Workspace::new(), Pump::default());
+        let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+        assert!(pumped.is_pending());
+        let mut seen = vec![0; 5_000];
+        endpoint.read_exact(&mut seen).await.unwrap();
+        assert!(seen.iter().all(|byte| *byte == 7));
+        let mut lent = Vec::new();
+        workspace.lend(&mut lent);
+        assert!(lent.capacity() >= 5_000, "others have it now");
+    }
+
+    #[tokio::test]
     async fn a_side_that_takes_nothing_stops_what_is_read_from_the_other() {
         let ([_client, mut endpoint], [mut near, mut far]) = between(10 * CHUNK);
         let (workspace, mut pump) = (Workspace::new(), Pump::default());
@@ -178,18 +225,38 @@ mod tests {
     async fn what_always_has_more_to_move_leaves_its_thread_to_others() {
         let ([mut client, mut endpoint], [mut near, mut far]) = between(100 * CHUNK);
         let (workspace, mut pump) = (Workspace::new(), Pump::default());
-        client.write_all(&vec![7; 20 * CHUNK]).await.unwrap();
+        client.write_all(&vec![7; 50 * CHUNK]).await.unwrap();
         let mut before = 0;
         for turn in 0..5 {
             let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
             assert!(pumped.is_pending());
             let moved = far.sent() - before;
-            assert!((TURN as u64..=(TURN + CHUNK) as u64).contains(&moved), "{moved} bytes in turn {turn}");
+            assert!((TURN..TURN + READ).contains(&(moved as usize)), "{moved} bytes in turn {turn}");
             before = far.sent();
         }
-        let mut all = vec![0; 20 * CHUNK];
+        while far.sent() < 50 * CHUNK as u64 {
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            assert!(pumped.is_pending());
+        }
+        let mut all = vec![0; 50 * CHUNK];
         endpoint.read_exact(&mut all).await.unwrap();
         assert!(all.iter().all(|byte| *byte == 7));
+    }
+
+    #[tokio::test]
+    async fn reads_grow_while_they_fill_and_are_small_again_for_a_side_that_is_slow() {
+        let ((mut client, near), (mut endpoint, far)) = (duplex(100 * CHUNK), duplex(4 * CHUNK));
+        let (mut near, mut far) = (Wire::new(near), Wire::new(far));
+        let (workspace, mut pump) = (Workspace::new(), Pump::default());
+        client.write_all(&vec![7; 20 * CHUNK]).await.unwrap();
+        // A chunk and two reads of twice as much, of whose last the pipe takes a half. Then one chunk each time that there is
+        // room for one.
+        for chunks in [5, 6, 7] {
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            assert!(pumped.is_pending());
+            assert_eq!((near.received(), far.queued()), (chunks * CHUNK as u64, CHUNK));
+            endpoint.read_exact(&mut vec![0; CHUNK]).await.unwrap();
+        }
     }
 
     #[tokio::test]

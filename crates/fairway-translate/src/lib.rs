@@ -21,14 +21,14 @@ pub use fairway_objects::issued::issued;
 pub use fairway_objects::lines::Lines;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{
-    CONTROLLER, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER, GatewayOptions, HostOptions,
-    HostOwnership, IngressListeners, ListenAt, LogFormatChoice, LoopbackEndpoints, Options, Own, Places,
-    ProxySenders, ReservedPorts, ServiceMaps, Trust, UnsupportedProtection, WithoutClass,
+    CONTROLLER, ClientDefaults, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER,
+    GatewayOptions, HostOptions, HostOwnership, IngressListeners, ListenAt, LogFormatChoice,
+    LoopbackEndpoints, Options, Own, Places, ProxySenders, ReservedPorts, ServiceMaps, Trust,
+    UnsupportedProtection, WithoutClass,
 };
 pub use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 pub use fairway_objects::references::Difference;
 pub use fairway_objects::resources::{Change, Resources};
-pub use fairway_objects::transport::PortProtocol;
 pub use ingress::annotations::family::{Class, Known, Support};
 pub use ingress::annotations::registry::known_annotations;
 pub use ingress::references::References;

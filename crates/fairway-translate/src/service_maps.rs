@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    ClientTraffic, Config, HostPattern, Introduction, Listener, ListenerProtocol, Origin, ProxyHeaderVersion,
-    StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
+    ClientTraffic, Config, HostPattern, Introduction, Listener, ListenerProtocol, Origin, PortProtocol,
+    ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
 };
 
 use crate::ingress::defaults::StreamDefaults;
@@ -20,7 +20,7 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::options::{Options, ServiceMaps};
-use fairway_objects::transport::{PortProtocol, Transport};
+use fairway_objects::transport::Transport;
 
 use entry::Entry;
 
@@ -92,7 +92,8 @@ impl Reading {
             let origin = Origin::object("ConfigMap", &key.namespace, &key.name);
             let name = reader.protocol.name();
             let missing = Diagnostic::new(Severity::Warning, "missing-reference", origin);
-            let problem = format!("the ConfigMap of {name} services does not exist");
+            let problem =
+                format!("ConfigMap {key} does not exist, though it is named for the {name} services");
             self.diagnostics.push(missing.because(problem, format!("no port of {name} is served by it")));
             return;
         };

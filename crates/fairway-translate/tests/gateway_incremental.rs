@@ -431,6 +431,27 @@ fn a_status_that_is_written_changes_nothing_but_its_version() {
 }
 
 #[test]
+fn a_gateway_that_is_made_anew_within_a_second_is_another_one() {
+    let mut resources = Resources::default();
+    let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
+                       "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+    let mut gateway = json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("a", "g0", 0), "spec": {
+        "gatewayClassName": "c0", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}});
+    gateway["metadata"]["uid"] = json!("first");
+    for value in [class, gateway.clone()] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    let mut translator = Translator::new(options(true));
+    translator.update(&resources, &[], NOW);
+    gateway["metadata"]["uid"] = json!("second");
+    let again = Change::Set(object(gateway), None);
+    let changed = [again.reference()];
+    resources.apply(again);
+    let second = translator.update(&resources, &changed, NOW);
+    assert_eq!(&*second.gateway.wanted[&ObjectKey::new("a", "g0")].uid, "second");
+}
+
+#[test]
 fn a_change_of_one_route_among_many_costs_what_it_costs_among_few() {
     for sets in [false, true] {
         let (few, many) = (cost_of_a_route(200, sets), cost_of_a_route(4_000, sets));

@@ -223,6 +223,39 @@ fn greedy(name: &str, day: usize, count: usize) -> Change {
     Change::Set(object(route), None)
 }
 
+fn conditions(translation: &Translation, name: &str) -> Vec<Condition> {
+    match status(translation, Kind::HttpRoute, name) {
+        OwnStatus::Route(parents) => parents[0].conditions.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_route_of_which_its_host_can_afford_nothing_is_not_accepted_and_not_counted() {
+    let (mut resources, mut translator) = (everything(), translator());
+    for (name, day, count) in [("old", 1, 120), ("young", 2, 120), ("youngest-of-all", 3, 2)] {
+        resources.apply(greedy(name, day, count));
+    }
+    let all = translator.update(&resources, &[], NOW);
+    let found = conditions(&all, "youngest-of-all");
+    let accepted = found.iter().find(|it| it.kind == "Accepted").unwrap();
+    assert_eq!((accepted.holds, accepted.reason), (false, "UnsupportedValue"), "{accepted:?}");
+    assert!(accepted.message.contains("no rule of it is left at the host \"l0.test\""), "{accepted:?}");
+    assert!(!found.iter().any(|it| it.kind == "PartiallyInvalid"), "{found:?}");
+    assert!(holds(&conditions(&all, "young"), "PartiallyInvalid"), "something is left of it");
+    let attached = |translation: &Translation| own_gateway(translation).listeners[0].attached_routes;
+    assert_eq!(attached(&all), 3, "of-l0, old and young");
+
+    let old = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("a", "old"));
+    resources.apply(Change::Remove(old.clone()));
+    let without = translator.update(&resources, std::slice::from_ref(&old), NOW);
+    assert!(holds(&conditions(&without, "youngest-of-all"), "Accepted"));
+    assert_eq!(attached(&without), 3, "of-l0, young and youngest-of-all");
+    resources.apply(greedy("old", 1, 120));
+    let again = translator.update(&resources, &[old], NOW);
+    assert_eq!((conditions(&again, "youngest-of-all"), attached(&again)), (found, 3));
+}
+
 #[test]
 fn the_regular_expressions_of_a_hosts_routes_have_one_budget_and_the_younger_route_is_told() {
     let (mut resources, mut translator) = (everything(), translator());
@@ -242,11 +275,6 @@ fn the_regular_expressions_of_a_hosts_routes_have_one_budget_and_the_younger_rou
     };
     assert_eq!(kept(&both, "old"), 120, "the older one has all of its rules");
     assert!((1..120).contains(&kept(&both, "young")), "{}", kept(&both, "young"));
-    let conditions = |translation: &Translation, name: &str| match status(translation, Kind::HttpRoute, name)
-    {
-        OwnStatus::Route(parents) => parents[0].conditions.clone(),
-        other => panic!("{other:?}"),
-    };
     assert!(!holds(&conditions(&both, "old"), "PartiallyInvalid"));
     assert!(holds(&conditions(&both, "young"), "PartiallyInvalid"));
     let told: Vec<String> = both.diagnostics.iter().map(ToString::to_string).collect();

@@ -25,6 +25,29 @@ fn every_case_gives_what_its_file_says() {
     });
 }
 
+#[test]
+fn load_balancers_can_probe_the_host_without_a_name() {
+    for (annotation, path, probed) in [
+        ("use-regex: \"false\"", "/", true),
+        ("use-regex: \"true\"", "/", false),
+        ("use-regex: \"false\"", "/healthz", false),
+    ] {
+        let manifest = format!(
+            r#"{{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {{name: fairway}}, spec: {{controller: fairway.dev/ingress-controller}}}}
+---
+{{apiVersion: networking.k8s.io/v1, kind: Ingress,
+  metadata: {{name: a, namespace: a, annotations: {{nginx.ingress.kubernetes.io/{annotation}}}}},
+  spec: {{ingressClassName: fairway, rules: [{{http: {{paths: [
+    {{path: {path}, pathType: Prefix, backend: {{service: {{name: a, port: {{number: 80}}}}}}}}]}}}}]}}}}
+"#
+        );
+        let scene = scene(&manifest);
+        let config = translate(&scene.resources, &scene.options, NOW).config;
+        let mut rules = config.hosts.values().flat_map(|host| &host.routes).flat_map(|route| &route.rules);
+        assert_eq!(rules.any(is_of_probes), probed, "{annotation} {path}");
+    }
+}
+
 /// What a reader wants to know of a translation: without the parts that are as always.
 fn text(translation: &Translation) -> String {
     let config = &translation.config;
@@ -86,9 +109,10 @@ fn settings(config: &Config) -> Value {
     settings
 }
 
-/// The catch-all that only says 404 is left out.
+/// The catch-all that only says 404 is left out, and so is its answer to probes.
 fn describe(host: &VirtualHost) -> Option<(String, Value)> {
-    let rules: Vec<Value> = host.routes.iter().flat_map(|route| &route.rules).map(rule).collect();
+    let rules = host.routes.iter().flat_map(|route| &route.rules).filter(|rule| !is_of_probes(rule));
+    let rules: Vec<Value> = rules.map(rule).collect();
     if host.key.host.to_string() == "*" && rules == [json!("Prefix / -> 404 NoRoute")] {
         return None;
     }
@@ -96,6 +120,10 @@ fn describe(host: &VirtualHost) -> Option<(String, Value)> {
     let suites = host.suites.as_ref().map(|it| format!(", {:?} chosen by {:?}", it.offered, it.chosen_by));
     let suites = suites.unwrap_or_default();
     Some((format!("{} ({:?}{certificate}{suites})", host.key.host, host.order), json!(rules)))
+}
+
+fn is_of_probes(rule: &Rule) -> bool {
+    (&*rule.origin.kind, &*rule.origin.name) == ("Default", "health")
 }
 
 fn rule(rule: &Rule) -> Value {

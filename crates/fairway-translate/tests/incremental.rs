@@ -305,7 +305,7 @@ fn codes(translation: &Translation) -> Vec<&str> {
 #[test]
 fn an_ingress_without_a_spec_is_read_again_when_what_its_annotations_name_comes() {
     let mut metadata = metadata("i");
-    metadata["annotations"] = json!({format!("{PREFIX}/custom-headers"): "headers"});
+    metadata["annotations"] = json!({format!("{PREFIX}/custom-headers"): "default/headers"});
     let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata});
     let headers = json!({"kind": "ConfigMap", "metadata": {"name": "headers", "namespace": "default"}, "data": {"X-A": "b"}});
     let options = Options { without_class: WithoutClass::Served, ..Options::default() };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fairway_model::{BackendProtocol, Transport, UpstreamTls};
+use fairway_model::{BackendProtocol, PortProtocol, UpstreamTls};
 use fairway_runtime::clock::Instant;
 
 use crate::health::{Blame, Ejecting, Health};
@@ -29,7 +29,7 @@ pub struct EndpointIdentity {
     /// Where it is.
     pub address: SocketAddr,
     /// What carries it: what TCP says of an endpoint says nothing of UDP.
-    pub transport: Transport,
+    pub transport: PortProtocol,
     /// What is spoken to it.
     pub protocol: BackendProtocol,
     /// TLS towards it, if any.
@@ -46,6 +46,8 @@ pub struct Endpoint<H> {
     /// How many idle connections the worker has to all endpoints.
     idle_of_all: Rc<Cell<usize>>,
     health: Cell<Health>,
+    /// Datagrams of the last probe went out.
+    probed: Cell<bool>,
     in_flight: Cell<u32>,
     /// From a request to its response head.
     latency: PeakEwma,
@@ -134,6 +136,7 @@ impl<H: Hop> Endpoint<H> {
             boxes: RefCell::new(Vec::new()),
             idle_of_all,
             health: Cell::new(Health::default()),
+            probed: Cell::new(false),
             in_flight: Cell::new(0),
             latency: PeakEwma::default(),
             connect: PeakEwma::default(),
@@ -295,9 +298,17 @@ impl<H: Hop> Endpoint<H> {
         self.health.get()
     }
 
-    /// This request is the probe of an endpoint that is not in use.
-    pub(crate) fn begin_probe(&self, now: Instant) {
-        self.health.set(self.health.get().probing(now));
+    /// This request is the probe of an endpoint that is not in use. False where the endpoint needs none any more: datagrams may
+    /// never be answered, so one that got those of its last probe and has not refused them is back.
+    pub(crate) fn begin_probe(&self, now: Instant) -> bool {
+        let was_asked = self.probed.take() && matches!(self.health.get(), Health::Probing { .. });
+        self.health.set(if was_asked { Health::default() } else { self.health.get().probing(now) });
+        !was_asked
+    }
+
+    /// The first datagram of a session that is the probe went out.
+    pub fn probe_sent(&self) {
+        self.probed.set(self.identity.transport == PortProtocol::Udp);
     }
 
     /// The probe ended without a verdict.
@@ -336,6 +347,13 @@ impl<H: Hop> Endpoint<H> {
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.get()
+    }
+
+    /// A connection that was the probe stays, though nothing may ever be answered on it.
+    pub fn stayed(&self) {
+        if matches!(self.health.get(), Health::Probing { .. }) {
+            self.health.set(Health::default());
+        }
     }
 
     /// A response head came after `latency`: peak EWMA, which follows a rise at once and a fall slowly.

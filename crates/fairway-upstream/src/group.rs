@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use fairway_model::{Backend, Balancing, Retry, Transport};
+use fairway_model::{Backend, Balancing, PortProtocol, Retry};
 use fairway_runtime::clock::Instant;
 
 use crate::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
@@ -96,7 +96,7 @@ impl<H: Hop> Groups<H> {
     pub fn group(
         &self,
         backend: Arc<Backend>,
-        transport: Transport,
+        transport: PortProtocol,
         older: Option<&Group<H>>,
     ) -> Rc<Group<H>> {
         let mut known = self.known.borrow_mut();
@@ -204,11 +204,9 @@ impl<H: Hop> Group<H> {
             if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, (random, now)) };
         let chosen = owner.or_else(|| self.balanced(tried, random, now))?;
         let member = &self.members[chosen];
-        let errand = if member.health().wants_probe(now) {
-            member.begin_probe(now);
-            Errand::Probe
-        } else {
-            Errand::Regular
+        let errand = match member.health().wants_probe(now) && member.begin_probe(now) {
+            true => Errand::Probe,
+            false => Errand::Regular,
         };
         Some(Chosen::new(u32::try_from(chosen).ok()?, member, errand))
     }

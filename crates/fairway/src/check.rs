@@ -9,19 +9,22 @@ use fairway_translate::{Compat, Diagnostic, Severity};
 
 use crate::args::{CheckArgs, Output};
 use crate::offline::{Input, Offline};
+use crate::terminal::{Plain, on_one_line};
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let CheckArgs { manifests, cluster, translation, .. } = args;
     let read = Input { manifests: manifests.as_deref(), cluster, translation }.read()?;
     let (prefix, compat) = (read.options.annotations_prefix.clone(), read.options.hosts.compat);
-    let found = read.judged()?;
+    let given = read.given();
+    let mut found = read.judged()?;
+    given.judge(&mut found.diagnostics);
     let report = || report(&found, &prefix, compat);
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (args.output, args.report) {
-        (Output::Text, false) => text(&mut out, &found)?,
+        (Output::Text, false) => text(&mut Plain(&mut out), &found)?,
         (Output::Json, false) => json(&mut out, &found)?,
-        (Output::Text, true) => fairway_migrate::text(&mut out, &report())?,
+        (Output::Text, true) => fairway_migrate::text(&mut Plain(&mut out), &report())?,
         (Output::Json, true) => {
             serde_json::to_writer_pretty(&mut out, &report())?;
             writeln!(out)?;
@@ -64,7 +67,8 @@ fn json(out: &mut impl Write, found: &Offline) -> Result<()> {
     Ok(())
 }
 
-/// `file:line: error[code]: object field: problem; consequence`, as compilers write it, so that editors can jump there.
+/// `file:line: error[code]: object field: problem; consequence`, as compilers write it, so that editors can jump there. Lines after
+/// it are a manifest that the consequence has.
 pub(crate) fn line(diagnostic: &Diagnostic) -> String {
     let Diagnostic { severity, origin, code, problem, consequence } = diagnostic;
     let place =
@@ -73,9 +77,29 @@ pub(crate) fn line(diagnostic: &Diagnostic) -> String {
     object.source = None;
     let object = object.to_string();
     let object = if object.trim().is_empty() { String::new() } else { format!("{}: ", object.trim()) };
-    format!("{place}{severity}[{code}]: {object}{problem}; {consequence}")
+    let said = on_one_line(&format!("{place}{severity}[{code}]: {object}{problem}"));
+    format!("{said}; {consequence}")
 }
 
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::Origin;
+
+    use super::*;
+
+    #[test]
+    fn what_an_object_says_ends_no_line_and_a_manifest_keeps_its_lines() {
+        let origin = Origin::object("Ingress", "shop", "web").at("metadata.annotations[\"a\nb\"]");
+        let problem = "\"5\n0 errors, 0 warnings\u{85}\" is no number";
+        let said = Diagnostic::new(Severity::Error, "invalid", origin).because(problem, "write:\nspec: {}");
+        assert_eq!(
+            line(&said),
+            "error[invalid]: Ingress shop/web metadata.annotations[\"a?b\"]: \"5?0 errors, 0 warnings?\" is no number; \
+             write:\nspec: {}"
+        );
+    }
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,12 +14,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CompareArgs, Format};
 use crate::offline::{Input, Offline};
+use crate::terminal::Plain;
 
 /// Between two lines on how far it is.
 const TICK: Duration = Duration::from_secs(5);
 
 /// Compares; 0 when all is the same, 1 with differences, 2 when not everything could be compared.
 pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
+    if args.sending.limit == 0 {
+        bail!("--limit 0: there would be nothing to ask");
+    }
     let found = read(args)?;
     let snapshot = &found.outcome.snapshot;
     let mut plan = Plan::of(snapshot, args.sending.schemes(), args.sending.limit);
@@ -37,7 +42,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
         .map(|(flag, address)| Target { flag, address: address.clone() });
     let (targets, pacing) = ([&from, &to], pacing(args));
     if !args.sending.yes {
-        let mut out = io::stdout().lock();
+        let mut out = Plain(io::stdout().lock());
         fairway_compare::intention(&mut out, &plan, targets, &pacing)?;
         writeln!(out, "Nothing was sent. Repeat with --yes to send them.")?;
         return Ok(ExitCode::from(2));
@@ -66,7 +71,11 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 fn read(args: &CompareArgs) -> Result<Offline> {
     let CompareArgs { manifests, cluster, translation, .. } = args;
-    Input { manifests: manifests.as_deref(), cluster, translation }.offline()
+    let read = Input { manifests: manifests.as_deref(), cluster, translation }.read()?;
+    let given = read.given();
+    let mut found = read.judged()?;
+    given.judge(&mut found.diagnostics);
+    Ok(found)
 }
 
 fn pacing(args: &CompareArgs) -> Pacing {
@@ -83,13 +92,13 @@ fn sent(args: &CompareArgs, plan: &Plan, targets: [&Target; 2], pacing: &Pacing)
     let roots = fairway_compare::system_roots(pem.as_deref()).context("--ca")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (progress, stop) = (Progress::default(), Stop::default());
+    stop_on_signals(stop.clone())?;
     runtime.block_on(async {
         let asked = fairway_compare::ask(plan, targets, (pacing, Arc::new(roots)), &progress, &stop);
         tokio::select! {
             biased;
             findings = asked => Ok(findings?),
             never = tick(&progress) => match never {},
-            outcome = interrupted(&stop) => match outcome? {},
         }
     })
 }
@@ -103,18 +112,27 @@ async fn tick(progress: &Progress) -> Infallible {
     }
 }
 
-/// The first signal ends it with what was found so far, the second at once.
-async fn interrupted(stop: &Stop) -> Result<Infallible> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    for _ in 0..2 {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+/// The first signal ends it with what was found so far, the second at once, also while the objects are read again.
+fn stop_on_signals(stop: Stop) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let wait = async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.because("interrupted");
         }
-        // A second time, nothing waits for it any more.
-        stop.because("interrupted");
-    }
-    bail!("interrupted twice: there is no report")
+        // It ends, whether anybody reads this or not.
+        _ = writeln!(io::stderr(), "fairway: interrupted twice: there is no report");
+        std::process::exit(2);
+    };
+    thread::Builder::new().name("fairway-signal".into()).spawn(move || runtime.block_on(wait))?;
+    Ok(())
 }
 
 /// Reads the objects again: differences of what changed may be of the change alone.
@@ -138,7 +156,7 @@ fn changed_since(
 fn write(format: Format, report: &Report) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match format {
-        Format::Text => fairway_compare::text(&mut out, report)?,
+        Format::Text => fairway_compare::text(&mut Plain(&mut out), report)?,
         Format::Json => {
             serde_json::to_writer_pretty(&mut out, report)?;
             writeln!(out)?;

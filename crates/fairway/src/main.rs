@@ -14,10 +14,12 @@ mod nginx_flags;
 mod offline;
 mod own_addresses;
 mod run;
+mod standard_input;
+mod terminal;
 mod version;
 mod wait;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -40,10 +42,21 @@ fn main() -> ExitCode {
         Command::Version => version::print(),
     };
     outcome.unwrap_or_else(|error| {
-        // Nobody is left to tell when even this cannot be written.
-        _ = writeln!(std::io::stderr(), "fairway: {error:#}");
+        // Whoever closed the output, as head does, does not want to know. Nobody is left to tell when this cannot be written either.
+        if !is_closed_output(&error) {
+            _ = writeln!(std::io::stderr(), "fairway: {error:#}");
+        }
         ExitCode::from(2)
     })
+}
+
+/// Whether the reader of the standard output went away.
+fn is_closed_output(error: &anyhow::Error) -> bool {
+    let kind = match error.downcast_ref::<std::io::Error>() {
+        Some(error) => Some(error.kind()),
+        None => error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind),
+    };
+    kind == Some(ErrorKind::BrokenPipe)
 }
 
 /// What the program is asked to do, and what other controllers' flags ask for that it does not.

@@ -1,6 +1,5 @@
 //! Manifests or the objects of a cluster, read once and made into a snapshot: for commands that do not serve.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +7,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use fairway_compare::Annotated;
 use fairway_control::{Engine, Outcome, clock, cluster};
-use fairway_migrate::Ingresses;
+use fairway_migrate::{Given, Ingresses};
 use fairway_translate::{
     Addresses, Change, Diagnostic, Options, Placement, Places, PortPlacement, PortState, PortTransport,
     Translation,
 };
 
 use crate::args::{ClusterArgs, TranslationArgs};
+use crate::standard_input;
 
 /// What a directory or a cluster means.
 pub(crate) struct Offline {
@@ -95,7 +95,7 @@ fn read(path: &Path, options: Options) -> Result<Read> {
 
 /// Reads manifests from the standard input: it cannot be read, is no text, or holds no manifest.
 fn read_standard_input(options: Options) -> Result<Read> {
-    let text = io::read_to_string(io::stdin()).context("cannot read the standard input")?;
+    let text = standard_input::text()?;
     let contents = fairway_directory::read_text("standard input", &text);
     if contents.changes.is_empty() && contents.diagnostics.is_empty() {
         bail!("the standard input holds no manifest");
@@ -116,6 +116,14 @@ fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Read> {
 }
 
 impl Read {
+    /// What could be read at all: of other kinds, nobody knows which objects exist.
+    pub(crate) fn given(&self) -> Given {
+        match self.files {
+            Some(_) => Given::among(&self.changes),
+            None => Given::Cluster,
+        }
+    }
+
     /// What the objects mean.
     ///
     /// # Errors

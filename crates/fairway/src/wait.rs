@@ -1,21 +1,28 @@
 //! `fairway wait`: asks every replica what it serves until all of them serve what is wanted.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use fairway_control::admin::Served;
 use fairway_control::fleet::{self, Asked, Fleet, Replica, Written};
 use fairway_control::{Freshness, cluster};
 use fairway_translate::ObjectKey;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{FleetArgs, WaitArgs};
 use crate::ask;
 
 /// The rest between two rounds.
 const ROUND: Duration = Duration::from_millis(100);
+
+/// Nobody waits longer, and no clock can add every number of seconds.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// A round may take at least so long.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// What is waited for.
 #[derive(Debug, Default)]
@@ -36,7 +43,7 @@ struct Object {
 /// Where replicas are asked.
 enum Replicas {
     /// By address.
-    Addresses(Vec<std::net::SocketAddr>),
+    Addresses(Vec<SocketAddr>),
     /// The pods of a cluster.
     Pods(Fleet, cluster::Client),
 }
@@ -44,25 +51,50 @@ enum Replicas {
 /// Waits; 0 when all serve it, 1 when the time is over.
 pub(crate) fn wait(args: &WaitArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let deadline = Instant::now() + args.timeout;
-        let replicas = Replicas::of(args).await?;
-        let wanted = Wanted::of(args, &replicas).await?;
-        loop {
-            let told = replicas.ask(wanted.object.as_ref().map(|object| &object.asked)).await?;
+    let ended = runtime.block_on(waited(args));
+    // The system may still look up a name, which cannot be ended.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn waited(args: &WaitArgs) -> Result<ExitCode> {
+    let deadline = Instant::now() + args.timeout.min(LONGEST);
+    // Even without any time left, everything is asked once.
+    let until = || deadline.max(Instant::now() + LEAST);
+    let Ok(begun) = timeout_at(until(), begun(args)).await else {
+        return late(args, "the API server has not answered");
+    };
+    let (replicas, wanted) = begun?;
+    let mut lagging = "the replicas have not answered".to_owned();
+    loop {
+        let object = wanted.object.as_ref().map(|object| &object.asked);
+        if let Some(told) = replicas.ask(object, until()).await? {
             match judge(&told, &wanted) {
                 Ok(digest) => {
-                    writeln!(io::stdout(), "{digest} serves on {} of {} replicas", told.len(), told.len())?;
+                    let count = told.len();
+                    writeln!(io::stdout(), "{digest} serves on {count} of {count} replicas")?;
                     return Ok(ExitCode::SUCCESS);
                 }
-                Err(lagging) if Instant::now() >= deadline => {
-                    writeln!(io::stderr(), "not within {:?}: {lagging}", args.timeout)?;
-                    return Ok(ExitCode::from(1));
-                }
-                Err(_) => sleep(ROUND).await,
+                Err(why) => lagging = why,
             }
         }
-    })
+        if Instant::now() >= deadline {
+            return late(args, &lagging);
+        }
+        sleep(ROUND).await;
+    }
+}
+
+fn late(args: &WaitArgs, lagging: &str) -> Result<ExitCode> {
+    writeln!(io::stderr(), "not within {:?}: {lagging}", args.timeout)?;
+    Ok(ExitCode::from(1))
+}
+
+/// The replicas, and what they are to serve: the API server is asked for the object.
+async fn begun(args: &WaitArgs) -> Result<(Replicas, Wanted)> {
+    let replicas = Replicas::of(args).await?;
+    let wanted = Wanted::of(args, &replicas).await?;
+    Ok((replicas, wanted))
 }
 
 impl Replicas {
@@ -76,23 +108,37 @@ impl Replicas {
         Ok(Self::Pods(fleet, client))
     }
 
-    async fn ask(&self, object: Option<&Asked>) -> Result<Vec<Replica>> {
+    /// What each of them says; `None` when the API server does not list them and pass on their answers in time.
+    async fn ask(&self, object: Option<&Asked>, until: Instant) -> Result<Option<Vec<Replica>>> {
         match self {
-            Self::Pods(fleet, client) => Ok(fleet.ask(client, object).await?),
+            Self::Pods(fleet, client) => {
+                // Each pod has this time; the list of pods has a second more.
+                let listed = timeout_at(until + LEAST, fleet.ask(client, object, until)).await;
+                listed.map_or(Ok(None), |replicas| Ok(Some(replicas?)))
+            }
             Self::Addresses(addresses) => {
                 let query = object.map(Asked::query).unwrap_or_default();
-                let path = format!("/served{query}");
+                // All at the same time: one that is silent keeps no other from being asked, and is named.
+                let asked: Vec<_> =
+                    addresses.iter().map(|it| tokio::spawn(replica(*it, query.clone(), until))).collect();
                 let mut replicas = Vec::new();
-                for address in addresses {
-                    let page = ask::page(*address, &path).await;
-                    let served = page.and_then(|page| Ok(serde_json::from_slice::<Served>(&page)?));
-                    let served = served.map_err(|error| format!("{error:#}"));
-                    replicas.push(Replica { name: address.to_string(), served });
+                for replica in asked {
+                    replicas.push(replica.await?);
                 }
-                Ok(replicas)
+                Ok(Some(replicas))
             }
         }
     }
+}
+
+/// What the replica at an address says.
+async fn replica(address: SocketAddr, query: String, until: Instant) -> Replica {
+    let path = format!("/served{query}");
+    let served = match timeout_at(until, ask::page(address, &path)).await {
+        Ok(page) => page.and_then(|page| Ok(serde_json::from_slice::<Served>(&page)?)),
+        Err(_) => Err(anyhow!("no answer in time")),
+    };
+    Replica { name: address.to_string(), served: served.map_err(|error| format!("{error:#}")) }
 }
 
 impl Wanted {

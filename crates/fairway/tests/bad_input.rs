@@ -180,6 +180,8 @@ async fn status(client: &mut Client, host: &str, path: &str) -> u16 {
 #[tokio::test]
 async fn every_bad_object_is_told_and_everything_else_is_served() {
     let manifests = good_site().await;
+    // Where there is no Secret at all, check cannot tell that one is missing.
+    manifests.put("other.yaml", Authority::new("test").leaf(&["other.test"]).secret_yaml("demo", "other"));
     assert_eq!(check(manifests.path()).1, Some(0), "{}", check(manifests.path()).0);
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     // One connection lives through all of it.

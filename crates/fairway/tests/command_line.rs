@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs it; gives its exit code and everything it said.
 fn fairway(arguments: &[&str]) -> (i32, String) {
@@ -95,6 +96,55 @@ fn the_environment_stands_in_for_flags() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("contradict"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_told_nothing() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/broken");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fairway"))
+        .args(["check", fixture])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "", "{}", ended.status);
+    assert_ne!(ended.status.code(), Some(101), "it panicked");
+}
+
+#[test]
+fn wait_ends_in_time_when_what_it_asks_is_silent() {
+    // Connections are accepted by the system, and nobody reads them.
+    let [silent, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [address, after] = [&silent, &other].map(|it| it.local_addr().unwrap().to_string());
+    let began = Instant::now();
+    let (code, said) = fairway(&["wait", "--admin", &format!("{address},{after}"), "--timeout", "1"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("not within 1s: {address} does not say: no answer in time")), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    other.set_nonblocking(true).unwrap();
+    assert!(other.accept().is_ok(), "the replica after the silent one was not asked");
+}
+
+#[test]
+fn wait_ends_in_time_when_the_api_server_is_silent() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config");
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: \"http://{}\"}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
+        silent.local_addr().unwrap()
+    );
+    std::fs::write(&file, kubeconfig).unwrap();
+    let began = Instant::now();
+    let file = file.to_str().unwrap();
+    let (code, said) = fairway(&["wait", "--kubeconfig", file, "--ingress", "shop/web", "--timeout", "1"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("not within 1s: the API server has not answered"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[test]

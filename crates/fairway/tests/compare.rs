@@ -670,6 +670,22 @@ async fn a_side_that_leads_elsewhere_is_named() {
     assert!(ended.out.contains("to login.example, which no object mentions"), "{}", ended.out);
 }
 
+#[tokio::test]
+async fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    manifests.put("web.yaml", service_with_endpoints(("shop", "web"), 80, &[free_address()]));
+    let own = ingress("own").annotation("auth-type", "basic").annotation("auth-secret", "users");
+    manifests.put("own.yaml", own.route("own.test", "/", ("web", 80)).yaml());
+    let open = tiring(usize::MAX).await;
+    let closed = Backend::http(|_| Answer::with_headers(503, &[], "")).await;
+    let [from, to] = [&open, &closed].map(|side| format!("127.0.0.1:{}", side.address().port()));
+    let ended = compared(manifests.path(), &from, &to, &["--yes", "--only", "http"]).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let unknown = "cannot tell whether Secret shop/users exists: the input has no Secrets";
+    assert!(ended.out.contains(unknown) && !ended.out.contains("does not exist"), "{}", ended.out);
+}
+
 /// Takes minutes: `cargo test -p fairway --test compare -- --ignored --nocapture`.
 #[tokio::test]
 #[ignore = "takes minutes; it measures"]

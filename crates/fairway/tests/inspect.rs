@@ -115,6 +115,96 @@ fn the_standard_input_is_a_source_too() {
     assert!(String::from_utf8(nothing.stderr).unwrap().contains("holds no manifest"));
 }
 
+/// What `check` says of the standard input, and its exit code.
+fn check_of_input(text: &str, arguments: &[&str]) -> (String, Option<i32>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("input.yaml");
+    std::fs::write(&file, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fairway"))
+        .args(["check", "-", "--ingress-class-compat"])
+        .args(arguments)
+        .stdin(std::fs::File::open(&file).unwrap())
+        .output()
+        .unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.code())
+}
+
+/// As `kubectl get ingress -A -o yaml` writes them.
+const INGRESSES_ALONE: &str = "\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: networking.k8s.io/v1
+  kind: Ingress
+  metadata:
+    name: web
+    namespace: shop
+    annotations:
+      nginx.ingress.kubernetes.io/auth-type: basic
+      nginx.ingress.kubernetes.io/auth-secret: users
+  spec:
+    ingressClassName: nginx
+    tls: [{hosts: [shop.test], secretName: tls}]
+    rules:
+    - host: shop.test
+      http:
+        paths:
+        - {path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
+";
+
+#[test]
+fn objects_that_were_not_given_are_unknown_and_no_fault_of_those_that_name_them() {
+    let (said, code) = check_of_input(INGRESSES_ALONE, &[]);
+    for object in ["Secret shop/users", "Secret shop/tls", "Service shop/web"] {
+        let part = format!("cannot tell whether {object} exists: the input has no ");
+        assert!(said.contains(&part), "{part} in {said}");
+    }
+    assert!(said.contains("0 errors, 0 warnings") && code == Some(0), "{said}");
+    let (report, code) = check_of_input(INGRESSES_ALONE, &["--report", "--output", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["summary"]["refused"], 0, "{report:#}");
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!(report["summary"]["unknown_without"], serde_json::json!({"Secrets": 2, "Services": 1}));
+    let rows = report["ingresses"][0]["annotations"].as_array().unwrap();
+    let secret = rows.iter().find(|row| row["annotation"].as_str().unwrap().ends_with("/auth-secret"));
+    assert!(secret.unwrap()["why"].as_str().unwrap().contains("cannot tell whether"), "{report:#}");
+}
+
+#[test]
+fn a_report_leaves_out_no_ingress_that_cannot_be_judged() {
+    let ingress = |name: &str, version: &str, spec: &str| {
+        format!(
+            "---\napiVersion: {version}\nkind: Ingress\nmetadata:\n  name: {name}\n  namespace: shop\n  annotations:\n    \
+             nginx.ingress.kubernetes.io/server-snippet: return 403;\nspec: {spec}\n"
+        )
+    };
+    let input = [
+        ingress("typed", "networking.k8s.io/v1", "{rules: 5}"),
+        ingress("old", "extensions/v1beta1", "{backend: {serviceName: web, servicePort: 80}}"),
+        ingress("other", "networking.k8s.io/v1", "{ingressClassName: nowhere}"),
+        ingress("classless", "networking.k8s.io/v1", "{}"),
+    ];
+    let (report, code) = check_of_input(&input.concat(), &["--report", "--output", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(code, Some(1), "{report:#}");
+    let summary = &report["summary"];
+    let counted = ["same", "refused", "of_others"].map(|name| summary[name].as_u64().unwrap());
+    assert_eq!(counted, [0, 1, 1], "{report:#}");
+    assert_eq!(report["ingresses"][0]["ingress"], "shop/other");
+    let others = report["others"].as_array().unwrap();
+    let names = ["typed", "old", "classless"];
+    assert!(names.iter().all(|name| others.iter().any(|it| it["origin"]["name"] == *name)), "{report:#}");
+}
+
+#[test]
+fn a_secret_is_missing_where_others_were_given() {
+    let other = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: other, namespace: shop}\n";
+    let (said, code) = check_of_input(&format!("{INGRESSES_ALONE}{other}"), &[]);
+    assert!(said.contains("error[missing-reference]: Ingress shop/web spec.tls[0].secretName"), "{said}");
+    assert!(said.contains("Secret shop/users does not exist") && code == Some(1), "{said}");
+    assert!(said.contains("cannot tell whether Service shop/web exists"), "{said}");
+}
+
 #[test]
 fn what_is_proposed_for_a_snippet_is_understood() {
     let report: serde_json::Value = {

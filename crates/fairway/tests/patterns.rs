@@ -14,7 +14,7 @@ use fairway_testkit::process::Fairway;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-const AUTHENTICATED: (&str, &str) = ("auth-snippet", "deny all;");
+const AUTHENTICATED: (&str, &str) = ("enable-modsecurity", "true");
 const LISTED: (&str, &str) = ("whitelist-source-range", "203.0.113.0/24");
 
 /// An open Ingress that covers all paths of `a.test`, and one next to it with `paths` and an annotation.

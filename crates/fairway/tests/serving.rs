@@ -89,6 +89,20 @@ async fn a_first_signal_drains_and_a_second_ends_it_at_once() {
 }
 
 #[tokio::test]
+async fn the_log_has_what_was_asked_right_before_the_end() {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", CLASS);
+    manifests.put("web.yaml", redirect("https://one.test/"));
+    let more = ["--drain-delay", "0", "--access-log", "json"];
+    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &more).await;
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    client.exchange(&Request::get("a.test", "/last").close()).await.unwrap();
+    fairway.program().terminate().unwrap();
+    assert_eq!(fairway.program().exit_within(PATIENCE).await.code(), Some(0));
+    fairway.program().line_with("/last").await;
+}
+
+#[tokio::test]
 async fn the_forwarded_path_is_that_of_the_flag_and_first_that_of_the_settings() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);

@@ -195,7 +195,7 @@ async fn external_names_do_not_lead_to_the_machine_itself_unless_that_is_allowed
     manifests.put("resolved.yaml", external("resolved", "localhost", port));
     let status = async |fairway: &Fairway, host: &str| {
         let mut client = Client::connect(fairway.http).await.unwrap();
-        client.exchange(&Request::get(host, "/healthz").close()).await.unwrap().status
+        client.exchange(&Request::get(host, "/readyz").close()).await.unwrap().status
     };
     let on = "--enable-external-name";
     let mut strict = Fairway::ready(Path::new(BINARY), manifests.path(), &[on]).await;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fairway_migrate::Given;
 use fairway_model::Config;
 use fairway_routing::{Snapshot, compile};
 use fairway_translate::{Change, Object, Options, Resources, Translation, translate};
@@ -139,6 +140,22 @@ fn a_closed_path_is_explained_by_what_closed_it() {
     let served = served(vec![ingress("one", &annotations, &[path("/", "Prefix", "web")])]);
     let (object, field, _) = served.cause("/", &Part::Status, &[200, 503]);
     assert_eq!((object.as_str(), field), ("Ingress shop/one", named("enable-modsecurity")));
+}
+
+#[test]
+fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/auth-type": "basic",
+        "nginx.ingress.kubernetes.io/auth-secret": "users"
+    });
+    let objects = vec![ingress("one", &annotations, &[path("/", "Prefix", "web")])];
+    let given = Given::among(&objects);
+    let mut served = served(objects);
+    given.judge(&mut served.diagnostics);
+    let (object, field, why) = served.cause("/", &Part::Status, &[200, 503]);
+    assert_eq!((object.as_str(), field), ("Ingress shop/one", named("auth-secret")));
+    let unknown = "cannot tell whether Secret shop/users exists: the input has no Secrets";
+    assert!(why.starts_with(unknown), "{why}");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::iter;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
-use fairway_model::Config;
-use fairway_translate::{Diagnostic, PortProtocol};
+use fairway_model::{Config, PortProtocol};
+use fairway_translate::Diagnostic;
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};

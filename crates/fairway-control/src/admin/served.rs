@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_gateway_control::agreement::ServedGateway;
-use fairway_translate::{
-    IngressStatus, ObjectKey, ObjectRef, ObjectStatus, PortPlacement, PortProtocol, WantedGateway,
-};
+use fairway_model::PortProtocol;
+use fairway_translate::{IngressStatus, ObjectKey, ObjectRef, ObjectStatus, PortPlacement, WantedGateway};
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};

@@ -1,8 +1,8 @@
-//! How a diagnostic reads as an Event of `events.k8s.io/v1`: pure.
+//! How a diagnostic reads as an Event of `events.k8s.io/v1` or of the core API: pure.
 
 use fairway_translate::{Diagnostic, Severity};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSeries, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
@@ -45,6 +45,28 @@ pub(crate) fn event(it: &Diagnostic, uid: &str, instance: &str, now: Timestamp) 
         reporting_instance: Some(cut(instance, 128).to_owned()),
         type_: Some(if it.severity == Severity::Note { "Normal" } else { "Warning" }.to_owned()),
         ..Event::default()
+    }
+}
+
+/// The same Event in the fields of the core API. The API server stores one object for both.
+pub(crate) fn core_event(event: Event) -> CoreEvent {
+    let series = event.series.map(|series| EventSeries {
+        count: Some(series.count),
+        last_observed_time: Some(series.last_observed_time),
+    });
+    CoreEvent {
+        metadata: event.metadata,
+        action: event.action,
+        event_time: event.event_time,
+        involved_object: event.regarding.unwrap_or_default(),
+        message: event.note,
+        reason: event.reason,
+        related: event.related,
+        reporting_component: event.reporting_controller,
+        reporting_instance: event.reporting_instance,
+        series,
+        type_: event.type_,
+        ..CoreEvent::default()
     }
 }
 
@@ -135,6 +157,20 @@ mod tests {
         let regarding = event.regarding.unwrap();
         assert_eq!(regarding.api_version.as_deref(), Some("gateway.networking.k8s.io/v1"));
         assert_eq!(regarding.kind.as_deref(), Some("HTTPRoute"));
+    }
+
+    #[test]
+    fn the_core_api_gets_the_same_event_under_its_own_names_of_fields() {
+        let event = event(&diagnostic("x"), "u-1", "pod", Timestamp::UNIX_EPOCH);
+        let core = core_event(event.clone());
+        assert_eq!(core.metadata, event.metadata);
+        assert_eq!(Some(core.involved_object), event.regarding);
+        let texts = [&core.message, &core.reason, &core.action, &core.type_];
+        assert_eq!(texts, [&event.note, &event.reason, &event.action, &event.type_]);
+        // Required where the time of the Event is set (ValidateEventCreate of the API server).
+        assert_eq!(core.event_time, Some(MicroTime(Timestamp::UNIX_EPOCH)));
+        assert_eq!(core.reporting_component.as_deref(), Some(REPORTER));
+        assert_eq!(core.reporting_instance.as_deref(), Some("pod"));
     }
 
     #[test]

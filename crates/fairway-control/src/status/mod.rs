@@ -5,8 +5,10 @@
 //! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this
 //! fleet, `schedule` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
 //! writer; `objects` says whose status is due of the Gateway API, `object_writer` carries that out; `fleet` knows whether this is the last replica. `notices` says which diagnostic is due as an Event, `event` words
-//! it, `recorder` writes it. `pace` bounds how often the API server is asked, `permission` words what it refuses.
+//! it, `recorder` writes it. `pace` bounds how often the API server is asked, `permission` words what it refuses, `alternative`
+//! remembers which of two permissions is granted.
 
+mod alternative;
 mod contest;
 mod election;
 mod event;

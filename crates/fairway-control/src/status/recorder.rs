@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairway_model::Origin;
 use fairway_translate::{Diagnostic, ObjectKey};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::alternative::{Alternative, Way};
 use super::election::Role;
-use super::event::event;
+use super::event::{core_event, event};
 use super::known;
 use super::notices::{Due, Notices, WriteOutcome, namespace};
 use super::observed::FIELD_MANAGER;
@@ -48,6 +49,8 @@ pub(crate) struct Recorder {
     client: Client,
     instance: String,
     refusals: Arc<Refusals>,
+    /// `events.k8s.io`, or the core API: two APIs of the same objects.
+    apis: Alternative,
     standing: Standing,
     notices: Notices,
     pace: Pace,
@@ -57,7 +60,8 @@ impl Recorder {
     /// One that has not written yet; `instance` is this pod.
     pub(crate) fn new(client: Client, instance: &str, refusals: Arc<Refusals>, standing: Standing) -> Self {
         let (instance, pace) = (instance.to_owned(), Pace::new(BURST, SPACING, Instant::now()));
-        Self { client, instance, refusals, standing, notices: Notices::default(), pace }
+        let (notices, apis) = (Notices::default(), Alternative::default());
+        Self { client, instance, refusals, apis, standing, notices, pace }
     }
 
     /// Writes until it is given up.
@@ -127,52 +131,71 @@ impl Recorder {
     /// Writes the Event, or counts on where it is there; gives the count.
     async fn say(&self, due: &Due, uid: &str) -> Result<i32, Error> {
         let event = event(&due.diagnostic, uid, &self.instance, Timestamp::now());
-        let api = Api::<Event>::namespaced(self.client.clone(), &namespace(&due.diagnostic));
         let name = event.metadata.name.clone().unwrap_or_default();
         if let Some(count) = due.count
-            && self.count_on(&api, &name, due, count).await?.is_some()
+            && self.count_on(&name, due, count).await?.is_some()
         {
             return Ok(count.saturating_add(1));
         }
-        let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match self.permitted("create", due, api.create(&post, &event).await) {
-            Ok(_) => Ok(1),
+        match self.create(due, &event).await {
+            Ok(()) => Ok(1),
             Err(Error::Api(status)) if status.is_already_exists() => {
                 // A patch of nothing reads it: there is no other need for the permission to get Events.
-                let there = self.patch(&api, &name, due, json!({})).await?;
-                let series = there.and_then(|event| event.series);
-                let count = series.map_or(1, |series| series.count);
-                self.count_on(&api, &name, due, count).await?;
+                let count = self.patch(&name, due, json!({})).await?.unwrap_or(1);
+                self.count_on(&name, due, count).await?;
                 Ok(count.saturating_add(1))
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn count_on(
-        &self,
-        api: &Api<Event>,
-        name: &str,
-        due: &Due,
-        count: i32,
-    ) -> Result<Option<Event>, Error> {
-        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(Timestamp::now());
-        let series = json!({ "series": { "count": count.saturating_add(1), "lastObservedTime": now } });
-        self.patch(api, name, due, series).await
+    async fn create(&self, due: &Due, event: &Event) -> Result<(), Error> {
+        let post = &PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let namespace = &*namespace(&due.diagnostic);
+        let created = self.apis.send(|way| {
+            let client = self.client.clone();
+            async move {
+                match way {
+                    Way::Own => Api::namespaced(client, namespace).create(post, event).await.map(drop),
+                    Way::IngressNginx => {
+                        let api = Api::namespaced(client, namespace);
+                        api.create(post, &core_event(event.clone())).await.map(drop)
+                    }
+                }
+            }
+        });
+        self.permitted("create", due, created.await)
     }
 
-    async fn patch(
-        &self,
-        api: &Api<Event>,
-        name: &str,
-        due: &Due,
-        patch: Value,
-    ) -> Result<Option<Event>, Error> {
+    async fn count_on(&self, name: &str, due: &Due, count: i32) -> Result<Option<i32>, Error> {
+        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(Timestamp::now());
+        let series = json!({ "series": { "count": count.saturating_add(1), "lastObservedTime": now } });
+        self.patch(name, due, series).await
+    }
+
+    /// Patches an Event, and gives how often it was said by then; `None` where it is gone.
+    async fn patch(&self, name: &str, due: &Due, patch: Value) -> Result<Option<i32>, Error> {
         let parameters =
-            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = api.patch(name, &parameters, &Patch::Merge(patch)).await;
-        match self.permitted("patch", due, patched) {
-            Ok(event) => Ok(Some(event)),
+            &PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (namespace, patch) = (&*namespace(&due.diagnostic), &Patch::Merge(patch));
+        let patched = self.apis.send(|way| {
+            let client = self.client.clone();
+            async move {
+                let count = match way {
+                    Way::Own => {
+                        let api = Api::<Event>::namespaced(client, namespace);
+                        api.patch(name, parameters, patch).await?.series.map(|series| series.count)
+                    }
+                    Way::IngressNginx => {
+                        let api = Api::<CoreEvent>::namespaced(client, namespace);
+                        api.patch(name, parameters, patch).await?.series.and_then(|series| series.count)
+                    }
+                };
+                Ok(count.unwrap_or(1))
+            }
+        });
+        match self.permitted("patch", due, patched.await) {
+            Ok(count) => Ok(Some(count)),
             Err(Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
@@ -180,7 +203,8 @@ impl Recorder {
 
     fn permitted<T>(&self, verb: &'static str, due: &Due, answer: Result<T, Error>) -> Result<T, Error> {
         let namespace = namespace(&due.diagnostic);
-        self.refusals.judge(Permit { verb, resource: "events.events.k8s.io", namespace, lost: LOST }, answer)
+        let resource = "events.events.k8s.io or events of the core API";
+        self.refusals.judge(Permit { verb, resource, namespace, lost: LOST }, answer)
     }
 
     /// The uid of an object, so that `kubectl describe` finds its Events; empty where it may not be read, `None` where

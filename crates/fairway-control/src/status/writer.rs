@@ -1,4 +1,4 @@
-//! Carries out what the [`Schedule`] says: reads and patches the status of Ingresses, a few at a time, while this replica
+//! Carries out what the [`Schedule`] says: reads and writes the status of Ingresses, a few at a time, while this replica
 //! leads. Owns no decision about what is written.
 
 use std::collections::BTreeSet;
@@ -9,13 +9,15 @@ use fairway_translate::ObjectKey;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use k8s_openapi::api::networking::v1::Ingress;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::networking::v1::{Ingress, IngressLoadBalancerIngress};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Status;
 use kube::{Api, Client, Error};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::alternative::{Alternative, Way};
 use super::election::Role;
 use super::observed::{FIELD_MANAGER, ObservedStatus};
 use super::pace::Pace;
@@ -52,6 +54,7 @@ pub(crate) struct Signals {
 pub(crate) struct Writer {
     client: Client,
     refusals: Arc<Refusals>,
+    verbs: Arc<Alternative>,
     standing: Standing,
     schedule: Schedule,
     pace: Pace,
@@ -62,8 +65,8 @@ impl Writer {
     /// One that has not written yet.
     pub(crate) fn new(client: Client, refusals: Arc<Refusals>, standing: Standing) -> Self {
         let pace = Pace::of_statuses(Instant::now());
-        let (schedule, running) = (Schedule::new(), FuturesUnordered::new());
-        Self { client, refusals, standing, schedule, pace, running }
+        let (schedule, running, verbs) = (Schedule::new(), FuturesUnordered::new(), Arc::default());
+        Self { client, refusals, verbs, standing, schedule, pace, running }
     }
 
     /// Writes until it is asked to clear and has done so, or the sender of its commands is gone.
@@ -113,8 +116,8 @@ impl Writer {
         while self.running.len() < AT_ONCE && (clearing || self.pace.permits(Instant::now())) {
             let Some(job) = self.schedule.take(Instant::now()) else { return };
             self.pace.spend(Instant::now());
-            let running_job = RunningJob { client: self.client.clone(), refusals: self.refusals.clone() };
-            self.running.push(Box::pin(running_job.run(job)));
+            let (client, refusals, verbs) = (self.client.clone(), self.refusals.clone(), self.verbs.clone());
+            self.running.push(Box::pin(RunningJob { client, refusals, verbs }.run(job)));
         }
     }
 
@@ -144,16 +147,18 @@ impl Writer {
 struct RunningJob {
     client: Client,
     refusals: Arc<Refusals>,
+    verbs: Arc<Alternative>,
 }
 
 impl RunningJob {
     async fn run(self, job: Job) -> (ObjectKey, Done) {
         let (key, verb, resource) = match &job {
             Job::Read(key) => (key.clone(), "get", "ingresses.networking.k8s.io"),
-            Job::Write { ingress, .. } => (ingress.clone(), "patch", "ingresses/status.networking.k8s.io"),
+            Job::Write { ingress, .. } => {
+                (ingress.clone(), "patch or update", "ingresses/status.networking.k8s.io")
+            }
         };
-        let api = Api::<Ingress>::namespaced(self.client, &key.namespace);
-        let asked = timeout(PATIENCE, ask(&api, &key, &job)).await;
+        let asked = timeout(PATIENCE, self.ask(&key, &job)).await;
         let Ok(answer) = asked else {
             tracing::debug!(ingress = %key, verb, "no answer in time about status; tried again");
             return (key, Done::Failed);
@@ -175,28 +180,65 @@ impl RunningJob {
         };
         (key, done)
     }
-}
 
-async fn ask(api: &Api<Ingress>, key: &ObjectKey, job: &Job) -> Result<Option<Ingress>, Error> {
-    let Job::Write { version, addresses, .. } = job else { return api.get_opt(&key.name).await };
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = Patch::Merge(status_patch(version, addresses));
-    match api.patch_status(&key.name, &parameters, &patch).await {
-        Ok(ingress) => Ok(Some(ingress)),
-        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
-        Err(error) => Err(error),
+    async fn ask(&self, key: &ObjectKey, job: &Job) -> Result<Option<Ingress>, Error> {
+        let api = &Api::<Ingress>::namespaced(self.client.clone(), &key.namespace);
+        let Job::Write { version, addresses, .. } = job else { return api.get_opt(&key.name).await };
+        let written = self.verbs.send(|way| async move {
+            match way {
+                Way::Own => patch(api, &key.name, version, addresses).await,
+                Way::IngressNginx => update(api, &key.name, version, addresses).await,
+            }
+        });
+        match written.await {
+            Ok(ingress) => Ok(Some(ingress)),
+            Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
 /// The whole list: a merge patch replaces lists (RFC 7396). With the version it fails when somebody was faster.
-fn status_patch(version: &str, addresses: &BTreeSet<Arc<str>>) -> Value {
-    let entry = |address: &Arc<str>| match address.parse::<std::net::IpAddr>() {
-        Ok(_) => json!({ "ip": address }),
-        Err(_) => json!({ "hostname": address }),
-    };
-    let entries = (!addresses.is_empty()).then(|| addresses.iter().map(entry).collect::<Vec<_>>());
-    json!({
+async fn patch(
+    api: &Api<Ingress>,
+    name: &str,
+    version: &str,
+    addresses: &BTreeSet<Arc<str>>,
+) -> Result<Ingress, Error> {
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = json!({
         "metadata": { "resourceVersion": version },
-        "status": { "loadBalancer": { "ingress": entries } }
-    })
+        "status": { "loadBalancer": { "ingress": entries(addresses) } }
+    });
+    api.patch_status(name, &parameters, &Patch::Merge(patch)).await
+}
+
+/// The same with the permission to update, which needs the whole object. It carries the version that was read, so that
+/// the API server, too, refuses it when somebody was faster.
+async fn update(
+    api: &Api<Ingress>,
+    name: &str,
+    version: &str,
+    addresses: &BTreeSet<Arc<str>>,
+) -> Result<Ingress, Error> {
+    let mut ingress = api.get(name).await?;
+    if ingress.metadata.resource_version.as_deref() != Some(version) {
+        let conflict = Status::failure("the Ingress has another version by now", "Conflict").with_code(409);
+        return Err(Error::Api(conflict.boxed()));
+    }
+    let balancer = ingress.status.get_or_insert_default().load_balancer.get_or_insert_default();
+    balancer.ingress = entries(addresses);
+    let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    api.replace_status(name, &parameters, &ingress).await
+}
+
+fn entries(addresses: &BTreeSet<Arc<str>>) -> Option<Vec<IngressLoadBalancerIngress>> {
+    let entry = |address: &Arc<str>| {
+        let (text, default) = (Some(address.to_string()), IngressLoadBalancerIngress::default());
+        match address.parse::<std::net::IpAddr>() {
+            Ok(_) => IngressLoadBalancerIngress { ip: text, ..default },
+            Err(_) => IngressLoadBalancerIngress { hostname: text, ..default },
+        }
+    };
+    (!addresses.is_empty()).then(|| addresses.iter().map(entry).collect())
 }

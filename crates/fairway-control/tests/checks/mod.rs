@@ -50,9 +50,8 @@ fn changes(text: &str) -> Vec<Change> {
     for section in manifest::sections(text) {
         if let Ok(Some(root)) = manifest::parse(&section) {
             let reading = manifest::read(&root, &file);
-            changes.extend(
-                reading.objects.into_iter().map(|(object, source)| Change::Set(object, Some(source))),
-            );
+            let given = reading.objects.into_iter().chain(reading.stand_ins);
+            changes.extend(given.map(|(object, source)| Change::Set(object, Some(source))));
         }
     }
     changes

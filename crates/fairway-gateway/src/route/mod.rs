@@ -116,6 +116,17 @@ impl<'a> Route<'a> {
         }
     }
 
+    fn asks_for_default_gateways(self) -> bool {
+        let scope = match self {
+            Self::Http(it) => &it.object.spec.use_default_gateways,
+            Self::Grpc(it) => &it.object.spec.use_default_gateways,
+            Self::Tls(it) => &it.object.spec.use_default_gateways,
+            Self::Tcp(it) => &it.object.spec.use_default_gateways,
+            Self::Udp(it) => &it.object.spec.use_default_gateways,
+        };
+        scope.as_deref().is_some_and(|scope| !matches!(scope, "" | "None"))
+    }
+
     /// Whether its status has an entry of this controller.
     pub(crate) fn has_entry_of(self, controller: &str) -> bool {
         let status: Option<&RouteStatus> = match self {
@@ -144,6 +155,11 @@ impl<'a> Route<'a> {
         let reference = resolver.route;
         let place = |field: &str| self.origin(reference, field);
         let mut builder = Builder::new(resolver, &place);
+        if self.asks_for_default_gateways() {
+            let problem = "default Gateways are not supported";
+            let consequence = "the route is attached to its parentRefs only";
+            builder.ignored("spec.useDefaultGateways", problem, consequence);
+        }
         match self {
             Self::Http(it) => http::read(&it.object.spec, &mut builder),
             Self::Grpc(it) => grpc::read(&it.object.spec, &mut builder),

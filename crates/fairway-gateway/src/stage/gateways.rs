@@ -272,5 +272,10 @@ fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>
         let found = Diagnostic::new(Severity::Error, "missing-reference", at);
         found.because(fault.message.clone(), "endpoints are shown no certificate")
     });
-    refused.into_iter().chain(client).chain(parent.diagnostics()).collect()
+    let default = parent.asks_for_all.then(|| {
+        let found = Diagnostic::new(Severity::Warning, "not-supported", place.at("spec.defaultScope"));
+        found
+            .because("default Gateways are not supported", "it serves only routes that name it in parentRefs")
+    });
+    refused.into_iter().chain(client).chain(default).chain(parent.diagnostics()).collect()
 }

@@ -1,6 +1,7 @@
 //! Makes the hosts that are marked: the virtual hosts of a table, and the stream routes where it is none of HTTP.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{self as model, HostKey, HostPattern, PathForm, RuleOrder, StreamKey, VirtualHost};
@@ -8,7 +9,9 @@ use fairway_objects::object::{Kind, ObjectRef};
 use fairway_pattern::budget::Budget;
 
 use crate::afford::afford;
+use crate::attach::Attachment;
 use crate::hostname::{self, Specificity};
+use crate::listener::ListenerId;
 use crate::state::{Contribution, Gateways, Made, OverBudget};
 use crate::work::Work;
 
@@ -46,8 +49,16 @@ impl Gateways {
             let (route, refused) = afford(&made.route, &made.prices, &mut budget);
             routes.push(route);
             if !refused.is_empty() {
-                over.entry(part.route.reference()).or_default().extend(refused);
+                over.entry(part.route.reference()).or_default().refused.extend(refused);
             }
+        }
+        for (reference, overrun) in &mut over {
+            overrun.nothing_left = !routes.iter().any(|route| {
+                let (kind, key) = (reference.kind.name(), &reference.key);
+                let of = &route.origin;
+                let same = *of.kind == *kind && of.namespace == key.namespace && of.name == key.name;
+                same && !route.rules.is_empty()
+            });
         }
         (routes, over)
     }
@@ -56,10 +67,51 @@ impl Gateways {
     fn note_over_budget(&mut self, key: &HostKey, after: OverBudget, work: &mut Work) {
         let before = self.tables.over_budget.remove(key).unwrap_or_default();
         let differs = |route: &&ObjectRef| before.get(*route) != after.get(*route);
-        work.routes.told.extend(before.keys().chain(after.keys()).filter(differs).cloned());
+        for route in before.keys().chain(after.keys()).filter(differs) {
+            work.routes.told.insert(route.clone());
+            work.statuses.extend(self.owners(route));
+        }
         if !after.is_empty() {
             self.tables.over_budget.insert(key.clone(), Arc::new(after));
         }
+    }
+
+    /// The Gateways and ListenerSets whose listeners a route is attached to.
+    pub(crate) fn owners(&self, route: &ObjectRef) -> BTreeSet<ObjectRef> {
+        let attached = self.routes.by_key.get(route).into_iter().flat_map(|memo| memo.attached());
+        attached.map(|it| it.listener.owner.clone()).collect()
+    }
+
+    /// Whether hosts can afford no rule of a route at any of these listeners, so that nothing of it is served there.
+    pub(crate) fn is_spent<'a>(
+        &self,
+        route: &ObjectRef,
+        attached: impl Iterator<Item = &'a Attachment>,
+    ) -> bool {
+        let hosts = attached.filter_map(|it| Some((it.table.as_ref()?, &it.hosts)));
+        let keys = hosts.flat_map(|(table, hosts)| {
+            hosts.iter().map(|host| HostKey { table: table.clone(), host: host.clone() })
+        });
+        let nothing_left = |key: HostKey| {
+            let over = self.tables.over_budget.get(&key).and_then(|over| over.get(route));
+            over.is_some_and(|over| over.nothing_left)
+        };
+        let mut keys = keys.peekable();
+        keys.peek().is_some() && keys.all(nothing_left)
+    }
+
+    /// The routes at a listener of which hosts can afford no rule.
+    pub(crate) fn spent(&self, listener: &ListenerId) -> usize {
+        let nothing_left = |over: &'_ Arc<OverBudget>| {
+            over.iter().filter(|(_, it)| it.nothing_left).map(|(route, _)| route.clone()).collect::<Vec<_>>()
+        };
+        let routes: BTreeSet<ObjectRef> = self.tables.over_budget.values().flat_map(nothing_left).collect();
+        let is_spent = |route: &&ObjectRef| {
+            let memo = self.routes.by_key.get(*route).into_iter();
+            let at = memo.flat_map(|memo| memo.attached().filter(|it| !self.loses(it, &memo.age)));
+            self.is_spent(route, at.filter(|it| it.listener == *listener))
+        };
+        routes.iter().filter(is_spent).count()
     }
 
     /// The parts in a host that count: a request belongs to the most specific listener for its host, and to no

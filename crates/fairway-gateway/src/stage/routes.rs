@@ -172,8 +172,11 @@ impl Gateways {
         for reference in std::mem::take(&mut work.routes.told) {
             let memo = self.routes.by_key.get(&reference).cloned();
             let route = Route::find(&reference, inputs.resources);
-            let parents = memo.as_ref().map(|memo| self.at_parents(memo)).unwrap_or_default();
             let over = self.over_budget(&reference);
+            let parents = memo.as_ref().map(|memo| self.at_parents(memo, &over)).unwrap_or_default();
+            if !over.is_empty() {
+                work.statuses.extend(self.owners(&reference));
+            }
             let found = match (route, &memo) {
                 (Some(route), Some(memo)) => {
                     let outranked = self.outranked(&reference, route, memo);
@@ -194,7 +197,7 @@ impl Gateways {
         let hosts = self.routes.contributed.get(reference).into_iter().flat_map(|hosts| hosts.iter());
         // A route may have several parts in a host.
         let keys: BTreeSet<&HostKey> = hosts.map(|(key, _)| key).collect();
-        let of = |key: &HostKey| self.tables.over_budget.get(key)?.get(reference).cloned();
+        let of = |key: &HostKey| Some(self.tables.over_budget.get(key)?.get(reference)?.refused.clone());
         let all = keys.into_iter().filter_map(|key| Some((key, of(key)?)));
         all.flat_map(|(key, refused)| refused.into_iter().map(|it| (key.host.clone(), it))).collect()
     }
@@ -254,8 +257,8 @@ impl Gateways {
         }
     }
 
-    /// The policies for a Service and its ports.
-    fn policies_for(&self, service: &ObjectKey) -> Vec<ObjectRef> {
+    /// The BackendTLSPolicies for a Service and its ports.
+    pub(crate) fn policies_for(&self, service: &ObjectKey) -> Vec<ObjectRef> {
         let all = self.policies.targets.from((service.clone(), None));
         let of = all.take_while(|((it, _), _)| it == service).flat_map(|(_, policies)| policies.iter());
         of.map(|(_, key)| ObjectRef::new(Kind::BackendTlsPolicy, key.clone())).collect()
@@ -267,14 +270,21 @@ impl Gateways {
         losers.is_some_and(|losers| losers.contains(&route.reference()))
     }
 
-    /// The parents, with those refused at all of whose listeners another route is in the way.
-    fn at_parents(&self, memo: &RouteMemo) -> Vec<AtParent> {
+    /// The parents, with those refused at all of whose listeners another route is in the way, or hosts can afford no rule.
+    fn at_parents(&self, memo: &RouteMemo, over: &[(HostPattern, Unaffordable)]) -> Vec<AtParent> {
         let mut parents = memo.parents.to_vec();
         for at in &mut parents {
             let Ok(attached) = &at.attached else { continue };
-            if attached.iter().all(|it| self.loses(it, &memo.age)) {
+            let mut winning = attached.iter().filter(|it| !self.loses(it, &memo.age)).peekable();
+            if winning.peek().is_none() {
                 let problem = "an older route of another kind has the same hosts at the listener";
                 at.attached = Err(Fault::new("HostnameConflict", problem));
+            } else if let Some((host, first)) = over.first()
+                && self.is_spent(&memo.age.reference(), winning)
+            {
+                let problem =
+                    format!("no rule of it is left at the host \"{host}\": {}", first.fault.message);
+                at.attached = Err(Fault::new(first.fault.reason, problem));
             }
         }
         parents

@@ -1,11 +1,12 @@
 //! Makes the statuses of Gateways, ListenerSets and policies that are marked, and keeps all of them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
+use crate::condition::Fault;
 use crate::gateway_status;
 use crate::listener::ListenerId;
 use crate::state::Gateways;
@@ -49,11 +50,13 @@ impl Gateways {
     fn policy_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
         let object = inputs.resources.gateway.policies.tls.get(key)?;
         let policy = self.policies.by_key.get(key)?;
-        let services = policy.targets.iter().map(|(service, _)| service);
-        let gateways: BTreeSet<&ObjectKey> = services
-            .flat_map(|service| self.policies.reach.of(service))
-            .map(|(gateway, _)| gateway)
-            .collect();
+        let mut gateways: BTreeMap<&ObjectKey, Option<&Fault>> = BTreeMap::new();
+        for (service, _) in &policy.targets {
+            for (gateway, _) in self.policies.reach.of(service) {
+                let missing = gateways.entry(gateway).or_default();
+                *missing = missing.or(policy.missing.get(service));
+            }
+        }
         let before = object.object.status.iter().flat_map(|status| &status.ancestors);
         let mut before = before.filter(|it| it.controller_name == *self.controller);
         if gateways.is_empty() && before.next().is_none() {
@@ -67,7 +70,7 @@ impl Gateways {
     /// How many routes are attached to a listener.
     fn attached(&self, listener: &ListenerId) -> usize {
         let losers = self.routes.losers.get(listener).map_or(0, |losers| losers.len());
-        self.routes.attached.count(listener).saturating_sub(losers)
+        self.routes.attached.count(listener).saturating_sub(losers + self.spent(listener))
     }
 
     /// Keeps a status, or forgets it.

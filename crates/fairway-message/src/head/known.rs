@@ -62,6 +62,12 @@ known! {
     StrictTransportSecurity = "Strict-Transport-Security";
     SecWebsocketKey = "Sec-WebSocket-Key";
     AccessControlRequestMethod = "Access-Control-Request-Method";
+    XPad = "X-Pad";
+    XAccelBuffering = "X-Accel-Buffering";
+    XAccelCharset = "X-Accel-Charset";
+    XAccelExpires = "X-Accel-Expires";
+    XAccelLimitRate = "X-Accel-Limit-Rate";
+    XAccelRedirect = "X-Accel-Redirect";
 }
 
 impl Known {
@@ -75,6 +81,7 @@ impl Known {
             (4, b'h') => pick(name, b"host", Host),
             (4, b'd') => pick(name, b"date", Date),
             (5, b'p') => pick(name, b"proxy", Proxy),
+            (5, b'x') => pick(name, b"x-pad", XPad),
             (6, b'e') => pick(name, b"expect", Expect),
             (6, b'o') => pick(name, b"origin", Origin),
             (6, b's') => pick(name, b"server", Server),
@@ -91,7 +98,7 @@ impl Known {
             (12, b'c') => pick(name, b"content-type", ContentType),
             (12, b'x') => pick(name, b"x-request-id", XRequestId),
             (14, b'c') => pick(name, b"content-length", ContentLength),
-            (15, b'x') => pick(name, b"x-forwarded-for", XForwardedFor),
+            (15, b'x') if name[14] | 0x20 == b'r' => pick(name, b"x-forwarded-for", XForwardedFor),
             _ => Known::of_long(name, first | 0x20),
         }
     }
@@ -99,13 +106,18 @@ impl Known {
     fn of_long(name: &[u8], first: u8) -> Known {
         use Known::*;
         match (name.len(), first, name[name.len() - 1] | 0x20) {
+            (15, b'x', b't') => pick(name, b"x-accel-charset", XAccelCharset),
+            (15, b'x', b's') => pick(name, b"x-accel-expires", XAccelExpires),
             (16, b'p', _) => pick(name, b"proxy-connection", ProxyConnection),
             (16, _, b't') if same(name, b"x-forwarded-host") => XForwardedHost,
-            (16, _, b't') => pick(name, b"x-forwarded-port", XForwardedPort),
+            (16, _, b't') if same(name, b"x-forwarded-port") => XForwardedPort,
+            (16, _, b't') => pick(name, b"x-accel-redirect", XAccelRedirect),
             (17, b't', _) => pick(name, b"transfer-encoding", TransferEncoding),
-            (17, b'x', _) => pick(name, b"x-forwarded-proto", XForwardedProto),
+            (17, b'x', b'o') => pick(name, b"x-forwarded-proto", XForwardedProto),
+            (17, b'x', b'g') => pick(name, b"x-accel-buffering", XAccelBuffering),
             (17, b's', _) => pick(name, b"sec-websocket-key", SecWebsocketKey),
-            (18, _, b'e') => pick(name, b"x-forwarded-scheme", XForwardedScheme),
+            (18, _, b'e') if same(name, b"x-forwarded-scheme") => XForwardedScheme,
+            (18, _, b'e') => pick(name, b"x-accel-limit-rate", XAccelLimitRate),
             (18, _, b'x') => pick(name, b"x-forwarded-prefix", XForwardedPrefix),
             (24, b'x', _) => pick(name, b"x-original-forwarded-for", XOriginalForwardedFor),
             (25, b'x', _) => pick(name, b"x-original-forwarded-host", XOriginalForwardedHost),
@@ -125,6 +137,14 @@ impl Known {
         | Known::TransferEncoding.bit()
         | Known::Upgrade.bit()
         | Known::Proxy.bit();
+
+    /// Fields of answers in which backends speak to nginx, which never passes them on (`proxy_hide_header`).
+    pub const TO_NGINX: u64 = Known::XPad.bit()
+        | Known::XAccelBuffering.bit()
+        | Known::XAccelCharset.bit()
+        | Known::XAccelExpires.bit()
+        | Known::XAccelLimitRate.bit()
+        | Known::XAccelRedirect.bit();
 
     /// Whether this field is about the connection or the length of the body: only whoever writes the message may set it.
     #[inline]

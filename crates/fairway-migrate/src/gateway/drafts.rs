@@ -282,9 +282,10 @@ pub(crate) fn ingress_of(rule: &Rule) -> ObjectKey {
 fn of_answer(action: &Action) -> Option<&'static str> {
     match action {
         Action::Forward(_) | Action::Answer(Answer { reason: AnswerReason::NoRoute, .. }) => None,
-        Action::Answer(Answer { reason: AnswerReason::ProtectionUnavailable, .. }) => {
-            Some("it asks for protection that Fairway does not give to Ingresses either")
-        }
+        Action::Answer(Answer {
+            reason: AnswerReason::ProtectionUnavailable | AnswerReason::Refused,
+            ..
+        }) => Some("it asks for protection that Fairway does not give to Ingresses either"),
         Action::Answer(Answer { reason: AnswerReason::MissingReference, .. }) => {
             Some("something that it refers to does not exist or cannot be used")
         }

@@ -162,7 +162,7 @@ fn is_reference(text: &str) -> bool {
 }
 
 /// What Fairway's chart takes as one; the binary looks closer when it starts.
-fn is_range(text: &str) -> bool {
+pub(super) fn is_range(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
     text.split_once('/').is_some_and(|(address, length)| {
         !address.is_empty() && address.chars().all(is_part) && length.parse::<u8>().is_ok()

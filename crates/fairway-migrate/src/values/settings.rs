@@ -2,15 +2,16 @@
 //! ConfigMap. Owns no key.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_translate::{
-    Change, Diagnostic, Object, ObjectKey, Options, Resources, Scope, Severity, translate,
+    Change, Diagnostic, Object, ObjectKey, Options, ProxySenders, Resources, Scope, Severity, translate,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Map, Value};
 
-use super::kind::{has_template, scalar};
+use super::kind::{has_template, is_range, scalar};
 use super::outcome::Outcome;
 
 /// Takes every key over, also those without an effect: one that may protect closes all paths as long as it is there.
@@ -28,18 +29,51 @@ pub(super) fn settings(outcome: &mut Outcome, path: &str, value: &Value) -> Resu
     }
     let values = texts.iter().map(|(key, text)| (key.clone(), Value::from(text.as_str())));
     outcome.set("settings", Value::Object(Map::from_iter(values)));
-    report(outcome, path, texts);
+    let proxies = proxy_protocol(outcome, path, &texts);
+    report(outcome, path, texts, proxies.as_deref());
     Ok(())
 }
 
-fn report(outcome: &mut Outcome, path: &str, texts: BTreeMap<String, String>) {
+/// Makes the listeners expect a PROXY header where `use-proxy-protocol` does, from the peers that nginx believes. Answers with
+/// those.
+fn proxy_protocol(
+    outcome: &mut Outcome,
+    path: &str,
+    texts: &BTreeMap<String, String>,
+) -> Option<Vec<String>> {
+    const KEY: &str = "use-proxy-protocol";
+    if texts.get(KEY).map(|text| text.trim()) != Some("true") {
+        return None;
+    }
+    let ranges = texts.get("proxy-real-ip-cidr").map_or("", String::as_str).split(',').map(str::trim);
+    let range = |text: &str| match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => format!("{text}/32"),
+        Ok(IpAddr::V6(_)) => format!("{text}/128"),
+        Err(_) => text.to_owned(),
+    };
+    let trusted: Vec<String> = ranges.map(range).filter(|text| is_range(text)).collect();
+    outcome.set("proxyProtocol.listeners", "both".into());
+    if !trusted.is_empty() {
+        outcome.set("proxyProtocol.trusted", trusted.as_slice().into());
+        let what = "proxyProtocol.trusted has the ranges of proxy-real-ip-cidr: connections of other peers are closed, where \
+                    ingress-nginx serves them under the peer's own address";
+        outcome.note(&format!("{path}.{KEY}"), what);
+    }
+    Some(trusted)
+}
+
+fn report(outcome: &mut Outcome, path: &str, texts: BTreeMap<String, String>, proxies: Option<&[String]>) {
     let key = ObjectKey::new("fairway", "fairway");
     let mut map = ConfigMap { data: Some(texts), ..ConfigMap::default() };
     map.metadata.namespace = Some(key.namespace.to_string());
     map.metadata.name = Some(key.name.to_string());
     let mut resources = Resources::default();
     resources.apply(Change::Set(Object::ConfigMap(Arc::new(map)), None));
-    let options = Options { configmap: Some(key), ..Options::default() };
+    let mut options = Options { configmap: Some(key), ..Options::default() };
+    if let Some(trusted) = proxies {
+        let ranges = trusted.iter().filter_map(|range| range.parse().ok()).collect();
+        options.trust.proxy_protocol = ProxySenders::Peers(ranges);
+    }
     let diagnostics = translate(&resources, &options, 0).diagnostics;
     for found in diagnostics.of(&Scope::Settings) {
         let (path, what) = finding(path, found);

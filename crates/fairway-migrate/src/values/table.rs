@@ -56,6 +56,8 @@ const NAMES: &str =
     "names of objects come from the release of Fairway, so that it can run beside ingress-nginx";
 const WEBHOOK: &str =
     "Fairway's chart makes the certificate of the webhook itself, without a job or cert-manager";
+const DEFAULT_BACKEND: &str = "Fairway's chart deploys no default backend, so requests that no rule serves are answered 404; to send \
+     them to a Service of your own, add --default-backend=NAMESPACE/NAME to extraArgs";
 const PROTOCOLS: &str = "the ports of the Service name no protocol";
 const BY_HAND: &str = "Fairway's chart has no value for it";
 const ADD_HEADERS: &str =
@@ -86,7 +88,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("tcp", Does(service_maps::services)),
     ("udp", Does(service_maps::services)),
     ("podSecurityPolicy", Nothing(NO_POLICY)),
-    ("defaultBackend", IfEnabled("requests that no rule serves are answered 404 by Fairway itself")),
+    ("defaultBackend", IfEnabled(DEFAULT_BACKEND)),
     ("rbac.create", Is("rbac.create", Switch)),
     (
         "rbac.scope",

@@ -201,6 +201,28 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
 }
 
 #[test]
+fn listeners_expect_a_proxy_header_where_those_of_ingress_nginx_do() {
+    let with = |config: Value| json!({ "controller": { "config": config } });
+    let ranges = json!({ "use-proxy-protocol": "true", "proxy-real-ip-cidr": "10.0.0.0/8, 192.0.2.1,2001:db8::/32,nobody" });
+    let it = converted(&with(ranges));
+    let trusted = ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"];
+    assert_eq!(it.values["proxyProtocol"], json!({ "listeners": "both", "trusted": trusted }));
+    let lost: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(lost, ["controller.config.proxy-real-ip-cidr"], "one of its ranges is none");
+    let everybody = with(json!({ "use-proxy-protocol": true }));
+    let it = converted(&everybody);
+    assert_eq!(it.values["proxyProtocol"], json!({ "listeners": "both" }));
+    assert_eq!(it.lost, []);
+    assert!(
+        it.notes.iter().any(|note| note.what.contains("any client can claim any address")),
+        "{:?}",
+        it.notes
+    );
+    let off = converted(&with(json!({ "use-proxy-protocol": "false" })));
+    assert_eq!(off.values.get("proxyProtocol"), None);
+}
+
+#[test]
 fn flags_are_values_or_arguments_or_lost() {
     let input = json!({ "controller": { "extraArgs": {
         "default-ssl-certificate": "$(POD_NAMESPACE)/tls", "known": "", "usual": "1", "other": 2, "gone": null,

@@ -6,11 +6,12 @@ use std::time::Duration;
 use fairway_guards::Tag;
 use fairway_message::{Head, Known};
 use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule};
-use fairway_routing::{Asking, CompiledRule};
+use fairway_routing::{Asking, CompiledRule, RequestStep};
 
 use super::environment::Exchange;
 use super::lookup;
 use super::subrequest::{self, Asker, Question, Unseen};
+use crate::buffers::Made;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
 use crate::network::Network;
 use crate::peer::Scheme;
@@ -72,6 +73,9 @@ fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, a
             match &asking.auth.sign_in {
                 Some(sign_in) if status == 401 => {
                     let location = filter::text(sign_in, env.sources(), buffers);
+                    if env.rule.is_location() {
+                        buffers.forms.write().made = Made::AtSignIn;
+                    }
                     own_answer(buffers, 302, None);
                     buffers.answer.append(b"Location", &location);
                 }
@@ -200,10 +204,18 @@ fn follow<N: Network>(
     context: &FilterContext<'_>,
     question: &mut Loan<N>,
 ) -> Result<(), Fault> {
-    match filter::on_request(rule, 0, context, question) {
-        Verdict::Pass if matches!(rule.rule().action, Action::Forward(_)) => Ok(()),
-        Verdict::Refused(fault) => Err(fault),
-        Verdict::Pass | Verdict::Answered | Verdict::Wait(..) => Err(Fault::Undecided),
+    let mut next = 0;
+    loop {
+        return match filter::on_request(rule, next, context, question) {
+            // Forwarding finds out that there is none.
+            Verdict::Wait(RequestStep::Endpoint, then) => {
+                next = then;
+                continue;
+            }
+            Verdict::Pass if matches!(rule.rule().action, Action::Forward(_)) => Ok(()),
+            Verdict::Refused(fault) => Err(fault),
+            Verdict::Pass | Verdict::Answered | Verdict::Wait(..) => Err(Fault::Undecided),
+        };
     }
 }
 
@@ -217,8 +229,10 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
         AuthService::Backend { host, .. } => host.as_bytes(),
         AuthService::OwnHost { .. } => own,
     };
+    let forms = question.forms.write();
     // The endpoint is told which host the client asked for.
-    question.forms.write().host.extend_from_slice(own);
+    forms.host.extend_from_slice(own);
+    forms.made = Made::ForFairway;
     let method = auth.method.as_ref().map_or(request.method_bytes(), |method| method.as_bytes());
     let head: &mut Head = &mut question.request;
     head.start_request(method, &write(&auth.target));

@@ -1,13 +1,14 @@
 //! What a rule makes of a request before anything is forwarded.
 
 use fairway_message::BodySize;
-use fairway_model::{Action, AnswerReason};
+use fairway_model::{Action, Answer, AnswerReason};
+use fairway_routing::{CompiledRule, RequestStep, Targets};
 
 use super::environment::Environment;
 use crate::buffers::Buffers;
 use crate::filter::{self, FilterContext, Verdict};
 use crate::network::Network;
-use crate::peer::Peer;
+use crate::peer::{Peer, Scheme};
 use fairway_metrics::Fault;
 
 /// What the rule itself makes of the request, from its step number `first` on.
@@ -21,14 +22,30 @@ pub(super) fn decide<'a, N: Network>(
     let connection = (peer.scheme, peer.proof());
     let (https_port, prefix) = (*https_port, *prefix);
     let context = FilterContext { intake, client, connection, counts, https_port, prefix };
-    match filter::on_request(env.rule, first, &context, buffers) {
-        Verdict::Pass => {}
-        decided => return decided,
-    }
     let rule = env.rule.rule();
-    if let (BodySize::Exact(length), Some(most)) = (env.intake.body, rule.policy.max_body)
-        && length > most
-    {
+    let too_large = match (env.intake.body, rule.policy.max_body) {
+        (BodySize::Exact(length), Some(most)) => length > most,
+        _ => false,
+    };
+    if too_large && env.rule.is_location() {
+        // nginx finds it out while it looks for the location, before anything that the location asks for.
+        return match filter::before_location(env.rule, &context, buffers) {
+            Verdict::Pass => Verdict::Refused(Fault::BodyTooLarge),
+            decided => decided,
+        };
+    }
+    let mut next = first;
+    loop {
+        match filter::on_request(env.rule, next, &context, buffers) {
+            Verdict::Pass => break,
+            Verdict::Wait(RequestStep::Endpoint, then) => match without_endpoint(env, peer.scheme) {
+                None => next = then,
+                Some(fault) => return Verdict::Refused(fault),
+            },
+            decided => return decided,
+        }
+    }
+    if too_large {
         return Verdict::Refused(Fault::BodyTooLarge);
     }
     match &rule.action {
@@ -39,12 +56,54 @@ pub(super) fn decide<'a, N: Network>(
         Action::Forward(_) => Verdict::Pass,
         Action::Answer(answer) => match answer.reason {
             AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
+            AnswerReason::Refused => Verdict::Refused(Fault::NoRoute),
             AnswerReason::MissingReference => Verdict::Refused(Fault::MissingReference),
             AnswerReason::NoRoute if answer.status == 404 => Verdict::Refused(Fault::NoRoute),
             AnswerReason::NoRoute => {
                 filter::own_answer(buffers, answer.status, None);
+                if answer.status == 200 {
+                    nothing_to_say(buffers);
+                }
                 Verdict::Answered
             }
         },
+    }
+}
+
+/// `return 200` of nginx has no body.
+fn nothing_to_say(buffers: &mut Buffers) {
+    buffers.text.clear();
+    buffers.answer.set(b"Content-Type", b"text/html");
+    buffers.answer.append(b"Content-Length", b"0");
+}
+
+/// Why no request of the rule has an endpoint, if that is so.
+fn without_endpoint<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Option<Fault> {
+    match &env.rule.rule().action {
+        Action::Answer(Answer { reason: AnswerReason::MissingReference, .. }) => {
+            Some(Fault::MissingReference)
+        }
+        Action::Answer(_) => None,
+        Action::Forward(_) => {
+            let mut rules = env.rule.steps().fallbacks.iter().map(|fallback| &fallback.rule);
+            let has =
+                has_endpoint(env, env.rule, scheme) || rules.any(|rule| has_endpoint(env, rule, scheme));
+            (!has).then_some(Fault::NoEndpoint)
+        }
+    }
+}
+
+/// Whether some request of the rule has an endpoint.
+pub(super) fn has_endpoint<N: Network>(
+    env: &Environment<'_, N>,
+    rule: &CompiledRule,
+    scheme: Scheme,
+) -> bool {
+    let has = |slot| env.adopted.group(slot, &env.worker.groups).is_some_and(|group| !group.is_empty());
+    match (rule.secured().filter(|_| scheme == Scheme::Https), rule.targets()) {
+        (Some(secured), _) => has(secured),
+        // Each share decides for itself.
+        (None, Targets::Shares(_)) => true,
+        (None, targets) => targets.slots().any(has),
     }
 }

@@ -25,7 +25,7 @@ use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::sticky;
 use super::tunnel::tunnel;
 use super::web;
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Made};
 use crate::filter;
 use crate::network::Network;
 use crate::peer::Scheme;
@@ -457,8 +457,19 @@ fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
         buffers.answer.remove_known(Known::ContentLength);
     }
     buffers.answer.remove_known(Known::Server);
+    if buffers.answer.may_have(Known::TO_NGINX) && env.rule.is_location() {
+        hide_directives(buffers);
+    }
     filter::on_received(env.rule, &env.client, buffers);
     filter::on_answer(env.rule, env.sources(), || env.number(), buffers);
+}
+
+/// Removes what ingress-nginx keeps to itself. Of an answer to a question of the proxy's own, that is still to be read.
+#[cold]
+fn hide_directives(buffers: &mut Buffers) {
+    if buffers.forms.read().made != Made::ForFairway {
+        buffers.answer.remove_set(Known::TO_NGINX);
+    }
 }
 
 /// The endpoint speaks another protocol now; so does the client.

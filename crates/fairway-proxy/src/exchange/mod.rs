@@ -34,6 +34,8 @@ mod hostile_frames_tests;
 mod hostile_tests;
 #[cfg(test)]
 mod interleaving_tests;
+#[cfg(test)]
+mod location_tests;
 mod lookup;
 mod mirror;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use fairway_message::{Head, Known, Method};
 use fairway_routing::Replacing;
 
+use super::decide::has_endpoint;
 use super::environment::{Ending, Environment, Exchange};
 use super::forward::forward_as_it_is;
 use super::forwarded;
@@ -23,7 +24,9 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     replacing: &Replacing,
     status: u16,
 ) -> Ending {
-    let Some(rule) = &replacing.rule else { return respond::without_page(exchange).await };
+    let scheme = exchange.client_side.peer.scheme;
+    let owner = replacing.rule.as_ref().filter(|rule| has_endpoint(&exchange.env, rule, scheme));
+    let Some(rule) = owner else { return respond::without_page(exchange).await };
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut question = env.worker.lend_buffers();
     write_question(&mut question.request, buffers, env, (replacing, status));
@@ -63,7 +66,14 @@ fn write_question<N: Network>(
 ) {
     let Buffers { request, forms, .. } = buffers;
     let method: &[u8] = if request.method() == Method::Head { b"HEAD" } else { b"GET" };
-    question.start_request(method, b"/");
+    // Of the target the query stays, as rewrites have made it.
+    let target = &*forms.read().target;
+    let rewritten = target.iter().position(|byte| *byte == b'?').map(|at| &target[at + 1..]);
+    let query = if target.is_empty() { env.intake.query(buffers) } else { rewritten.unwrap_or_default() };
+    match query {
+        [] => question.start_request(method, b"/"),
+        query => question.start_request(method, &[b"/?", query].concat()),
+    }
     let skipped = |known| matches!(known, Known::ContentLength | Known::Expect) || forwarded::is_ours(known);
     for field in request.fields().filter(|field| !skipped(field.known)) {
         question.append(field.name, field.value);

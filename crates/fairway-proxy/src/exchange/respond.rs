@@ -10,7 +10,7 @@ use fairway_routing::Replacing;
 use fairway_runtime::clock::Instant;
 
 use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Made};
 use crate::filter;
 use crate::network::Network;
 use crate::request::intake::{Expectation, Intake};
@@ -94,7 +94,8 @@ pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     fault: Fault,
 ) -> Outcome<'a> {
-    match replacing(&exchange.env, fault.status()) {
+    let by_rule = exchange.buffers.forms.read().made == Made::ByRule;
+    match replacing(&exchange.env, fault.status()).filter(|_| by_rule) {
         Some(replacing) => Outcome::Replaced(replacing, fault.status()),
         None => Outcome::Ended(refuse_by_rule(exchange, fault).await),
     }
@@ -115,11 +116,22 @@ pub(crate) async fn refuse_by_rule<N: Network, D: Downstream>(
 ) -> Ending {
     exchange.record.fault = Some(fault);
     own_fault(exchange.buffers, fault);
+    if fault == Fault::AccessDenied && exchange.buffers.forms.read().made == Made::ByHost {
+        unauthorized(exchange.buffers);
+    }
     own(exchange).await
+}
+
+/// What ingress-nginx says to certificates of others (`auth-tls-match-cn`).
+fn unauthorized(buffers: &mut Buffers) {
+    buffers.answer.set(b"Content-Type", b"text/html");
+    buffers.text.clear();
+    buffers.text.extend_from_slice(b"client certificate unauthorized");
 }
 
 /// Answers 404 in the place of an answer that nobody has a page for.
 pub(super) async fn without_page<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+    exchange.buffers.forms.write().made = Made::ByHost;
     filter::own_answer(exchange.buffers, 404, None);
     own(exchange).await
 }

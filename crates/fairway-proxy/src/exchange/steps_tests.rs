@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use fairway_model::{
     AnswerRate, AnyGuard, AuthCookies, AuthService, BasicAuth, ConcurrencyLimit, ErrorPages, ExternalAuth,
-    Filter, HeaderEdit, HeaderField, KeptAuth, Mirror, MirrorTarget, RateLimit, Template, TemplatePart,
-    Timeouts, Users,
+    FieldTemplate, Filter, HeaderEdit, HeaderField, KeptAuth, Mirror, MirrorTarget, RateLimit, Template,
+    TemplatePart, Timeouts, Users,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -614,8 +614,10 @@ const PAGE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nServer: x\r\n
 #[tokio::test(start_paused = true)]
 async fn another_backend_makes_the_answers_of_some_statuses() {
     on_stage(async {
-        let hsts = Filter::ResponseHeaders(set("X-Frame-Options", "DENY"));
-        let (stage, seen) = stage(1, vec![pages(), hsts], |number| match number {
+        let own = Filter::ResponseHeaders(set("X-Frame-Options", "DENY"));
+        let of_all = FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") };
+        let filters = vec![pages(), own, Filter::AnswerFields([of_all].into())];
+        let (stage, seen) = stage(1, filters, |number| match number {
             102 => Some(PAGE),
             _ => Some(NOT_FOUND),
         });
@@ -624,12 +626,13 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
             client.send(POST).await;
             let text = client.answer_text().await;
             assert!(text.starts_with("HTTP/1.1 404 ") && text.ends_with("\r\n\r\npage"), "{text}");
-            assert_eq!(field(&text, "X-Frame-Options"), Some("DENY"), "the rule's own fields: {text}");
+            assert_eq!(field(&text, "X-Frame-Options"), None, "the rule does not make the page: {text}");
+            assert_eq!(field(&text, "X-Of-All"), Some("1"), "{text}");
         }
         let seen = seen.borrow();
         assert_eq!(seen.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
         let asked = &seen[1].1;
-        assert!(asked.starts_with("GET / HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n"), "{asked}");
+        assert!(asked.starts_with("GET /?q=1 HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n"), "{asked}");
         for (name, value) in [
             ("X-Code", Some("404")),
             ("X-Original-URI", Some("/p?q=1")),

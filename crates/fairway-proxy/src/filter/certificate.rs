@@ -9,7 +9,7 @@ use fairway_tls::Shown;
 
 use super::answer::own_answer;
 use super::verdict::{FilterContext, Verdict};
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Made};
 use crate::peer::Scheme;
 use fairway_metrics::Fault;
 
@@ -17,12 +17,20 @@ use fairway_metrics::Fault;
 const FIELDS: [&str; 4] =
     ["ssl-client-cert", "ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn"];
 
-/// Judges what was shown, and tells the endpoint.
+/// Judges what was shown, and tells the endpoint. Whoever does not pass is answered for the whole host.
 pub(super) fn verified<'r>(
     step: &CompiledCertificate,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
+    let verdict = judged(step, context, buffers);
+    if !matches!(verdict, Verdict::Pass) {
+        buffers.forms.write().made = Made::ByHost;
+    }
+    verdict
+}
+
+fn judged<'r>(step: &CompiledCertificate, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
     FIELDS.iter().for_each(|name| buffers.request.remove(name.as_bytes()));
     let of = &step.of;
     let shown = match context.connection {
@@ -43,6 +51,8 @@ pub(super) fn verified<'r>(
             match (fault, &of.error_page) {
                 (None, _) => {}
                 (Some(fault), None) => return Verdict::Refused(fault),
+                // On the host itself clients would be sent there again and again.
+                (Some(fault), Some(page)) if page.starts_with('/') => return Verdict::Refused(fault),
                 (Some(_), Some(page)) => {
                     own_answer(buffers, 302, None);
                     buffers.answer.append(b"Location", page.as_bytes());

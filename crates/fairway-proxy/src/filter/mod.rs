@@ -24,7 +24,7 @@ use fairway_routing::{
     AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, FieldEdits, Replacing, RequestStep,
 };
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Made};
 use crate::peer::Scheme;
 use fairway_metrics::Fault;
 
@@ -36,54 +36,80 @@ pub(crate) fn on_request<'r>(
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
     for (step, next) in rule.steps().request.iter().zip(1..).skip(first as usize) {
-        let verdict = match step {
-            RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
-            RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
-            RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
-            RequestStep::Access(_) => Verdict::Refused(Fault::AccessDenied),
-            RequestStep::Certificate(of) => certificate::verified(of, context, buffers),
-            RequestStep::OverTls if context.connection.0 == Scheme::Http => {
-                Verdict::Refused(Fault::AccessDenied)
-            }
-            RequestStep::OverTls => Verdict::Pass,
-            RequestStep::Deny(requests) => deny(requests, context, buffers),
-            RequestStep::Preflight(cors) => match context.intake.method {
-                Method::Options => cors::preflight(cors, buffers),
-                _ => Verdict::Pass,
-            },
-            RequestStep::Edit(edits) => {
-                apply(edits, &mut buffers.request);
-                Verdict::Pass
-            }
-            RequestStep::Host(host) => {
-                let kept = &mut buffers.forms.write().host;
-                if kept.is_empty() {
-                    kept.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
-                }
-                buffers.request.set(b"Host", host.as_bytes());
-                Verdict::Pass
-            }
-            RequestStep::Path(path) => {
-                rewrite(path, context, buffers);
-                Verdict::Pass
-            }
-            RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
-                any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
-                Verdict::Pass
-            }
-            RequestStep::Ask(_) | RequestStep::Password(_) | RequestStep::Any(_) => Verdict::Wait(step, next),
-            RequestStep::Rate(policy, limit) => {
-                limit::rate(context.counts, *policy, limit, context.client.address)
-            }
-            RequestStep::Concurrency(policy, limit) => {
-                limit::concurrency(context.counts, (*policy, limit), context.client.address, buffers)
-            }
-        };
+        let verdict = run((step, next), context, buffers);
         if !matches!(verdict, Verdict::Pass) {
             return verdict;
         }
     }
     Verdict::Pass
+}
+
+/// Runs only the steps that hold for the whole host: nginx takes them before it looks for a location.
+#[cold]
+pub(crate) fn before_location<'r>(
+    rule: &'r CompiledRule,
+    context: &FilterContext<'_>,
+    buffers: &mut Buffers,
+) -> Verdict<'r> {
+    let is_of_host = |step: &&RequestStep| match step {
+        RequestStep::Certificate(_) => true,
+        RequestStep::Deny(requests) => requests.all,
+        _ => false,
+    };
+    let steps = rule.steps().request.iter().take_while(is_of_host).zip(1..);
+    let mut verdicts = steps.map(|step| run(step, context, buffers));
+    verdicts.find(|verdict| !matches!(verdict, Verdict::Pass)).unwrap_or(Verdict::Pass)
+}
+
+#[inline]
+fn run<'r>(
+    (step, next): (&'r RequestStep, u32),
+    context: &FilterContext<'_>,
+    buffers: &mut Buffers,
+) -> Verdict<'r> {
+    match step {
+        RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
+        RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
+        RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
+        RequestStep::Access(_) => Verdict::Refused(Fault::AccessDenied),
+        RequestStep::Certificate(of) => certificate::verified(of, context, buffers),
+        RequestStep::OverTls if context.connection.0 == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
+        RequestStep::OverTls => Verdict::Pass,
+        RequestStep::Deny(requests) => deny(requests, context, buffers),
+        RequestStep::Preflight(cors) => match context.intake.method {
+            Method::Options => cors::preflight(cors, buffers),
+            _ => Verdict::Pass,
+        },
+        RequestStep::Edit(edits) => {
+            apply(edits, &mut buffers.request);
+            Verdict::Pass
+        }
+        RequestStep::Host(host) => {
+            let kept = &mut buffers.forms.write().host;
+            if kept.is_empty() {
+                kept.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
+            }
+            buffers.request.set(b"Host", host.as_bytes());
+            Verdict::Pass
+        }
+        RequestStep::Path(path) => {
+            rewrite(path, context, buffers);
+            Verdict::Pass
+        }
+        RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
+            any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
+            Verdict::Pass
+        }
+        // Whoever runs the steps knows the endpoints.
+        RequestStep::Endpoint => Verdict::Wait(step, next),
+        RequestStep::Ask(_) | RequestStep::Password(_) | RequestStep::Any(_) => Verdict::Wait(step, next),
+        RequestStep::Rate(policy, limit) => {
+            limit::rate(context.counts, *policy, limit, context.client.address)
+        }
+        RequestStep::Concurrency(policy, limit) => {
+            limit::concurrency(context.counts, (*policy, limit), context.client.address, buffers)
+        }
+    }
 }
 
 /// Who makes the answer instead, if it has this status.
@@ -105,7 +131,8 @@ pub(crate) fn on_answer(
 ) {
     let scheme = of.client.scheme;
     answer::add_session_cookie(buffers);
-    for step in &rule.steps().answer {
+    let made = buffers.forms.read().made;
+    for step in rule.steps().answer.iter().filter(|step| reaches(step, made)) {
         match step {
             // Acts on the exchange, before this (`replacing`).
             AnswerStep::Replace(_) => {}
@@ -121,6 +148,16 @@ pub(crate) fn on_answer(
     }
 }
 
+/// Whether a step acts on answers that were made there.
+#[inline]
+fn reaches<R>(step: &AnswerStep<R>, made: Made) -> bool {
+    match made {
+        Made::ByRule | Made::ForFairway => true,
+        Made::AtSignIn => !matches!(step, AnswerStep::Edit(_) | AnswerStep::StrictTransportSecurity(_)),
+        Made::ByHost => matches!(step, AnswerStep::Fields(_)),
+    }
+}
+
 /// Whether the address alone is enough: a list that only denies says of nobody that he may pass.
 fn vouches(list: &AccessList, context: &FilterContext<'_>) -> bool {
     !list.allow.is_empty() && lets_pass(list, context)
@@ -133,9 +170,14 @@ fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
     !denied && allowed
 }
 
-fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &Buffers) -> Verdict<'r> {
+fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
     match context.intake.as_routed(buffers, |request| requests.covers(request)) {
-        true => Verdict::Refused(Fault::Denied(requests.status)),
+        true => {
+            if requests.all {
+                buffers.forms.write().made = Made::ByHost;
+            }
+            Verdict::Refused(Fault::Denied(requests.status))
+        }
         false => Verdict::Pass,
     }
 }

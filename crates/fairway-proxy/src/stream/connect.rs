@@ -217,7 +217,8 @@ impl<'a, N: Network> Search<'a, N> {
         let (worker, retry) = (self.worker, &self.retry);
         let may =
             fault.blames_endpoint() && self.attempts < retry.tries && self.group.has_untried(&self.tried);
-        let is_in_time = self.began.elapsed() < retry.connect_total;
+        // An endpoint whose turn comes when the time is over would be blamed for that.
+        let is_in_time = self.began.elapsed().saturating_add(retry.backoff) < retry.connect_total;
         let is_granted = || retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now());
         if !(may && is_in_time && is_granted()) {
             let tried = Some((runner.chosen.endpoint.identity.address, self.attempts));

@@ -11,7 +11,7 @@ use crate::listener::{ListenerId, PortId};
 use crate::listening::OpenPort;
 use fairway_log::Forwarded;
 use fairway_metrics::Fault;
-use fairway_model::Transport;
+use fairway_model::PortProtocol;
 use fairway_routing::PortKey;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::proxy_header::{Addresses, parse};
@@ -27,7 +27,7 @@ use crate::access_log::StreamSeen;
 use crate::exchange::blame::{note_connect_failure, unpicked};
 use crate::network::Network;
 use crate::proxy_protocol;
-use crate::upstream::{Chosen, Group, Tried, fault_of};
+use crate::upstream::{Chosen, Errand, Group, Tried, fault_of};
 use crate::worker::{Adopted, Phase, SessionTicket, ToEndpoint, Worker};
 
 /// Forwards the datagrams of a port until the worker drains or the port is `closed`, and those of sessions that are open then for
@@ -180,7 +180,10 @@ impl<N: Network> Forward for Forwarder<N> {
         Ok(Beginning { held, endpoint, introduce, skip: header, responses: policy.responses })
     }
 
-    fn begun(&self, _held: &Held<N>) {
+    fn begun(&self, held: &Held<N>) {
+        if held.chosen.errand == Errand::Probe {
+            held.chosen.endpoint.probe_sent();
+        }
         self.worker.counters.datagrams.opened();
     }
 
@@ -245,7 +248,7 @@ impl<N: Network> Forward for Forwarder<N> {
 
     fn yields(&self) -> bool {
         let adopted = self.worker.adopted();
-        let wants = |key: &PortKey| key.transport == Transport::Udp && Some(key.address) == self.local;
+        let wants = |key: &PortKey| key.transport == PortProtocol::Udp && Some(key.address) == self.local;
         adopted.listening().port(self.port).is_none() && adopted.snapshot().ports().any(|(key, _)| wants(key))
     }
 

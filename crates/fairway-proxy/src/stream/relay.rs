@@ -16,6 +16,7 @@ use super::peer::StreamPeer;
 use crate::exchange::blame::blame;
 use crate::exchange::peer_watch::{PeerState, PeerWatch};
 use crate::network::Network;
+use crate::upstream::Errand;
 use crate::upstream::health::Blame;
 use crate::worker::{Phase, Worker};
 
@@ -110,7 +111,7 @@ impl<N: Network> Watching<'_, N> {
     }
 
     /// Ready when it has to end although neither side ended it.
-    fn poll_end(&mut self, cx: &mut Context<'_>, reached: &Reached<N>) -> Poll<End> {
+    fn poll_end(&mut self, cx: &mut Context<'_>, reached: &mut Reached<N>) -> Poll<End> {
         if self.worker.phase_of(self.peer.listener) == Phase::Draining {
             self.drained.set_once(self.worker.options.drain.timeout);
         }
@@ -124,8 +125,17 @@ impl<N: Network> Watching<'_, N> {
             match self.endpoint.look_at(cx, PeerWatch::soon, self.worker, owes) {
                 PeerState::NotYet => {}
                 PeerState::Silent => self.endpoint.go_on(),
-                PeerState::Gone => return Poll::Ready(End::Failed(Fault::UpstreamUnreachable)),
+                PeerState::Gone => {
+                    let endpoint = &reached.chosen.endpoint;
+                    endpoint.drop_idle();
+                    blame(self.worker, &reached.group, endpoint, Blame::Connect);
+                    return Poll::Ready(End::Failed(Fault::UpstreamUnreachable));
+                }
                 PeerState::Present => {
+                    // What is forwarded may have no answers: a probe that is connected and heard is enough.
+                    if std::mem::replace(&mut reached.chosen.errand, Errand::Regular) == Errand::Probe {
+                        reached.chosen.endpoint.stayed();
+                    }
                     self.delivered = wire.sent();
                     self.endpoint.rest();
                 }

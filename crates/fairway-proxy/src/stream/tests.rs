@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use super::{StreamPeer, serve};
 use crate::listener::ListenerId;
+use crate::options::Limits;
 use crate::testing::{Meeting, Stage, endpoint, filtered, on_stage};
 use crate::worker::Open;
 
@@ -199,7 +200,7 @@ async fn an_endpoint_that_vanishes_is_given_up() {
     on_stage(async {
         let vanished = Rc::new(Cell::new(false));
         let watched = Rc::clone(&vanished);
-        let stage = Stage::serving(&config(1, 1), move |_| Meeting::mortal(&watched, echoing));
+        let stage = Stage::serving(&config(2, 1), move |_| Meeting::mortal(&watched, echoing));
         let (mut client, serving) = client(&stage);
         let mut seen = [0; 6];
         client.read_exact(&mut seen).await.unwrap();
@@ -209,7 +210,53 @@ async fn an_endpoint_that_vanishes_is_given_up() {
         serving.await.unwrap();
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         assert_eq!(ended(&stage, "upstream_unreachable"), 1);
+        assert_eq!(stage.value("fairway_upstream_ejections_total"), 1);
         stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+/// Takes everything and says nothing.
+async fn reading(mut stream: DuplexStream) {
+    let mut bytes = [0; 1_024];
+    while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_takes_everything_and_answers_nothing_is_back_after_its_probe() {
+    on_stage(async {
+        let refuses = Rc::new(Cell::new(true));
+        let asked = Rc::clone(&refuses);
+        let stage = Stage::serving(&config(2, 1), move |address| match address.port() == 0 && asked.get() {
+            true => Meeting::Refused,
+            false => Meeting::with(reading),
+        });
+        let mut clients = vec![client(&stage)];
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(stage.value("fairway_upstream_ejections_total"), 1);
+        refuses.set(false);
+        for _ in 0..8 {
+            sleep(Duration::from_secs(1)).await;
+            clients.push(client(&stage));
+        }
+        sleep(Duration::from_secs(1)).await;
+        let of_the_first = stage.connects().iter().filter(|(_, address)| address.port() == 0).count();
+        assert_eq!(of_the_first, 5, "one was refused, one was the probe, and then it has its turn");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_of_datagrams_leave_room_for_connections() {
+    on_stage(async {
+        let limits = Limits { descriptors: Some(64), ..Limits::default() };
+        let stage = Stage::within(limits, 1, |_, _| {}, |_| Meeting::Refused);
+        let mut sessions = Vec::new();
+        while let Some(session) = stage.worker.begin_session() {
+            stage.worker.counters.datagrams.opened();
+            sessions.push(session);
+        }
+        assert_eq!((sessions.len(), stage.worker.has_room_for_a_client()), (8, true));
     })
     .await;
 }
@@ -266,7 +313,9 @@ async fn a_backend_says_how_many_endpoints_are_tried() {
     on_stage(async {
         let once = Retry { tries: 1, ..Retry::default() };
         let pausing = Retry { tries: 2, backoff: Duration::from_secs(1), by: RetryBy::Route, ..once };
-        for (retry, connects, seconds) in [(once, 1, 0), (pausing, 2, 1)] {
+        // The time for all connects would be over.
+        let too_long = Retry { backoff: Duration::from_secs(5), ..pausing };
+        for (retry, connects, seconds) in [(once, 1, 0), (pausing, 2, 1), (too_long, 1, 0)] {
             let traffic = BackendTraffic { retry: Some(retry), ..BackendTraffic::default() };
             let stage = Stage::serving(&with_traffic(config(3, 1), traffic), |_| Meeting::Refused);
             let began = Instant::now();

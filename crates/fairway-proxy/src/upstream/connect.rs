@@ -220,7 +220,7 @@ mod tests {
         let network = TcpNetwork { patience: Duration::from_secs(3) };
         let worker = worker_over(network, Limits::default(), 1, |_, _| {});
         let address = ([127, 0, 0, 1], 80).into();
-        let (transport, protocol) = (fairway_model::Transport::Tcp, BackendProtocol::Http1);
+        let (transport, protocol) = (fairway_model::PortProtocol::Tcp, BackendProtocol::Http1);
         let to = EndpointIdentity { address, transport, protocol, tls: None };
         let connecting = worker.connector.start(&to, worker.adopted().identities(), Duration::from_secs(1));
         let bytes = size_of_val(&*connecting);

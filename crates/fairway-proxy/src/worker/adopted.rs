@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_metrics::Fault;
-use fairway_model::{Backend, ClientVerification, ListenerProtocol, Settings, Transport};
+use fairway_model::{Backend, ClientVerification, ListenerProtocol, PortProtocol, Settings};
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
@@ -51,12 +51,12 @@ impl<H: Hop> Adopted<H> {
             now
         };
         for (slot, group) in (0..).zip(older.groups.borrow().iter()) {
-            if let Some(now) = group.as_ref().and_then(|group| goes_on(slot, Transport::Tcp, group)) {
+            if let Some(now) = group.as_ref().and_then(|group| goes_on(slot, PortProtocol::Tcp, group)) {
                 next.groups.borrow_mut()[slot as usize] = Some(now);
             }
         }
         for (slot, group) in older.datagram_groups.borrow().iter() {
-            if let Some(now) = goes_on(*slot, Transport::Udp, group) {
+            if let Some(now) = goes_on(*slot, PortProtocol::Udp, group) {
                 next.datagram_groups.borrow_mut().insert(*slot, now);
             }
         }
@@ -103,7 +103,7 @@ impl<H: Hop> Adopted<H> {
             return Some(Rc::clone(group));
         }
         let backend: &Arc<Backend> = self.published.snapshot.backend(slot)?;
-        let group = groups.group(Arc::clone(backend), Transport::Tcp, None);
+        let group = groups.group(Arc::clone(backend), PortProtocol::Tcp, None);
         *self.groups.borrow_mut().get_mut(index)? = Some(Rc::clone(&group));
         Some(group)
     }
@@ -114,7 +114,7 @@ impl<H: Hop> Adopted<H> {
             return Some(Rc::clone(group));
         }
         let backend = self.published.snapshot.backend(slot)?;
-        let group = groups.group(Arc::clone(backend), Transport::Udp, None);
+        let group = groups.group(Arc::clone(backend), PortProtocol::Udp, None);
         self.datagram_groups.borrow_mut().insert(slot.0, Rc::clone(&group));
         Some(group)
     }

@@ -248,8 +248,10 @@ impl<N: Network> Worker<N> {
 
     /// For a session of datagrams: it has one more descriptor until this is dropped. None where there is none left.
     pub(crate) fn begin_session(self: &Rc<Self>) -> Option<SessionTicket<N>> {
-        self.admission.room.make(1).then(|| {
-            self.admission.room.descriptors.begin();
+        let room = &self.admission.room;
+        let has_place = self.counters.datagrams.open() < room.descriptors.sessions() && room.make(1);
+        has_place.then(|| {
+            room.descriptors.begin();
             SessionTicket(Rc::clone(self))
         })
     }

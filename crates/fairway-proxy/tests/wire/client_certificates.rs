@@ -192,9 +192,13 @@ async fn subjects_pages_and_the_certificate_itself() {
     let told = ask(&proxy, showing(&good), get()).await.text();
     let begin = "SUCCESS|CN=good|CN=clients|-----BEGIN%20CERTIFICATE-----%0AMII";
     assert!(told.starts_with(begin) && told.ends_with("-----END%20CERTIFICATE-----%0A"), "{told}");
-    assert_eq!(ask(&proxy, showing(&other), get()).await.status, 403);
+    let refused = ask(&proxy, showing(&other), get()).await;
+    assert_eq!((refused.status, &*refused.text()), (403, "client certificate unauthorized"));
     let sent = ask(&proxy, trusting_anything(), get()).await;
     assert_eq!((sent.status, sent.header("Location")), (302, Some("https://login.example/")));
+    // A page of the host itself would send clients to itself.
+    let of = ClientCertificate { error_page: Some("/login".into()), ..of };
+    assert_eq!(ask(&it.start(&of), trusting_anything(), get()).await.status, 400);
 }
 
 #[tokio::test]

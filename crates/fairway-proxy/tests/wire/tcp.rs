@@ -1,13 +1,14 @@
 //! TCP that is forwarded as it comes, over real sockets.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fairway_model::{
     Introduction, Listener, ListenerProtocol, ProxyHeaderVersion, SessionHash, SessionKey, SessionPart,
 };
-use fairway_proxy::ProxyProtocolOn;
+use fairway_proxy::{DrainOptions, ProxyProtocolOn};
 use fairway_testkit::wait::PATIENCE;
 use fairway_testkit::{Answer, Backend, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -257,6 +258,20 @@ async fn long_connections_outlive_endpoints_that_come_and_go() {
             client.expect_echo("and still").await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_outlives_the_time_of_a_drain_sees_a_reset_and_no_end() {
+    let mut it = over(&[greeting("a").await]);
+    let (delay, timeout) = (Duration::ZERO, Duration::from_millis(50));
+    it.setup = it.setup.options(|options| options.drain = DrainOptions { delay, timeout });
+    let proxy = it.start();
+    let mut client = Client::of(&proxy).await;
+    assert_eq!(client.name().await, "a");
+    proxy.handle.drain();
+    proxy.join().await.unwrap();
+    let end = client.0.read(&mut [0]).await;
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]

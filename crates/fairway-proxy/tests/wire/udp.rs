@@ -121,6 +121,61 @@ async fn a_datagram_passes_whole_or_not_at_all() {
     proxy.expect_metric(&dropped("too_large"), 1).await;
 }
 
+/// An endpoint that answers what the test says, where no other test binds.
+async fn endpoint() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.78.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// The socket that Fairway has for the session whose datagram this endpoint gets next.
+async fn session(endpoint: &UdpSocket) -> SocketAddr {
+    let mut bytes = [0; 100];
+    let got = tokio::time::timeout(PATIENCE, endpoint.recv_from(&mut bytes)).await;
+    got.expect("a datagram").unwrap().1
+}
+
+#[tokio::test]
+async fn what_others_send_to_the_socket_of_a_session_never_reaches_its_client() {
+    let (endpoint, at) = endpoint().await;
+    let proxy = over(&[at]).start();
+    let client = Client::of(&proxy).await;
+    client.send("?").await;
+    let session = session(&endpoint).await;
+    // From another port of the endpoint, and from the endpoint's port of another address.
+    for (round, from) in [SocketAddr::new(at.ip(), 0), ([127, 78, 0, 2], at.port()).into()].iter().enumerate()
+    {
+        let stranger = UdpSocket::bind(from).await.unwrap();
+        stranger.send_to(b"forged", session).await.unwrap();
+        let own = format!("{round}");
+        endpoint.send_to(own.as_bytes(), session).await.unwrap();
+        assert_eq!(client.hear().await, own.as_bytes());
+    }
+    proxy.expect_metric("fairway_datagrams_sent_total", 2).await;
+    assert_eq!(proxy.metric(OPEN).await, 1, "the session goes on");
+}
+
+#[tokio::test]
+async fn whose_address_is_forged_gets_what_the_endpoint_answers_and_nothing_else() {
+    let (endpoint, at) = endpoint().await;
+    let proxy = over(&[at]).start();
+    let forger = Client::from([127, 78, 0, 3], address(&proxy)).await;
+    let forged = forger.socket.local_addr().unwrap();
+    forger.send("?").await;
+    let session = session(&endpoint).await;
+    drop(forger);
+    // From here on the address belongs to somebody who has sent nothing.
+    let victim = Client { socket: UdpSocket::bind(forged).await.unwrap(), to: address(&proxy) };
+    assert_eq!(proxy.metric("fairway_datagrams_sent_total").await, 0);
+    for answer in ["one", "two"] {
+        endpoint.send_to(answer.as_bytes(), session).await.unwrap();
+        assert_eq!(victim.hear().await, answer.as_bytes());
+    }
+    proxy.expect_metric("fairway_datagrams_sent_total", 2).await;
+    let more = victim.socket.try_recv(&mut [0; 100]);
+    assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
 #[tokio::test]
 async fn a_client_whose_endpoint_refuses_gets_another_one() {
     // Bound for a moment where no other test binds.

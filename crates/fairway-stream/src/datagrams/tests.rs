@@ -79,9 +79,18 @@ impl Forward for Rc<Stub> {
 }
 
 fn socket() -> UdpSocket {
-    let socket = Blocking::bind("127.0.0.1:0").unwrap();
+    bound("127.0.0.1:0")
+}
+
+fn bound(address: &str) -> UdpSocket {
+    let socket = Blocking::bind(address).unwrap();
     socket.set_nonblocking(true).unwrap();
     UdpSocket::from_std(socket).unwrap()
+}
+
+/// What endpoints are told of clients.
+fn addresses() -> Addresses {
+    Addresses { source: "192.0.2.7:5555".parse().unwrap(), destination: "192.0.2.1:53".parse().unwrap() }
 }
 
 /// An endpoint that answers with what it got, its name in front.
@@ -106,14 +115,22 @@ fn nobody() -> SocketAddr {
 
 /// A listener over these endpoints.
 fn listener(stub: Stub) -> (SocketAddr, Rc<Stub>, Datagrams<Rc<Stub>>) {
-    let (socket, stub) = (socket(), Rc::new(stub));
+    listener_at("127.0.0.1:0", stub)
+}
+
+fn listener_at(address: &str, stub: Stub) -> (SocketAddr, Rc<Stub>, Datagrams<Rc<Stub>>) {
+    let (socket, stub) = (bound(address), Rc::new(stub));
     let address = socket.local_addr().unwrap();
     (address, Rc::clone(&stub), Datagrams::new(socket, stub, &Rc::new(Workspace::new())))
 }
 
 /// The same, and it serves.
 fn serving(stub: Stub) -> (SocketAddr, Rc<Stub>) {
-    let (address, stub, mut datagrams) = listener(stub);
+    serving_at("127.0.0.1:0", stub)
+}
+
+fn serving_at(address: &str, stub: Stub) -> (SocketAddr, Rc<Stub>) {
+    let (address, stub, mut datagrams) = listener_at(address, stub);
     spawn_local(async move { datagrams.serve().await });
     (address, stub)
 }
@@ -235,16 +252,137 @@ async fn a_session_moves_from_an_endpoint_that_has_left() {
 #[tokio::test]
 async fn the_first_datagram_of_a_session_says_who_the_client_is() {
     on_one_thread(async {
-        let addresses = Addresses {
-            source: "192.0.2.7:5555".parse().unwrap(),
-            destination: "192.0.2.1:53".parse().unwrap(),
-        };
-        let (address, _stub) = serving(Stub { introduce: Some(addresses), ..over([echoing("")]) });
+        let (address, _stub) = serving(Stub { introduce: Some(addresses()), ..over([echoing("")]) });
         let client = socket();
         let answer = ask(&client, address, b"skip first").await;
         let header = parse(&answer).unwrap().unwrap();
-        assert_eq!((header.client, header.rest), (Some(addresses.source), b"first".to_vec()));
+        assert_eq!((header.client, header.rest), (Some(addresses().source), b"first".to_vec()));
         assert_eq!(ask(&client, address, b"skip second").await, b"skip second", "said once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_session_begins_with_a_datagram_that_goes_out_since_it_alone_says_who_the_client_is() {
+    on_one_thread(async {
+        let (address, stub) = serving(Stub { introduce: Some(addresses()), ..over([echoing("")]) });
+        let client = socket();
+        // The longest one over IPv4: none with a header in front.
+        client.send_to(&[7; 65_507], address).await.unwrap();
+        until("it is dropped", || !stub.told.borrow().is_empty()).await;
+        assert_eq!(*stub.told.borrow(), ["dropped: too_large"]);
+        let header = parse(&ask(&client, address, b"shorter").await).unwrap().unwrap();
+        assert_eq!((header.client, header.rest), (Some(addresses().source), b"shorter".to_vec()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_next_endpoint_gets_the_first_datagram_as_it_came() {
+    on_one_thread(async {
+        // Nobody may send there without asking for it (`SO_BROADCAST`).
+        let out_of_reach = "255.255.255.255:9".parse().unwrap();
+        let (address, stub) =
+            serving(Stub { introduce: Some(addresses()), ..over([out_of_reach, echoing("")]) });
+        let answer = ask(&socket(), address, b"skip first").await;
+        let header = parse(&answer).unwrap().unwrap();
+        assert_eq!((header.client, header.rest), (Some(addresses().source), b"first".to_vec()));
+        assert!(stub.told.borrow()[0].starts_with("unreachable"), "{:?}", stub.told.borrow());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_session_waits_for_no_answer_to_what_was_dropped() {
+    on_one_thread(async {
+        let endpoint = socket();
+        let stub = Stub { responses: NonZeroU32::new(1), ..over([endpoint.local_addr().unwrap()]) };
+        let (address, stub) = serving_at("[::1]:0", stub);
+        let (client, mut bytes) = (bound("[::1]:0"), [0; 9]);
+        client.send_to(b"1", address).await.unwrap();
+        let (_, proxy) = endpoint.recv_from(&mut bytes).await.unwrap();
+        // Longer than any datagram over IPv4.
+        client.send_to(&[7; 65_520], address).await.unwrap();
+        until("it is dropped", || stub.told.borrow().iter().any(|it| it == "dropped: too_large")).await;
+        endpoint.send_to(b"a", proxy).await.unwrap();
+        let is_over = || stub.told.borrow().last().is_some_and(|told| told == "ended: Answered 65521 1");
+        until("the session is over", is_over).await;
+    })
+    .await;
+}
+
+/// Polls `future`, and counts how often.
+async fn counted<T>(polls: &Cell<u32>, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| {
+        polls.set(polls.get() + 1);
+        future.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// A session of `client` that nothing receives for.
+fn unattended(shared: &Shared<Rc<Stub>>, client: SocketAddr, to: SocketAddr) -> Rc<Session<SocketAddr>> {
+    let make = |key| {
+        Rc::new(Session {
+            key,
+            client: client.into(),
+            socket: connect(to).unwrap(),
+            held: RefCell::new(Some(to)),
+            began: Instant::now(),
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            asked: Cell::new(0),
+            answers: Cell::new(0),
+            responses: None,
+            task: RefCell::new(None),
+        })
+    };
+    let mut sessions = shared.sessions.borrow_mut();
+    assert!(sessions.begin(client, Instant::now(), make).is_ok());
+    Rc::clone(sessions.find(&client).unwrap().1)
+}
+
+#[tokio::test]
+async fn who_waits_for_answers_or_a_refusal_is_woken_by_these_alone() {
+    on_one_thread(async {
+        let (endpoint, client) = (socket(), socket());
+        let (_, stub, datagrams) = listener(over([]));
+        let shared = Rc::clone(&datagrams.shared);
+        let session = unattended(&shared, client.local_addr().unwrap(), endpoint.local_addr().unwrap());
+        let (proxy, mut bytes) = (session.socket.local_addr().unwrap(), [0; 9]);
+        // By hand: one look for each answer, and the next one finds nothing, however often it is asked.
+        for _ in 0..3 {
+            endpoint.send_to(b"answer", proxy).await.unwrap();
+            let looked = session.next_answers(&shared).await;
+            assert_eq!(looked.err().map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
+            let mut waiting = std::pin::pin!(session.next_answers(&shared));
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+                let looked = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+                assert!(looked.is_pending(), "a wait that does not wait");
+            }
+            client.recv_from(&mut bytes).await.unwrap();
+        }
+        // By its task: one poll to begin with, one for each answer, and one for the end of the endpoint.
+        let polls = Rc::new(Cell::new(0));
+        let (counting, answering) = (Rc::clone(&polls), answer(Rc::clone(&shared), Rc::clone(&session)));
+        let task = spawn_local(async move { counted(&counting, answering).await });
+        for answers in 1..=3 {
+            tokio::task::yield_now().await;
+            endpoint.send_to(b"answer", proxy).await.unwrap();
+            client.recv_from(&mut bytes).await.unwrap();
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(polls.get(), 1 + answers);
+        }
+        drop(endpoint);
+        SockRef::from(&session.socket).send(b"lost").unwrap();
+        task.await.unwrap();
+        assert_eq!(polls.get(), 5);
+        let told = ["answered", "unreachable: ConnectionRefused", "ended: Unreachable 0 36"];
+        assert_eq!(*stub.told.borrow(), told);
     })
     .await;
 }

@@ -29,6 +29,8 @@ pub(crate) enum HeaderChoice {
     Value(Arc<str>),
     /// A value that this pattern covers chooses the canary, others nothing.
     Pattern(Arc<str>),
+    /// The pattern cannot be used: whoever sends the header stays with the main Ingress (`balancer.lua`: `elseif err`).
+    Unusable,
 }
 
 /// Which sessions the canary has (`affinity-canary-behavior`).
@@ -82,6 +84,9 @@ impl Canary {
             ]),
             Some((name, HeaderChoice::Value(value))) => {
                 decisions.push((header(name, exact(value)), Goes::ToCanary));
+            }
+            Some((name, HeaderChoice::Unusable)) => {
+                decisions.push((header(name, TextMatch::Regex("(?s).*".into())), Goes::ToMain));
             }
             Some((name, HeaderChoice::Pattern(pattern))) => {
                 decisions.push((header(name, TextMatch::Regex(pattern.clone())), Goes::ToCanary));

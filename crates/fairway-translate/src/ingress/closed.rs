@@ -1,11 +1,11 @@
-//! Why the paths of an Ingress answer 503: it asks for protection that cannot be given. Owns the diagnostics for it.
+//! Why the paths of an Ingress answer 503, or 404 where a value of it is refused: it asks for protection that cannot be given. Owns the diagnostics for it.
 
 use fairway_model::AnswerReason;
 
 use crate::ingress::reader::Reader;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
-/// Why the paths of an Ingress answer 503; the diagnostic is already written.
+/// Why the paths of an Ingress answer 503 or 404; the diagnostic is already written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed(pub(crate) AnswerReason);
 

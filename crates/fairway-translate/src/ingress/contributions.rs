@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairway_model::{
     AccessList, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny, Filter,
-    HostPattern, Match, Origin, Policy, Stickiness,
+    HostPattern, Match, Origin, Policy, Stickiness, Template,
 };
 use ipnet::IpNet;
 
@@ -88,6 +88,8 @@ pub(crate) struct Upstream {
     pub(crate) via: Via,
     /// `affinity-mode`, where it says something.
     pub(crate) mode: Option<Stickiness>,
+    /// `upstream-vhost`: texts and labels of the rule.
+    pub(crate) host: Option<Template>,
 }
 
 /// What an Ingress says about its hosts as a whole.

@@ -41,7 +41,7 @@ pub(crate) struct Defaults {
     pub(crate) forwarding: Forwarding,
     /// `custom-http-errors`, in ascending order.
     pub(crate) errors: Vec<u16>,
-    /// In lower case.
+    /// As they are written: ingress-nginx compares them with their case.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) source_ranges: SourceRanges,
     /// Keys that are annotations as well.

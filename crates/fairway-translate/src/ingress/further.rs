@@ -102,7 +102,8 @@ pub(crate) fn redirecting(
         matches: vec![Match::default()],
         filters: vec![Filter::Redirect(Redirect { status, target })],
         action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
-        policy,
+        // Nothing of the body matters to a server that only redirects.
+        policy: Policy { max_body: None, ..policy },
         labels,
     };
     let route = Route { origin: asking.origin(""), created: asking.created, rules: vec![rule] };

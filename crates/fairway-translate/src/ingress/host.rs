@@ -66,7 +66,10 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     let root = app_root(&layout, &entries);
     let clients = serving.deciding().find_map(|ingress| ingress.contributions.host.clients.as_ref());
     let mut builder = Builder::new(inputs.context, inputs.services, &layout, (has_certificate, clients));
-    let routes = builder.routes(&entries, root);
+    let mut routes = builder.routes(&entries, root);
+    if *host == HostPattern::Any {
+        routes.extend(builder.health());
+    }
     let shared = SharedHost {
         host,
         layout: &layout,

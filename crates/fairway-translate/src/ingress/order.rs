@@ -62,13 +62,15 @@ fn pattern_entries(layout: &Layout) -> (Vec<Entry>, Vec<Diagnostic>) {
             candidates.push(Candidate::new(at, location, path, &mut budget));
             continue;
         }
-        // As without regular expressions it is two nginx locations: `/path/` and, if free, `= /path`.
+        // As without regular expressions it is two nginx locations: `/path/` and, if free, `= /path`. Both stand where
+        // the path of the object does, which is split after the sort (`updateServerLocations`).
         let taken = layout.has(PathKind::Exact, &path);
         let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
-        if slashed != path && !taken {
+        let with_path = slashed != path && !taken;
+        candidates.push(Candidate::new(at, location, slashed, &mut budget));
+        if with_path {
             candidates.push(Candidate::new(at, location, path, &mut budget));
         }
-        candidates.push(Candidate::new(at, location, slashed, &mut budget));
     }
     candidates.sort_by(|a, b| {
         let by_text = b.rank.len().cmp(&a.rank.len()).then_with(|| b.rank.cmp(&a.rank));
@@ -127,7 +129,7 @@ impl Candidate {
         // An unusable one that protects stands where its text would: no request passes it that the pattern would have
         // stopped. Any other unusable pattern only has the paths that are left, so that it takes none from those that work.
         let steps_back = flaw.is_some() && !location.is_protected();
-        let rank = if steps_back { unread_start(&path) } else { path.clone() };
+        let rank = if steps_back { unread_start(&path) } else { location.path.to_string() };
         let tie_break = match (location.place, steps_back) {
             (Place::Nowhere, _) => TieBreak::Nowhere,
             (_, true) => TieBreak::Unusable,

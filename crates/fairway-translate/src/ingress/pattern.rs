@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::PathRewrite;
+use fairway_model::{PathRewrite, Redirect, RedirectTarget};
 use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Cost, Finder, Pattern, Refusal};
 use k8s_openapi::api::networking::v1::IngressSpec;
@@ -107,6 +107,51 @@ pub(crate) fn of_path(path: &str) -> Cow<'_, str> {
 /// What a rewrite makes of requests at `path`: `rewrite "(?i)path" target break`.
 pub(crate) fn rewrite(path: &str, target: &Arc<str>) -> PathRewrite {
     PathRewrite::Regex { pattern: of_path(path).into(), replacement: target.clone(), ignore_case: true }
+}
+
+/// A URL as the target of a rewrite.
+pub(crate) struct Url<'a> {
+    /// `None` is the request's own.
+    scheme: Option<&'static str>,
+    authority: &'a str,
+    /// `None` where the authority has a variable that does not work.
+    pub(crate) path: Option<&'a str>,
+}
+
+/// The target of a rewrite as a URL (nginx `rewrite`: "If a replacement string starts with `http://`, `https://`, or
+/// `$scheme`, the processing stops and the redirect is returned to a client").
+pub(crate) fn url(target: &str) -> Option<Url<'_>> {
+    let schemes = [("http://", Some("http")), ("https://", Some("https")), ("$scheme://", None)];
+    let (scheme, rest) =
+        schemes.into_iter().find_map(|(start, scheme)| Some((scheme, target.strip_prefix(start)?)))?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let works = is_own_host(authority) || !authority.contains('$');
+    Some(Url { scheme, authority, path: works.then_some(path) })
+}
+
+fn is_own_host(authority: &str) -> bool {
+    matches!(authority, "$host" | "$http_host")
+}
+
+/// The redirect that a rewrite of requests at `path` is, if its target is a URL.
+pub(crate) fn redirect(path: &str, target: &Arc<str>) -> Option<Redirect> {
+    let Url { scheme, authority, path: new } = url(target)?;
+    let new: Arc<str> = new.unwrap_or_default().into();
+    let (host, port) = match authority.rsplit_once(':') {
+        _ if is_own_host(authority) => (None, None),
+        Some((host, port)) => (Some(host), port.parse().ok()),
+        None => (Some(authority), None),
+    };
+    let usual = scheme.map(|scheme| if scheme == "https" { 443 } else { 80 });
+    let path = if has_captures(&new) { rewrite(path, &new) } else { PathRewrite::Full(new) };
+    let target = RedirectTarget::Parts {
+        scheme: scheme.map(Arc::from),
+        host: host.map(Arc::from),
+        port: port.or(usual),
+        path: Some(path),
+        keep_query: true,
+    };
+    Some(Redirect { status: 302, target })
 }
 
 /// Whether the target of a rewrite takes something from the path.

@@ -1,10 +1,12 @@
 //! Reads one Ingress by itself: whose it is, its hosts, what its annotations contribute, and what it refers to.
 
-use fairway_model::{HostPattern, WildcardSpan};
+use fairway_model::{AnswerReason, HostPattern, WildcardSpan};
 use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::ingress::annotations::read as annotations;
+use crate::ingress::annotations::refusal::{Refusal, refusal};
 use crate::ingress::class::Classes;
+use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::pattern::Patterns;
 use crate::ingress::reader::Reader;
@@ -38,12 +40,22 @@ pub(crate) fn read(
         return Reading { diagnostics: reader.diagnostics, ..Reading::default() };
     }
     let mut referenced = referenced::by_ingress(&reader.annotations());
+    let refusal = refusal(&mut reader, context);
+    if refusal == Refusal::NotServed {
+        return Reading { served: None, referenced, diagnostics: reader.diagnostics };
+    }
     let rules = rules(&mut reader);
     report_missing_secrets(&mut reader, context.inputs.resources);
     validation::check(&mut reader);
     let compat = compat::read(&mut reader, context.inputs.options.hosts.compat);
     let shared_hosts = SharedHosts::read(&mut reader);
-    let contributions = annotations::contributions(&mut reader, context);
+    let said = reader.diagnostics.len();
+    let mut contributions = annotations::contributions(&mut reader, context);
+    if refusal == Refusal::Closed {
+        // The rest says which requests are its own, and what is wrong with it will matter once it is open.
+        reader.diagnostics.truncate(said);
+        contributions.closed = Some(Closed(AnswerReason::Refused));
+    }
     for named in contributions.filters.backends() {
         referenced.services.extend(named.backend.by_service().cloned());
         referenced.addresses.extend(named.backend.by_address());

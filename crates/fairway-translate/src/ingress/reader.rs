@@ -68,6 +68,15 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// As [`Self::all`], with the space around the values.
+    pub(crate) fn untrimmed(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let prefix = self.prefix;
+        let annotations = self.ingress.object.metadata.annotations.iter().flatten();
+        annotations.filter_map(move |(name, value)| {
+            Some((name.strip_prefix(prefix)?.strip_prefix('/')?, value.as_str()))
+        })
+    }
+
     /// The place of an annotation.
     pub(crate) fn at(&self, name: &str) -> Origin {
         self.field(&format!("metadata.annotations[\"{}/{name}\"]", self.prefix))
@@ -76,6 +85,14 @@ impl<'a> Reader<'a> {
     /// The place of a field.
     pub(crate) fn field(&self, field: &str) -> Origin {
         self.ingress.origin(Kind::Ingress, self.key, field)
+    }
+
+    /// Whether it has a default backend and no rules: then it answers what no host answers.
+    pub(crate) fn is_catch_all(&self) -> bool {
+        let spec = self.ingress.object.spec.as_ref();
+        spec.is_some_and(|spec| {
+            spec.rules.as_ref().is_none_or(Vec::is_empty) && spec.default_backend.is_some()
+        })
     }
 
     /// Notes that something is wrong.

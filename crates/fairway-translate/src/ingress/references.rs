@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn annotations_name_objects_too_but_never_those_of_another_namespace() {
         let mut references = References::new(&Options::default());
-        let annotations = [("proxy-ssl-secret", "shop/upstream"), ("custom-headers", "headers")];
+        let annotations = [("proxy-ssl-secret", "shop/upstream"), ("custom-headers", "shop/headers")];
         let named = ingress(Some("fairway"), &[], &annotations);
         let map = ObjectRef::new(Kind::ConfigMap, ObjectKey::new("shop", "headers"));
         let gained = references.set_ingress(&ObjectKey::new("shop", "i"), Some(&named)).gained;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fairway_model::{
     Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch,
-    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, ServiceName, WeightedBackend,
+    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabel, RuleLabels, ServiceName, Template,
+    TemplatePart, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
@@ -16,7 +17,7 @@ use crate::ingress::contributions::{HostClients, Named, Phase};
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
-use crate::ingress::location::{Location, port_text};
+use crate::ingress::location::{Location, PathKind, port_text};
 use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
@@ -27,6 +28,7 @@ use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
 use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
+use fairway_objects::options::Compat;
 use fairway_objects::transport::Transport;
 
 /// How a backend is used.
@@ -60,6 +62,9 @@ enum Shared {
     BalancingAndSessions,
     Canary,
 }
+
+/// ingress-nginx: `--health-check-path`.
+const HEALTH: &str = "/healthz";
 
 /// Lists grow while they are made and end with room for four members, which is most of them where they have one.
 fn fitted(mut route: Route) -> Route {
@@ -127,6 +132,27 @@ impl<'a> Builder<'a> {
         vec![weighted]
     }
 
+    /// `location /healthz` of the server without a name: load balancers probe it on the ports for traffic. `None` where an
+    /// Ingress has that path, or a regular expression, which nginx would find first.
+    pub(crate) fn health(&self) -> Option<Arc<Route>> {
+        let texts = self.layout.matching == Matching::Text && !self.layout.has(PathKind::Prefix, HEALTH);
+        if !texts || self.context.inputs.options.hosts.compat == Compat::Strict {
+            return None;
+        }
+        let defaults = self.context.defaults;
+        let mut filters: Vec<_> = defaults.headers.of_answers().into_iter().collect();
+        filters.push(Filter::Unlogged);
+        let rule = self.guarded(Rule {
+            origin: Origin::object("Default", "", "health"),
+            matches: vec![Match { path: PathMatch::Prefix(HEALTH.into()), ..Match::default() }],
+            filters,
+            action: Action::Answer(Answer { status: 200, reason: AnswerReason::NoRoute }),
+            policy: defaults.policy(defaults.forwarding.timeouts, None),
+            labels: RuleLabels::default(),
+        });
+        Some(Arc::new(fitted(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })))
+    }
+
     /// The rule for the clients that the host serves.
     fn guarded(&self, mut rule: Rule) -> Rule {
         if let Some(clients) = self.clients {
@@ -175,6 +201,11 @@ impl<'a> Builder<'a> {
             let redirect = self.context.defaults.https_redirect(redirects);
             filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
         }
+        let is_guarded = filters.has(Phase::Limit) || filters.has(Phase::Access);
+        if is_guarded && !location.is_strict() {
+            // `balancer.rewrite()` stands behind the redirect to https.
+            filters.push(Phase::Https, Filter::NeedsEndpoint);
+        }
         if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
             && let Some(port) = port_text(service)
         {
@@ -183,7 +214,13 @@ impl<'a> Builder<'a> {
             let secured = self.secured(location, &key, &port).map(|it| Filter::SecuredBackend(it.key));
             secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
         }
+        let host = owner.contributions.upstream.host.as_ref().map(|host| labelled(host, &labels(location)));
+        filters.extend(Phase::Forward, host.map(Filter::RewriteHost));
         if let Some(target) = location.rewrite() {
+            if let Some(redirect) = pattern::redirect(&location.path, target) {
+                filters.push(Phase::Redirect, Filter::Redirect(redirect));
+                return filters.into_ordered().collect();
+            }
             let rewrite = pattern::rewrite(&location.path, target);
             filters.push(Phase::Forward, Filter::RewritePath(rewrite));
             let prefix = owner.contributions.rewrite.prefix.as_ref();
@@ -440,9 +477,9 @@ impl<'a> Builder<'a> {
             unusable: false,
         };
         let mut rule = self.rule(location, &entry, not_found());
-        let of_all =
-            |filter: &Filter| matches!(filter, Filter::StrictTransportSecurity(_) | Filter::AnswerFields(_));
-        rule.filters.retain(of_all);
+        // It comes before the location, whose limit of the body and fields of answers do not matter yet.
+        rule.filters.retain(|filter| matches!(filter, Filter::AnswerFields(_)));
+        rule.policy.max_body = None;
         let to = |path| Filter::Redirect(to_app_root(path));
         rule.filters.splice(0..0, path.as_ref().map(to));
         rule
@@ -585,10 +622,24 @@ fn labels(location: &Location) -> RuleLabels {
     }
 }
 
+/// The text of a template that has nothing of a request in it.
+fn labelled(template: &Template, labels: &RuleLabels) -> Arc<str> {
+    let text = template.0.iter().map(|part| match part {
+        TemplatePart::Text(text) => text,
+        TemplatePart::Label(RuleLabel::Namespace) => &labels.namespace,
+        TemplatePart::Label(RuleLabel::Ingress) => &labels.ingress,
+        TemplatePart::Label(RuleLabel::Service) => &labels.service,
+        TemplatePart::Label(RuleLabel::ServicePort) => &labels.service_port,
+        _ => "",
+    });
+    text.collect::<String>().into()
+}
+
 fn not_found() -> Action {
     Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute })
 }
 
 fn unavailable(reason: AnswerReason) -> Action {
-    Action::Answer(Answer { status: 503, reason })
+    let status = if reason == AnswerReason::Refused { 404 } else { 503 };
+    Action::Answer(Answer { status, reason })
 }

@@ -29,9 +29,11 @@ const CIPHERS: &str = "a list that leaves a cipher suite of TLS 1.2 that is spok
 const FAILURES: &str = "off, or a list of error, timeout, invalid_header, non_idempotent and http_ with 403, 404, 429, 500, \
                         502, 503 or 504";
 const NUMBER: &str = "a whole number";
+const RISK: &str = "Critical, High, Medium or Low";
 const SIZE: &str = "a size such as 8, 8k or 8m";
 
 const KNOWN: &[Known] = &[
+    Known { name: "annotations-risk-level", what: RISK, is_good: |it| is_risk(it) },
     Known { name: "limit-rate", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
     Known { name: "limit-rate-after", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
     Known { name: "proxy-buffer-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
@@ -153,6 +155,11 @@ pub(crate) fn http_version(text: &str) -> Option<HopVersion> {
         "1.1" => Some(HopVersion::Http11),
         _ => None,
     }
+}
+
+/// ingress-nginx takes any other text for `Low`.
+fn is_risk(text: &str) -> bool {
+    ["critical", "high", "medium", "low"].iter().any(|level| level.eq_ignore_ascii_case(text))
 }
 
 fn is_off<T>(text: &str) -> Option<Option<T>> {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use fairway_model::PortProtocol;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::transport::PortProtocol;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

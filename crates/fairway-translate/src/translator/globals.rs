@@ -77,7 +77,7 @@ fn missing_default_certificate(inputs: Inputs<'_>) -> Option<Diagnostic> {
         return None;
     }
     let origin = Origin::object("Secret", &key.namespace, &key.name);
-    let problem = "the Secret of the default certificate does not exist";
+    let problem = format!("Secret {key} does not exist, though it is named as the default certificate");
     let found = Diagnostic::new(Severity::Error, "missing-reference", origin);
     Some(found.because(problem, "a self-signed certificate is used in its place"))
 }

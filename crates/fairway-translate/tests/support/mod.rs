@@ -25,7 +25,8 @@ pub struct Scene {
     pub options: Options,
 }
 
-/// Reads documents. Beside Kubernetes kinds: `Options`, and `Certificate` for a TLS Secret with a new certificate.
+/// Reads documents. Beside Kubernetes kinds: `Options`, and `Certificate` for a TLS Secret with a new certificate. A
+/// SecurityPolicy is refused for the field that `refused` names.
 pub fn scene(yaml: &str) -> Scene {
     let mut scene = Scene::default();
     for change in changes(yaml, &mut scene.options) {
@@ -81,7 +82,12 @@ pub fn object(value: Value) -> Object {
         ("BackendTLSPolicy", _) => Object::BackendTlsPolicy(from(value)),
         ("ClientTrafficPolicy", _) => Object::ClientTrafficPolicy(from(value)),
         ("BackendTrafficPolicy", _) => Object::BackendTrafficPolicy(from(value)),
-        ("SecurityPolicy", _) => Object::SecurityPolicy(from(value)),
+        ("SecurityPolicy", _) => {
+            let refused = value["refused"].as_str().map(str::to_owned);
+            let mut policy = Object::SecurityPolicy(from(value));
+            refused.iter().for_each(|field| policy.refuse(field, "cannot be read"));
+            policy
+        }
         other => panic!("no such kind: {other:?}"),
     }
 }

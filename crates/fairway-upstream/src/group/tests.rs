@@ -5,8 +5,8 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use fairway_model::{
-    BackendProtocol, BackendTraffic, Ejection, Endpoint as Address, Origin, ServiceName, SessionHash,
-    SessionKey, Transport,
+    BackendProtocol, BackendTraffic, Ejection, Endpoint as Address, Origin, PortProtocol, ServiceName,
+    SessionHash, SessionKey,
 };
 use fairway_sides::hop::AnyHop;
 use proptest::collection::vec;
@@ -54,7 +54,7 @@ const ALL: [Balancing; 4] =
 fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
     for balancing in ALL {
         let groups = Groups::default();
-        let group = groups.group(backend(3, balancing, within(2)), Transport::Tcp, None);
+        let group = groups.group(backend(3, balancing, within(2)), PortProtocol::Tcp, None);
         let mut held: Vec<_> = (0..6).map(|_| pick(&group, &[], Belongs::Anywhere).unwrap()).collect();
         assert!(
             !group.has_room(&Tried::default()) && pick(&group, &[], Belongs::Anywhere).is_none(),
@@ -70,7 +70,7 @@ fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
 #[test]
 fn no_retry_and_no_race_goes_where_there_is_no_room() {
     let groups = Groups::default();
-    let group = groups.group(backend(2, Balancing::RoundRobin, within(1)), Transport::Tcp, None);
+    let group = groups.group(backend(2, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
     let held = pick(&group, &[0], Belongs::Anywhere).unwrap();
     assert_eq!(held.index, 1);
     let tried = those(&[0]);
@@ -89,8 +89,11 @@ fn no_retry_and_no_race_goes_where_there_is_no_room() {
 
 #[test]
 fn an_ejected_endpoint_gets_nothing_because_the_others_are_full() {
-    let group =
-        Groups::<Hops>::default().group(backend(2, Balancing::RoundRobin, within(1)), Transport::Tcp, None);
+    let group = Groups::<Hops>::default().group(
+        backend(2, Balancing::RoundRobin, within(1)),
+        PortProtocol::Tcp,
+        None,
+    );
     assert!(group.failed(group.member(0), Blame::Connect, Instant::now()));
     let held = pick(&group, &[], Belongs::Anywhere).unwrap();
     assert_eq!(held.index, 1);
@@ -99,11 +102,55 @@ fn an_ejected_endpoint_gets_nothing_because_the_others_are_full() {
     assert_eq!(pick(&group, &[1], Belongs::Anywhere).unwrap().index, 0, "nothing else is left");
 }
 
+/// How many of four sessions of datagrams that begin at `now` the first of two endpoints gets.
+fn sessions_of_the_first(group: &Group<Hops>, now: Instant) -> usize {
+    let none = Tried::default();
+    let mut random = fastrand::Rng::with_seed(7);
+    let pick = || {
+        let chosen = group.pick(&none, Belongs::Anywhere, &mut random, now).unwrap();
+        if chosen.errand == Errand::Probe {
+            chosen.endpoint.probe_sent();
+        }
+        chosen
+    };
+    let held: Vec<_> = std::iter::repeat_with(pick).take(4).collect();
+    held.iter().filter(|chosen| chosen.index == 0).count()
+}
+
+#[test]
+fn an_endpoint_of_datagrams_that_refuses_none_of_a_probe_is_back_though_it_answers_nothing() {
+    let traffic = BackendTraffic::default();
+    let group =
+        Groups::<Hops>::default().group(backend(2, Balancing::RoundRobin, traffic), PortProtocol::Udp, None);
+    let start = Instant::now();
+    assert!(group.failed(group.member(0), Blame::Connect, start));
+    assert_eq!(sessions_of_the_first(&group, start), 0);
+    let due = start + Duration::from_secs(1);
+    // It ends without a word.
+    assert_eq!(sessions_of_the_first(&group, due), 1, "one probe");
+    assert_eq!(sessions_of_the_first(&group, due), 2, "it is back");
+    assert!(group.member(0).health().is_good());
+    // One that refuses is not.
+    assert!(group.failed(group.member(0), Blame::Connect, due));
+    let due = due + Duration::from_secs(1);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut pick = || group.pick(&those(&[1]), Belongs::Anywhere, &mut random, due).unwrap();
+    let probe = pick();
+    assert_eq!((probe.index, probe.errand), (0, Errand::Probe));
+    drop(probe);
+    let probe = pick();
+    assert_eq!((probe.index, probe.errand), (0, Errand::Probe), "nothing of the first was sent");
+    probe.endpoint.probe_sent();
+    assert!(!group.failed(group.member(0), Blame::Connect, due), "it was ejected before");
+    drop(probe);
+    assert_eq!((pick().errand, sessions_of_the_first(&group, due)), (Errand::Regular, 0));
+}
+
 #[test]
 fn a_request_that_belongs_to_an_endpoint_without_room_goes_to_another_one() {
     let mut model = Backend::clone(&backend(3, Balancing::RoundRobin, within(1)));
     model.session = Some(SessionKey::Hash(SessionHash { parts: Vec::new(), spread: None }));
-    let group = Groups::default().group(Arc::new(model), Transport::Tcp, None);
+    let group = Groups::default().group(Arc::new(model), PortProtocol::Tcp, None);
     for belongs in
         [Belongs::To(group.keys()[1]), Belongs::By(77), Belongs::Among(77, NonZeroU16::new(1).unwrap())]
     {
@@ -119,9 +166,9 @@ fn a_request_that_belongs_to_an_endpoint_without_room_goes_to_another_one() {
 #[test]
 fn what_other_backends_have_under_way_with_an_endpoint_counts() {
     let groups = Groups::<Hops>::default();
-    let bounded = groups.group(backend(1, Balancing::RoundRobin, within(1)), Transport::Tcp, None);
+    let bounded = groups.group(backend(1, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
     let other =
-        groups.group(backend(1, Balancing::RoundRobin, BackendTraffic::default()), Transport::Tcp, None);
+        groups.group(backend(1, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
     let held = pick(&other, &[], Belongs::Anywhere).unwrap();
     assert!(pick(&bounded, &[], Belongs::Anywhere).is_none());
     assert!(pick(&other, &[], Belongs::Anywhere).is_some(), "it has no limit of its own");
@@ -134,8 +181,8 @@ fn where_nothing_ejects_an_endpoint_that_another_backend_has_ejected_is_used() {
     let groups = Groups::<Hops>::default();
     let never = BackendTraffic { ejection: Some(Ejection::Never), ..BackendTraffic::default() };
     let (strict, lenient) = (
-        groups.group(backend(2, Balancing::RoundRobin, BackendTraffic::default()), Transport::Tcp, None),
-        groups.group(backend(2, Balancing::RoundRobin, never), Transport::Tcp, None),
+        groups.group(backend(2, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None),
+        groups.group(backend(2, Balancing::RoundRobin, never), PortProtocol::Tcp, None),
     );
     let member = Rc::clone(lenient.member(0));
     assert!(!lenient.failed(&member, Blame::Connect, Instant::now()) && member.health().is_good());
@@ -153,7 +200,7 @@ fn a_backend_has_retries_of_its_own_or_those_of_the_rule() {
     let groups = Groups::<Hops>::default();
     let of = |traffic| {
         groups
-            .group(backend(1, Balancing::Random, traffic), Transport::Tcp, None)
+            .group(backend(1, Balancing::Random, traffic), PortProtocol::Tcp, None)
             .retry(&Retry::default())
             .tries
     };
@@ -164,10 +211,10 @@ fn a_backend_has_retries_of_its_own_or_those_of_the_rule() {
 fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them() {
     let groups = Groups::<Hops>::default();
     let before =
-        groups.group(backend(4, Balancing::RoundRobin, BackendTraffic::default()), Transport::Tcp, None);
+        groups.group(backend(4, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
     assert!(before.failed(before.member(2), Blame::Connect, Instant::now()));
     let held = pick(&before, &[], Belongs::Anywhere).unwrap();
-    let after = groups.group(backend(4, Balancing::RoundRobin, within(1)), Transport::Tcp, Some(&before));
+    let after = groups.group(backend(4, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, Some(&before));
     groups.retire(&before);
     for member in 0..4 {
         assert!(Rc::ptr_eq(before.member(member), after.member(member)));
@@ -229,7 +276,7 @@ impl World {
     fn new(balancing: Balancing) -> Self {
         let groups = Groups::default();
         let of = [1, 2].map(|most| {
-            groups.group(backend(ENDPOINTS as u16, balancing, within(most)), Transport::Tcp, None)
+            groups.group(backend(ENDPOINTS as u16, balancing, within(most)), PortProtocol::Tcp, None)
         });
         Self { groups, of, held: Vec::new(), balancing, now: Instant::now() }
     }
@@ -272,7 +319,7 @@ impl World {
             }
             Act::Change(by, most) => {
                 let newer = backend(ENDPOINTS as u16, self.balancing, within(most));
-                let newer = self.groups.group(newer, Transport::Tcp, Some(&self.of[by]));
+                let newer = self.groups.group(newer, PortProtocol::Tcp, Some(&self.of[by]));
                 let older = std::mem::replace(&mut self.of[by], newer);
                 self.groups.retire(&older);
             }

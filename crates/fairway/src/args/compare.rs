@@ -10,7 +10,7 @@ use super::seconds::seconds;
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 
-/// Asks two controllers the same and explains where they answer differently.
+/// Sends the same requests to two controllers and explains where they answer differently.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true))]
 #[command(after_help = "\
@@ -19,7 +19,7 @@ Examples:
   fairway compare --kubernetes --ingress-class-compat --from 10.0.0.7 --to 10.0.0.8 --yes --output html >compared.html
   fairway compare manifests --from 127.0.0.1:8080:8443 --to 127.0.0.1:9080:9443 --access-log access.log --yes
 
-Probes are made of the objects: each host, path, path type and redirect, CORS, each header and cookie that a rule mentions.
+Probes are generated from the objects: each host, path, path type and redirect, CORS, each header and cookie that a rule mentions.
 They are GET, HEAD and OPTIONS without a body and TLS handshakes, and have the header fairway-compare: 1. Redirects are not
 followed. A certificate that is not trusted is compared like any other; the report says where it is shown.
 Parts of answers that change between two requests to the same side are left out.
@@ -59,7 +59,7 @@ pub(crate) struct SendingArgs {
     /// Send the probes; without this, only say what would be sent
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Also ask what an access log of ingress-nginx has: its default format, or JSON
+    /// Also send the requests of an access log of ingress-nginx, in its default format or JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
     /// Probes per second to each side
@@ -71,10 +71,10 @@ pub(crate) struct SendingArgs {
     /// How long to wait for each answer
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
-    /// At most so many different probes
+    /// The largest number of different probes
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) limit: usize,
-    /// Ask only one of the two ports
+    /// Send probes only to one of the two ports
     #[arg(long, value_name = "SCHEME")]
     pub(crate) only: Option<Only>,
     /// Authorities by which certificates are judged, a PEM file [default: those of the system]

@@ -28,7 +28,7 @@ pub(crate) struct GatewayArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Gateway API")]
 pub(crate) struct GatewayPlaceArgs {
-    /// The headless Service whose endpoints are Fairway's pods, to which each Gateway's Service leads; without it Gateways
+    /// The headless Service that selects Fairway's pods. Each Gateway's Service leads to them; without this flag Gateways
     /// have no addresses
     #[arg(long, env = "FAIRWAY_GATEWAY_PODS", value_name = "NS/NAME")]
     pub(crate) gateway_pods: Option<String>,

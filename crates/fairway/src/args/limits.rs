@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use fairway_model::DownstreamSettings;
+use fairway_model::{DatagramSettings, DownstreamSettings};
 use fairway_proxy::{Limits, MemoryBudget};
 
 use super::seconds::seconds;
@@ -41,34 +41,51 @@ pub(crate) struct LimitArgs {
     /// usually fast, at least 0.05. 0 tries no other endpoint before the connect fails
     #[arg(long, env = "FAIRWAY_CONNECT_HEDGE", value_name = "SECONDS", default_value = "0.25", value_parser = seconds)]
     pub(crate) connect_hedge: Duration,
+    /// How long a client may take, and how slow it may be
+    #[command(flatten)]
+    pub(crate) patience: PatienceArgs,
+    /// Sessions of UDP
+    #[command(flatten)]
+    pub(crate) datagrams: DatagramArgs,
+}
+
+/// How long a client may take, and how slow it may be.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits (docs/limits.md)")]
+pub(crate) struct PatienceArgs {
+    /// How long a whole request head may take; the key client-header-timeout overrides it
+    #[arg(long, env = "FAIRWAY_HEAD_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = patience)]
+    pub(crate) head_timeout: Duration,
+    /// How long a TLS handshake may take
+    #[arg(long, env = "FAIRWAY_HANDSHAKE_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = patience)]
+    pub(crate) handshake_timeout: Duration,
+    /// How long a client may go without reading a byte of an answer
+    #[arg(long, env = "FAIRWAY_WRITE_STALL", value_name = "SECONDS", default_value = "30", value_parser = patience)]
+    pub(crate) write_stall: Duration,
     /// How long a client may send nothing of a body that it announced
     #[arg(long, env = "FAIRWAY_BODY_IDLE", value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) body_idle: Duration,
     /// Bytes per second that a request body must bring on average after its first five seconds; 0 for no such limit
     #[arg(long, env = "FAIRWAY_BODY_RATE", value_name = "BYTES", default_value_t = Limits::default().body_rate)]
     pub(crate) body_rate: u64,
-    /// Bytes per second of an answer that a client must take on average while it is waited for, after the first five
-    /// seconds; 0 for no such limit
+    /// Bytes per second of an answer that a client must receive on average while Fairway waits for it, after the first
+    /// five seconds; 0 for no such limit
     #[arg(long, env = "FAIRWAY_ANSWER_RATE", value_name = "BYTES", default_value_t = Limits::default().answer_rate)]
     pub(crate) answer_rate: u64,
-    /// How long a client may take
-    #[command(flatten)]
-    pub(crate) patience: PatienceArgs,
 }
 
-/// How long a client may take.
+/// Sessions of UDP.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits (docs/limits.md)")]
-pub(crate) struct PatienceArgs {
-    /// How long a whole request head may take; the key client-header-timeout goes before it
-    #[arg(long, env = "FAIRWAY_HEAD_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = patience)]
-    pub(crate) head_timeout: Duration,
-    /// How long a TLS handshake may take
-    #[arg(long, env = "FAIRWAY_HANDSHAKE_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = patience)]
-    pub(crate) handshake_timeout: Duration,
-    /// How long a client may take no byte of an answer
-    #[arg(long, env = "FAIRWAY_WRITE_STALL", value_name = "SECONDS", default_value = "30", value_parser = patience)]
-    pub(crate) write_stall: Duration,
+pub(crate) struct DatagramArgs {
+    /// UDP sessions of a listener
+    #[arg(long, env = "FAIRWAY_UDP_SESSIONS", value_name = "N",
+        default_value_t = DatagramSettings::default().sessions, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) udp_sessions: u32,
+    /// UDP sessions of a client address (in IPv6, of its network of 64 bits) at a listener
+    #[arg(long, env = "FAIRWAY_UDP_SESSIONS_PER_CLIENT", value_name = "N",
+        default_value_t = DatagramSettings::default().sessions_per_client, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) udp_sessions_per_client: u32,
 }
 
 impl LimitArgs {
@@ -87,9 +104,9 @@ impl LimitArgs {
             replay_bytes: self.replay_bytes,
             upstream_unacknowledged: self.upstream_unacknowledged,
             connect_hedge: self.connect_hedge,
-            body_idle: self.body_idle,
-            body_rate: self.body_rate,
-            answer_rate: self.answer_rate,
+            body_idle: self.patience.body_idle,
+            body_rate: self.patience.body_rate,
+            answer_rate: self.patience.answer_rate,
         }
     }
 }
@@ -102,6 +119,16 @@ impl PatienceArgs {
             handshake_timeout: self.handshake_timeout,
             write_timeout: self.write_stall,
             ..DownstreamSettings::default()
+        }
+    }
+}
+
+impl DatagramArgs {
+    pub(crate) fn settings(&self) -> DatagramSettings {
+        DatagramSettings {
+            sessions: self.udp_sessions,
+            sessions_per_client: self.udp_sessions_per_client,
+            ..DatagramSettings::default()
         }
     }
 }

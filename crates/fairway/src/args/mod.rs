@@ -37,7 +37,7 @@ Examples:
   fairway compare --kubernetes --ingress-class-compat --from 10.0.0.7 --to 10.0.0.8
   fairway wait --namespace ingress --ingress shop/web
 
-Every flag can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
+Every flag of run can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
 Exit codes: 0 as asked, 1 problems were found, 2 the input cannot be used.")]
 pub(crate) struct Cli {
     /// What to do.
@@ -48,17 +48,17 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve traffic by a cluster or a directory of manifests, and follow their changes
+    /// Serve traffic as a cluster or a directory of manifests says, and follow changes
     Run(Box<RunArgs>),
-    /// Say everything that is wrong with a directory of manifests or a cluster's objects
+    /// Report everything that is wrong with a directory of manifests or the objects of a cluster
     Check(CheckArgs),
-    /// Say which rule serves a request, which others lost and why, and what decided
+    /// Explain which rule serves a request, which rules lost, and why
     Explain(ExplainArgs),
-    /// Turn the installation of another controller into one of Fairway, or Ingresses into routes of the Gateway API
+    /// Convert values of the ingress-nginx chart to those of Fairway's chart, or Ingresses to routes of the Gateway API
     Migrate(MigrateArgs),
-    /// Ask two controllers the same and explain where they answer differently
+    /// Send the same requests to two controllers and explain where they answer differently
     Compare(Box<CompareArgs>),
-    /// Wait until a configuration serves on every replica
+    /// Wait until every replica serves a configuration
     Wait(WaitArgs),
     /// Run a small backend that answers with what it received
     Echo(EchoArgs),

@@ -15,11 +15,11 @@ pub(crate) struct PortArgs {
     /// The port on which clients see the TLS listener
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value_t = 443)]
     pub(crate) public_https_port: u16,
-    /// The ConfigMap of TCP services, as in ingress-nginx: each key is a port at the addresses that --http has, and its value
-    /// NAMESPACE/SERVICE:PORT, with up to two :PROXY behind it, is where its connections go
+    /// The ConfigMap of TCP services, as in ingress-nginx: each key is a port on the addresses for plain HTTP, and its value
+    /// is the destination, NAMESPACE/SERVICE:PORT, with up to two :PROXY after it
     #[arg(long, env = "FAIRWAY_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME")]
     pub(crate) tcp_services_configmap: Option<String>,
-    /// The ConfigMap of UDP services
+    /// The ConfigMap of UDP services, with values NAMESPACE/SERVICE:PORT
     #[arg(long, env = "FAIRWAY_UDP_SERVICES_CONFIGMAP", value_name = "NS/NAME")]
     pub(crate) udp_services_configmap: Option<String>,
 }

@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
 use fairway_proxy::{AccessLogFormat, DrainOptions};
-use fairway_translate::{LogFormatChoice, LoopbackEndpoints, Options, Own, Places, ReservedPorts};
+use fairway_translate::{
+    ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Own, Places, ReservedPorts,
+};
 
 use super::gateways::GatewayPlaceArgs;
 use super::limits::LimitArgs;
@@ -30,7 +32,7 @@ pub(crate) struct RunArgs {
     /// Where configuration comes from
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// What the cluster is told
+    /// What is written to the cluster
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Where traffic arrives
@@ -81,8 +83,8 @@ pub(crate) struct ListenArgs {
     /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
     #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) probe: Vec<SocketAddr>,
-    /// When /healthz answers 200: while the process lives, or from the first configuration that is served until the process is told
-    /// to stop, as that of ingress-nginx does, whose manifests know no other page
+    /// When /healthz returns 200: alive, while the process lives; ready, from the first served configuration until the process
+    /// gets a signal to stop, for manifests of ingress-nginx, which probe no other path
     #[arg(long, env = "FAIRWAY_HEALTHZ", value_name = "WHEN", default_value = "alive")]
     pub(crate) healthz: HealthzArg,
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
@@ -128,7 +130,7 @@ pub(crate) struct LogArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stopping")]
 pub(crate) struct DrainArgs {
-    /// How long it goes on accepting after it was told to stop, so that load balancers see it first
+    /// How long connections are still accepted after the signal to stop, so that load balancers notice first
     #[arg(long, env = "FAIRWAY_DRAIN_DELAY", value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub(crate) drain_delay: Duration,
     /// How long requests in flight may take after that
@@ -208,7 +210,11 @@ impl RunArgs {
         reserved.extend(self.listen.reserved(self.report.webhook.address));
         reserved.extend(self.gateways.reserved());
         options.hosts.log_format = self.logs.access_log.choice();
-        Ok(Options { downstream: self.limits.patience.downstream(), loopback_endpoints, ..options })
+        let clients = ClientDefaults {
+            downstream: self.limits.patience.downstream(),
+            datagrams: self.limits.datagrams.settings(),
+        };
+        Ok(Options { clients, loopback_endpoints, ..options })
     }
 }
 
@@ -279,7 +285,7 @@ impl From<AccessLogChoice> for AccessLogFormat {
 mod tests {
     use clap::Parser;
 
-    use fairway_translate::PortProtocol;
+    use fairway_model::PortProtocol;
 
     use super::super::{Cli, Command};
 
@@ -300,6 +306,20 @@ mod tests {
         assert_eq!(of("--gateway-pods a/b --gateway-ports 21000-21009"), Some(21_000..=21_009));
         assert_eq!(of("--gateway-pods a/b"), Some(20_000..=29_999));
         assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn the_bounds_of_udp_sessions_are_flags() {
+        let of = |flags: &str| {
+            let cli =
+                Cli::try_parse_from(format!("fairway run --manifests m {flags}").split_whitespace()).ok()?;
+            let Command::Run(run) = cli.command else { panic!() };
+            let datagrams = run.options().unwrap().clients.datagrams;
+            Some((datagrams.sessions, datagrams.sessions_per_client, datagrams.idle_timeout.as_secs()))
+        };
+        assert_eq!(of(""), Some((16_384, 1_024, 60)));
+        assert_eq!(of("--udp-sessions 5 --udp-sessions-per-client 3"), Some((5, 3, 60)));
+        assert_eq!((of("--udp-sessions 0"), of("--udp-sessions-per-client 0")), (None, None));
     }
 
     #[test]

@@ -14,16 +14,16 @@ use super::gateways;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where configuration comes from")]
 pub(crate) struct SourceArgs {
-    /// A directory of Kubernetes YAML or JSON; it is watched
+    /// A directory of Kubernetes YAML or JSON; changes are followed
     #[arg(long, env = "FAIRWAY_MANIFESTS", value_name = "DIR")]
     pub(crate) manifests: Option<PathBuf>,
-    /// The Kubernetes API
+    /// Read the objects of a cluster from the Kubernetes API
     #[arg(long, env = "FAIRWAY_KUBERNETES")]
     pub(crate) kubernetes: bool,
     /// Which cluster, and what of it
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// A directory for the last good configuration, which is served when the API does not answer after a start
+    /// A directory for the last good configuration, which is served if the API does not answer after a start
     #[arg(long, env = "FAIRWAY_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 }
@@ -46,20 +46,20 @@ pub(crate) struct ClusterArgs {
     pub(crate) watch_namespace_selector: Option<String>,
 }
 
-/// What the cluster is told.
+/// What is written to the cluster.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What the cluster is told")]
+#[command(next_help_heading = "What is written to the cluster")]
 pub(crate) struct ReportArgs {
-    /// The Service whose addresses Ingresses get as their status
+    /// The Service whose addresses are written to the status of Ingresses
     #[arg(long, env = "FAIRWAY_PUBLISH_SERVICE", value_name = "NS/NAME")]
     pub(crate) publish_service: Option<String>,
-    /// Addresses or names that Ingresses get as their status
+    /// Addresses or names to write to the status of Ingresses instead
     #[arg(long, env = "FAIRWAY_PUBLISH_STATUS_ADDRESS", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) publish_status_address: Vec<String>,
-    /// The Lease, in the pod's namespace, by which the replicas agree on who writes [default: fairway-leader]
+    /// The Lease, in the pod's namespace, that elects the replica that writes [default: fairway-leader]
     #[arg(long, env = "FAIRWAY_ELECTION_ID", value_name = "NAME")]
     pub(crate) election_id: Option<String>,
-    /// Write nothing to the cluster: to run beside another controller of the same Ingresses
+    /// Write no status, Events or Lease, to run alongside another controller of the same Ingresses
     #[arg(long, env = "FAIRWAY_NO_STATUS")]
     pub(crate) no_status: bool,
     /// The name of this pod
@@ -75,19 +75,19 @@ pub(crate) struct ReportArgs {
 
 /// Where the validating webhook answers.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What the cluster is told")]
+#[command(next_help_heading = "What is written to the cluster")]
 pub(crate) struct WebhookArgs {
     /// The address of the validating webhook [default: none]
     #[arg(long = "webhook", env = "FAIRWAY_WEBHOOK", value_name = "ADDR", requires_all = ["webhook_certificate", "webhook_key"])]
     pub(crate) address: Option<SocketAddr>,
-    /// Its certificate chain, a PEM file that is read again when it changes
+    /// Its certificate chain, a PEM file; reloaded when it changes
     #[arg(long, env = "FAIRWAY_WEBHOOK_CERTIFICATE", value_name = "FILE")]
     pub(crate) webhook_certificate: Option<PathBuf>,
     /// Its key, a PEM file
     #[arg(long, env = "FAIRWAY_WEBHOOK_KEY", value_name = "FILE")]
     pub(crate) webhook_key: Option<PathBuf>,
-    /// Authorities that the API server's client certificate must come from, a PEM file that is read again when it changes
-    /// [default: no client certificate is asked for]
+    /// Authorities that must have issued the API server's client certificate, a PEM file; reloaded when it changes
+    /// [default: no client certificate is requested]
     #[arg(long, env = "FAIRWAY_WEBHOOK_CLIENT_CA", value_name = "FILE")]
     pub(crate) webhook_client_ca: Option<PathBuf>,
 }

@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
-    CONTROLLER, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options, Trust,
-    UnsupportedProtection, WithoutClass,
+    CONTROLLER, ClientDefaults, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options,
+    Trust, UnsupportedProtection, WithoutClass,
 };
 
 use super::gateways::GatewayArgs;
@@ -51,7 +51,7 @@ pub(crate) struct TranslationArgs {
     /// What is served although it is not by default
     #[command(flatten)]
     pub(crate) classes: ClassArgs,
-    /// Serve Ingresses without the protection that they ask for and Fairway does not give yet (else they answer 503)
+    /// Serve Ingresses that ask for protection that is not supported yet, without that protection (else they return 503)
     #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
     pub(crate) ignore_unsupported_protection: bool,
     /// Whose word is taken, and where external names may lead
@@ -190,7 +190,7 @@ impl TranslationArgs {
                 ..self.hosts.options()
             },
             listeners: self.ports.listeners(&self.trust.proxy_protocol_trusted)?,
-            downstream: fairway_model::DownstreamSettings::default(),
+            clients: ClientDefaults::default(),
             gateways: self.gateways.options(),
         })
     }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Trust")]
 pub(crate) struct TrustArgs {
-    /// Peers whose X-Forwarded-* headers are believed; the keys use-forwarded-headers and proxy-real-ip-cidr can only
+    /// Peers whose X-Forwarded-* headers are trusted; the keys use-forwarded-headers and proxy-real-ip-cidr can only
     /// narrow them
     #[arg(long, env = "FAIRWAY_TRUSTED_FORWARDERS", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trusted_forwarders: Vec<IpNet>,
@@ -26,7 +26,7 @@ pub(crate) struct TrustArgs {
     /// itself
     #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
     pub(crate) enable_external_name: bool,
-    /// Special addresses that Services of type ExternalName may lead to all the same
+    /// Special addresses that Services of type ExternalName may lead to nevertheless
     #[arg(long, env = "FAIRWAY_EXTERNAL_NAME_ALLOW", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) external_name_allow: Vec<IpNet>,
 }

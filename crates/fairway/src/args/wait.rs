@@ -26,17 +26,17 @@ pub(crate) struct WaitArgs {
     /// Which pods of a cluster
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
-    /// Until this Ingress serves as it is written now; or no longer, when there is none of this name
+    /// Wait until the current version of this Ingress is served; or, if it does not exist, until it is no longer served
     #[arg(long, value_name = "NS/NAME")]
     pub(crate) ingress: Option<String>,
-    /// Until this object of the Gateway API serves in its generation of now: httproute, grpcroute, tlsroute, tcproute, udproute,
-    /// gateway, listenerset, backendtlspolicy or gatewayclass; or no longer, when there is none of this name
+    /// Wait until the current generation of this object of the Gateway API is served: httproute, grpcroute, tlsroute, tcproute,
+    /// udproute, gateway, listenerset, backendtlspolicy or gatewayclass; or, if it does not exist, until it is no longer served
     #[arg(long, value_name = "KIND/NS/NAME", conflicts_with = "ingress")]
     pub(crate) object: Option<String>,
-    /// Until the configuration with this digest serves
+    /// Wait until the configuration with this digest is served
     #[arg(long, value_name = "DIGEST")]
     pub(crate) digest: Option<String>,
-    /// At least so many replicas
+    /// The minimum number of replicas that must serve it
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) replicas: usize,
     /// How long to wait

@@ -17,6 +17,7 @@ use anyhow::Result;
 
 use crate::args::ExplainArgs;
 use crate::offline::Input;
+use crate::terminal::Plain;
 use asked::Asked;
 use chain::chain;
 use served::Served;
@@ -36,6 +37,6 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     };
     let mut text = String::new();
     chain(&mut text, &asked, &served);
-    io::stdout().write_all(text.as_bytes())?;
+    Plain(io::stdout()).write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

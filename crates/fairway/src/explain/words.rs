@@ -74,6 +74,7 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::Deny(it) => {
             format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
         }
+        Filter::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
         Filter::RealIp(it) => {
             format!(
                 "the client is whom {} names, where one of {} ranges says it",
@@ -211,6 +212,7 @@ pub(super) fn reason(it: AnswerReason) -> &'static str {
         AnswerReason::ProtectionUnavailable => {
             "the object asks for protection that is not given yet: closed, not open"
         }
+        AnswerReason::Refused => "the object has a value that ingress-nginx refuses, and asks for protection",
         AnswerReason::MissingReference => "what the rule refers to does not exist",
         AnswerReason::NoRoute => "no rule matches",
     }

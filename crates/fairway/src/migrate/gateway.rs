@@ -11,6 +11,7 @@ use fairway_translate::{Change, ObjectKey};
 
 use crate::args::GatewayApiArgs;
 use crate::offline::{Input, Offline};
+use crate::terminal::Plain;
 
 use super::{output, proof};
 
@@ -36,7 +37,7 @@ pub(super) fn migrate(args: &GatewayApiArgs) -> Result<ExitCode> {
     // Writing to a String cannot fail.
     _ = told(&mut said, &moved, &missing);
     _ = proof::told(&mut said, &proof, MOST_DIFFERING);
-    io::stderr().lock().write_all(said.as_bytes())?;
+    Plain(io::stderr().lock()).write_all(said.as_bytes())?;
     let lost = moved.ingresses.iter().any(|entry| entry.fate == Fate::Lost);
     Ok(if lost { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::UserMessageFormatter;
 
 use crate::args::ValuesArgs;
-use crate::nginx_flags;
+use crate::{nginx_flags, standard_input};
 
 use super::output;
 
@@ -42,10 +42,14 @@ fn by_words(findings: &[Finding]) -> Vec<(Vec<&str>, &str)> {
 /// The values of the file. One without any has none, as Helm reads it.
 fn read(args: &ValuesArgs) -> Result<Map<String, Value>> {
     let (name, text) = match args.file.to_str() {
-        Some("-") => ("standard input".to_owned(), io::read_to_string(io::stdin())),
-        _ => (args.file.display().to_string(), std::fs::read_to_string(&args.file)),
+        Some("-") => ("standard input".to_owned(), standard_input::text()?),
+        _ => {
+            let name = args.file.display().to_string();
+            let text = std::fs::read_to_string(&args.file);
+            let text = text.with_context(|| format!("cannot read {name}"))?;
+            (name, text)
+        }
     };
-    let text = text.with_context(|| format!("cannot read {name}"))?;
     let options = serde_saphyr::options! { with_snippet: false };
     let value: Option<Value> = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());

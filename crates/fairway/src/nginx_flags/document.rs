@@ -10,8 +10,8 @@ use super::table::{Dialect, Flag, Meaning, Place};
 const BEGINNING: &str = "\
 # Flags of ingress-nginx and of NGINX's own controller
 
-Look up here what becomes of each argument of your container when you [change its image](migrate.md#with-the-manifests-of-the-old-controller)
-to Fairway's. Flags of `fairway run` may stand between the others. A flag in neither table gives a warning and has no effect.
+This page lists what Fairway does with each argument of your container when you [change its image](migrate.md#with-the-manifests-of-the-old-controller)
+to Fairway's. You can add flags of `fairway run`. A flag in neither table gives a warning and has no effect.
 
 This page is generated from the table that translates the flags.
 ";

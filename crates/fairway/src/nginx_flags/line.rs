@@ -11,7 +11,7 @@ pub(super) struct Given {
     pub(super) text: String,
 }
 
-/// Reads the flags of a line. `takes_value` says whether a flag does that, `None` where nobody knows it.
+/// Reads the flags of a line. `takes_value` says whether a flag does that, `None` for an unknown flag.
 pub(super) fn read(words: &[String], takes_value: impl Fn(&str) -> Option<bool>) -> Vec<Given> {
     let mut given = Vec::new();
     let mut words = words.iter().peekable();

@@ -44,7 +44,9 @@ pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Optio
         match dialect.flag(&given.name) {
             Some(flag) => translation.take(flag, &given),
             None if own(&given.name).is_some() => translation.pass(&given),
-            None => translation.lost.push(format!("{}: nobody knows this flag", given.text)),
+            None => translation
+                .lost
+                .push(format!("{}: Fairway does not know this flag; it has no effect", given.text)),
         }
     }
     Some(translation.finish())
@@ -103,14 +105,17 @@ impl<'n> Translation<'n> {
             }
             Meaning::OfThisNamespace(own) => match self.namespace {
                 Some(namespace) => self.set(own, &format!("{namespace}/{value}")),
-                None => self.lose(given, "POD_NAMESPACE is not set, so that nobody knows whose it is"),
+                None => self.lose(given, "POD_NAMESPACE is not set, so its namespace is unknown"),
             },
             Meaning::Port(place) => match value.parse() {
                 Ok(port) => *self.ports.at(place) = port,
                 Err(_) => self.lose(given, "is no port"),
             },
-            Meaning::Switch(own) if is_true => self.arguments.push(format!("--{own}")),
-            Meaning::Switch(_) => {}
+            Meaning::Switch(own) => {
+                let switch = format!("--{own}");
+                self.arguments.retain(|argument| *argument != switch);
+                self.arguments.extend(is_true.then_some(switch));
+            }
             Meaning::Status => self.writes_status = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
             Meaning::Lost { what, .. } | Meaning::Needless(what) => self.lose(given, what),
@@ -135,22 +140,31 @@ impl<'n> Translation<'n> {
 
     fn finish(mut self) -> Translated {
         for (own, value) in self.dialect.defaults() {
-            let is_given = |argument: &String| {
-                argument.strip_prefix("--").is_some_and(|rest| rest.split('=').next() == Some(*own))
-            };
-            if !self.arguments.iter().any(is_given) {
+            if !is_given(&self.arguments, own) {
                 self.arguments.push(format!("--{own}={value}"));
             }
         }
         if !self.writes_status {
             self.arguments.retain(|argument| !argument.starts_with("--publish-"));
-            self.arguments.push("--no-status".to_owned());
+            if !is_given(&self.arguments, "no-status") {
+                self.arguments.push("--no-status".to_owned());
+            }
         } else if !self.arguments.iter().any(|argument| argument.starts_with("--publish-")) {
             self.lost.extend(self.dialect.lost_without_publishing().map(str::to_owned));
         }
-        self.arguments.extend(self.ports.arguments());
+        for (own, address) in self.ports.addresses() {
+            if !is_given(&self.arguments, own) {
+                self.arguments.push(format!("--{own}={address}"));
+            }
+        }
         Translated { arguments: self.arguments, lost: self.lost }
     }
+}
+
+/// Whether Fairway's flag `own` is among the arguments.
+fn is_given(arguments: &[String], own: &str) -> bool {
+    let mut flags = arguments.iter().filter_map(|argument| argument.strip_prefix("--"));
+    flags.any(|flag| flag.split('=').next() == Some(own))
 }
 
 #[cfg(test)]
@@ -286,6 +300,33 @@ mod tests {
         assert!(arguments.contains(&"--default-backend=a/c".to_owned()), "{arguments:?}");
         let flags: Vec<_> = lost.iter().map(|lost| lost.split(':').next().unwrap()).collect();
         assert_eq!(flags, ["--sync-rate-limit=0.5", "--nonsense=1", "status of Ingresses"]);
+    }
+
+    #[test]
+    fn a_flag_that_is_repeated_or_is_fairways_own_is_there_once() {
+        let (arguments, lost) = run(
+            "/nginx-ingress-controller --watch-ingress-without-class=false --watch-ingress-without-class \
+             --watch-ingress-without-class=true --http=127.0.0.1:8080 --update-status=false --no-status",
+        );
+        assert_eq!(lost, [""; 0]);
+        let count = |own: &str| arguments.iter().filter(|it| it.split('=').next() == Some(own)).count();
+        for own in ["--watch-ingress-without-class", "--http", "--https", "--no-status"] {
+            assert_eq!(count(own), 1, "{own} {arguments:?}");
+        }
+        assert!(arguments.contains(&"--http=127.0.0.1:8080".to_owned()), "{arguments:?}");
+    }
+
+    #[test]
+    fn native_histograms_countries_and_the_version_are_named_as_lost() {
+        let (arguments, lost) =
+            run("/nginx-ingress-controller --bucket-factor=1.1 --max-buckets 50 --maxmind-retries-count=3 \
+             --maxmind-retries-timeout=1s --version --publish-status-address=192.0.2.1");
+        let of_what = ["native histograms", "native histograms", "countries", "countries", "prints it"];
+        assert_eq!(lost.len(), of_what.len(), "{lost:?}");
+        assert!(lost.iter().zip(of_what).all(|(lost, what)| lost.contains(what)), "{lost:?}");
+        assert!(arguments.contains(&"--election-id=ingress-controller-leader".to_owned()), "{arguments:?}");
+        let (_, lost) = run("/nginx-ingress-controller --bucket-factor=0 --publish-status-address=192.0.2.1");
+        assert_eq!(lost, [""; 0]);
     }
 
     #[test]

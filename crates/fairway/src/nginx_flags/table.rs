@@ -75,18 +75,19 @@ impl Ports {
         }
     }
 
-    pub(super) fn arguments(self) -> [String; 4] {
+    /// Fairway's flags for them, without dashes, and their values.
+    pub(super) fn addresses(self) -> [(&'static str, String); 4] {
         let Self { http, https, health, metrics } = self;
         let probes = match metrics == 0 || metrics == health {
             true => format!("0.0.0.0:{health}"),
             false => format!("0.0.0.0:{health},0.0.0.0:{metrics}"),
         };
         [
-            format!("--http=0.0.0.0:{http}"),
-            format!("--https=0.0.0.0:{https}"),
+            ("http", format!("0.0.0.0:{http}")),
+            ("https", format!("0.0.0.0:{https}")),
             // The pages that show the configuration are for this pod alone.
-            format!("--admin=127.0.0.1:{}", health.wrapping_add(1)),
-            format!("--probe={probes}"),
+            ("admin", format!("127.0.0.1:{}", health.wrapping_add(1))),
+            ("probe", probes),
         ]
     }
 }
@@ -126,7 +127,8 @@ impl Dialect {
         let first = words.first().filter(|word| word.starts_with('-'));
         first.is_some_and(|word| {
             let flag = word.trim_start_matches('-');
-            self.flag(flag.split_once('=').map_or(flag, |(name, _)| name)).is_some()
+            let name = flag.split_once('=').map_or(flag, |(name, _)| name);
+            name != VERSION && self.flag(name).is_some()
         })
     }
 
@@ -149,7 +151,7 @@ impl Dialect {
             Self::IngressNginx => &[
                 ("controller-class", "k8s.io/ingress-nginx"),
                 ("ingress-class", "nginx"),
-                ("election-id", "ingress-nginx-leader"),
+                ("election-id", "ingress-controller-leader"),
                 // Its manifests probe /healthz for both.
                 ("healthz", "ready"),
             ],
@@ -217,9 +219,13 @@ const fn unless(name: &'static str, without: &'static [&'static str], what: &'st
 
 /// A flag about nginx or the controller's own inside.
 const fn inner(name: &'static str) -> Flag {
-    value(name, Meaning::Needless("nothing here corresponds to it, and nothing is lost"))
+    value(name, Meaning::Needless("Fairway has no counterpart, and nothing is lost"))
 }
 
+/// A flag that programs of any kind have, so it says nothing about whose command line it is.
+const VERSION: &str = "version";
+const NO_NATIVE_HISTOGRAMS: &str = "metrics have no native histograms, only histograms with fixed buckets";
+const NO_COUNTRIES: &str = "there are no variables about countries";
 const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 /// Any: a switch about the inside.
@@ -229,7 +235,7 @@ const INGRESS_NGINX: &[Flag] = &[
     value("annotations-prefix", Meaning::Is("annotations-prefix")),
     lost("apiserver-host", "the API server is that of the pod's ServiceAccount, or of --kubeconfig"),
     unless("alsologtostderr", EITHER, ""),
-    inner("bucket-factor"),
+    value("bucket-factor", Meaning::Lost { without: &["0"], what: NO_NATIVE_HISTOGRAMS }),
     value(
         "certificate-authority",
         Meaning::Lost { without: &[], what: "it is taken from the ServiceAccount or --kubeconfig" },
@@ -242,7 +248,7 @@ const INGRESS_NGINX: &[Flag] = &[
     value("default-ssl-certificate", Meaning::Is("default-certificate")),
     unless("disable-catch-all", OFF, "Ingresses without a host are served"),
     unless("disable-full-test", EITHER, ""),
-    unless("disable-leader-election", OFF, "one replica writes status, and the replicas agree which"),
+    unless("disable-leader-election", OFF, "leader election is always on: one replica writes status"),
     unless(
         "disable-svc-external-name",
         ON,
@@ -252,7 +258,7 @@ const INGRESS_NGINX: &[Flag] = &[
     inner("dynamic-configuration-retries"),
     value("election-id", Meaning::Is("election-id")),
     inner("election-ttl"),
-    unless("enable-annotation-validation", ON, "annotations are validated always"),
+    unless("enable-annotation-validation", ON, "annotations are always validated"),
     unless("enable-metrics", EITHER, ""),
     unless("enable-ssl-chain-completion", OFF, "chains are sent as the Secret has them"),
     unless(
@@ -272,7 +278,7 @@ const INGRESS_NGINX: &[Flag] = &[
     unless(
         "ingress-class-by-name",
         OFF,
-        "of IngressClass objects the controller counts; the name counts where there is no object",
+        "spec.controller of an IngressClass decides; its name decides only where there is no object",
     ),
     inner("internal-logger-address"),
     value("kubeconfig", Meaning::Is("kubeconfig")),
@@ -281,9 +287,12 @@ const INGRESS_NGINX: &[Flag] = &[
     inner("log_dir"),
     inner("log_file"),
     unless("logtostderr", EITHER, ""),
-    lost("maxmind-edition-ids", "there are no variables about countries"),
-    lost("maxmind-license-key", "there are no variables about countries"),
-    lost("maxmind-mirror", "there are no variables about countries"),
+    value("max-buckets", Meaning::Lost { without: &[], what: NO_NATIVE_HISTOGRAMS }),
+    lost("maxmind-edition-ids", NO_COUNTRIES),
+    lost("maxmind-license-key", NO_COUNTRIES),
+    lost("maxmind-mirror", NO_COUNTRIES),
+    lost("maxmind-retries-count", NO_COUNTRIES),
+    lost("maxmind-retries-timeout", NO_COUNTRIES),
     unless("metrics-per-host", ON, "metrics have the host of the rule as a label"),
     unless(
         "metrics-per-undefined-host",
@@ -313,7 +322,7 @@ const INGRESS_NGINX: &[Flag] = &[
     inner("sync-period"),
     value(
         "sync-rate-limit",
-        Meaning::Needless("nothing is held back: a change serves within milliseconds and never reloads"),
+        Meaning::Needless("changes are not held back and take effect within milliseconds, without a reload"),
     ),
     value("tcp-services-configmap", Meaning::Is("tcp-services-configmap")),
     value("time-buckets", Meaning::Lost { without: &[], what: "histograms have their own buckets" }),
@@ -324,6 +333,7 @@ const INGRESS_NGINX: &[Flag] = &[
     value("validating-webhook", Meaning::Address("webhook")),
     value("validating-webhook-certificate", Meaning::Is("webhook-certificate")),
     value("validating-webhook-key", Meaning::Is("webhook-key")),
+    unless(VERSION, OFF, "Fairway starts instead of printing its version; `fairway --version` prints it"),
     inner("vmodule"),
     switch("watch-ingress-without-class", Meaning::Switch("watch-ingress-without-class")),
     value("watch-namespace", Meaning::Is("watch-namespace")),
@@ -337,10 +347,10 @@ const NGINX_INC: &[Flag] = &[
     unless("disable-ipv6", ON, "listeners are bound to 0.0.0.0"),
     unless("enable-app-protect", OFF, "there is no web application firewall"),
     unless("enable-custom-resources", OFF, "VirtualServer, Policy and TransportServer are not read"),
-    unless("enable-leader-election", ON, "the replicas agree who writes status"),
+    unless("enable-leader-election", ON, "leader election is always on"),
     unless("enable-prometheus-metrics", EITHER, ""),
     unless("enable-snippets", OFF, "snippets are never interpreted"),
-    unless("enable-tls-passthrough", OFF, "TLS is not passed through"),
+    unless("enable-tls-passthrough", OFF, "TransportServer is not read; for Ingresses, use ssl-passthrough"),
     value("external-service", Meaning::OfThisNamespace("publish-service")),
     lost("global-configuration", "GlobalConfiguration is not read"),
     unless(
@@ -366,7 +376,7 @@ const NGINX_INC: &[Flag] = &[
     inner("nginx-status-allow-cidrs"),
     inner("nginx-status-port"),
     value("prometheus-metrics-listen-port", Meaning::Port(Place::Metrics)),
-    unless("ready-status", ON, "readiness is said always"),
+    unless("ready-status", ON, "readiness is always reported"),
     value("ready-status-port", Meaning::Port(Place::Health)),
     switch("report-ingress-status", Meaning::Status),
     value(

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use fairway_control::status::Bindings;
-use fairway_model::{Config, ListenerProtocol};
+use fairway_model::{Config, PortProtocol};
 use fairway_proxy::{BindError, PublishProblem, Publisher};
-use fairway_translate::PortProtocol;
 
 /// What could not be bound, until it is. The data plane says each only once.
 #[derive(Default)]
@@ -31,8 +30,9 @@ impl BoundAddresses {
         let of_objects = config.listeners.values().filter(|it| !it.origin.namespace.is_empty());
         let mut names = BTreeMap::<Bind, BTreeSet<&str>>::new();
         for listener in of_objects {
+            let protocol = listener.protocol.port_protocol();
             for address in &listener.bind {
-                names.entry((protocol(listener.protocol), *address)).or_default().insert(&listener.name);
+                names.entry((protocol, *address)).or_default().insert(&listener.name);
             }
         }
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,12 +57,5 @@ impl BoundAddresses {
         let given = names.keys().copied();
         let unbound = failed.iter().map(|(bind, problem)| (*bind, problem.clone()));
         self.bindings.show(given, unbound);
-    }
-}
-
-fn protocol(of: ListenerProtocol) -> PortProtocol {
-    match of {
-        ListenerProtocol::Udp => PortProtocol::Udp,
-        _ => PortProtocol::Tcp,
     }
 }

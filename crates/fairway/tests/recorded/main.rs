@@ -131,11 +131,12 @@ async fn every_annotation_that_comes_later_is_named_and_protected_hosts_are_clos
     for (case, ingress) in &closed {
         for exchange in case.exchanges.iter().filter(|it| serves(case, ingress, &it.request.host)) {
             let (answer, _) = ask(&fairway, &exchange.request).await.unwrap();
-            assert_eq!(answer.status, 503, "{}: {:?}", case.name, exchange.request);
+            // ingress-nginx does not configure an Ingress with a snippet: 404, as here.
+            assert!(matches!(answer.status, 404 | 503), "{}: {:?}", case.name, exchange.request);
             asked += 1;
         }
     }
-    println!("{} cases for later, {asked} exchanges with protected hosts answered 503", cases.len());
+    println!("{} cases for later, {asked} exchanges with protected hosts answered 404 or 503", cases.len());
     assert!(asked > 0);
 }
 

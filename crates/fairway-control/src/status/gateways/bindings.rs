@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_translate::{PortProtocol, PortState};
+use fairway_model::PortProtocol;
+use fairway_translate::PortState;
 use tokio::sync::watch;
 
 /// The addresses that are bound, and those that cannot be. A clone is the same.

@@ -13,9 +13,8 @@ use fairway_gateway_control::ports::{PortRange, Ports};
 use fairway_gateway_control::services::{self, DesiredService, ServiceEdit, ServiceType};
 use fairway_gateway_control::slices::{self, SliceEdit};
 use fairway_gateway_types::Gateway;
-use fairway_translate::{
-    Change, ObjectKey, Placement, PortPlacement, PortProtocol, PortState, Resources, WantedGateway,
-};
+use fairway_model::PortProtocol;
+use fairway_translate::{Change, ObjectKey, Placement, PortPlacement, PortState, Resources, WantedGateway};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

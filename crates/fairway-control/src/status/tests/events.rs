@@ -12,6 +12,7 @@ use super::world::{World, pass, within};
 use crate::status::PublishAddresses;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
+const CORE_EVENTS: &str = "/api/v1/namespaces/a/events";
 
 fn notes(world: &World) -> Vec<String> {
     let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
@@ -126,6 +127,32 @@ async fn very_many_are_written_in_their_time() {
     let early = notes(&world).len();
     assert!((80..=120).contains(&early), "{early}");
     within(40, "all are there", || notes(&world).len() == 300).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    for verb in [Method::POST, Method::PATCH] {
+        world.api.refuse(verb, "/apis/events.k8s.io/");
+    }
+    let first = world.replica_with("one", PublishAddresses::Unset);
+    within(3, "it is said", || world.api.below(CORE_EVENTS).len() == 1).await;
+    let event = || world.api.below(CORE_EVENTS).remove(0);
+    assert_eq!(event()["involvedObject"]["uid"], "uid-web");
+    let message = event()["message"].as_str().unwrap().to_owned();
+    assert!(world.diagnostics().contains(&message), "{message}");
+    assert_eq!(event()["reportingComponent"], "fairway.dev/ingress-controller");
+    pass(40 * 60).await;
+    assert_eq!(event()["series"]["count"], 2, "it is counted on before it expires");
+    assert!(first.standing.metrics_text().contains("fairway_events_total 2\n"));
+    let asked = |verb| world.api.asked(&verb, "/apis/events.k8s.io/");
+    assert_eq!((asked(Method::POST), asked(Method::PATCH)), (1, 0), "it is not tried again");
+    first.stop(Duration::from_secs(5)).await;
+    // It does not know yet what the first one learned.
+    let _second = world.replica_with("two", PublishAddresses::Unset);
+    within(10, "the second counts on", || event()["series"]["count"] == 3).await;
+    assert_eq!(world.api.below(CORE_EVENTS).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

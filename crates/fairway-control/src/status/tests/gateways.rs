@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairway_gateway_control::agreement::{ServedGateway, ServedGateways};
+use fairway_model::PortProtocol;
 use fairway_translate::{
-    Addresses, Change, Object, ObjectKey, Options, Placement, PortProtocol, PortState, PortTransport,
-    WantedGateway,
+    Addresses, Change, Object, ObjectKey, Options, Placement, PortState, PortTransport, WantedGateway,
 };
 use http::Method;
 use imbl::OrdMap;

@@ -217,13 +217,14 @@ impl State {
         if based_on.is_some() && based_on != found.pointer("/metadata/resourceVersion") {
             return failure(StatusCode::CONFLICT, "Conflict");
         }
-        if method == Method::PUT {
-            found = asked.body.clone();
-        } else {
-            merge(&mut found, &asked.body);
-            if asked.path.ends_with("/status") {
-                manage(&mut found, "fairway");
-            }
+        let is_status = asked.path.ends_with("/status");
+        match (method, is_status) {
+            (&Method::PUT, true) => found["status"] = asked.body["status"].clone(),
+            (&Method::PUT, false) => found = asked.body.clone(),
+            _ => merge(&mut found, &asked.body),
+        }
+        if is_status {
+            manage(&mut found, "fairway");
         }
         success(&self.store(object, found))
     }

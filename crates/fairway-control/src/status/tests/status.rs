@@ -213,14 +213,50 @@ async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
 async fn a_namespace_without_permission_hurts_no_other_and_heals() {
     let world = World::new();
     world.ingress("web", "fairway");
-    world.api.refuse(Method::PATCH, "/namespaces/a/ingresses");
+    for verb in [Method::PATCH, Method::PUT] {
+        world.api.refuse(verb, "/namespaces/a/ingresses");
+    }
     let replica = world.replica("one", &["192.0.2.1"]);
     within(1, "it leads", || replica.standing.leads()).await;
     pass(120).await;
-    let tries = world.api.status_writes();
+    let tries = world.api.asked(&Method::PATCH, "/status");
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), tries, "both are tried");
     assert!((2..=12).contains(&tries), "{tries} tries in two minutes");
     world.api.permit_all();
     within(300, "written", || world.status("web") == ["192.0.2.1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_permission_to_update_is_enough_and_remembered() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.ingress(name, "fairway");
+    }
+    world.api.refuse(Method::PATCH, "/ingresses");
+    let replica = world.replica("one", &["192.0.2.1", "lb.example"]);
+    let is_written = |name| world.status(name) == ["192.0.2.1", "lb.example"];
+    within(2, "written", || ["a", "b", "c"].into_iter().all(is_written)).await;
+    let patches = world.api.asked(&Method::PATCH, "/status");
+    assert!((1..=3).contains(&patches), "{patches} are tried before the first is refused");
+    let spec = world.api.object("/apis/networking.k8s.io/v1/namespaces/a/ingresses/a").unwrap();
+    assert_eq!(spec["spec"]["ingressClassName"], "fairway");
+    world.ingress("late", "fairway");
+    within(2, "a new one too", || world.status("late").len() == 2).await;
+    assert_eq!(world.api.asked(&Method::PATCH, "/status"), patches, "none is tried again");
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 4);
+    replica.stop(Duration::from_secs(10)).await;
+    assert!(world.status("a").is_empty(), "the last replica clears it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_comes_too_late_is_based_on_the_next_version() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    world.api.refuse(Method::PATCH, "/ingresses");
+    world.api.overtake(Method::PUT, "/status", 2);
+    let _replica = world.replica("one", &["192.0.2.1"]);
+    within(30, "written", || world.status("web") == ["192.0.2.1"]).await;
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,10 +41,7 @@ const ANNOTATIONS: &[Known] = &[
     needless("auth-keepalive-share-vars", "a question shares no variables with its request: there are none"),
     needless("auth-keepalive-timeout", POOL),
     differs("auth-method", "CONNECT and TRACE answer 503"),
-    differs(
-        "auth-proxy-set-headers",
-        "a name without a namespace is one of the Ingress's own; of the variables only those of `auth-url` work, others answer 503",
-    ),
+    differs("auth-proxy-set-headers", "of the variables only those of `auth-url` work, others answer 503"),
     differs("auth-realm", "a realm with a quote or a backslash answers 503"),
     done("auth-request-redirect"),
     done("auth-response-headers"),
@@ -69,7 +66,7 @@ const ANNOTATIONS: &[Known] = &[
 /// The objects and addresses that annotations name.
 fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
     referenced.secrets.extend(named(annotations, "auth-secret"));
-    referenced.config_maps.extend(named(annotations, "auth-proxy-set-headers"));
+    referenced.config_maps.extend(header_map(annotations));
     let url = annotations.value("auth-url").and_then(|url| ServiceUrl::read(url).ok());
     if let Some(ServiceUrl { place: UrlPlace::Host(host), .. }) = url {
         referenced.services.extend(host.service());
@@ -84,6 +81,12 @@ fn named(annotations: &Annotations<'_>, name: &str) -> Option<ObjectKey> {
         Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
         None => Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: value.into() }),
     }
+}
+
+/// The ConfigMap with headers for the service. ingress-nginx finds none by a name without a namespace.
+fn header_map(annotations: &Annotations<'_>) -> Option<ObjectKey> {
+    let (namespace, name) = annotations.value("auth-proxy-set-headers")?.split_once('/')?;
+    Some(ObjectKey::new(namespace, name))
 }
 
 /// Reads all guards.
@@ -277,7 +280,11 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
         reader.invalid("auth-response-headers", problem, "the backend gets that of its own request");
     }
     let name = "auth-proxy-set-headers";
-    let Some(key) = named(&reader.annotations(), name) else { return Ok(question) };
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(question) };
+    let Some(key) = header_map(&reader.annotations()) else {
+        let problem = format!("\"{value}\" has no namespace, without which no ConfigMap is found");
+        return Err(Closed::missing(reader, name, problem));
+    };
     if key.namespace != reader.key.namespace {
         return Err(Closed::invalid(reader, name, format!("ConfigMap {key} is in another namespace")));
     }

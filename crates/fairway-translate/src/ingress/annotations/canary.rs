@@ -39,7 +39,7 @@ fn canary(reader: &mut Reader<'_>) -> Canary {
     };
     let total = number(reader, "canary-weight-total").unwrap_or(TOTAL).max(TOTAL);
     Canary {
-        header: name.and_then(|name| Some((name, header_choice(reader)?))),
+        header: name.map(|name| (name, header_choice(reader))),
         cookie: token(reader, "canary-by-cookie").map(Arc::from),
         weight: number(reader, "canary-weight").unwrap_or(0).min(total),
         total,
@@ -60,23 +60,23 @@ fn sessions(reader: &mut Reader<'_>) -> Sessions {
     }
 }
 
-/// What the header must be; `None` where its pattern cannot be used, which never matches in ingress-nginx either.
-fn header_choice(reader: &mut Reader<'_>) -> Option<HeaderChoice> {
+/// What the header must be.
+fn header_choice(reader: &mut Reader<'_>) -> HeaderChoice {
     if let Some(value) = reader.value("canary-by-header-value").filter(|value| !value.is_empty()) {
-        return Some(HeaderChoice::Value(value.into()));
+        return HeaderChoice::Value(value.into());
     }
     let name = "canary-by-header-pattern";
     let Some(pattern) = reader.value(name).filter(|pattern| !pattern.is_empty()) else {
-        return Some(HeaderChoice::Always);
+        return HeaderChoice::Always;
     };
     // Anywhere in the value.
     let pattern: Arc<str> = format!(".*(?:{pattern}).*").into();
     match Pattern::shared(&pattern, Anchor::Both, false) {
-        Ok(_) => Some(HeaderChoice::Pattern(pattern)),
+        Ok(_) => HeaderChoice::Pattern(pattern),
         Err(why) => {
             let problem = format!("the regular expression {why}");
-            reader.invalid(name, problem, "no header chooses the canary");
-            None
+            reader.invalid(name, problem, "requests with the header go to the main Ingress");
+            HeaderChoice::Unusable
         }
     }
 }

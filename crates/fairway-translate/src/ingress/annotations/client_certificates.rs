@@ -24,7 +24,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 const ANNOTATIONS: &[Known] = &[
     differs(
         "auth-tls-error-page",
-        "a URL of http or https, or a path; a named location (`@name`) is refused, because there are none",
+        "a URL of http or https; a path leaves it at 400; a named location (`@name`) is refused, because there are none",
     ),
     done("auth-tls-match-cn"),
     done("auth-tls-pass-certificate-to-upstream"),

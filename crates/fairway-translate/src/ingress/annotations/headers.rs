@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Filter, HeaderEdit, HeaderField};
+use fairway_model::{Filter, HeaderEdit, HeaderField, Template, TemplatePart, variables};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::closed::Closed;
@@ -19,11 +19,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if let Some(edit) = custom_headers(reader, context)? {
         contributions.filters.push(Phase::AnswerHead, Filter::ResponseHeaders(edit));
     }
-    if let Some(host) =
-        plain(reader, "upstream-vhost", "-._~:[]", "the backend sees the Host that the client sent")
-    {
-        contributions.filters.push(Phase::Forward, Filter::RewriteHost(host));
-    }
+    contributions.upstream.host = upstream_host(reader)?;
     // It counts where the path is rewritten.
     contributions.rewrite.prefix = plain(reader, "x-forwarded-prefix", "-._~/:", "the header is not sent");
     Ok(())
@@ -32,23 +28,28 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
 
 const ANNOTATIONS: &[Known] = &[
     done("custom-headers"),
-    differs("upstream-vhost", "nginx variables do not work: the backend sees the Host that the client sent"),
+    differs(
+        "upstream-vhost",
+        "of the nginx variables `$namespace`, `$ingress_name`, `$service_name` and `$service_port` work, and `$host` or \
+         `$http_host` as the whole value, which is the client's `Host`; others answer 503",
+    ),
     differs("x-forwarded-prefix", "captures do not work: the backend gets no such header"),
 ];
 
-/// The ConfigMap that an Ingress names, which may be missing.
+/// The ConfigMap that an Ingress names, which may be missing. ingress-nginx finds none by a name without a namespace.
 fn config_map(annotations: &Annotations<'_>) -> Option<ObjectKey> {
-    let value = annotations.value("custom-headers")?;
-    match value.split_once('/') {
-        Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
-        None => Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: value.into() }),
-    }
+    let (namespace, name) = annotations.value("custom-headers")?.split_once('/')?;
+    Some(ObjectKey::new(namespace, name))
 }
 
 /// Reads the headers.
 fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<HeaderEdit>, Closed> {
     let name = "custom-headers";
-    let Some(key) = config_map(&reader.annotations()) else { return Ok(None) };
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let Some(key) = config_map(&reader.annotations()) else {
+        let problem = format!("\"{value}\" has no namespace, without which no ConfigMap is found");
+        return Err(Closed::missing(reader, name, problem));
+    };
     if key.namespace != reader.key.namespace {
         let problem = format!("ConfigMap {key} is in another namespace");
         return Err(Closed::invalid(reader, name, problem));
@@ -63,7 +64,7 @@ fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Opti
             let problem = format!("ConfigMap {key}: \"{header}\" is no header or its value is none");
             return Err(Closed::invalid(reader, name, problem));
         }
-        if !allowed.contains(&header.to_ascii_lowercase()) {
+        if !allowed.contains(header) {
             let problem =
                 format!("{header} is not in global-allowed-response-headers of the settings ConfigMap");
             return Err(Closed::invalid(reader, name, problem));
@@ -71,6 +72,25 @@ fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Opti
         set.push(HeaderField { name: header.as_str().into(), value: value.as_str().into() });
     }
     Ok((!set.is_empty()).then(|| HeaderEdit { set, ..HeaderEdit::default() }))
+}
+
+/// Reads `upstream-vhost`, where the backend gets another `Host` than the client's.
+fn upstream_host(reader: &mut Reader<'_>) -> Result<Option<Template>, Closed> {
+    let name = "upstream-vhost";
+    let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let host = variables::header(value)
+        .map_err(|variable| Closed::unsupported(reader, name, format!("{variable} does not work")))?;
+    if matches!(host.0[..], [TemplatePart::Host | TemplatePart::HttpHost]) {
+        return Ok(None);
+    }
+    let is_known = |part: &TemplatePart| matches!(part, TemplatePart::Text(_) | TemplatePart::Label(_));
+    match host.0.iter().all(is_known) {
+        true => Ok(Some(host)),
+        false => {
+            let problem = format!("\"{value}\" has a part of the request besides other text");
+            Err(Closed::unsupported(reader, name, problem))
+        }
+    }
 }
 
 /// A value of letters, digits and `others`; the default is what happens without it, as the end of a sentence.

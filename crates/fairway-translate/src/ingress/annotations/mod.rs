@@ -7,6 +7,7 @@
 pub(crate) mod families;
 pub(crate) mod family;
 pub(crate) mod read;
+pub(crate) mod refusal;
 pub(crate) mod registry;
 
 mod access;

@@ -62,28 +62,28 @@ fn limits(
         let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), most, status, exempt };
         contributions.filters.push(Phase::Limit, Filter::ConcurrencyLimit(limit));
     }
-    if let Some(rate) = answer_rate(reader, &context.defaults.values)? {
+    if let Some(rate) = answer_rate(reader, &context.defaults.values) {
         contributions.filters.push(Phase::AnswerHead, Filter::AnswerRate(rate));
     }
     Ok(())
 }
 
 /// Reads `limit-rate` and `limit-rate-after`, which count in KiB.
-fn answer_rate(reader: &mut Reader<'_>, defaults: &Values) -> Result<Option<AnswerRate>, Closed> {
-    let name = "limit-rate";
-    if let Some(value) = reader.value(name).filter(|it| !it.is_empty() && kibibytes(it).is_none()) {
-        return Err(Closed::invalid(reader, name, format!("\"{value}\" is not a whole number")));
-    }
-    let bytes = value(reader, defaults, name, kibibytes).unwrap_or_default();
+fn answer_rate(reader: &mut Reader<'_>, defaults: &Values) -> Option<AnswerRate> {
+    let bytes = value(reader, defaults, "limit-rate", kibibytes).unwrap_or_default();
     let after = value(reader, defaults, "limit-rate-after", kibibytes).unwrap_or_default();
-    Ok((bytes > 0).then_some(AnswerRate { bytes, after }))
+    (bytes > 0).then_some(AnswerRate { bytes, after })
 }
 
-/// A limit, where there is one above 0.
+/// A limit, where there is one above 0: ingress-nginx takes a negative one for none.
 fn limit(reader: &mut Reader<'_>, name: &str) -> Result<Option<u32>, Closed> {
     let Some(value) = reader.value(name) else { return Ok(None) };
-    match value.parse::<u32>() {
-        Ok(limit) => Ok((limit > 0).then_some(limit)),
+    match value.parse::<i64>() {
+        Ok(limit) if limit <= 0 => Ok(None),
+        Ok(limit) => match u32::try_from(limit) {
+            Ok(limit) => Ok(Some(limit)),
+            Err(_) => Err(Closed::invalid(reader, name, format!("\"{value}\" is too large"))),
+        },
         Err(_) => Err(Closed::invalid(reader, name, format!("\"{value}\" is not a whole number"))),
     }
 }

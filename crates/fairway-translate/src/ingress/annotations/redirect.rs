@@ -4,21 +4,31 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Filter, Redirect, RedirectTarget};
+use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::closed::Closed;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
 use crate::ingress::to_https::{Location, Port, Redirects, Slash, ToHttps};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
+    if reader.is_catch_all() {
+        contributions.redirects = Redirects { when: ToHttps::Never, ..Redirects::default() };
+        report_ignored(reader);
+        return Ok(());
+    }
     contributions.redirects = redirects(reader, context.defaults.https.redirects);
     contributions.host.www = reader.switch("from-to-www-redirect", false);
     contributions.app_root = app_root(reader);
-    if let Some(redirect) = redirect(reader)? {
-        contributions.filters.push(Phase::Redirect, Filter::Redirect(redirect));
+    match redirect(reader, contributions.redirects.location) {
+        Ok(redirect) => {
+            contributions.filters.extend(Phase::Redirect, redirect.map(Filter::Redirect));
+        }
+        Err(NoUrl) => {
+            contributions.host.www = false;
+            contributions.redirects.location = context.defaults.https.redirects.location;
+        }
     }
     Ok(())
 });
@@ -27,24 +37,32 @@ const ANNOTATIONS: &[Known] = &[
     differs("app-root", "none of an Ingress whose paths answer 503"),
     done("force-ssl-redirect"),
     done("from-to-www-redirect"),
-    differs(
-        "permanent-redirect",
-        "of the nginx variables only `$scheme`, `$host` and a final `$request_uri` work; others answer 503",
-    ),
+    done("permanent-redirect"),
     done("permanent-redirect-code"),
     done("preserve-trailing-slash"),
     done("relative-redirects"),
     done("ssl-redirect"),
-    differs(
-        "temporal-redirect",
-        "of the nginx variables only `$scheme`, `$host` and a final `$request_uri` work; others answer 503",
-    ),
+    done("temporal-redirect"),
     done("temporal-redirect-code"),
     differs(
         "use-port-in-redirects",
         "redirects say a public port that is not the scheme's own without it, too",
     ),
 ];
+
+/// ingress-nginx puts the redirects and rewrites of the catch-all host back where an Ingress has only a default backend
+/// (`controller.go`, `getBackendServers`).
+fn report_ignored(reader: &mut Reader<'_>) {
+    let ignored =
+        ["app-root", "force-ssl-redirect", "permanent-redirect", "rewrite-target", "temporal-redirect"];
+    for name in ignored {
+        if reader.value(name).is_none() {
+            continue;
+        }
+        let problem = "the Ingress has no rules, and ingress-nginx neither redirects nor rewrites for its default backend";
+        reader.invalid(name, problem, "it changes nothing");
+    }
+}
 
 /// Reads which plain requests are sent to https, and how redirects are written.
 fn redirects(reader: &mut Reader<'_>, default: Redirects) -> Redirects {
@@ -72,57 +90,41 @@ fn to_https(reader: &mut Reader<'_>, default: ToHttps) -> ToHttps {
     }
 }
 
-/// Reads the redirect of all paths: the temporal one wins, as recorded.
-fn redirect(reader: &mut Reader<'_>) -> Result<Option<Redirect>, Closed> {
+/// Reads the redirect of all paths: the temporal one wins, as recorded. An `Err` is a temporal one that is no URL, with
+/// which ingress-nginx forgets all that the family says of redirects.
+fn redirect(reader: &mut Reader<'_>, written: Location) -> Result<Option<Redirect>, NoUrl> {
     let kinds = [("temporal-redirect", 302, 300..=307), ("permanent-redirect", 301, 300..=308)];
     for (name, default_status, statuses) in kinds {
         let Some(url) = reader.value(name).filter(|url| !url.is_empty()) else { continue };
-        if !(url.starts_with("http://") || url.starts_with("https://") || url.starts_with("$scheme://")) {
+        if name == "temporal-redirect" && !is_http(url) {
             reader.invalid(name, format!("\"{url}\" is no http or https URL"), "nothing is redirected");
-            return Ok(None);
+            return Err(NoUrl);
         }
         let status = reader.number(&format!("{name}-code"), statuses).unwrap_or(default_status);
-        let target = target(url).ok_or_else(|| {
-            let problem =
-                format!("of the variables in \"{url}\" only $scheme, $host and a final $request_uri work");
-            Closed::unsupported(reader, name, problem)
-        })?;
         let status = u16::try_from(status).expect("the range says so");
-        return Ok(Some(Redirect { status, target }));
+        return Ok(Some(Redirect { status, target: target(url, written) }));
     }
     Ok(None)
 }
 
-/// A URL in which `$scheme`, `$host` (or `$http_host`) and a final `$request_uri` may stand for the request's own.
-fn target(url: &str) -> Option<RedirectTarget> {
-    if !url.contains('$') {
-        return Some(RedirectTarget::Url(url.into()));
-    }
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.strip_suffix("$request_uri")?;
-    let scheme = (scheme != "$scheme").then_some(scheme);
-    let (host, port) = match authority {
-        "$host" | "$http_host" => (None, None),
-        _ => match authority.rsplit_once(':') {
-            Some((host, port)) => (Some(host), Some(port.parse().ok()?)),
-            None => (Some(authority), None),
-        },
-    };
-    if host.is_some_and(|host| host.is_empty() || host.contains(['$', '/', '?'])) {
-        return None;
-    }
-    let own_port = match scheme {
-        Some("https") => Some(443),
-        Some(_) => Some(80),
-        None => None,
-    };
-    Some(RedirectTarget::Parts {
-        scheme: scheme.map(Arc::from),
-        host: host.map(Arc::from),
-        port: port.or(own_port),
-        path: None,
-        keep_query: true,
+/// That a temporal redirect leads nowhere.
+struct NoUrl;
+
+/// `isValidURL`: the scheme begins with `http`.
+fn is_http(url: &str) -> bool {
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|it| {
+        it.starts_with("http") && it.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
     })
+}
+
+/// nginx `return`: a path becomes the URL with that path (`absolute_redirect`), anything else is written as it is.
+fn target(url: &str, written: Location) -> RedirectTarget {
+    if url.starts_with('/') && written == Location::Absolute {
+        let path = Some(PathRewrite::Full(url.into()));
+        return RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query: false };
+    }
+    RedirectTarget::Url(url.into())
 }
 
 /// Reads `app-root`.
@@ -142,33 +144,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_may_end_in_the_request_uri() {
-        assert_eq!(
-            target("https://new.test$request_uri"),
-            Some(RedirectTarget::Parts {
-                scheme: Some("https".into()),
-                host: Some("new.test".into()),
-                port: Some(443),
-                path: None,
-                keep_query: true,
-            })
-        );
-        assert_eq!(
-            target("$scheme://new.test:81$request_uri"),
-            Some(RedirectTarget::Parts {
-                scheme: None,
-                host: Some("new.test".into()),
-                port: Some(81),
-                path: None,
-                keep_query: true,
-            })
-        );
+    fn a_path_becomes_a_url_unless_redirects_are_relative() {
+        let path = Some(PathRewrite::Full("/new?a=1".into()));
+        let parts = RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query: false };
+        assert_eq!(target("/new?a=1", Location::Absolute), parts);
+        assert_eq!(target("/new", Location::Relative), RedirectTarget::Url("/new".into()));
+        assert_eq!(target("ftp://a.test", Location::Absolute), RedirectTarget::Url("ftp://a.test".into()));
     }
 
     #[test]
-    fn other_variables_are_not_guessed() {
-        for url in ["https://new.test/$1", "https://$1.test$request_uri", "https://a.test/x$request_uri"] {
-            assert_eq!(target(url), None, "{url}");
-        }
+    fn the_scheme_of_a_temporal_redirect_begins_with_http() {
+        assert!(is_http("https://a.test") && is_http("HTTP://a.test"));
+        assert!(!is_http("ftp://a.test") && !is_http("/new") && !is_http("http/x:y"));
     }
 }

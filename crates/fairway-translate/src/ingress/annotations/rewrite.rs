@@ -5,12 +5,18 @@ use std::sync::Arc;
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::PathSyntax;
+use crate::ingress::pattern;
 use crate::ingress::reader::Reader;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     if reader.switch("use-regex", false) {
         contributions.path_syntax = PathSyntax::Regex;
+    }
+    if reader.is_catch_all() {
+        // Redirects and rewrites of the catch-all host stay as they are without an Ingress (`getBackendServers`).
+        contributions.path_syntax = PathSyntax::Typed;
+        return Ok(());
     }
     contributions.rewrite.target = target(reader)?;
     Ok(())
@@ -20,7 +26,7 @@ const ANNOTATIONS: &[Known] = &[
     needless("enable-rewrite-log", "rewrites are not logged; `fairway explain` shows them"),
     differs(
         "rewrite-target",
-        "a target with nginx variables or a URL is refused: the paths answer 503. With captures, a pattern whose search costs too much is refused too ([below](#regular-expressions))",
+        "a target with nginx variables (`$host`, `$1` in the host of a URL) is refused: the paths answer 503. With captures, a pattern whose search costs too much is refused too ([below](#regular-expressions))",
     ),
     differs(
         "use-regex",
@@ -42,11 +48,17 @@ fn target(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Closed> {
         );
         return Ok(None);
     }
-    if value.contains("://") || has_variable(value) {
-        let problem = format!("\"{value}\" is not a path with captures $1 to $9");
-        return Err(Closed::unsupported(reader, name, problem));
+    let path = match pattern::url(value) {
+        Some(url) => url.path,
+        None => Some(value),
+    };
+    match path.filter(|path| !has_variable(path)) {
+        Some(_) => Ok(Some(value.into())),
+        None => {
+            let problem = format!("\"{value}\" has a variable other than $1 to $9, or one in a host");
+            Err(Closed::unsupported(reader, name, problem))
+        }
     }
-    Ok(Some(if value.starts_with('/') { value.into() } else { format!("/{value}").into() }))
 }
 
 /// Whether a `$` stands before anything but one digit.

@@ -1,6 +1,6 @@
 //! The settings while they are read key by key, and what is wrong with a key. Owns no key.
 
-use fairway_model::{AnswerReason, Origin, Settings};
+use fairway_model::{AnswerReason, Origin, Settings, StreamSettings};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
@@ -47,7 +47,11 @@ impl<'a> Draft<'a> {
     pub(super) fn new(options: &'a Options) -> Self {
         Self {
             options,
-            settings: Settings { downstream: options.downstream, ..Settings::default() },
+            settings: Settings {
+                downstream: options.clients.downstream,
+                streams: StreamSettings { datagrams: options.clients.datagrams, ..StreamSettings::default() },
+                ..Settings::default()
+            },
             defaults: Defaults {
                 forwarding: Forwarding { path: options.hosts.forwarded_path, ..Forwarding::default() },
                 ..Defaults::default()

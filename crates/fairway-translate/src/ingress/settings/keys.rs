@@ -225,7 +225,7 @@ impl Draft<'_> {
     fn read_client(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         match name {
             "global-allowed-response-headers" => {
-                self.defaults.allowed_headers = list(value).map(str::to_ascii_lowercase).collect();
+                self.defaults.allowed_headers = list(value).map(str::to_owned).collect();
             }
             "compute-full-forwarded-for" => self.settings.forwarded.append = flag(value)?,
             "use-forwarded-headers"

@@ -30,7 +30,7 @@ pub(crate) fn read(inputs: Inputs<'_>) -> Reading {
     let object = Origin::object("ConfigMap", &key.namespace, &key.name);
     let Some(map) = inputs.resources.config_maps.get(key) else {
         let found = Diagnostic::new(Severity::Warning, "missing-reference", object.clone());
-        let problem = "the settings ConfigMap does not exist";
+        let problem = format!("ConfigMap {key} does not exist, though it is named for the settings");
         draft.diagnostics.push(found.because(problem, "every setting has its default"));
         return draft.finish(inputs.resources, |_| object.clone());
     };

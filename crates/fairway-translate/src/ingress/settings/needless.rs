@@ -95,7 +95,6 @@ const GROUPS: &[Group] = &[
             "allow-cross-namespace-resources",
             "allow-snippet-annotations",
             "annotation-value-word-blocklist",
-            "annotations-risk-level",
             "strict-validate-path-type",
         ],
         "annotations are read as data and cannot bring configuration with them",
@@ -168,7 +167,7 @@ const GROUPS: &[Group] = &[
     ),
     needless(
         &["disable-proxy-intercept-errors"],
-        "only the statuses in custom-http-errors are replaced, and only where an Ingress has a default-backend",
+        "only the statuses in custom-http-errors are replaced, and only where an Ingress has a default-backend or the flag --default-backend is set",
         NO_EFFECT,
     ),
     needless(

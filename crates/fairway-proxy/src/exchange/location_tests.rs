@@ -1,0 +1,238 @@
+//! The order and the boundaries of what a location of nginx does, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fairway_model::{
+    AccessList, AuthCookies, AuthService, Config, Deny, ErrorPages, ExternalAuth, FieldTemplate, Filter,
+    HeaderEdit, HeaderField, Match, PathForm, PathRewrite, Redirect, RedirectTarget, Rule, Template,
+    Timeouts, VirtualHost,
+};
+use tokio::io::{AsyncWriteExt, DuplexStream};
+
+use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage, read_head};
+
+const TOO_LARGE: &str = "POST /x?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+const NO: &[u8] = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n";
+
+async fn saying(answer: &'static [u8], mut stream: DuplexStream) {
+    while read_head(&mut stream).await {
+        if stream.write_all(answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn always(answer: &'static [u8]) -> impl Fn(SocketAddr) -> Meeting + Copy + 'static {
+    move |_| Meeting::with(move |stream| saying(answer, stream))
+}
+
+fn elsewhere() -> Filter {
+    Filter::Redirect(Redirect { status: 302, target: RedirectTarget::Url("http://b/".into()) })
+}
+
+/// Refuses everybody.
+fn closed() -> Filter {
+    Filter::Access(AccessList { deny: vec!["0.0.0.0/0".parse().unwrap()], allow: Vec::new() })
+}
+
+fn own_field() -> Filter {
+    let set = vec![HeaderField { name: "X-Own".into(), value: "1".into() }];
+    Filter::ResponseHeaders(HeaderEdit { set, ..HeaderEdit::default() })
+}
+
+fn field_of_all() -> Filter {
+    Filter::AnswerFields([FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") }].into())
+}
+
+/// The configuration of a rule of Gateway API.
+fn of_gateway(endpoints: usize, edit: impl Fn(&mut Rule)) -> Config {
+    let mut config = filtered(endpoints, Vec::new());
+    let hosts: Vec<VirtualHost> = config.hosts.values().map(|host| VirtualHost::clone(host)).collect();
+    for mut changed in hosts {
+        changed.path_form = PathForm::Normalised;
+        for route in &mut changed.routes {
+            Arc::make_mut(route).rules.iter_mut().for_each(&edit);
+        }
+        config.hosts.insert(changed.key.clone(), Arc::new(changed));
+    }
+    config
+}
+
+async fn status(stage: &Stage, request: impl AsRef<[u8]>) -> u16 {
+    stage.client().ask(request).await.unwrap().status
+}
+
+async fn text(stage: &Stage, request: impl AsRef<[u8]>) -> String {
+    let mut client = stage.client();
+    client.send(request).await;
+    client.answer_text().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_is_found_before_anything_but_what_holds_for_the_host() {
+    on_stage(async {
+        let limited = |filters: Vec<Filter>| {
+            move |rule: &mut Rule| {
+                rule.policy.max_body = Some(3);
+                rule.filters.clone_from(&filters);
+            }
+        };
+        for filter in [elsewhere(), closed(), Filter::NeedsEndpoint] {
+            let stage = Stage::ruled(0, limited(vec![filter]), always(OK));
+            assert_eq!(status(&stage, TOO_LARGE).await, 413);
+        }
+        let nobody = Filter::Deny(Deny { status: 403, when: vec![Match::default()] });
+        let stage = Stage::ruled(1, limited(vec![nobody, elsewhere()]), always(OK));
+        assert_eq!(status(&stage, TOO_LARGE).await, 403);
+        let stage = Stage::serving(&of_gateway(1, limited(vec![elsewhere()])), always(OK));
+        assert_eq!(status(&stage, TOO_LARGE).await, 302);
+        let stage = Stage::serving(&of_gateway(1, limited(Vec::new())), always(OK));
+        assert_eq!(status(&stage, TOO_LARGE).await, 413);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_do_not_matter_while_there_is_no_endpoint() {
+    on_stage(async {
+        for (endpoints, filters, expected) in [
+            (0, vec![Filter::NeedsEndpoint, closed()], 503),
+            (1, vec![Filter::NeedsEndpoint, closed()], 403),
+            (0, vec![closed()], 403),
+            (0, vec![elsewhere(), Filter::NeedsEndpoint], 302),
+            (1, vec![Filter::NeedsEndpoint], 200),
+        ] {
+            let stage = Stage::filtered(endpoints, filters, always(OK));
+            assert_eq!(status(&stage, GET).await, expected);
+        }
+        let to = fairway_model::Fallback { backend: "a".into(), fields: Vec::new() };
+        let filters = vec![Filter::NeedsEndpoint, closed(), Filter::Fallback(to)];
+        let stage = Stage::filtered(0, filters, always(OK));
+        assert_eq!(status(&stage, GET).await, 403, "somebody serves");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_backends_say_to_nginx_ends_there() {
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Accel-Redirect: /x\r\nx-accel-expires: 5\r\n\
+        X-Accel-Limit-Rate: 1\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8\r\nX-Pad: 1\r\nX-Padding: 1\r\n\r\nok";
+    on_stage(async {
+        let stage = Stage::filtered(1, Vec::new(), always(ANSWER));
+        let of_ingress = text(&stage, GET).await.to_ascii_lowercase();
+        assert!(!of_ingress.contains("x-accel-") && !of_ingress.contains("x-pad:"), "{of_ingress}");
+        assert!(of_ingress.contains("x-padding: 1"), "{of_ingress}");
+        let stage = Stage::serving(&of_gateway(1, |_| {}), always(ANSWER));
+        let of_gateway = text(&stage, GET).await;
+        assert!(
+            of_gateway.contains("X-Accel-Redirect: /x") && of_gateway.contains("X-Pad: 1"),
+            "{of_gateway}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_whose_owner_has_no_endpoint_is_404_without_the_fields_of_the_rule() {
+    on_stage(async {
+        let pages = ErrorPages { statuses: vec![403], backend: Some("nobody".into()), fields: Vec::new() };
+        let filters = vec![Filter::ErrorPages(pages), closed(), own_field(), field_of_all()];
+        let stage = Stage::filtered(1, filters, always(OK));
+        let text = text(&stage, GET).await;
+        assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
+        assert!(text.contains("X-Of-All: 1") && !text.contains("X-Own"), "{text}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_to_the_sign_in_page_has_no_fields_of_the_rules_own() {
+    on_stage(async {
+        let auth = ExternalAuth {
+            service: AuthService::Backend { backend: "a".into(), host: "auth.test".into() },
+            method: Some("GET".into()),
+            target: Template::text("/"),
+            fields: Vec::new(),
+            redirect: None,
+            sign_in: Some(Template::text("http://sign-in.test/")),
+            cookies: AuthCookies::OfSuccess,
+            copied: Vec::new(),
+            timeouts: Timeouts::default(),
+            kept: None,
+        };
+        let filters = vec![Filter::ExternalAuth(auth), own_field(), field_of_all()];
+        let stage = Stage::filtered(1, filters.clone(), always(NO));
+        let of_ingress = text(&stage, GET).await;
+        assert!(of_ingress.starts_with("HTTP/1.1 302 "), "{of_ingress}");
+        assert!(of_ingress.contains("X-Of-All: 1") && !of_ingress.contains("X-Own"), "{of_ingress}");
+        // Its other answers have them.
+        let Filter::ExternalAuth(auth) = &filters[0] else { unreachable!("it is the first") };
+        let refused = Filter::ExternalAuth(ExternalAuth { sign_in: None, ..auth.clone() });
+        let stage = Stage::filtered(1, vec![refused, own_field()], always(NO));
+        assert!(text(&stage, GET).await.contains("X-Own: 1"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_kept_from_the_whole_host_sees_nothing_of_the_rule() {
+    on_stage(async {
+        let nobody = Filter::Deny(Deny { status: 403, when: vec![Match::default()] });
+        let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
+        let filters = vec![nobody, Filter::ErrorPages(pages), own_field(), field_of_all()];
+        let text = text(&Stage::filtered(1, filters, always(OK)), GET).await;
+        assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
+        assert!(text.contains("X-Of-All: 1") && !text.contains("X-Own"), "{text}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_get_200_and_nothing_else() {
+    on_stage(async {
+        let answer = fairway_model::Answer { status: 200, reason: fairway_model::AnswerReason::NoRoute };
+        let action = fairway_model::Action::Answer(answer);
+        let stage = Stage::ruled(1, |rule| rule.action = action, always(OK));
+        let mut client = stage.client();
+        for _ in 0..2 {
+            let answer = client.ask(GET).await.unwrap();
+            assert_eq!((answer.status, answer.body.len()), (200, 0));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_of_a_rewritten_request_is_asked_for_with_its_new_query() {
+    on_stage(async {
+        let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
+        let rewrite = Filter::RewritePath(PathRewrite::Regex {
+            pattern: "/x".into(),
+            replacement: "/y?z=2".into(),
+            ignore_case: false,
+        });
+        let script = |_: SocketAddr| Meeting::with(mirroring);
+        let stage = Stage::filtered(1, vec![rewrite, closed(), Filter::ErrorPages(pages)], script);
+        let text = text(&stage, "GET /x?q=1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(text.ends_with("GET /?z=2&q=1 HTTP/1.1"), "{text}");
+    })
+    .await;
+}
+
+/// Answers with the request line.
+async fn mirroring(mut stream: DuplexStream) {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    let mut lines = BufReader::new(&mut stream).lines();
+    let Ok(Some(line)) = lines.next_line().await else { return };
+    while let Ok(Some(field)) = lines.next_line().await {
+        if field.is_empty() {
+            break;
+        }
+    }
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{line}", line.len());
+    // The test fails if it does not arrive.
+    let _ = stream.write_all(answer.as_bytes()).await;
+}

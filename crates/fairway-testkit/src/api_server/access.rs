@@ -1,0 +1,88 @@
+//! Who may do what: the rules of Roles and ClusterRoles, read as RBAC reads them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::request::{Asked, Target};
+
+/// What the Roles and ClusterRoles allow that were given.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    /// `None` where everything is allowed.
+    roles: Option<Vec<Role>>,
+    /// What was asked for without permission, in the words of the answer.
+    refused: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Role {
+    /// That of a Role; a ClusterRole is for all.
+    namespace: Option<String>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rule {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    /// Empty where any name is good.
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+}
+
+impl Access {
+    pub(super) fn grant(&mut self, role: &Value) {
+        let rules = serde_json::from_value(role["rules"].clone()).expect("a Role has rules");
+        let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
+        self.roles.get_or_insert_default().push(Role { namespace, rules });
+    }
+
+    /// Everything that was refused.
+    pub(super) fn refused(&self) -> Vec<String> {
+        self.refused.clone()
+    }
+
+    /// Why a request is refused; `None` where it is allowed.
+    pub(super) fn refusal(&mut self, asked: &Asked, target: &Target<'_>) -> Option<String> {
+        let verb = verb(asked, target);
+        let name = target.name.or_else(|| asked.selected_name());
+        let allows = |role: &Role| {
+            let here = role.namespace.is_none() || role.namespace.as_deref() == target.namespace;
+            here && role.rules.iter().any(|rule| rule.allows(verb, target, name))
+        };
+        if self.roles.as_ref().is_none_or(|roles| roles.iter().any(allows)) {
+            return None;
+        }
+        let place = target.namespace.map(|it| format!(" in the namespace \"{it}\"")).unwrap_or_default();
+        let (resource, group) = (target.resource_with_part(), target.group);
+        let refusal = format!("cannot {verb} resource \"{resource}\" in API group \"{group}\"{place}");
+        self.refused.push(refusal.clone());
+        Some(refusal)
+    }
+}
+
+impl Rule {
+    fn allows(&self, verb: &str, target: &Target<'_>, name: Option<&str>) -> bool {
+        let has = |all: &[String], one: &str| all.iter().any(|it| it == one || it == "*");
+        let named =
+            || self.resource_names.is_empty() || name.is_some_and(|name| has(&self.resource_names, name));
+        has(&self.verbs, verb)
+            && has(&self.api_groups, target.group)
+            && has(&self.resources, &target.resource_with_part())
+            && named()
+    }
+}
+
+/// As the API server names what is asked for (Kubernetes: Authorization, request verbs).
+fn verb(asked: &Asked, target: &Target<'_>) -> &'static str {
+    match (&*asked.method, target.name) {
+        ("GET", _) if asked.query.contains_key("watch") => "watch",
+        ("GET", None) => "list",
+        ("GET", Some(_)) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        _ => "delete",
+    }
+}
