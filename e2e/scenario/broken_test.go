@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -91,7 +92,12 @@ func (s *stage) checked(broken []*networking.Ingress) map[string][]finding {
 	s.must(err)
 	class.TypeMeta = meta.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"}
 	directory := s.TempDir()
-	objects := []any{service, class}
+	// Where there is no Secret at all, check cannot tell that one is missing.
+	secret := core.Secret{
+		TypeMeta:   meta.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: meta.ObjectMeta{Name: "other", Namespace: s.namespace},
+	}
+	objects := []any{service, class, secret}
 	for _, ingress := range broken {
 		objects = append(objects, ingress)
 	}
