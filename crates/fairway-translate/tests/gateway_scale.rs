@@ -211,6 +211,30 @@ fn one_change_costs_a_part_of_everything() {
     assert!(of_set * 5 < all, "one ListenerSet took {of_set:?}, everything {all:?}");
 }
 
+/// A route for a host of its own at the one listener of a ListenerSet.
+fn at_one_listener(at: usize, path: &str) -> Change {
+    let rule = json!({"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "web", "port": 80}]});
+    let parent = json!({"kind": "ListenerSet", "name": "wide"});
+    let route = json!({"apiVersion": GROUP, "kind": "HTTPRoute", "metadata": metadata(&format!("w{at}"), 0),
+                       "spec": {"parentRefs": [parent], "hostnames": [format!("h{at}.wide.test")], "rules": [rule]}});
+    Change::Set(object(route), None)
+}
+
+#[test]
+fn a_change_of_one_route_costs_the_same_however_many_its_listener_has() {
+    let cost = |count: usize| {
+        let (mut resources, mut translator) = (everything(), translator());
+        resources.apply(set("wide", "*.wide.test", 0));
+        (0..count).for_each(|at| resources.apply(at_one_listener(at, "/")));
+        translator.update(&resources, &[], NOW);
+        least(&mut translator, &mut resources, |at| at_one_listener(at * 13, "/other"))
+    };
+    let (few, many) = (cost(500), cost(20_000));
+    println!("one of 500: {few:?}, one of 20,000: {many:?}");
+    // Were it proportional, it would be forty times as much.
+    assert!(many < few * 4, "one change among 500 took {few:?}, among 20,000 {many:?}");
+}
+
 /// A rule with a regular expression that reads the whole path.
 fn greedy(name: &str, day: usize, count: usize) -> Change {
     let rule = |at: usize| {

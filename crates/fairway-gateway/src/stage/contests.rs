@@ -16,7 +16,9 @@ impl Gateways {
     /// Decides who keeps whom from the listeners that are marked.
     pub(crate) fn decide_contests(&mut self, work: &mut Work) {
         for listener in std::mem::take(&mut work.attached) {
-            let streams = self.routes.attached.of(&listener).filter(|it| stream::serves_alone(it.kind));
+            // A listener has either such routes or others, of which there may be very many.
+            let all = self.routes.attached.of(&listener);
+            let streams = all.take_while(|it| stream::serves_alone(it.kind));
             work.routes.finished.extend(streams.map(Aged::reference));
             let after = self.losers(&listener);
             let before = match after.is_empty() {
