@@ -64,8 +64,14 @@ fn roles() -> [Value; 2] {
 
 /// What the manifests create, and an Ingress with an annotation that gives a warning.
 async fn cluster() -> ApiServer {
-    let server = ApiServer::start().await;
+    let server = cluster_with_gateway_api().await;
     server.leave_out_gateway_api();
+    server
+}
+
+/// The same where something else has installed the CRDs of the Gateway API.
+async fn cluster_with_gateway_api() -> ApiServer {
+    let server = ApiServer::start().await;
     roles().iter().for_each(|role| server.grant(role));
     let named = |name: &str| json!({ "namespace": NAMESPACE, "name": name });
     let class = json!({ "metadata": { "name": "nginx" }, "spec": { "controller": "k8s.io/ingress-nginx" } });
@@ -175,6 +181,19 @@ fn published(server: &ApiServer) -> Value {
 
 const NO_EVENTS: &str =
     "cannot create resource \"events\" in API group \"events.k8s.io\" in the namespace \"shop\"";
+
+#[tokio::test]
+async fn kinds_of_the_gateway_api_that_may_not_be_read_are_no_error() {
+    let server = cluster_with_gateway_api().await;
+    let controller =
+        Controller::start(&[&[BARE_METAL[0], PUBLISH_SERVICE], &BARE_METAL[1..]].concat(), &server);
+    controller.until_ready().await;
+    let address = json!([{ "ip": "203.0.113.7" }]);
+    eventually("the address is published", PATIENCE, || async { published(&server) == address }).await;
+    let warned = || controller.messages("WARN").iter().any(|it| it.contains("gateway.networking.k8s.io"));
+    eventually("a warning names the permission", PATIENCE, || async { warned() }).await;
+    assert_eq!(controller.messages("ERROR"), [""; 0]);
+}
 
 #[tokio::test]
 async fn the_manifest_for_clouds_serves_and_writes_status_and_events() {

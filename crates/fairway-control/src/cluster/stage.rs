@@ -71,8 +71,11 @@ pub(super) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -
     };
     let namespace = collection.namespace.as_deref().unwrap_or_default();
     let name = collection.name.as_deref().unwrap_or("*");
+    // The permissions of ingress-nginx know nothing of the Gateway API, and many clusters have its kinds for something else.
+    let is_foreign = collection.kind.of_gateways().is_some_and(|it| it.group != gateway_kinds::POLICY_GROUP);
+    let is_optional = is_foreign && matches!(fault, Fault::Denied(_)) && !listed;
     Diagnostic {
-        severity: Severity::Error,
+        severity: if is_optional { Severity::Warning } else { Severity::Error },
         origin: Origin::object(collection.kind.name(), namespace, name),
         code,
         problem: problem(collection, fault),
