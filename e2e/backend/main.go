@@ -1,11 +1,12 @@
 // Command backend is what the scenarios put behind Fairway: it answers with its pod's name and the request's id, tells the
 // ledger of the test of every POST and every call of gRPC before it answers, and ends at once on SIGTERM, as backends without any care do. It never
-// retries, never drains and never delays unless asked to.
+// retries, never drains and never delays unless asked to. Lines of TCP it answers on a port of their own.
 package main
 
 import (
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -27,6 +28,13 @@ func main() {
 	if err != nil {
 		log.Fatalf("backend: %v", err)
 	}
+	if server.lines != "" {
+		listener, err := net.Listen("tcp", server.lines)
+		if err != nil {
+			log.Fatalf("backend: %v", err)
+		}
+		go func() { log.Fatalf("backend: %v", server.answerLines(listener)) }()
+	}
 	log.Printf("backend: %s listens on %s", server.pod, server.listen)
 	both := http.Server{Addr: server.listen, Handler: either(server), Protocols: new(http.Protocols)}
 	both.Protocols.SetHTTP1(true)
@@ -38,12 +46,14 @@ func main() {
 type answering struct {
 	pod    string
 	listen string
+	lines  string
 	filler string
 	notes  *notes
 }
 
-// fromEnvironment reads POD (default: the host's name, which is the pod's), LISTEN, FILLER (bytes after the line) and
-// LEDGER (address of the test's ledger; without it POSTs are answered and not noted).
+// fromEnvironment reads POD (default: the host's name, which is the pod's), LISTEN, LINES (where lines
+// of TCP are answered; nowhere by default), FILLER (bytes after the line) and LEDGER (address of the test's ledger; without it
+// POSTs are answered and not noted).
 func fromEnvironment() (*answering, error) {
 	pod := os.Getenv("POD")
 	if pod == "" {
@@ -68,6 +78,7 @@ func fromEnvironment() (*answering, error) {
 	return &answering{
 		pod:    pod,
 		listen: listen,
+		lines:  os.Getenv("LINES"),
 		filler: strings.Repeat(".", filler),
 		notes:  &notes{address: os.Getenv("LEDGER"), pod: pod},
 	}, nil

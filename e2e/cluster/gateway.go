@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 var (
 	gateways   = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
 	httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+	tcpRoutes  = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "tcproutes"}
 )
 
 // labelOfGateway is on what is made for a Gateway (GEP-1762).
@@ -34,9 +36,9 @@ func ofGateways(kind, namespace, name string, spec map[string]any) *unstructured
 	}}
 }
 
-// Gateway makes a Gateway of Fairway's class with one listener for HTTP on port 80.
-func (c *Cluster) Gateway(ctx context.Context, namespace, name string) error {
-	listener := map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP"}
+// Gateway makes a Gateway of Fairway's class with one listener.
+func (c *Cluster) Gateway(ctx context.Context, namespace, name, protocol string, port int64) error {
+	listener := map[string]any{"name": strings.ToLower(protocol), "port": port, "protocol": protocol}
 	object := ofGateways("Gateway", namespace, name, map[string]any{"gatewayClassName": Class, "listeners": []any{listener}})
 	if _, err := c.Objects.Resource(gateways).Namespace(namespace).Create(ctx, object, meta.CreateOptions{}); err != nil {
 		return fmt.Errorf("create Gateway %s/%s: %w", namespace, name, err)
@@ -53,6 +55,18 @@ func (c *Cluster) GatewayRoute(ctx context.Context, gateway string, r Route) err
 	})
 	if _, err := c.Objects.Resource(httpRoutes).Namespace(r.Namespace).Create(ctx, object, meta.CreateOptions{}); err != nil {
 		return fmt.Errorf("create HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return nil
+}
+
+// StreamRoute makes a TCPRoute to a port of a Service, attached to a Gateway of its namespace. It has the name of the Service.
+func (c *Cluster) StreamRoute(ctx context.Context, namespace, gateway, service string, port int64) error {
+	object := ofGateways("TCPRoute", namespace, service, map[string]any{
+		"parentRefs": []any{map[string]any{"name": gateway}},
+		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": service, "port": port}}}},
+	})
+	if _, err := c.Objects.Resource(tcpRoutes).Namespace(namespace).Create(ctx, object, meta.CreateOptions{}); err != nil {
+		return fmt.Errorf("create TCPRoute %s/%s: %w", namespace, service, err)
 	}
 	return nil
 }

@@ -8,13 +8,18 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Port is where backends listen.
-const Port = 8080
+// Port is where backends listen for requests, and LinesPort where those that answer lines listen for them. LinesPort is also
+// the port of the Service.
+const (
+	Port      = 8080
+	LinesPort = 7000
+)
 
 // Workload is a Deployment of backends with a Service of the same name.
 type Workload struct {
@@ -26,6 +31,8 @@ type Workload struct {
 	Ledger string
 	// Families of the Service; none for the cluster's default.
 	Families []core.IPFamily
+	// Lines says that pods also answer lines of TCP.
+	Lines bool
 }
 
 // settling bounds how long pods may take to come or go: far beyond what they need.
@@ -49,6 +56,9 @@ func (w Workload) service() *core.Service {
 		Selector: labels(w.Name),
 		Ports:    []core.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(Port)}},
 	}
+	if w.Lines {
+		spec.Ports = append(spec.Ports, core.ServicePort{Name: "lines", Port: LinesPort, TargetPort: intstr.FromInt32(LinesPort)})
+	}
 	if len(w.Families) > 0 {
 		policy := core.IPFamilyPolicySingleStack
 		if len(w.Families) > 1 {
@@ -71,6 +81,10 @@ func (w Workload) deployment() *apps.Deployment {
 			PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3,
 		},
 		ImagePullPolicy: core.PullIfNotPresent,
+	}
+	if w.Lines {
+		container.Env = append(container.Env, core.EnvVar{Name: "LINES", Value: fmt.Sprintf(":%d", LinesPort)})
+		container.Ports = append(container.Ports, core.ContainerPort{Name: "lines", ContainerPort: LinesPort})
 	}
 	template := core.PodTemplateSpec{
 		ObjectMeta: meta.ObjectMeta{Labels: labels(w.Name)},
@@ -181,11 +195,15 @@ func (c *Cluster) AwaitRestarted(ctx context.Context, before core.Pod) error {
 	})
 }
 
-// AwaitDead waits until the node has seen that a pod's container was killed: then nothing of it is left.
+// AwaitDead waits until the node has seen that a pod's container was killed: then nothing of it is left. A pod that is gone has
+// no container either.
 func (c *Cluster) AwaitDead(ctx context.Context, before core.Pod) error {
 	what := fmt.Sprintf("the node has seen that the container of pod %s/%s is dead", before.Namespace, before.Name)
 	return Eventually(ctx, settling, what, func(ctx context.Context) (bool, string, error) {
 		pod, err := c.Pod(ctx, before.Namespace, before.Name)
+		if errors.IsNotFound(err) {
+			return true, "", nil
+		}
 		if err != nil {
 			return false, "", err
 		}

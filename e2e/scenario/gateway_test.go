@@ -99,9 +99,8 @@ func left(services []core.Service, slices []discovery.EndpointSlice) string {
 	return strings.Join(names, ", ")
 }
 
-// gateway installs the chart with Gateway API, makes a Gateway with a route to backends, and waits until its address leads
-// there. Afterwards the chart is as it was.
-func (s *stage) gateway() string {
+// serveGateways installs the chart with Gateway API. Afterwards the chart is as it was.
+func (s *stage) serveGateways() {
 	s.Helper()
 	_, err := testbed.Kubectl(s.Context(), "apply", "--server-side", "-f", testbed.Definitions)
 	s.must(err)
@@ -117,8 +116,14 @@ func (s *stage) gateway() string {
 	})
 	s.must(upgrade(s.Context(), testbed.Image, gatewayAPI...))
 	s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
+}
+
+// gateway makes a Gateway with a route to backends, and waits until its address leads there.
+func (s *stage) gateway() string {
+	s.Helper()
+	s.serveGateways()
 	s.must(kube.Deploy(s.Context(), s.workload("backend", 3)))
-	s.must(kube.Gateway(s.Context(), s.namespace, gatewayName))
+	s.must(kube.Gateway(s.Context(), s.namespace, gatewayName, "HTTP", 80))
 	route := cluster.Route{Namespace: s.namespace, Name: "backend", Host: s.host, Service: "backend"}
 	s.must(kube.GatewayRoute(s.Context(), gatewayName, route))
 	found, err := kube.GatewayAddress(s.Context(), s.namespace, gatewayName)
