@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
+use fairway_testkit::proof::floods::{Attacked, Effort, Flooded, Kind, run};
 use serde::Serialize;
 
 use super::arguments::Paths;
@@ -24,11 +24,13 @@ Examples:
   fairway-bench floods
   fairway-bench floods --only slow-heads,regex --seconds 20
   fairway-bench floods --only slow-heads --connections 5000
+  fairway-bench floods --only passwords --seconds 20
 
 The command fails when a well-behaved request failed, an endpoint was ejected, memory exceeded its bound, the proxy did
 not recover, or a target
 was missed: less than 10 times the attackers' CPU, p99 less than twice that under honest load, recovery within 1 s.
-Handshakes and regular expressions are asymmetric by nature: see docs/limits.md.")]
+Handshakes and regular expressions are asymmetric by nature: see docs/limits.md. Verifying passwords is meant to be
+expensive: its CPU is not compared with the attackers', but may not exceed one CPU for two workers.")]
 pub(crate) struct FloodsArguments {
     /// Attacks, by name, comma-separated [default: all].
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds(), hide_default_value = true)]
@@ -43,8 +45,8 @@ pub(crate) struct FloodsArguments {
     /// Requests of well-behaved clients per second.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..=5_000))]
     rate: u16,
-    /// CPUs that an attack may keep busy in the proxy. Honest clients need as much again for themselves; a value above
-    /// the number of CPUs is no limit.
+    /// CPUs that an attack may keep busy in the proxy, without the threads that verify passwords. Honest clients need as
+    /// much again for themselves; a value above the number of CPUs is no limit.
     #[arg(long, default_value_t = 0.5, value_name = "CPUS", value_parser = cores)]
     proxy_cpu: f64,
     /// Leaves out the honest load, and with it the comparison of p99.
@@ -114,8 +116,8 @@ fn row(flood: &Flooded) -> (String, String) {
     });
     let cells = [
         attacked.connections.to_string(),
-        format!("{:.2}", attacked.cores()),
-        format!("{:.1}", attacked.ratio()),
+        cpus(attacked),
+        ratio(attacked),
         format!(
             "{:.0} + {:.0} ({:.0})",
             mib(memory.resident_peak),
@@ -128,4 +130,47 @@ fn row(flood: &Flooded) -> (String, String) {
         recovery.served_after_ms.map_or("never".to_owned(), |after| format!("{after:.0} ms")),
     ];
     (kind.name().to_owned(), cells.join(" | "))
+}
+
+/// CPUs that the flood kept busy, and how many of them verified passwords where any did.
+fn cpus(attacked: &Attacked) -> String {
+    match attacked.verifying_cores() {
+        verifying if verifying > 0.0 => format!("{:.2} ({verifying:.2} hashing)", attacked.cores()),
+        _ => format!("{:.2}", attacked.cores()),
+    }
+}
+
+/// CPU of the proxy for each second of the attackers', and without hashing where there was any.
+fn ratio(attacked: &Attacked) -> String {
+    let (ratio, rest) = (attacked.ratio(), attacked.ratio_without_verifying());
+    match attacked.verifying_cpu_seconds > 0.0 {
+        true => format!("{ratio:.1} ({rest:.1} without hashing)"),
+        false => format!("{ratio:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashing_is_shown_apart_where_there_was_any() {
+        let mut attacked = Attacked {
+            seconds: 10.0,
+            connections: 128,
+            opened: 128,
+            requests: 30_000.0,
+            denied: 160.0,
+            forwarded: 2_000.0,
+            upstream_connections: 0.0,
+            attacker_cpu_seconds: 2.0,
+            proxy_cpu_seconds: 15.0,
+            verifying_cpu_seconds: 9.8,
+            backend_cpu_seconds: 0.1,
+        };
+        assert_eq!(cpus(&attacked), "1.50 (0.98 hashing)");
+        assert_eq!(ratio(&attacked), "7.5 (2.6 without hashing)");
+        attacked.verifying_cpu_seconds = 0.0;
+        assert_eq!((cpus(&attacked), ratio(&attacked)), ("1.50".to_owned(), "7.5".to_owned()));
+    }
 }

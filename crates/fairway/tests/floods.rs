@@ -79,6 +79,13 @@ async fn the_most_expensive_pattern_that_is_accepted_costs_others_nothing_but_ti
 }
 
 #[tokio::test]
+async fn wrong_passwords_cost_others_nothing_but_time() {
+    let found = flood(Kind::Passwords).await;
+    // How many of them a busy machine gets to verify is not known.
+    assert!(found.attacked.verifying_cpu_seconds > 0.0, "nothing was hashed: {found:#?}");
+}
+
+#[tokio::test]
 async fn heads_as_large_as_allowed_cost_others_nothing_but_time() {
     flood(Kind::LargeHeads).await;
 }

@@ -34,6 +34,8 @@ pub enum Kind {
     MemoryReads,
     /// Random paths of 8 KiB against the most expensive regular expressions that are accepted.
     Regex,
+    /// Wrong passwords, each sent once, for a user whose password is hashed with bcrypt at cost 10.
+    Passwords,
     /// Heads of 31 KiB with 90 fields.
     LargeHeads,
     /// Pipelined requests that are answered 404.
@@ -84,7 +86,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of a table.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::SlowHeads,
         Self::SlowBodies,
         Self::SlowReads,
@@ -99,6 +101,7 @@ impl Kind {
         Self::MemoryBodies,
         Self::MemoryReads,
         Self::Regex,
+        Self::Passwords,
         Self::LargeHeads,
         Self::Pipelined,
         Self::TinyChunks,
@@ -173,6 +176,7 @@ impl Kind {
             Self::MemoryBodies => ("memory-bodies", "bodies held for a retry, small memory budget"),
             Self::MemoryReads => ("memory-reads", "answers that are not read, small memory budget"),
             Self::Regex => ("regex", "random paths of 8 KiB, the most expensive accepted patterns"),
+            Self::Passwords => ("passwords", "wrong passwords, each sent once, for a bcrypt hash of cost 10"),
             Self::LargeHeads => ("large-heads", "heads of 31 KiB with 90 fields"),
             Self::Pipelined => ("pipelined", "pipelined requests that are answered 404"),
             Self::TinyChunks => ("tiny-chunks", "bodies in chunks of 1 byte"),

@@ -16,6 +16,7 @@ mod held;
 mod http2;
 mod kind;
 mod pace;
+mod passwords;
 mod plan;
 mod probe;
 mod regex;

@@ -10,6 +10,7 @@ use rustls_pki_types::ServerName;
 use super::held::{Going, Holding, Then};
 use super::http2;
 use super::kind::Kind;
+use super::passwords;
 use super::regex;
 use super::rush::Rush;
 use super::threads::Work;
@@ -26,6 +27,9 @@ const HEADS: usize = 1_000;
 const HONEST: usize = 8;
 /// Open files of the proxy under the attack on its descriptors.
 const OPEN_FILES: u32 = 256;
+/// Twice as many as may wait for their passwords to be verified (docs/limits.md): the queue stays full, and the proxy
+/// has to refuse all others.
+const GUESSING: usize = 128;
 /// The proxy looks at its memory four times a second; what arrives in between comes on top of the budget: 64 KiB for each
 /// of [`HEADS`] connections.
 const BETWEEN_LOOKS_MIB: u64 = 64;
@@ -69,6 +73,7 @@ impl Kind {
             // Each has many answers.
             Self::H2TinyWindows => wanted.min(16),
             Self::H2NoReads => wanted.min(8),
+            Self::Passwords => GUESSING,
             _ if self.holds() => wanted,
             _ => 8,
         }
@@ -116,6 +121,7 @@ impl Kind {
     pub(super) fn furnish(self, site: &Site) {
         match self {
             Self::Regex => regex::furnish(site),
+            Self::Passwords => passwords::furnish(site),
             // Every body has its own limit of size; here it is the rate that is looked at.
             Self::TinyChunks | Self::ChunkExtensions | Self::H2EmptyData => site.allow_any_body(),
             Self::ReplayedHellos | Self::Handshakes => site.certify(&site.rsa_leaf()),
@@ -152,6 +158,7 @@ impl Kind {
                 })
             }
             Self::Regex => Work::Rush(Rush::Ask(Arc::new(regex::most_expensive(fairway.http).await))),
+            Self::Passwords => Work::Rush(Rush::Guess(Arc::new(passwords::guesses(fairway.http).await))),
             Self::ReplayedHellos => Work::Rush(Rush::Hello(Arc::new(client_hello()))),
             Self::Handshakes => {
                 let mut config = trusting_anything();
@@ -266,5 +273,15 @@ mod tests {
         let request = holding(vec![Vec::new()], Then::Hold, SECOND);
         assert_eq!(seen(Kind::Descriptors, request, 1_000), (None, HONEST), "more would be the attack");
         assert_eq!(seen(Kind::Pipelined, streaming(b"GET"), 8), (None, HONEST));
+        let guess = Work::Rush(Rush::Guess(Arc::default()));
+        assert_eq!(seen(Kind::Passwords, guess, GUESSING), (None, HONEST));
+    }
+
+    #[test]
+    fn wrong_passwords_come_over_a_fixed_number_of_connections_whose_memory_is_bounded() {
+        assert_eq!((Kind::Passwords.connections(10), Kind::Passwords.connections(20_000)), (128, 128));
+        assert!(!Kind::Passwords.holds() && !Kind::Passwords.exhausts());
+        let mib = 1 << 20;
+        assert_eq!(Kind::Passwords.bound(20 * mib, 128), 64 * mib);
     }
 }

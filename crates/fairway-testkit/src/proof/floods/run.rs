@@ -9,11 +9,12 @@ use tokio::time::{Instant, sleep};
 
 use super::found::{Attacked, Flooded, Honest, Memory, Recovery};
 use super::kind::Kind;
+use super::passwords::verifies;
 use super::plan::honest;
 use super::probe::{Clients, Probed};
 use super::socket_memory::Port;
 use super::threads::{Threads, Work};
-use super::usage::{cpu_of_process, forget_peak, peak, resident};
+use super::usage::{cpu_of_process, cpu_of_threads, forget_peak, peak, resident};
 use super::watch::{Allowance, Watch};
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
@@ -40,7 +41,8 @@ pub struct Effort {
     pub connections: usize,
     /// Requests of well-behaved clients a second.
     pub rate: f64,
-    /// CPUs that attackers may keep busy in the proxy, so that honest clients can do the same on this machine.
+    /// CPUs that attackers may keep busy in the proxy, so that honest clients can do the same on this machine. The
+    /// threads that verify passwords come on top.
     pub cores: f64,
     /// Whether honest clients do the same afterwards.
     pub compared: bool,
@@ -56,7 +58,7 @@ impl Effort {
 ///
 /// # Panics
 ///
-/// When a process cannot be started or does not become ready.
+/// When a process cannot be started or does not become ready, or does not guard what the flood needs guarded.
 pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     allow_many_files();
     let site = Site::new();
@@ -90,6 +92,8 @@ async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
 #[derive(Clone, Copy, Default)]
 struct Counts {
     requests: f64,
+    /// Answered 401.
+    denied: f64,
     /// To backends.
     forwarded: f64,
     /// To backends.
@@ -181,7 +185,10 @@ impl FloodRun {
         let counts = self.counts().await;
         let backend = self.cpu_of_backends();
         let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), threads.cpu());
+        // Within the time, of which one thread cannot spend more than all.
+        let verifying = self.cpu_of_verifying();
         let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
+        let verifying = self.cpu_of_verifying().saturating_sub(verifying).as_secs_f64();
         let seconds = began.elapsed().as_secs_f64();
         let proxy = cpu_of_process(self.process).saturating_sub(proxy).as_secs_f64();
         let backend = self.cpu_of_backends().saturating_sub(backend).as_secs_f64();
@@ -191,10 +198,12 @@ impl FloodRun {
             connections,
             opened: threads.opened(),
             requests: (after.requests - counts.requests - probed.sent as f64).max(0.0),
+            denied: (after.denied - counts.denied).max(0.0),
             forwarded: (after.forwarded - counts.forwarded).max(0.0),
             upstream_connections: (after.connections - counts.connections).max(0.0),
             attacker_cpu_seconds: threads.cpu().saturating_sub(attacker).as_secs_f64(),
             proxy_cpu_seconds: (proxy - self.quiet_cores * seconds).max(0.0),
+            verifying_cpu_seconds: verifying,
             backend_cpu_seconds: backend,
         };
         (attacked, probed)
@@ -205,9 +214,14 @@ impl FloodRun {
         let Ok(metrics) = self.fairway.try_metrics().await else { return Counts::default() };
         Counts {
             requests: metrics.sum("nginx_ingress_controller_requests", &[]),
+            denied: metrics.sum("nginx_ingress_controller_requests", &[("status", "401")]),
             forwarded: metrics.sum("fairway_upstream_requests_total", &[]),
             connections: metrics.sum("fairway_upstream_connections_total", &[]),
         }
+    }
+
+    fn cpu_of_verifying(&self) -> Duration {
+        cpu_of_threads(self.process, verifies)
     }
 
     fn cpu_of_backends(&self) -> Duration {

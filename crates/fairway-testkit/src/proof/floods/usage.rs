@@ -9,8 +9,21 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// CPU time of all threads of a process.
 pub(super) fn cpu_of_process(process: u32) -> Duration {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
-    threads.flatten().map(|thread| cpu_of_thread(&thread.path())).sum()
+    threads_of(process).iter().map(|thread| cpu_of_thread(thread)).sum()
+}
+
+/// CPU time of those threads of a process whose names are `wanted`.
+pub(super) fn cpu_of_threads(process: u32, wanted: impl Fn(&str) -> bool) -> Duration {
+    let is_wanted =
+        |thread: &Path| fs::read_to_string(thread.join("comm")).is_ok_and(|name| wanted(name.trim_end()));
+    let threads = threads_of(process);
+    threads.iter().filter(|thread| is_wanted(thread)).map(|thread| cpu_of_thread(thread)).sum()
+}
+
+/// The folders of the threads of a process.
+fn threads_of(process: u32) -> Vec<PathBuf> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    threads.flatten().map(|thread| thread.path()).collect()
 }
 
 /// CPU time of a thread by its folder in `/proc`.
@@ -73,6 +86,21 @@ mod tests {
         }
         assert!(cpu_of_process(std::process::id()) >= Duration::from_millis(30));
         assert!(ticks(&thread).is_some());
+    }
+
+    #[test]
+    fn threads_are_told_apart_by_their_names() {
+        let work = || {
+            let (thread, began) = (this_thread(), Instant::now());
+            while cpu_of_thread(&thread) < Duration::from_millis(30) {
+                assert!(began.elapsed() < Duration::from_secs(20), "no CPU time is counted");
+            }
+            // Its name goes with the thread.
+            cpu_of_threads(std::process::id(), |name| name == "hard worker")
+        };
+        let worker = std::thread::Builder::new().name("hard worker".to_owned()).spawn(work).unwrap();
+        assert!(worker.join().unwrap() >= Duration::from_millis(30));
+        assert_eq!(cpu_of_threads(std::process::id(), |name| name == "nobody"), Duration::ZERO);
     }
 
     #[test]

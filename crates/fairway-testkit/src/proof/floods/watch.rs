@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::control::Control;
+use super::passwords::verifies;
 use super::socket_memory::{Port, socket_memory};
-use super::usage::cpu_of_process;
+use super::usage::cpu_of_threads;
 
 const LOOK: Duration = Duration::from_millis(50);
 /// The kernel goes over all of its sockets for it.
@@ -21,7 +22,7 @@ const MEMORY: f64 = 0.8;
 pub(super) struct Allowance {
     /// Whose pace is set.
     pub(super) control: Arc<Control>,
-    /// Seconds of CPU a second.
+    /// Seconds of CPU a second, without those of threads that verify passwords.
     pub(super) cores: f64,
     /// What the proxy spends on everything else.
     pub(super) others: f64,
@@ -101,14 +102,14 @@ struct PaceControl {
 
 impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
-        let last = (Instant::now(), cpu_of_process(process), allowance.control.pace.rounds());
+        let last = (Instant::now(), paced_cpu(process), allowance.control.pace.rounds());
         let memory = memory_of_a_look(allowance.step);
         Self { allowance, last, learnt: (0.0, 0.0), memory }
     }
 
     fn look(&mut self, process: u32) {
         let Allowance { control, cores, others, .. } = &self.allowance;
-        let now = (Instant::now(), cpu_of_process(process), control.pace.rounds());
+        let now = (Instant::now(), paced_cpu(process), control.pace.rounds());
         let (time, cpu) = (now.0 - self.last.0, now.1.saturating_sub(self.last.1));
         // Less than nothing in one look makes up for too much in another.
         let own = cpu.as_secs_f64() - others * time.as_secs_f64();
@@ -120,6 +121,12 @@ impl PaceControl {
             control.pace.aim(Duration::from_secs_f64(each), *cores);
         }
     }
+}
+
+/// CPU time of the proxy that follows the pace. Its threads that verify passwords have a queue: slower attackers do not
+/// spare them anything for seconds, and their number limits what they spend.
+fn paced_cpu(process: u32) -> Duration {
+    cpu_of_threads(process, |thread| !verifies(thread))
 }
 
 /// What is left after a look of what was seen before, where work repeats after `step`.
