@@ -67,10 +67,10 @@ mod tests {
     const CLUSTER: [&str; 4] = ["dynamic", "comparison", "timeline", "propagation"];
 
     #[test]
-    fn capacity_as_it_is_published_fits_into_fifty_five_minutes() {
+    fn capacity_as_it_is_published_takes_a_little_more_than_an_hour() {
         let both = [Settings::Recommended, Settings::Defaults];
         let minutes = estimated(&["capacity"], Form::Long, &[], &both) / 60.0;
-        assert!((45.0..55.0).contains(&minutes), "{minutes}");
+        assert!((60.0..70.0).contains(&minutes), "{minutes}");
     }
 
     #[test]

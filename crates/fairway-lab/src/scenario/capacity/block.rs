@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use super::definition::{Case, Parameters, WARMING, odd_handshakes, plan};
+use super::ratios::ratios;
 use super::runners::{LocalRun, Runner};
 use crate::scenario::metering::split;
 use crate::scenario::running_peer::{file_name, finish, start as begin};
-use fairway_lab_measure::{MachineTime, Meter, Spent, Subject, during};
-use fairway_lab_results::{Backstage, Distance, Measure};
+use fairway_lab_measure::{FIGURES, MachineTime, Meter, Spent, Subject, during};
+use fairway_lab_results::{Backstage, Distance, ENOUGH_PAIRS, Measure};
 use fairway_lab_traffic::load::Outcome;
 
 /// A block is discarded when the hypervisor took more than this part of the machine's time.
@@ -18,7 +19,8 @@ const AGAIN: &str = "the same again";
 
 /// The blocks of a case from this place on. Every other block is the first runner's, so that each block of another has one of it right beside
 /// both sides of it: a machine whose speed changes every few seconds hurts both, or is seen. Forth, back, forth; the first
-/// runner is among the others too, for the noise floor, and closes the order.
+/// runner is among the others too, for the noise floor, and closes the order. Before that, those of whom too few pairs count
+/// have more blocks.
 pub(super) async fn blocks(
     local: &LocalRun<'_>,
     parameters: &Parameters,
@@ -44,9 +46,33 @@ pub(super) async fn blocks(
         }
         order.reverse();
     }
+    for _ in 0..parameters.more_blocks {
+        let lacking = lacking(runners, &measures, case);
+        if lacking.is_empty() {
+            break;
+        }
+        for runner in lacking {
+            for (runner, phase) in [(first, None), (runner, std::ptr::eq(runner, first).then_some(AGAIN))] {
+                let mut measure = block(local, parameters, case, runner, *place).await?;
+                measure.phase = phase.map_or(measure.phase, str::to_owned);
+                measures.push(measure);
+                *place += 1;
+            }
+        }
+    }
     measures.push(block(local, parameters, case, first, *place).await?);
     *place += 1;
     Ok(measures)
+}
+
+/// Those of whom fewer pairs count than a ratio needs, in the state of the CPUs in which there are most.
+fn lacking<'r, 'a>(runners: &'r [Runner<'a>], measures: &[Measure], case: &Case) -> Vec<&'r Runner<'a>> {
+    let workers = runners.first().map_or(0, |first| first.site.workers);
+    let (found, _) = ratios(measures, &case.name, workers);
+    let of_cost = || found.iter().filter(|ratio| ratio.figure == FIGURES[0].name);
+    let pairs = |name: &str| of_cost().filter(|ratio| ratio.peer == name).map(|ratio| ratio.pairs).max();
+    let is_lacking = |runner: &&Runner<'_>| pairs(runner.contender.peer.name()) < Some(ENOUGH_PAIRS);
+    runners.iter().filter(is_lacking).collect()
 }
 
 async fn block(

@@ -28,6 +28,8 @@ pub(in crate::scenario) struct Parameters {
     pub(super) seconds: f64,
     pub(super) workers: Vec<u32>,
     pub(super) blocks: u32,
+    #[serde(default)]
+    pub(super) more_blocks: u32,
     pub(super) backends: usize,
     pub(super) timeout_s: f64,
     pub(super) cases: Vec<Case>,
@@ -61,8 +63,10 @@ impl Parameters {
     /// How long it takes with so many proxies up on a machine with so many CPUs.
     pub(in crate::scenario) fn seconds(&self, runners: usize, cpus: usize) -> f64 {
         let block = self.seconds + WARMING.as_secs_f64() + AROUND_S;
-        // Each block of one has one of the first beside it, and one closes the order.
-        let blocks = f64::from(self.blocks) * (2 * runners) as f64 + 1.0;
+        // Each block of one has one of the first beside it, and one closes the order. On a machine with a few neighbours a
+        // quarter of those that may be added is.
+        let blocks =
+            (f64::from(self.blocks) + f64::from(self.more_blocks) / 4.0) * (2 * runners) as f64 + 1.0;
         let fits = |workers: &&u32| usize::try_from(**workers).is_ok_and(|count| count <= cpus);
         let cases = self.workers.iter().filter(fits).count() * self.cases.len();
         cases as f64 * blocks * block
@@ -214,8 +218,17 @@ mod tests {
     /// The parameters of the laboratory's own file.
     fn own() -> Parameters {
         let text: toml::Table = include_str!("../../../scenarios/capacity.toml").parse().expect("it is TOML");
-        let keys =
-            ["connections", "threads", "seconds", "workers", "blocks", "backends", "timeout_s", "cases"];
+        let keys = [
+            "connections",
+            "threads",
+            "seconds",
+            "workers",
+            "blocks",
+            "more_blocks",
+            "backends",
+            "timeout_s",
+            "cases",
+        ];
         let table: toml::Table = text.into_iter().filter(|(key, _)| keys.contains(&key.as_str())).collect();
         table.try_into::<Parameters>().expect("they read").checked().expect("they can be made")
     }
