@@ -1,16 +1,16 @@
 //! How endpoints are reached: sockets, and the protocol over them. The only things that the rest of the proxy knows of
 //! either, so scripted peers can stand in for both.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_runtime::transport::{ASKED_AGAIN, Transport, UpstreamStream};
+use fairway_runtime::transport::{Transport, UpstreamStream};
 use fairway_runtime::wire::Workspace;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpSocket, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpStream;
 
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::{Hop, Spoken};
@@ -25,6 +25,11 @@ pub(crate) trait Network: 'static {
     /// Connects; the caller limits the time.
     fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 
+    /// A new stream will be kept for many requests, and must notice when its endpoint vanishes.
+    fn keep(&self, stream: &Self::Stream) {
+        _ = stream;
+    }
+
     /// Speaks HTTP over a new stream.
     fn hop(
         &self,
@@ -33,14 +38,6 @@ pub(crate) trait Network: 'static {
         workspace: &Rc<Workspace>,
     ) -> Self::Hop;
 }
-
-/// An endpoint that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows
-/// that it vanished while a request waits for its answer: then no byte is unacknowledged. A connection on which an answer
-/// takes long asks after [`ASKED_AGAIN`].
-const ASKED_AFTER: Duration = Duration::from_secs(10);
-
-/// What `TCP_KEEPCNT` can be.
-const MOST_QUESTIONS: u32 = 127;
 
 /// Real sockets.
 pub(crate) struct TcpNetwork {
@@ -54,20 +51,19 @@ impl Network for TcpNetwork {
     type Hop = AnyHop<UpstreamStream<TcpStream>>;
 
     async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        let unused = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A connect that is given up may be established by then: ended with a reset, it leaves no port waiting (TIME-WAIT).
-        SockRef::from(&unused).set_linger(Some(Duration::ZERO))?;
-        let stream = unused.connect(to).await?;
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        match socket.connect(&to.into()) {
+            Err(error) if error.raw_os_error() != Some(IN_PROGRESS) => return Err(error),
+            _ => {}
+        }
+        let begun = Begun(Some(TcpStream::from_std(socket.into())?));
+        let stream = begun.established().await?;
         stream.set_nodelay(true)?;
-        let socket = SockRef::from(&stream);
-        socket.set_linger(None)?;
-        // The first question takes an interval, too.
-        let questions =
-            u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
-        let asked =
-            TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
-        socket.set_tcp_keepalive(&asked)?;
         Ok(stream)
+    }
+
+    fn keep(&self, stream: &TcpStream) {
+        stream.ask_when_silent(self.patience);
     }
 
     fn hop(&self, stream: UpstreamStream<TcpStream>, spoken: Spoken, workspace: &Rc<Workspace>) -> Self::Hop {
@@ -75,11 +71,39 @@ impl Network for TcpNetwork {
     }
 }
 
+/// `EINPROGRESS` of Linux: a connect is on its way (connect(2)).
+const IN_PROGRESS: i32 = 115;
+
+/// A connect on its way. One that is given up may be established by then: ended with a reset, it leaves no port waiting
+/// (TIME-WAIT). Whoever gives it up drops the future that it is in, so that the reset has no other place than `Drop`.
+struct Begun(Option<TcpStream>);
+
+impl Begun {
+    /// The stream, when the other end has accepted it.
+    async fn established(mut self) -> io::Result<TcpStream> {
+        if let Some(stream) = &self.0 {
+            poll_fn(|cx| stream.poll_write_ready(cx)).await?;
+            if let Some(error) = stream.take_error()? {
+                return Err(error);
+            }
+        }
+        self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(stream) = &mut self.0 {
+            stream.abort();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::task::Poll;
 
+    use socket2::SockRef;
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
@@ -110,9 +134,11 @@ mod tests {
         let network = TcpNetwork { patience: Duration::from_secs(3) };
         let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = SockRef::from(&stream);
+        assert!(!socket.keepalive().unwrap(), "what is forwarded may end at once");
+        network.keep(&stream);
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_AGAIN);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(10));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(1));
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 2);
     }
 }

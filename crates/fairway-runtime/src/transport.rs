@@ -56,6 +56,12 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
         Ok(())
     }
 
+    /// It will stay: from now on the peer is asked, when it has been silent for long, whether it is still there, and a peer that
+    /// answers none of that for `patience` ends the connection.
+    fn ask_when_silent(&self, patience: Duration) {
+        _ = patience;
+    }
+
     /// An answer takes long: from now on the peer is asked often whether it is still there.
     fn watch_closely(&self) {}
 }
@@ -68,9 +74,16 @@ const READ: usize = 128 * 1024;
 /// (docs/design/0024-large-answers-and-handshakes.md).
 pub const ANSWER_READ: usize = 256 * 1024;
 
-/// A question whether the peer is still there (TCP keep-alive) is repeated after this, as often as fits into
-/// `TcpNetwork::patience`.
-pub const ASKED_AGAIN: Duration = Duration::from_secs(1);
+/// A peer that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows that it
+/// vanished while a request waits for its answer: then no byte is unacknowledged.
+const ASKED_AFTER: Duration = Duration::from_secs(10);
+
+/// The question is repeated after this, as often as fits into the patience there is. A connection on which an answer takes long
+/// begins to ask after this.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
+
+/// What `TCP_KEEPCNT` can be.
+const MOST_QUESTIONS: u32 = 127;
 
 impl Transport for TcpStream {
     fn peer(&self) -> Option<IpAddr> {
@@ -96,6 +109,15 @@ impl Transport for TcpStream {
         let other = self.as_fd().try_clone_to_owned()?;
         *self = Self::from_std(other.into())?;
         Ok(())
+    }
+
+    fn ask_when_silent(&self, patience: Duration) {
+        // The first question takes an interval, too.
+        let questions = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
+        let asked =
+            TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
+        // A socket that cannot be told is broken already.
+        let _ = SockRef::from(self).set_tcp_keepalive(&asked);
     }
 
     fn watch_closely(&self) {
@@ -142,6 +164,10 @@ impl<S: Transport> Transport for client::TlsStream<S> {
 
     fn owes_acknowledgement(&self) -> Option<Duration> {
         self.get_ref().0.owes_acknowledgement()
+    }
+
+    fn ask_when_silent(&self, patience: Duration) {
+        self.get_ref().0.ask_when_silent(patience);
     }
 
     fn watch_closely(&self) {
@@ -196,6 +222,13 @@ impl<P: Transport, T: Transport> Transport for Secured<P, T> {
         match self {
             Self::Plain(stream) => stream.owes_acknowledgement(),
             Self::Tls(stream) => stream.owes_acknowledgement(),
+        }
+    }
+
+    fn ask_when_silent(&self, patience: Duration) {
+        match self {
+            Self::Plain(stream) => stream.ask_when_silent(patience),
+            Self::Tls(stream) => stream.ask_when_silent(patience),
         }
     }
 

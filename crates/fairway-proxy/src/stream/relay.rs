@@ -29,6 +29,9 @@ struct Watching<'w, N: Network> {
     /// When it has to be over; unset while its listener stays.
     drained: Deadline,
     endpoint: PeerWatch<'w>,
+    /// Whether it has lasted for long enough that a silent endpoint is to be asked whether it is still there: connections that
+    /// end at once are not worth the system calls.
+    lasts: bool,
     /// Bytes that the endpoint was seen to have.
     delivered: u64,
     /// What was received from the client, sent to it, and sent to the endpoint, when that was last looked at.
@@ -59,6 +62,7 @@ pub(super) async fn relay<N: Network, S: Transport>(
         idle: Deadline::unset(),
         drained: Deadline::unset(),
         endpoint: PeerWatch::default(),
+        lasts: false,
         delivered: 0,
         moved: None,
         state: State::Unanswered,
@@ -118,9 +122,9 @@ impl<N: Network> Watching<'_, N> {
         if self.drained.poll_passed(cx).is_ready() {
             return Poll::Ready(End::Drained);
         }
-        // A connection on which nothing is on its way to the endpoint is not woken.
+        // A connection on which nothing is on its way to the endpoint is woken once, to ask from then on whether it is still there.
         let wire = &reached.wire;
-        if wire.sent() != self.delivered {
+        if wire.sent() != self.delivered || !self.lasts {
             let owes = || wire.stream().owes_acknowledgement();
             match self.endpoint.look_at(cx, PeerWatch::soon, self.worker, owes) {
                 PeerState::NotYet => {}
@@ -133,8 +137,13 @@ impl<N: Network> Watching<'_, N> {
                 }
                 PeerState::Present => {
                     // What is forwarded may have no answers: a probe that is connected and heard is enough.
-                    if std::mem::replace(&mut reached.chosen.errand, Errand::Regular) == Errand::Probe {
+                    if wire.sent() != self.delivered
+                        && std::mem::replace(&mut reached.chosen.errand, Errand::Regular) == Errand::Probe
+                    {
                         reached.chosen.endpoint.stayed();
+                    }
+                    if !std::mem::replace(&mut self.lasts, true) {
+                        wire.stream().ask_when_silent(self.worker.options.limits.upstream_unacknowledged);
                     }
                     self.delivered = wire.sent();
                     self.endpoint.rest();

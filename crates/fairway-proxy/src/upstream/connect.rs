@@ -70,6 +70,7 @@ impl<N: Network> Connector<N> {
             // Made where it is awaited: what is handed in keeps its room beside it.
             let connect = async {
                 let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
+                network.keep(&stream);
                 let Some((tls, name)) = secure else {
                     let spoken = match protocol {
                         BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,

@@ -10,7 +10,7 @@ use fairway_model::{
 };
 use fairway_proxy::{DrainOptions, ProxyProtocolOn};
 use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::{Answer, Backend, Request, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -223,10 +223,7 @@ async fn a_connection_whose_listener_goes_is_left_in_peace_and_no_other_begins()
     without.listeners.remove(NAME);
     publish(&mut proxy, &without).await;
     client.expect_echo("still").await;
-    fairway_testkit::eventually("nobody listens", PATIENCE, || async move {
-        TcpStream::connect(to).await.is_err()
-    })
-    .await;
+    eventually("nobody listens", PATIENCE, || async move { TcpStream::connect(to).await.is_err() }).await;
     client.expect_echo("here").await;
 }
 
@@ -292,6 +289,25 @@ async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
         names.insert(name);
     }
     assert!(names.len() > 1, "{names:?}");
+}
+
+/// Whether the timer of TCP keep-alive runs for a connection to this address (proc(5), `/proc/net/tcp`: `tr` is 2).
+fn is_asked(endpoint: SocketAddr) -> bool {
+    let port = format!(":{:04X}", endpoint.port());
+    let all = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|fields| {
+        let timer = fields.get(5).is_some_and(|timer| timer.starts_with("02:"));
+        timer && fields.get(2).is_some_and(|remote| remote.ends_with(&port))
+    })
+}
+
+#[tokio::test]
+async fn a_connection_that_lasts_asks_a_silent_endpoint_whether_it_is_still_there() {
+    let endpoint = greeting("a").await;
+    let proxy = over(&[endpoint]).start();
+    let mut client = Client::of(&proxy).await;
+    assert_eq!(client.name().await, "a");
+    eventually("keep-alive", PATIENCE, || async { is_asked(endpoint) }).await;
 }
 
 #[tokio::test]
