@@ -1,8 +1,10 @@
 //! The statuses of Gateways and ListenerSets, by what was read of them and where they are. Decides nothing about
 //! traffic.
 
+use fairway_gateway_types::ListenerSetStatus as WrittenStatus;
 use fairway_objects::object::Kind;
 use fairway_objects::placement::{Addresses, Placement, PortState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as WrittenCondition;
 
 use crate::condition::{
     ACCEPTED, CONFLICTED, Condition, Fault, INSECURE_FRONTEND, OVERLAPPING_TLS, PROGRAMMED, RESOLVED_REFS,
@@ -13,6 +15,12 @@ use crate::status::{GatewayStatus, ListenerSetStatus, ListenerStatus};
 
 /// How many routes are attached to a listener.
 pub(crate) type Attached<'a> = &'a dyn Fn(&ListenerId) -> usize;
+
+/// Messages of ListenerSets: [`without_gateway`] recognises the statuses of this controller by them.
+const TAKEN_IN: &str = "its listeners are those of the Gateway too";
+const BOUND: &str = "its listeners are bound";
+const UNBOUND: &str = "no listener of it is bound yet";
+const NO_GATEWAY: &str = "its Gateway does not exist";
 
 /// The status of a Gateway.
 pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attached<'_>) -> GatewayStatus {
@@ -50,19 +58,33 @@ pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attach
 pub(crate) fn listener_set(set: &Parent, placement: &Placement, attached: Attached<'_>) -> ListenerSetStatus {
     let none_programmed = || {
         let none = !set.listeners.iter().any(|it| not_programmed(it, set, placement).is_none());
-        none.then(|| Fault::new("Pending", "no listener of it is bound yet"))
+        none.then(|| Fault::new("Pending", UNBOUND))
     };
     let fault = set.refused.clone().or_else(none_programmed);
     ListenerSetStatus {
         conditions: vec![
-            accepted(set, "its listeners are those of the Gateway too"),
-            Condition::of(PROGRAMMED, fault.as_ref(), ("Programmed", "its listeners are bound")),
+            accepted(set, TAKEN_IN),
+            Condition::of(PROGRAMMED, fault.as_ref(), ("Programmed", BOUND)),
         ],
         listeners: listeners(set, placement, attached),
     }
 }
 
-fn accepted(parent: &Parent, message: &str) -> Condition {
+/// The last status of a ListenerSet whose Gateway is gone; `None` where another controller wrote the status that it has. A
+/// ListenerSet's status names no controller, so the messages decide; a set that was never served keeps what was said of it.
+pub(crate) fn without_gateway(before: &WrittenStatus) -> Option<ListenerSetStatus> {
+    const OWN: [(&str, &str); 4] =
+        [(ACCEPTED, TAKEN_IN), (ACCEPTED, NO_GATEWAY), (PROGRAMMED, BOUND), (PROGRAMMED, UNBOUND)];
+    let is_own = |it: &WrittenCondition| OWN.contains(&(it.type_.as_str(), it.message.as_str()));
+    let fault = Fault::new("ParentNotAccepted", NO_GATEWAY);
+    let unmet = |kind| Condition::unmet(kind, &fault);
+    before.conditions.iter().any(is_own).then(|| ListenerSetStatus {
+        conditions: vec![unmet(ACCEPTED), unmet(PROGRAMMED)],
+        listeners: Vec::new(),
+    })
+}
+
+fn accepted(parent: &Parent, message: &'static str) -> Condition {
     let refused: Vec<&str> = parent
         .listeners
         .iter()

@@ -108,6 +108,8 @@ impl Gateways {
                 if exchange(&mut self.listening.gateways, key, now, |a, b| a.spec == b.spec) {
                     let noticed = self.naming.set_gateway(key, now.map(|it| &*it.object));
                     work.notice(noticed);
+                    let named_by = self.naming.dependent(object);
+                    work.statuses.extend(named_by.filter(|it| it.kind == Kind::ListenerSet).cloned());
                     self.mark_gateway(object, work);
                 }
             }

@@ -129,6 +129,18 @@ pub struct GatewayOptions {
     pub controller: Arc<str>,
     /// Where Gateways are.
     pub places: Places,
+    /// Which of them are read.
+    pub scope: GatewayScope,
+}
+
+/// Which Gateways are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GatewayScope {
+    /// Those of all namespaces: one that is not there does not exist.
+    #[default]
+    AllNamespaces,
+    /// Those of some namespaces.
+    SomeNamespaces,
 }
 
 /// Where Gateways are.
@@ -292,7 +304,11 @@ impl Default for IngressListeners {
 
 impl Default for GatewayOptions {
     fn default() -> Self {
-        Self { controller: GATEWAY_CONTROLLER.into(), places: Places::default() }
+        Self {
+            controller: GATEWAY_CONTROLLER.into(),
+            places: Places::default(),
+            scope: GatewayScope::default(),
+        }
     }
 }
 

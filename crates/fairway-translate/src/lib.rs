@@ -22,7 +22,7 @@ pub use fairway_objects::lines::Lines;
 pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 pub use fairway_objects::options::{
     CONTROLLER, ClientDefaults, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER,
-    GatewayOptions, HostOptions, HostOwnership, IngressListeners, ListenAt, LogFormatChoice,
+    GatewayOptions, GatewayScope, HostOptions, HostOwnership, IngressListeners, ListenAt, LogFormatChoice,
     LoopbackEndpoints, Options, Own, Places, ProxySenders, ReservedPorts, ServiceMaps, Trust,
     UnsupportedProtection, WithoutClass,
 };

@@ -126,7 +126,12 @@ fn backend() -> impl Strategy<Value = Value> {
 /// The same Gateway or ListenerSet with another status.
 fn with_status(mut value: Value, status: u32) -> Value {
     value["metadata"]["resourceVersion"] = json!(status.to_string());
-    value["status"] = json!({"conditions": []});
+    // The second one has the words of this controller, which tell it that it wrote them.
+    let own = json!({
+        "type": "Programmed", "status": "True", "reason": "Programmed", "message": "its listeners are bound",
+        "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    value["status"] = json!({"conditions": if status == 1 { vec![own] } else { Vec::new() }});
     value
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::GatewayScope;
 
 use crate::condition::Fault;
+use crate::gateway::gateway_of;
 use crate::gateway_status;
 use crate::listener::ListenerId;
 use crate::state::Gateways;
@@ -41,9 +43,19 @@ impl Gateways {
 
     fn listener_set_status(&self, set: &ObjectRef, inputs: Inputs<'_>) -> Option<ObjectStatus> {
         let object = inputs.resources.gateway.listener_sets.get(&set.key)?;
-        let parent = self.listening.parents.get(set)?;
-        let placement = self.listening.places.get(&parent.gateway).cloned().unwrap_or_default();
-        let own = gateway_status::listener_set(parent, &placement, &|listener| self.attached(listener));
+        let own = match self.listening.parents.get(set) {
+            Some(parent) => {
+                let placement = self.listening.places.get(&parent.gateway).cloned().unwrap_or_default();
+                gateway_status::listener_set(parent, &placement, &|listener| self.attached(listener))
+            }
+            None => {
+                let gateway = gateway_of(&object.object, &set.key.namespace)?;
+                let is_read = inputs.options.gateways.scope == GatewayScope::AllNamespaces
+                    || gateway.namespace == set.key.namespace;
+                let is_gone = is_read && !inputs.resources.gateway.gateways.contains_key(&gateway);
+                object.object.status.as_ref().filter(|_| is_gone).and_then(gateway_status::without_gateway)?
+            }
+        };
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::ListenerSet(own)))
     }
 

@@ -46,7 +46,8 @@ impl GatewayArgs {
         let everywhere = || vec![IpAddr::from([0, 0, 0, 0])];
         let addresses =
             if self.gateway_address.is_empty() { everywhere() } else { self.gateway_address.clone() };
-        GatewayOptions { controller: self.gateway_controller.as_str().into(), places: Places::At(addresses) }
+        let (controller, places) = (self.gateway_controller.as_str().into(), Places::At(addresses));
+        GatewayOptions { controller, places, ..GatewayOptions::default() }
     }
 
     /// # Errors

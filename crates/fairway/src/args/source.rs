@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use fairway_control::cluster::{Credentials, Namespaces, Selection};
-use fairway_translate::{GatewayOptions, LoopbackEndpoints, Options, Places};
+use fairway_translate::{GatewayOptions, GatewayScope, LoopbackEndpoints, Options, Places};
 
 use super::gateways;
 
@@ -222,10 +222,15 @@ impl ClusterArgs {
     pub(crate) fn selection(&self, options: Options) -> Result<Selection> {
         self.validate()?;
         let gateways = gateways::serve(&options.gateways);
-        let of_gateways = GatewayOptions { places: Places::Given, ..options.gateways };
+        let namespaces = self.namespaces();
+        let scope = match namespaces {
+            Namespaces::All => GatewayScope::AllNamespaces,
+            Namespaces::Listed(_) | Namespaces::Labelled(_) => GatewayScope::SomeNamespaces,
+        };
+        let of_gateways = GatewayOptions { places: Places::Given, scope, ..options.gateways };
         let options =
             Options { loopback_endpoints: LoopbackEndpoints::Refused, gateways: of_gateways, ..options };
-        Ok(Selection { namespaces: self.namespaces(), options, services: Vec::new(), gateways })
+        Ok(Selection { namespaces, options, services: Vec::new(), gateways })
     }
 
     /// # Errors
