@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_model::{HostKey, Origin};
+use fairway_model::{HostKey, HostPattern, Origin};
 use imbl::OrdMap;
 use serde::Serialize;
 
@@ -53,6 +53,8 @@ pub enum Scope {
     Host(HostKey),
     /// A name that hosts have besides their own.
     FurtherName(HostKey),
+    /// A host that Ingresses and routes have.
+    AlsoIngress(HostPattern),
     /// A backend.
     Backend(Arc<str>),
     /// The certificate in a Secret.

@@ -6,6 +6,7 @@
 //! it. What the Gateway API says comes in pieces from `fairway_gateway`, between hosts and backends, and so do the ports of TCP
 //! and UDP services.
 
+mod also_ingress;
 mod backends;
 mod certificates;
 mod dependencies;
@@ -78,6 +79,7 @@ impl Translator {
             }
         };
         work.secrets.extend(noted.secrets().iter().cloned());
+        let hosts_before = state.current.config.hosts.clone();
         state.assign_slices(resources, &mut work);
         state.read_globals(inputs, &mut work);
         state.read_ingresses(inputs, &mut work);
@@ -91,6 +93,7 @@ impl Translator {
         self.service_maps.make(state, inputs, changed, &mut work);
         state.make_backends(inputs, &mut work);
         state.make_certificates(&work);
+        state.tell_also_ingress(&hosts_before);
         state.current.clone()
     }
 }
