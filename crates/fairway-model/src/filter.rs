@@ -64,6 +64,9 @@ pub enum Filter {
     StrictTransportSecurity(Arc<str>),
     /// Changes the path that is forwarded; the query stays unless the new path brings one.
     RewritePath(PathRewrite),
+    /// Sets the `X-Forwarded-Prefix` that is forwarded to what this makes of the path; a path in which its pattern is not found
+    /// leaves the field as it is (ingress-nginx `x-forwarded-prefix` with captures).
+    ForwardedPrefix(PathRewrite),
     /// Sets the `Host` that is forwarded.
     RewriteHost(Arc<str>),
     /// Asks another service whether the request may pass.

@@ -118,7 +118,9 @@ pub fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
     let rules = || host.routes.iter().flat_map(|route| &route.rules);
     let mut paths = rules().flat_map(|rule| &rule.matches).map(|of| &of.path);
     let rewrites = |filter: &Filter| match filter {
-        Filter::RewritePath(path) => matches!(path, PathRewrite::Regex { .. }),
+        Filter::RewritePath(path) | Filter::ForwardedPrefix(path) => {
+            matches!(path, PathRewrite::Regex { .. })
+        }
         Filter::Redirect(redirect) => {
             let regex = |path: &PathRewrite| matches!(path, PathRewrite::Regex { .. });
             matches!(&redirect.target, RedirectTarget::Parts { path: Some(path), .. } if regex(path))

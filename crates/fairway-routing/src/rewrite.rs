@@ -109,6 +109,17 @@ impl CompiledRewrite {
     }
 }
 
+impl CompiledRewrite {
+    /// Appends what the captures of its pattern make of the replacement: not the target of a request, so that no slash comes
+    /// before it and no query behind. Takes a path as [`Self::apply`] does. `false` writes nothing: the pattern was not found.
+    pub fn expand(&self, path: &[u8], out: &mut Vec<u8>) -> bool {
+        let How::Captures(finder, target) = &self.how else { return false };
+        let Some(found) = finder.find(path) else { return false };
+        target.write_path(|n| found.group(n).map_or(&[], |range| &path[range]), out);
+        true
+    }
+}
+
 impl NewTarget {
     fn verbatim(text: &str) -> Self {
         let piece = |text: &str| Box::new([Piece::Text(encoded(text.as_bytes(), Keep::Escapes))]);
@@ -140,12 +151,7 @@ impl NewTarget {
 
     fn write<'p>(&self, capture: impl Fn(usize) -> &'p [u8], query: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
-        for piece in &self.path {
-            match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Capture(number) => encode(capture(*number), illegal_in_path, out),
-            }
-        }
+        self.write_path(&capture, out);
         // RFC 9112 §3.2.1: an origin-form begins with a slash.
         if out.get(start) != Some(&b'/') {
             out.insert(start, b'/');
@@ -162,6 +168,17 @@ impl NewTarget {
         if !received.is_empty() {
             out.push(b'&');
             out.extend_from_slice(received);
+        }
+    }
+}
+
+impl NewTarget {
+    fn write_path<'p>(&self, capture: impl Fn(usize) -> &'p [u8], out: &mut Vec<u8>) {
+        for piece in &self.path {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Capture(number) => encode(capture(*number), illegal_in_path, out),
+            }
         }
     }
 }
@@ -324,6 +341,21 @@ mod tests {
                 "{path}"
             );
         }
+    }
+
+    #[test]
+    fn captures_make_a_text_of_their_own() {
+        let expanded = |pattern: &str, replacement: &str, path: &str| {
+            let rewrite = CompiledRewrite::compiled(&regex(pattern, replacement), PathForm::Decoded).unwrap();
+            let mut out = Vec::new();
+            rewrite.expand(path.as_bytes(), &mut out).then(|| String::from_utf8(out).unwrap())
+        };
+        let tenant = "/(t[0-9]+)(/|$)(.*)";
+        assert_eq!(expanded(tenant, "/$1", "/t7/a").as_deref(), Some("/t7"));
+        assert_eq!(expanded(tenant, "$1", "/t7").as_deref(), Some("t7"), "no target, so no slash");
+        assert_eq!(expanded(tenant, "/$9", "/t7").as_deref(), Some("/"));
+        assert_eq!(expanded(tenant, "/$1", "/other"), None);
+        assert_eq!(expanded("/((?s).*)", "/$1", "/a\r\nX: y").as_deref(), Some("/a%0D%0AX:%20y"));
     }
 
     #[test]

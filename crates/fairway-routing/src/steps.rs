@@ -115,6 +115,8 @@ pub enum RequestStep<R> {
     Host(Arc<str>),
     /// Makes another target.
     Path(CompiledRewrite),
+    /// Sets `X-Forwarded-Prefix` to a part of the path.
+    Prefix(CompiledRewrite),
     /// Waits for another service's word.
     Ask(Box<Asking<R>>),
     /// Waits until the password is verified.
@@ -352,7 +354,7 @@ impl<R> Steps<R> {
     /// All rewrites of paths.
     pub(crate) fn rewrites(&self) -> impl Iterator<Item = &CompiledRewrite> {
         self.request.iter().filter_map(|step| match step {
-            RequestStep::Path(rewrite) => Some(rewrite),
+            RequestStep::Path(rewrite) | RequestStep::Prefix(rewrite) => Some(rewrite),
             RequestStep::Redirect(redirect) => redirect.path.as_ref(),
             _ => None,
         })
@@ -445,6 +447,9 @@ impl<R> Lists<R> {
             Filter::AnswerLocation(to) => received.push(ReceivedStep::Location(to.clone())),
             Filter::RewritePath(path) => {
                 request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
+            }
+            Filter::ForwardedPrefix(path) => {
+                request.push(RequestStep::Prefix(CompiledRewrite::compiled(path, form)?));
             }
             Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
             Filter::ExternalAuth(_) | Filter::BasicAuth(_) | Filter::AnyGuard(_) => self.guard(filter, inner),

@@ -206,6 +206,10 @@ fn feature(filter: &Filter) -> Option<Remark> {
         Filter::EndpointHop(_) => {
             (&["proxy-http-version", "connection-proxy-header"], "HTTP/1.1 is spoken as usual")
         }
+        Filter::ForwardedPrefix(_) => (
+            &["x-forwarded-prefix"],
+            "endpoints do not get the field, which has parts of the path in its value",
+        ),
         Filter::AnswerHead(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
         Filter::AnswerRate(_) => {
             (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed")

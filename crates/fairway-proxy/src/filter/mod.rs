@@ -96,6 +96,10 @@ fn run<'r>(
             rewrite(path, context, buffers);
             Verdict::Pass
         }
+        RequestStep::Prefix(path) => {
+            forwarded_prefix(path, context, buffers);
+            Verdict::Pass
+        }
         RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
             any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
             Verdict::Pass
@@ -195,6 +199,16 @@ fn apply(edits: &FieldEdits, head: &mut Head) {
 }
 
 /// Writes the new target to the buffers; a pattern that finds nothing leaves the request's own.
+fn forwarded_prefix(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
+    let mut value = std::mem::take(&mut buffers.forms.write().value);
+    value.clear();
+    let path = context.intake.path_in(rewrite.path_form(), buffers);
+    if rewrite.expand(path, &mut value) {
+        buffers.request.set(b"X-Forwarded-Prefix", &value);
+    }
+    buffers.forms.write().value = value;
+}
+
 fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
     let mut target = std::mem::take(&mut buffers.forms.write().target);
     target.clear();

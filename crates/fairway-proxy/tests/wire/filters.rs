@@ -569,6 +569,27 @@ async fn rewritten_paths_reach_the_endpoint_with_their_query() {
 }
 
 #[tokio::test]
+async fn a_part_of_the_path_is_the_prefix_that_the_endpoint_gets() {
+    let backend =
+        Backend::http(|request| Answer::ok(request.header("X-Forwarded-Prefix").unwrap_or("none"))).await;
+    let of_path = |replacement: &str| PathRewrite::Regex {
+        pattern: "/(t[0-9]+)(/|$)(.*)".into(),
+        replacement: replacement.into(),
+        ignore_case: true,
+    };
+    let proxy = Setup::to(&[backend.address()])
+        .filter(Filter::RewritePath(of_path("/$3")))
+        .filter(Filter::ForwardedPrefix(of_path("/$1")))
+        .start();
+    for (target, prefix) in
+        [("/t7/a?b=c", "/t7"), ("/T8%0d%0a", "none"), ("/t9/%0d%0ax", "/t9"), ("/a", "none")]
+    {
+        let request = Request::get(HOST, target).header("X-Forwarded-Prefix", "/of-a-stranger");
+        assert_eq!(ask(&proxy, request).await.text(), prefix, "{target}");
+    }
+}
+
+#[tokio::test]
 async fn the_path_is_forwarded_normalised_or_as_it_came() {
     use fairway_model::ForwardedPath::{AsReceived, Normalised};
     let backend = Backend::http(|request| Answer::ok(&request.target)).await;

@@ -31,6 +31,8 @@ impl Patterns {
     /// Judges the paths of an Ingress in their order.
     pub(crate) fn of(spec: Option<&IngressSpec>, contributions: &Contributions) -> Self {
         let target = contributions.rewrite.target.as_deref();
+        let captures =
+            [target, contributions.rewrite.prefix.as_deref()].into_iter().flatten().any(has_captures);
         let rules = spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten();
         let paths = rules.filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
         let mut account = Account::default();
@@ -42,7 +44,7 @@ impl Patterns {
         };
         for path in paths.filter_map(|path| path.path.as_deref()) {
             let rewrites = target.is_some_and(|target| target != path);
-            add(path, rewrites && target.is_some_and(has_captures));
+            add(path, rewrites && captures);
             // Where it is a plain path of a host with patterns (`order::entries`).
             if !rewrites && contributions.path_syntax == PathSyntax::Typed && !path.ends_with('/') {
                 add(&format!("{path}/"), false);
@@ -155,7 +157,7 @@ pub(crate) fn redirect(path: &str, target: &Arc<str>) -> Option<Redirect> {
 }
 
 /// Whether the target of a rewrite takes something from the path.
-fn has_captures(target: &str) -> bool {
+pub(crate) fn has_captures(target: &str) -> bool {
     target.contains('$')
 }
 

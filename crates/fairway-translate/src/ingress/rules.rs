@@ -223,10 +223,15 @@ impl<'a> Builder<'a> {
             }
             let rewrite = pattern::rewrite(&location.path, target);
             filters.push(Phase::Forward, Filter::RewritePath(rewrite));
-            let prefix = owner.contributions.rewrite.prefix.as_ref();
-            if let Some(edit) = prefix.map(|prefix| setting("X-Forwarded-Prefix", prefix)) {
-                filters.push(Phase::Forward, Filter::RequestHeaders(edit));
-            }
+            filters.extend(
+                Phase::Forward,
+                owner.contributions.rewrite.prefix.as_ref().map(|prefix| {
+                    match pattern::has_captures(prefix) {
+                        true => Filter::ForwardedPrefix(pattern::rewrite(&location.path, prefix)),
+                        false => Filter::RequestHeaders(setting("X-Forwarded-Prefix", prefix)),
+                    }
+                }),
+            );
         }
         filters.into_ordered().collect()
     }

@@ -90,6 +90,7 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::HiddenFields(it) => format!("response headers that are hidden: {}", it.join(", ")),
         Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
         Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
+        Filter::ForwardedPrefix(it) => format!("x-forwarded-prefix becomes {}", rewrite(it)),
         Filter::RewriteHost(host) => format!("host becomes {host}"),
         Filter::ExternalAuth(it) => external(it),
         Filter::BasicAuth(it) => basic(it),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fairway_model::{Filter, HeaderEdit, HeaderField, Template, TemplatePart, variables};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::rewrite::has_variable;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
@@ -21,7 +22,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     }
     contributions.upstream.host = upstream_host(reader)?;
     // It counts where the path is rewritten.
-    contributions.rewrite.prefix = plain(reader, "x-forwarded-prefix", "-._~/:", "the header is not sent");
+    contributions.rewrite.prefix = forwarded_prefix(reader);
     Ok(())
 })
 .referring(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
@@ -33,7 +34,7 @@ const ANNOTATIONS: &[Known] = &[
         "of the nginx variables `$namespace`, `$ingress_name`, `$service_name` and `$service_port` work, and `$host` or \
          `$http_host` as the whole value, which is the client's `Host`; others answer 503",
     ),
-    differs("x-forwarded-prefix", "captures do not work: the backend gets no such header"),
+    done("x-forwarded-prefix"),
 ];
 
 /// The ConfigMap that an Ingress names, which may be missing. ingress-nginx finds none by a name without a namespace.
@@ -91,6 +92,18 @@ fn upstream_host(reader: &mut Reader<'_>) -> Result<Option<Template>, Closed> {
             Err(Closed::unsupported(reader, name, problem))
         }
     }
+}
+
+/// Reads `x-forwarded-prefix`.
+fn forwarded_prefix(reader: &mut Reader<'_>) -> Option<Arc<str>> {
+    let (name, consequence) = ("x-forwarded-prefix", "the header is not sent");
+    let value = plain(reader, name, "-._~/:$", consequence)?;
+    if has_variable(&value) {
+        let problem = format!("\"{value}\" has a variable other than $1 to $9");
+        reader.invalid(name, problem, consequence);
+        return None;
+    }
+    Some(value)
 }
 
 /// A value of letters, digits and `others`; the default is what happens without it, as the end of a sentence.

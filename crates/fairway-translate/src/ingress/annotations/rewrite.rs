@@ -62,7 +62,7 @@ fn target(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Closed> {
 }
 
 /// Whether a `$` stands before anything but one digit.
-fn has_variable(value: &str) -> bool {
+pub(super) fn has_variable(value: &str) -> bool {
     value.split('$').skip(1).any(|after| !after.starts_with(|c: char| ('1'..='9').contains(&c)))
 }
 
