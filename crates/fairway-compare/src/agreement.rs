@@ -226,9 +226,8 @@ mod tests {
     use std::sync::Arc;
 
     use fairway_model::{
-        Backend, BackendProtocol, BackendTraffic, Balancing, Config, HostKey, HostPattern, Listener,
-        ListenerProtocol, Match, Origin, PathMatch, Policy, Route, RuleLabels, RuleOrder, ServiceName,
-        VirtualHost,
+        Backend, BackendProtocol, Balancing, Config, HostKey, HostPattern, Listener, ListenerProtocol, Match,
+        Origin, PathMatch, Route, RuleLabels, RuleOrder, ServiceName, VirtualHost,
     };
     use fairway_routing::compile;
 
@@ -248,14 +247,14 @@ mod tests {
             tls: None,
             balancing: Balancing::RoundRobin,
             session: None,
-            traffic: BackendTraffic::default(),
+            traffic: None,
         };
         let rule = Rule {
             origin: origin.at("spec.rules[0]"),
             matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
             filters,
             action: Action::Forward(vec![WeightedBackend::new(backend.key.clone(), 1)]),
-            policy: Policy::default(),
+            policy: Arc::default(),
             labels: RuleLabels::default(),
         };
         let host = VirtualHost {

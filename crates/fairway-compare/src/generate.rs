@@ -293,7 +293,7 @@ pub(crate) fn is_askable(probe: &Probe) -> bool {
 mod tests {
     use fairway_model::{
         Action, Answer, AnswerReason, CertificateKey, Cors, CorsManner, FieldMatch, HostKey, Listener,
-        Origin, PathForm, Policy, Route, RuleLabels, RuleOrder, TextMatch,
+        Origin, PathForm, Route, RuleLabels, RuleOrder, TextMatch,
     };
 
     use super::*;
@@ -304,7 +304,7 @@ mod tests {
             matches,
             filters,
             action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
-            policy: Policy::default(),
+            policy: Arc::default(),
             labels: RuleLabels::default(),
         }
     }

@@ -211,7 +211,7 @@ mod tests {
                 tls: None,
                 balancing: Balancing::RoundRobin,
                 session: None,
-                traffic: BackendTraffic { in_flight, ..BackendTraffic::default() },
+                traffic: BackendTraffic { in_flight, ..BackendTraffic::default() }.kept(),
             };
             let mut config = Config::default();
             config.listeners.insert(listener.name.clone(), Arc::new(listener));

@@ -184,7 +184,7 @@ mod tests {
 
     use fairway_model::{
         Action, Answer, AnswerReason, AnyGuard, BasicAuth, Filter, HostKey, HostPattern, Origin, PathForm,
-        Policy, Route, Rule, RuleLabels, RuleOrder, Users, VirtualHost,
+        Route, Rule, RuleLabels, RuleOrder, Users, VirtualHost,
     };
 
     use super::*;
@@ -221,7 +221,7 @@ mod tests {
             matches: Vec::new(),
             filters: vec![Filter::BasicAuth(basic("one")), Filter::AnyGuard(any)],
             action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
-            policy: Policy::default(),
+            policy: Arc::default(),
             labels: RuleLabels::default(),
         };
         let route = Route { origin: Origin::default(), created: None, rules: vec![rule] };

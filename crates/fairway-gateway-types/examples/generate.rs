@@ -105,6 +105,14 @@ const NAMES: [(&str, &str); 70] = [
 /// The last of them, which would make the line above too long for its list.
 const PER_ANCESTOR: (&str, &str) = ("BackendTLSPolicy.status.ancestors[]", "PolicyAncestorStatus");
 
+/// Fields that few rules have. They are boxed, because each rule of 100,000 routes would have room for them.
+const BOXED: [&str; 4] = [
+    "HTTPRoute.spec.rules[].retry",
+    "HTTPRoute.spec.rules[].sessionPersistence",
+    "HTTPRoute.spec.rules[].timeouts",
+    "GRPCRoute.spec.rules[].sessionPersistence",
+];
+
 /// The structs by their fields, and the text of all of them.
 #[derive(Default)]
 struct Types {
@@ -222,7 +230,9 @@ kind!({name}, \"{kind}\", \"{plural}\", {scope}ResourceScope);
         };
         let mut fields = String::new();
         for (name, property) in properties {
-            let of = self.type_of(property, &format!("{at}.{name}"))?;
+            let place = format!("{at}.{name}");
+            let of = self.type_of(property, &place)?;
+            let of = if BOXED.contains(&place.as_str()) { format!("Box<{of}>") } else { of };
             fields.push_str(&field(name, &of, required(name)));
         }
         if let Some(known) = self.by_fields.get(&fields) {

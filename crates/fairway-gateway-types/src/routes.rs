@@ -301,11 +301,11 @@ pub struct HttpRouteRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<HttpRouteRetry>,
+    pub retry: Option<Box<HttpRouteRetry>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_persistence: Option<SessionPersistence>,
+    pub session_persistence: Option<Box<SessionPersistence>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeouts: Option<HttpRouteTimeouts>,
+    pub timeouts: Option<Box<HttpRouteTimeouts>>,
 }
 
 /// `HTTPRoute.spec`, and what looks the same elsewhere.
@@ -407,7 +407,7 @@ pub struct GrpcRouteRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_persistence: Option<SessionPersistence>,
+    pub session_persistence: Option<Box<SessionPersistence>>,
 }
 
 /// `GRPCRoute.spec`, and what looks the same elsewhere.

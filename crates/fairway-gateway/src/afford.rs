@@ -93,7 +93,7 @@ pub(crate) fn afford(
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::{Action, Policy, RuleLabels};
+    use fairway_model::{Action, RuleLabels};
 
     use super::*;
 
@@ -104,7 +104,7 @@ mod tests {
             matches: vec![of.clone()],
             filters: Vec::new(),
             action: Action::Forward(Vec::new()),
-            policy: Policy::default(),
+            policy: Arc::default(),
             labels: RuleLabels::default(),
         };
         let rules = matches.iter().enumerate().map(rule).collect();

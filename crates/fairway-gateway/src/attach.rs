@@ -35,7 +35,7 @@ pub(crate) struct Attachment {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AtParent {
     /// As the route wrote it.
-    pub(crate) reference: ParentReference,
+    pub(crate) reference: Arc<ParentReference>,
     pub(crate) gateway: ObjectKey,
     /// Where it is attached, or why it is not.
     pub(crate) attached: Result<Vec<Attachment>, Fault>,
@@ -75,7 +75,7 @@ impl Attaching<'_> {
         let own = self.references.iter().filter_map(|reference| {
             let parent = parents.get(&parent(reference, &self.route.key.namespace)?)?;
             Some(AtParent {
-                reference: reference.clone(),
+                reference: Arc::new(reference.clone()),
                 gateway: parent.gateway.clone(),
                 attached: self.attached(reference, parent, resources),
             })

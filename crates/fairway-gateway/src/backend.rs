@@ -11,10 +11,11 @@ use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::service::KeptService;
 use fairway_objects::transport::{PolicyTls, Transport, is_port_of};
 use fairway_policy::backends::BackendUse;
 use fairway_policy_types::ServiceReference;
-use k8s_openapi::api::core::v1::{Service, ServicePort};
+use k8s_openapi::api::core::v1::ServicePort;
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
@@ -177,7 +178,7 @@ impl Resolver<'_> {
         }
         let protocol = self.speaks.port_protocol();
         let found_port = service_port(&object.object, port, protocol);
-        if found_port.is_none() && has_ports(&object.object) {
+        if found_port.is_none() && !object.object.ports.is_empty() {
             let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
             return Err(missing(format!("Service {service} has no port {port}{of}")));
         }
@@ -247,15 +248,16 @@ fn port_name(port: Option<&ServicePort>) -> Option<&str> {
     port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty())
 }
 
-fn has_ports(service: &Service) -> bool {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
-    ports.is_some_and(|ports| !ports.is_empty())
-}
-
 /// The port of that number: unlike an Ingress, a route names no target port.
-fn service_port<'s>(service: &'s Service, number: &str, protocol: PortProtocol) -> Option<&'s ServicePort> {
-    let mut ports = service.spec.as_ref()?.ports.as_deref()?.iter();
-    ports.find(|port| port.port.to_string() == number && is_port_of(protocol, port.protocol.as_deref()))
+fn service_port<'s>(
+    service: &'s KeptService,
+    number: &str,
+    protocol: PortProtocol,
+) -> Option<&'s ServicePort> {
+    service
+        .ports
+        .iter()
+        .find(|port| port.port.to_string() == number && is_port_of(protocol, port.protocol.as_deref()))
 }
 
 impl<'a> From<&'a ServiceReference> for Reference<'a> {

@@ -1,6 +1,8 @@
 //! What is said of an object in its status: conditions (Gateway API reference, `status.conditions`), and faults
 //! that make one false. Owns their shape; the words are those of whoever finds something.
 
+use std::borrow::Cow;
+
 /// One condition of an object, without what only its past tells (`lastTransitionTime`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -11,7 +13,7 @@ pub struct Condition {
     /// Why, in the vocabulary of the Gateway API.
     pub reason: &'static str,
     /// The same for people.
-    pub message: String,
+    pub message: Cow<'static, str>,
 }
 
 /// Why something does not hold.
@@ -61,17 +63,21 @@ impl Fault {
 
 impl Condition {
     /// It holds.
-    pub(crate) fn met(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn met(
+        kind: &'static str,
+        reason: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self { kind, holds: true, reason, message: message.into() }
     }
 
     /// It does not hold.
     pub(crate) fn unmet(kind: &'static str, fault: &Fault) -> Self {
-        Self { kind, holds: false, reason: fault.reason, message: fault.message.clone() }
+        Self { kind, holds: false, reason: fault.reason, message: Cow::Owned(fault.message.clone()) }
     }
 
     /// It holds where there is no fault, with these words.
-    pub(crate) fn of(kind: &'static str, fault: Option<&Fault>, met: (&'static str, &str)) -> Self {
+    pub(crate) fn of(kind: &'static str, fault: Option<&Fault>, met: (&'static str, &'static str)) -> Self {
         match fault {
             Some(fault) => Self::unmet(kind, fault),
             None => Self::met(kind, met.0, met.1),

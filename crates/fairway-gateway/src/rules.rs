@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
             }
         };
         let origin = (self.place)(&at);
-        self.rules.rules.push(Rule { origin, matches, filters, action, policy, labels });
+        self.rules.rules.push(Rule { origin, matches, filters, action, policy: policy.kept(), labels });
     }
 
     /// The filters of the policies that protect a rule, by its name; `None` where one cannot be served.

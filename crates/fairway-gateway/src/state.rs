@@ -63,10 +63,6 @@ pub(crate) struct Listening {
 pub(crate) struct Policies {
     pub(crate) by_key: OrdMap<ObjectKey, Arc<Policy>>,
     pub(crate) targets: Targets,
-    /// The Gateways that reach a Service, by the routes by which they do.
-    pub(crate) reach: Users<ObjectKey, (ObjectKey, ObjectRef)>,
-    /// The Services and Gateways of each route, in order.
-    pub(crate) reached_by: OrdMap<ObjectRef, Arc<[(ObjectKey, ObjectKey)]>>,
 }
 
 /// Routes.
@@ -85,7 +81,7 @@ pub(crate) struct Routes {
     /// accepted.
     pub(crate) losers: OrdMap<ListenerId, OrdSet<ObjectRef>>,
     /// What each route contributes to hosts, in order.
-    pub(crate) contributed: OrdMap<ObjectRef, Arc<[(HostKey, Contribution)]>>,
+    pub(crate) contributed: OrdMap<ObjectRef, Arc<[Part]>>,
 }
 
 /// A route by age: older ones come first, and equally old ones by name.
@@ -107,6 +103,9 @@ pub(crate) struct Variant {
     /// Whether the Gateway itself asks the clients of the listener for certificates; said only where there are such policies.
     pub(crate) verified: bool,
 }
+
+/// A host, and the part that a route has in it.
+pub(crate) type Part = (HostKey, Arc<Contribution>);
 
 /// A route's part in a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +161,7 @@ pub(crate) struct Tables {
     /// The tables that are none of HTTP.
     pub(crate) streams: OrdSet<Arc<str>>,
     /// The routes of each host.
-    pub(crate) hosts: Users<HostKey, Contribution>,
+    pub(crate) hosts: Users<HostKey, Arc<Contribution>>,
     /// What hosts cannot afford.
     pub(crate) over_budget: OrdMap<HostKey, Arc<OverBudget>>,
 }

@@ -99,7 +99,7 @@ pub struct ListenerStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParentStatus {
     /// `parentRef`, as the route wrote it, or `ancestorRef`.
-    pub parent: ParentReference,
+    pub parent: Arc<ParentReference>,
     /// `conditions`.
     pub conditions: Vec<Condition>,
 }
@@ -193,7 +193,7 @@ impl Writing<'_> {
         let before = list(status, field);
         let mut left: Vec<(Value, &ParentStatus)> = own
             .iter()
-            .map(|entry| (serde_json::to_value(&entry.parent).unwrap_or_default(), entry))
+            .map(|entry| (serde_json::to_value(&*entry.parent).unwrap_or_default(), entry))
             .collect();
         let mut entries = Vec::new();
         for entry in before {
@@ -266,7 +266,7 @@ mod tests {
     const NOW: i64 = 1_767_225_600;
 
     fn of_route(conditions: Vec<Condition>) -> ObjectStatus {
-        let parent = ParentReference { name: "edge".into(), ..ParentReference::default() };
+        let parent = Arc::new(ParentReference { name: "edge".into(), ..ParentReference::default() });
         let metadata = ObjectMeta { generation: Some(3), ..ObjectMeta::default() };
         let own = OwnStatus::Route(vec![ParentStatus { parent, conditions }]);
         ObjectStatus::new(&metadata, &"fairway.dev/gateway-controller".into(), own)
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn entries_for_which_there_is_no_room_are_left_out() {
         let ancestor = |name: usize| ParentStatus {
-            parent: ParentReference { name: name.to_string(), ..ParentReference::default() },
+            parent: Arc::new(ParentReference { name: name.to_string(), ..ParentReference::default() }),
             conditions: vec![accepted()],
         };
         let own = OwnStatus::Policy((0..10).map(ancestor).collect());

@@ -9,8 +9,8 @@ use fairway_model::{SubjectName, TrustedRoots, UpstreamVerification};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+use fairway_objects::service::KeptService;
 use fairway_objects::users::Users;
-use k8s_openapi::api::core::v1::Service;
 
 use crate::authority::{self, Named, Reasons};
 use crate::condition::{ACCEPTED, Condition, Fault, RESOLVED_REFS};
@@ -107,9 +107,8 @@ fn missing_targets(targets: &BTreeSet<Target>, inputs: Inputs<'_>) -> BTreeMap<O
     missing
 }
 
-fn has_port(service: &Service, name: &str) -> bool {
-    let mut ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
-    ports.any(|port| port.name.as_deref() == Some(name))
+fn has_port(service: &KeptService, name: &str) -> bool {
+    service.ports.iter().any(|port| port.name.as_deref() == Some(name))
 }
 
 fn verification(
@@ -208,13 +207,13 @@ impl Policy {
             ]
         };
         let status = |(gateway, missing): (&ObjectKey, Option<&Fault>)| ParentStatus {
-            parent: ParentReference {
+            parent: Arc::new(ParentReference {
                 group: Some(GROUP.to_owned()),
                 kind: Some("Gateway".to_owned()),
                 namespace: Some(gateway.namespace.to_string()),
                 name: gateway.name.to_string(),
                 ..ParentReference::default()
-            },
+            }),
             conditions: conditions(missing),
         };
         gateways.take(MOST_ANCESTORS).map(status).collect()

@@ -11,8 +11,8 @@ use fairway_message::Method;
 use fairway_metrics::record::{Record, UpstreamRecord};
 use fairway_metrics::{Counters, Gauges, Sample, Text};
 use fairway_model::{
-    Action, Config, HostKey, HostPattern, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels,
-    RuleOrder, VirtualHost,
+    Action, Config, HostKey, HostPattern, Match, Origin, PathForm, Route, Rule, RuleLabels, RuleOrder,
+    VirtualHost,
 };
 use fairway_routing::{Fields, Matched, Request, compile};
 use fairway_runtime::clock::Instant;
@@ -55,7 +55,7 @@ fn config() -> Config {
         matches: vec![Match::default()],
         filters: Vec::new(),
         action: Action::Forward(Vec::new()),
-        policy: Policy::default(),
+        policy: Arc::default(),
         labels,
     };
     let host = VirtualHost {

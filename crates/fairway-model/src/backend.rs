@@ -30,15 +30,24 @@ pub struct Backend {
     /// What is spoken to them.
     pub protocol: BackendProtocol,
     /// TLS towards them, if any.
-    pub tls: Option<UpstreamTls>,
+    pub tls: Option<Arc<UpstreamTls>>,
     /// Who gets the next request.
     pub balancing: Balancing,
     /// What keeps requests with one endpoint for as long as it is there; `balancing` chooses for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// How its endpoints are used, where that is not as everywhere.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub traffic: BackendTraffic,
+    /// How its endpoints are used, where that is not as everywhere ([`BackendTraffic::kept`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Arc<BackendTraffic>>,
+}
+
+impl Backend {
+    /// How its endpoints are used.
+    #[inline]
+    #[must_use]
+    pub fn traffic(&self) -> &BackendTraffic {
+        BackendTraffic::of(self.traffic.as_ref())
+    }
 }
 
 /// A Service and one of its ports.
@@ -152,7 +161,7 @@ pub enum Balancing {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SessionKey {
     /// A cookie that names the endpoint; answers set it where the request has none.
-    Cookie(SessionCookie),
+    Cookie(Arc<SessionCookie>),
     /// What requests have in common that belong together.
     Hash(SessionHash),
 }
@@ -317,7 +326,7 @@ mod tests {
             SessionPart::Text("-v2".into()),
         ];
         let hash = SessionKey::Hash(SessionHash { parts, spread: NonZeroU16::new(3) });
-        for key in [SessionKey::Cookie(cookie), hash] {
+        for key in [SessionKey::Cookie(Arc::new(cookie)), hash] {
             let json = serde_json::to_string(&key).unwrap();
             assert_eq!(serde_json::from_str::<SessionKey>(&json).unwrap(), key);
         }

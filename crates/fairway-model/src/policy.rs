@@ -1,5 +1,6 @@
 //! How patiently and how often a rule's requests are forwarded.
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,15 @@ pub enum ForwardedPath {
     AsReceived,
     /// The normalised path (Gateway API).
     Normalised,
+}
+
+impl Policy {
+    /// As a rule keeps it: all rules with the default policy share one.
+    #[must_use]
+    pub fn kept(self) -> Arc<Self> {
+        static USUAL: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
+        if self == **USUAL { Arc::clone(&USUAL) } else { Arc::new(self) }
+    }
 }
 
 impl Default for Policy {

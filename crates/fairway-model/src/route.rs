@@ -92,8 +92,8 @@ pub struct Rule {
     pub filters: Vec<Filter>,
     /// What happens after the filters.
     pub action: Action,
-    /// Time-outs, sizes, retries.
-    pub policy: Policy,
+    /// Time-outs, sizes, retries. Rules share it where it is the same.
+    pub policy: Arc<Policy>,
     /// How metrics and logs name it.
     pub labels: RuleLabels,
 }

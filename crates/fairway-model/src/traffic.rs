@@ -1,6 +1,7 @@
 //! What holds for the clients of one listener, or towards the endpoints of one backend, instead of what holds everywhere.
 
 use std::num::{NonZeroU8, NonZeroU32};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -85,6 +86,23 @@ pub enum Ejection {
         /// How long it is at most.
         longest: Duration,
     },
+}
+
+static AS_EVERYWHERE: BackendTraffic =
+    BackendTraffic { retry: None, ejection: None, in_flight: None, hedge: None };
+
+impl BackendTraffic {
+    /// As a backend keeps it: nothing where all is as everywhere, which most backends are.
+    #[must_use]
+    pub fn kept(self) -> Option<Arc<Self>> {
+        (self != AS_EVERYWHERE).then(|| Arc::new(self))
+    }
+
+    /// What [`Self::kept`] stands for.
+    #[must_use]
+    pub fn of(kept: Option<&Arc<Self>>) -> &Self {
+        kept.map_or(&AS_EVERYWHERE, |kept| kept)
+    }
 }
 
 #[cfg(test)]

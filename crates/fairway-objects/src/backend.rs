@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey, BackendTraffic, Endpoint, Origin, PortProtocol, ServiceName};
-use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::ServicePort;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::balance::Balance;
@@ -15,6 +15,7 @@ use crate::external::{self, ExternalName};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
+use crate::service::KeptService;
 use crate::transport::{Transport, is_port_of};
 
 /// A Service and port that some rule forwards to, what is spoken there, and who gets a request.
@@ -30,12 +31,12 @@ pub struct BackendRef {
     pub transport: Transport,
     /// Who gets a request.
     pub balance: Balance,
-    /// How its endpoints are used.
-    pub traffic: BackendTraffic,
+    /// How its endpoints are used, where that is not as everywhere.
+    pub traffic: Option<Arc<BackendTraffic>>,
     /// Where its addresses come from.
     pub via: Via,
     /// The URL that names it: its host is asked where there is no such Service.
-    pub by_url: Option<ByUrl>,
+    pub by_url: Option<Arc<ByUrl>>,
 }
 
 /// A URL that names a backend.
@@ -106,8 +107,7 @@ impl BackendRef {
     pub fn new(service: ObjectKey, port: Arc<str>, (transport, balance): (&Transport, &Balance)) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
-        let traffic = BackendTraffic::default();
-        Self { key, service, port, transport, balance, traffic, via: Via::default(), by_url: None }
+        Self { key, service, port, transport, balance, traffic: None, via: Via::default(), by_url: None }
     }
 
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
@@ -119,7 +119,7 @@ impl BackendRef {
         };
         let key = BackendKey(format!("{service}:{port}{};{mark}={}", transport.suffix(), by_url.host).into());
         let own = Self::new(service, port.to_string().into(), (transport, &Balance::default()));
-        Self { key, by_url: Some(by_url), ..own }
+        Self { key, by_url: Some(Arc::new(by_url)), ..own }
     }
 
     /// The Service, if it is one by its name or its address.
@@ -143,8 +143,7 @@ impl BackendRef {
     /// The first port of a Service, spoken to as without annotations. `None` where the Service does not exist, has no
     /// port or is refused.
     pub fn first_port(service: &ObjectKey, inputs: Inputs<'_>) -> Option<Self> {
-        let spec = inputs.resources.services.get(service)?.object.spec.as_ref()?;
-        let port = spec.ports.as_deref()?.first()?.port.to_string();
+        let port = inputs.resources.services.get(service)?.object.ports.first()?.port.to_string();
         let reference = Self::new(service.clone(), port.into(), (&Transport::default(), &Balance::default()));
         reference.target(inputs).is_ok().then_some(reference)
     }
@@ -152,7 +151,7 @@ impl BackendRef {
     /// The same with endpoints that are used as `policy` says, by which backends are told apart.
     pub fn used(mut self, policy: &ObjectKey, traffic: BackendTraffic) -> Self {
         self.key = BackendKey(format!("{};traffic={policy}", self.key).into());
-        self.traffic = traffic;
+        self.traffic = traffic.kept();
         self
     }
 
@@ -174,9 +173,8 @@ impl BackendRef {
             }
             (None, None) => return Err(ResolveError::NoService),
         };
-        let spec = service.object.spec.as_ref();
-        let ports = spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-        if let Some(name) = external_name(&service.object) {
+        let ports = &*service.object.ports;
+        if let Some(name) = service.object.external_name.as_deref() {
             return match inputs.options.trust.external.names {
                 ExternalNames::Refused => Err(ResolveError::External),
                 ExternalNames::Resolved => self.external(name, ports),
@@ -184,7 +182,8 @@ impl BackendRef {
         }
         let protocol = self.transport.port_protocol();
         if let Some(port) = service_port(ports, &self.port, protocol) {
-            let cluster = (self.via == Via::ClusterAddress).then(|| cluster_address(spec, port, inputs));
+            let cluster =
+                (self.via == Via::ClusterAddress).then(|| cluster_address(&service.object, port, inputs));
             return Ok(cluster
                 .flatten()
                 .map_or_else(|| Target::Slices(choice(port, protocol)), Target::Cluster));
@@ -211,11 +210,6 @@ impl BackendRef {
     }
 }
 
-fn external_name(service: &Service) -> Option<&str> {
-    let spec = service.spec.as_ref()?;
-    (spec.type_.as_deref() == Some("ExternalName")).then(|| spec.external_name.as_deref().unwrap_or_default())
-}
-
 /// The port by its number or name; else, as ingress-nginx does, by its target port. Of two with the same number the one of
 /// the protocol counts, as a Service for DNS has them.
 fn service_port<'a>(ports: &'a [ServicePort], port: &str, protocol: PortProtocol) -> Option<&'a ServicePort> {
@@ -230,16 +224,14 @@ fn service_port<'a>(ports: &'a [ServicePort], port: &str, protocol: PortProtocol
 }
 
 /// The address of the Service in the cluster, which a headless one has not.
-fn cluster_address(spec: Option<&ServiceSpec>, port: &ServicePort, inputs: Inputs<'_>) -> Option<SocketAddr> {
-    let address = spec?.cluster_ip.as_deref()?;
-    let ip = endpoints::address(address, inputs.options.loopback_endpoints).ok()?;
+fn cluster_address(service: &KeptService, port: &ServicePort, inputs: Inputs<'_>) -> Option<SocketAddr> {
+    let ip = endpoints::usable(service.cluster_address?, inputs.options.loopback_endpoints).ok()?;
     Some(SocketAddr::new(ip, u16::try_from(port.port).ok()?))
 }
 
 /// What the port of a Service says that it speaks.
-fn app_protocol<'s>(service: &'s Service, port: &str, protocol: PortProtocol) -> Option<&'s str> {
-    let ports = service.spec.as_ref()?.ports.as_deref()?;
-    service_port(ports, port, protocol)?.app_protocol.as_deref()
+fn app_protocol<'s>(service: &'s KeptService, port: &str, protocol: PortProtocol) -> Option<&'s str> {
+    service_port(&service.ports, port, protocol)?.app_protocol.as_deref()
 }
 
 fn choice(port: &ServicePort, protocol: PortProtocol) -> PortChoice {
@@ -315,10 +307,10 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         },
         endpoints,
         protocol: reference.transport.protocol(app_protocol),
-        tls: reference.transport.tls(&reference.service),
+        tls: reference.transport.tls(&reference.service).map(Arc::new),
         balancing: reference.balance.balancing,
         session: reference.balance.session(&reference.tag()),
-        traffic: reference.traffic,
+        traffic: reference.traffic.clone(),
     };
     Some((backend, diagnostics))
 }

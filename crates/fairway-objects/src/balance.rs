@@ -14,7 +14,7 @@ pub struct Balance {
     /// How endpoints take turns where nothing binds a request to one.
     pub balancing: Balancing,
     /// What requests have in common that belong to the same endpoint.
-    pub hash: Option<HashBy>,
+    pub hash: Option<Arc<HashBy>>,
     /// The cookie of sessions, which counts for more. It names no backend yet.
     pub cookie: Option<Arc<SessionCookie>>,
 }
@@ -45,7 +45,7 @@ impl Balance {
         };
         if let Some(cookie) = &self.cookie {
             write_cookie(&mut suffix, cookie);
-        } else if let Some(HashBy { text, hash }) = &self.hash {
+        } else if let Some(HashBy { text, hash }) = self.hash.as_deref() {
             suffix.extend([";hash=", text]);
             _ = hash.spread.map(|spread| write!(suffix, ";spread={spread}"));
         }
@@ -69,9 +69,10 @@ impl Balance {
     /// The same for the data plane. `tag` names the backend in cookies.
     pub fn session(&self, tag: &str) -> Option<SessionKey> {
         match (&self.cookie, &self.hash) {
-            (Some(cookie), _) => {
-                Some(SessionKey::Cookie(SessionCookie { backend: tag.into(), ..(**cookie).clone() }))
-            }
+            (Some(cookie), _) => Some(SessionKey::Cookie(Arc::new(SessionCookie {
+                backend: tag.into(),
+                ..(**cookie).clone()
+            }))),
             (None, by) => by.as_ref().map(|by| SessionKey::Hash(by.hash.clone())),
         }
     }

@@ -157,5 +157,5 @@ fn keep<T: Clone>(
     object: Arc<T>,
     source: Option<DocumentSource>,
 ) {
-    map.insert(key.clone(), Sourced { object, source });
+    map.insert(key.clone(), Sourced { object, source: source.map(Arc::new) });
 }

@@ -24,6 +24,7 @@ pub mod placement;
 pub mod references;
 pub mod resources;
 pub mod roots;
+pub mod service;
 pub mod service_url;
 pub mod sign_in;
 pub mod slice;

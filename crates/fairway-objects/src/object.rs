@@ -1,5 +1,6 @@
 //! How objects are named, of which kinds they are and where they were written. Owns no collection of them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -153,14 +154,32 @@ pub struct Sourced<T> {
     /// The object.
     pub object: Arc<T>,
     /// Its place in a file, when it was read from one.
-    pub source: Option<DocumentSource>,
+    pub source: Option<Arc<DocumentSource>>,
+}
+
+/// Names of namespaces that a thread remembers.
+const REMEMBERED: usize = 64;
+
+thread_local! {
+    /// Indexed by a hash of the name.
+    static NAMESPACES: RefCell<[Option<Arc<str>>; REMEMBERED]> = const { RefCell::new([const { None }; REMEMBERED]) };
+}
+
+/// The name of a namespace; keys made one after another share it.
+fn shared(namespace: &str) -> Arc<str> {
+    let add = |hash: usize, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
+    let place = namespace.bytes().fold(0, add) % REMEMBERED;
+    NAMESPACES.with_borrow_mut(|all| match &mut all[place] {
+        Some(known) if **known == *namespace => Arc::clone(known),
+        other => Arc::clone(other.insert(namespace.into())),
+    })
 }
 
 impl ObjectKey {
     /// `namespace/name`.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self { namespace: shared(namespace), name: name.into() }
     }
 
     /// Reads `namespace/name`; `None` where either part is missing.

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use imbl::OrdMap;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
+use crate::service::KeptService;
 use crate::slice::Slice;
 use crate::users::Users;
 
@@ -45,8 +46,8 @@ pub struct Resources {
     pub ingresses: OrdMap<ObjectKey, Sourced<Ingress>>,
     /// IngressClasses.
     pub classes: OrdMap<ObjectKey, Sourced<IngressClass>>,
-    /// Services.
-    pub services: OrdMap<ObjectKey, Sourced<Service>>,
+    /// What is kept of Services.
+    pub services: OrdMap<ObjectKey, Sourced<KeptService>>,
     /// What is kept of EndpointSlices.
     pub slices: OrdMap<ObjectKey, Sourced<Slice>>,
     /// Secrets.
@@ -124,14 +125,7 @@ impl Resources {
 
     /// The addresses of a Service in the cluster.
     pub fn addresses_of(&self, service: &ObjectKey) -> Vec<IpAddr> {
-        let found = self.services.get(service).and_then(|service| service.object.spec.as_ref());
-        let own = found
-            .into_iter()
-            .flat_map(|spec| spec.cluster_ip.iter().chain(spec.cluster_ips.iter().flatten()));
-        // A headless Service has "None".
-        own.filter_map(|address| address.parse::<IpAddr>().ok())
-            .map(|address| address.to_canonical())
-            .collect()
+        self.services.get(service).map(|service| service.object.addresses.to_vec()).unwrap_or_default()
     }
 
     fn forget_addresses(&mut self, service: &ObjectKey) {
@@ -147,7 +141,7 @@ impl Resources {
             Object::IngressClass(it) => keep(&mut self.classes, key, it, source),
             Object::Service(it) => {
                 self.forget_addresses(&key);
-                keep(&mut self.services, key.clone(), it, source);
+                keep(&mut self.services, key.clone(), Arc::new(KeptService::of(&it)), source);
                 for address in self.addresses_of(&key) {
                     self.service_addresses.add(&address, key.clone());
                 }
@@ -198,7 +192,7 @@ fn keep<T: Clone>(
     object: Arc<T>,
     source: Option<DocumentSource>,
 ) {
-    map.insert(key, Sourced { object, source });
+    map.insert(key, Sourced { object, source: source.map(Arc::new) });
 }
 
 #[cfg(test)]

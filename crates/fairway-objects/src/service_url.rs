@@ -121,12 +121,12 @@ impl UrlHost {
         let service = self.service().or(by_address).unwrap_or_else(|| ObjectKey::new("", &self.name));
         let transport = match self.scheme {
             OwnScheme::Http => Transport::Plain,
-            OwnScheme::Https => Transport::Tls(TlsOrigination {
+            OwnScheme::Https => Transport::Tls(Arc::new(TlsOrigination {
                 name: Some(self.name.clone()),
                 // An address is no name (RFC 6066 §3).
                 sni: if self.address().is_some() { Sni::Off } else { Sni::On },
                 ..TlsOrigination::default()
-            }),
+            })),
         };
         BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })
     }

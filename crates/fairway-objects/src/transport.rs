@@ -18,14 +18,14 @@ pub enum Transport {
     #[default]
     Plain,
     /// HTTP over TLS.
-    Tls(TlsOrigination),
+    Tls(Arc<TlsOrigination>),
     /// As the client: HTTP over TLS for requests that came so, and in the clear for others. No backend is spoken to like
     /// this; rules choose between two.
-    AsClient(TlsOrigination),
+    AsClient(Arc<TlsOrigination>),
     /// HTTP/2 in the clear, as gRPC has it.
     H2c,
     /// HTTP/2 over TLS.
-    H2(TlsOrigination),
+    H2(Arc<TlsOrigination>),
     /// HTTP over TLS as a BackendTLSPolicy says.
     Policy(Arc<PolicyTls>),
     /// What clients send over TCP, as it comes.
@@ -132,7 +132,7 @@ impl Transport {
     /// How requests in the clear are forwarded, and those that came over TLS where that is another way.
     pub fn by_client(&self) -> (Self, Option<Self>) {
         match self {
-            Self::AsClient(tls) => (Self::Plain, Some(Self::Tls(tls.clone()))),
+            Self::AsClient(tls) => (Self::Plain, Some(Self::Tls(Arc::clone(tls)))),
             other => (other.clone(), None),
         }
     }

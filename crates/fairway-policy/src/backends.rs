@@ -54,7 +54,7 @@ pub fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong> {
     Ok(BackendUse {
         balance: Balance {
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
-            hash,
+            hash: hash.map(Arc::new),
             cookie: cookie.map(Arc::new),
         },
         traffic: BackendTraffic {

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, Filter, HostKey,
-    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels,
-    RuleOrder, ServiceName, VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
+    ListenerProtocol, Match, Origin, PathForm, Route, Rule, RuleLabels, RuleOrder, ServiceName, VirtualHost,
+    WeightedBackend,
 };
 use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned};
 
@@ -41,14 +41,14 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
-        traffic: BackendTraffic::default(),
+        traffic: None,
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),
         matches: vec![Match::default()],
         filters: vec![Filter::StrictTransportSecurity("max-age=31536000".into())],
         action: Action::Forward(vec![WeightedBackend::new("bare".into(), 1)]),
-        policy: Policy::default(),
+        policy: Arc::default(),
         labels: RuleLabels { namespace: "default".into(), ingress: "bare".into(), ..RuleLabels::default() },
     };
     let host = VirtualHost {

@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, Filter, HostKey,
-    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels,
-    RuleOrder, ServiceName, Settings, VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
+    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
+    Settings, VirtualHost, WeightedBackend,
 };
 use fairway_routing::Snapshot;
 use fairway_runtime::clock::Instant;
@@ -555,14 +555,14 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
-        traffic: BackendTraffic::default(),
+        traffic: None,
     };
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "test"),
         matches: vec![Match::default()],
         filters: Vec::new(),
         action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
-        policy,
+        policy: policy.kept(),
         labels: RuleLabels {
             namespace: "default".into(),
             ingress: "shop".into(),

@@ -204,7 +204,7 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
 /// Sessions that go on, and hashes: called by the only test, because what is counted is the process.
 fn belonging_allocates_nothing() {
     let cookie = |begins| {
-        SessionKey::Cookie(SessionCookie {
+        SessionKey::Cookie(Arc::new(SessionCookie {
             name: "route".into(),
             backend: "b".into(),
             stickiness: Stickiness::Balanced,
@@ -216,7 +216,7 @@ fn belonging_allocates_nothing() {
             same_site: SameSite::Absent,
             on_failure: StickyFailure::Returns,
             begins,
-        })
+        }))
     };
     let parts = [SessionPart::Address, SessionPart::Cookie("route".into()), SessionPart::Path];
     let hash = SessionKey::Hash(SessionHash { parts: parts.into(), spread: None });
@@ -242,12 +242,13 @@ fn traffic_of_its_own_allocates_nothing() {
         config.listeners.insert(listener.name.clone(), Arc::new(listener));
         let mut backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
         let (failures, first, longest) = (NonZeroU8::MIN, Duration::from_secs(1), Duration::from_secs(2));
-        backend.traffic = BackendTraffic {
+        let traffic = BackendTraffic {
             retry: Some(Retry::default()),
             ejection: Some(Ejection::After { failures, first, longest }),
             in_flight: NonZeroU32::new(1),
             hedge: Some(Duration::ZERO),
         };
+        backend.traffic = traffic.kept();
         config.backends.insert(backend.key.clone(), Arc::new(backend));
         config
     };

@@ -105,7 +105,7 @@ mod tests {
     use std::sync::Arc;
 
     use fairway_model::{
-        Action, HostKey, HostPattern, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder,
+        Action, HostKey, HostPattern, Match, Origin, PathForm, Route, Rule, RuleLabels, RuleOrder,
         VirtualHost,
     };
     use proptest::prelude::*;
@@ -129,7 +129,7 @@ mod tests {
             matches: vec![Match { path, ..Match::default() }],
             filters: Vec::new(),
             action: Action::Forward(Vec::new()),
-            policy: Policy::default(),
+            policy: Arc::default(),
             labels: RuleLabels::default(),
         };
         let rules = paths.into_iter().map(rule).collect();

@@ -215,13 +215,14 @@ impl Maker<'_> {
     /// A rule that a step forwards by: all of its requests go to one backend.
     fn inner(&mut self, inner: InnerRule<'_>) -> CompiledRule {
         let mut rule = self.forwarding(inner.backend, inner.filters);
-        rule.policy.websocket = false;
-        if rule.policy.retry.by == RetryBy::Route {
+        let policy = Arc::make_mut(&mut rule.policy);
+        policy.websocket = false;
+        if policy.retry.by == RetryBy::Route {
             // The route's word is about its own backends.
-            rule.policy.retry = Retry::default();
+            policy.retry = Retry::default();
         }
         if let Some(timeouts) = inner.timeouts {
-            rule.policy.timeouts = timeouts;
+            policy.timeouts = timeouts;
         }
         // What acts on answers neither rewrites nor forwards.
         let steps =

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, BackendKey, Config, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite,
-    WeightedBackend,
+    Action, BackendKey, BackendTraffic, Config, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget,
+    PathRewrite, WeightedBackend,
 };
 use fairway_routing::{
     AnswerStep, CompiledHost, CompiledRule, RequestStep, RuleId, Snapshot, Targets, compile,
@@ -80,14 +80,14 @@ fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
     let first = compile(&config, None).snapshot;
     let slot = first.slot(&"a.test".into()).unwrap();
     let mut changed = (**first.backend(slot).unwrap()).clone();
-    changed.traffic.in_flight = NonZeroU32::new(7);
+    changed.traffic = BackendTraffic { in_flight: NonZeroU32::new(7), ..*changed.traffic() }.kept();
     config.backends.insert(changed.key.clone(), Arc::new(changed));
     let second = compile(&config, Some(&first)).snapshot;
     assert_eq!(
         (second.slot(&"a.test".into()), second.generation(slot)),
         (Some(slot), first.generation(slot))
     );
-    assert_eq!(second.backend(slot).unwrap().traffic.in_flight, NonZeroU32::new(7));
+    assert_eq!(second.backend(slot).unwrap().traffic().in_flight, NonZeroU32::new(7));
     assert!(std::ptr::eq(of(&first, "a.test"), of(&second, "a.test")), "no host is compiled for it");
     let other = first.slot(&"b.test".into()).unwrap();
     assert!(Arc::ptr_eq(first.backend(other).unwrap(), second.backend(other).unwrap()));

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use fairway_model::{
-    Action, BackendTraffic, Balancing, ClientTraffic, Config, FieldMatch, ListenerTls, Match, PathMatch,
-    Policy, Reference, Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
+    Action, Balancing, ClientTraffic, Config, FieldMatch, ListenerTls, Match, PathMatch, Policy, Reference,
+    Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
 };
 use fairway_translate::{
     Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, Translation, WantedGateway, translate,
@@ -176,7 +176,7 @@ fn rule(rule: &Rule) -> Value {
         let own = shares.iter().filter(|it| !it.filters.is_empty());
         more.extend(own.map(|it| json!({it.backend.to_string(): it.filters})));
     }
-    if rule.policy != Policy::default() {
+    if *rule.policy != Policy::default() {
         more.push(
             json!({"policy": [format!("{:?}", rule.policy.timeouts), format!("{:?}", rule.policy.retry)]}),
         );
@@ -233,8 +233,8 @@ fn backends(config: &Config) -> Map<String, Value> {
         if it.key.0.contains(";traffic=") && (it.balancing != Balancing::PeakEwma || it.session.is_some()) {
             line += &format!(", {:?} {}", it.balancing, json!(it.session));
         }
-        if it.traffic != BackendTraffic::default() {
-            line += &format!(", {}", json!(it.traffic));
+        if let Some(traffic) = &it.traffic {
+            line += &format!(", {}", json!(traffic));
         }
         (it.key.to_string(), json!(line))
     };

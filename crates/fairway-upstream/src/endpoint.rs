@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub struct EndpointIdentity {
     /// What is spoken to it.
     pub protocol: BackendProtocol,
     /// TLS towards it, if any.
-    pub tls: Option<UpstreamTls>,
+    pub tls: Option<Arc<UpstreamTls>>,
 }
 
 /// An endpoint.

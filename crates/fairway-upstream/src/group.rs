@@ -122,8 +122,8 @@ impl<H: Hop> Groups<H> {
             .collect();
         let next = Cell::new(older.map_or(0, |older| older.next.get()));
         let keys = fairway_session::keys(&backend);
-        let most = backend.traffic.in_flight.map_or(u32::MAX, NonZeroU32::get);
-        let ejecting = Ejecting::of(backend.traffic.ejection);
+        let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
+        let ejecting = Ejecting::of(backend.traffic().ejection);
         Rc::new(Group { backend, members, keys, next, most, ejecting })
     }
 
@@ -182,7 +182,7 @@ impl<H: Hop> Group<H> {
     /// How failures of a request are tried again by whose rule this came here: the backend's own word comes first.
     #[inline]
     pub fn retry<'a>(&'a self, of_rule: &'a Retry) -> &'a Retry {
-        self.backend.traffic.retry.as_ref().unwrap_or(of_rule)
+        self.backend.traffic().retry.as_ref().unwrap_or(of_rule)
     }
 
     /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that

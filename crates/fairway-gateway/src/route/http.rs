@@ -33,7 +33,7 @@ fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut Builder<'_>) -
     let prefixes = matches.iter().flatten().all(|it: &Match| matches!(it.path, PathMatch::Prefix(_)));
     let filters = reader(builder, &at, prefixes, |reader| reader.http(&rule.filters));
     let filters = filters.map(|mut filters| {
-        let codes = rule.retry.as_ref().map(codes).filter(|codes| !codes.is_empty());
+        let codes = rule.retry.as_deref().map(codes).filter(|codes| !codes.is_empty());
         filters.extend(codes.map(Filter::RetryStatuses));
         filters
     });
@@ -74,8 +74,8 @@ fn codes(retry: &HttpRouteRetry) -> Vec<u16> {
 }
 
 fn policy(rule: &HttpRouteRule) -> Result<Policy, Fault> {
-    let timeouts = rule.timeouts.as_ref().map(timeouts).transpose()?.unwrap_or_default();
-    let retry = rule.retry.as_ref().map(retry).transpose()?.unwrap_or_default();
+    let timeouts = rule.timeouts.as_deref().map(timeouts).transpose()?.unwrap_or_default();
+    let retry = rule.retry.as_deref().map(retry).transpose()?.unwrap_or_default();
     Ok(Policy { timeouts, retry, ..Policy::default() })
 }
 

@@ -119,7 +119,7 @@ impl Gateways {
     fn parts<'s>(&'s self, key: &'s HostKey) -> impl Iterator<Item = &'s Contribution> {
         let listeners = self.tables.listeners.get(&key.table);
         let own = listeners.and_then(|hosts| hostname::most_specific(hosts, &key.host));
-        self.tables.hosts.of(key).filter(move |part| own == Some(&part.listener))
+        self.tables.hosts.of(key).map(|part| &**part).filter(move |part| own == Some(&part.listener))
     }
 
     /// How well a name of a route says which connections it wants, where that of a listener made it narrower.

@@ -133,7 +133,7 @@ impl Gateways {
             diagnostics.extend(fault.and_then(|fault| describe(policy, written, fault)));
             let accepted = ("Accepted", "it holds for the target");
             ancestors.push(ParentStatus {
-                parent: ancestor(&written.reference, &reference.key.namespace),
+                parent: Arc::new(ancestor(&written.reference, &reference.key.namespace)),
                 conditions: vec![Condition::of(ACCEPTED, fault, accepted)],
             });
         }
@@ -187,7 +187,7 @@ impl Gateways {
         match object.kind {
             Kind::Service => {
                 let Some(service) = resources.services.get(&object.key) else { return gone() };
-                let mut ports = service.object.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+                let mut ports = service.object.ports.iter();
                 present(ports.any(|port| named(port.name.as_deref())), "port")
             }
             Kind::HttpRoute | Kind::GrpcRoute => {

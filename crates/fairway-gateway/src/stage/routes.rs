@@ -16,7 +16,7 @@ use crate::condition::{ACCEPTED, Condition, Fault, PARTIALLY_INVALID, RESOLVED_R
 use crate::listener::{ListenerId, Protocol};
 use crate::route::{Route, stream};
 use crate::rules::Rules;
-use crate::state::{Aged, Contribution, Gateways, Made, RouteMemo, Variant};
+use crate::state::{Aged, Contribution, Gateways, Made, Part, RouteMemo, Variant};
 use crate::status::{ObjectStatus, OwnStatus, ParentStatus};
 use crate::tls_policy;
 use crate::work::Work;
@@ -132,6 +132,11 @@ impl Gateways {
         is.difference(&was).for_each(|it| self.routes.by_service.add(it, reference.clone()));
         let foreign = is.iter().map(|service| service.namespace.clone());
         self.set_foreign(reference, foreign.filter(|it| *it != reference.key.namespace).collect());
+        let (was, is) = (old.map(RouteMemo::reached), new.map(RouteMemo::reached));
+        let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
+        for (service, _) in was.symmetric_difference(&is) {
+            work.statuses.extend(self.policies_for(service));
+        }
         // Hosts count too: they decide who keeps whom from a listener.
         let (was, is) = (old.map(RouteMemo::listeners), new.map(RouteMemo::listeners));
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
@@ -157,7 +162,6 @@ impl Gateways {
             let contributed = memo.as_ref().map(|memo| self.contributions(memo)).unwrap_or_default();
             let is_served = !contributed.is_empty();
             self.contribute(&reference, contributed, work);
-            self.reach(&reference, memo.as_deref(), work);
             work.statuses.extend(self.attached.of(&reference).cloned());
             let backends = memo.iter().flat_map(|memo| &memo.made).filter(|_| is_served);
             let backends =
@@ -203,27 +207,22 @@ impl Gateways {
     }
 
     /// The hosts that a route has a part in.
-    fn contributions(&self, memo: &RouteMemo) -> BTreeSet<(HostKey, Contribution)> {
+    fn contributions(&self, memo: &RouteMemo) -> BTreeSet<Part> {
         let mut contributions = BTreeSet::new();
         for attachment in memo.attached().filter(|it| !self.loses(it, &memo.age)) {
             let Some(table) = &attachment.table else { continue };
-            let contribution = Contribution {
+            let contribution = Arc::new(Contribution {
                 route: memo.age.clone(),
                 listener: attachment.host.clone(),
                 variant: self.variant(attachment),
-            };
+            });
             let key = |host: &HostPattern| HostKey { table: table.clone(), host: host.clone() };
             contributions.extend(attachment.hosts.iter().map(|host| (key(host), contribution.clone())));
         }
         contributions
     }
 
-    fn contribute(
-        &mut self,
-        reference: &ObjectRef,
-        after: BTreeSet<(HostKey, Contribution)>,
-        work: &mut Work,
-    ) {
+    fn contribute(&mut self, reference: &ObjectRef, after: BTreeSet<Part>, work: &mut Work) {
         let before = self.routes.contributed.remove(reference).unwrap_or_default();
         let gone = before.iter().filter(|part| !after.contains(*part));
         gone.for_each(|(key, it)| self.tables.hosts.remove(key, it));
@@ -233,27 +232,6 @@ impl Gateways {
         work.hosts.extend(before.iter().chain(&after).map(|(key, _)| key.clone()));
         if !after.is_empty() {
             self.routes.contributed.insert(reference.clone(), after.into_iter().collect());
-        }
-    }
-
-    /// Notes which Gateways reach which Services by a route.
-    fn reach(&mut self, reference: &ObjectRef, memo: Option<&RouteMemo>, work: &mut Work) {
-        let mut after: BTreeSet<(ObjectKey, ObjectKey)> = BTreeSet::new();
-        for attachment in memo.into_iter().flat_map(RouteMemo::attached) {
-            let services = memo.into_iter().flat_map(|memo| &memo.services);
-            after.extend(services.map(|service| (service.clone(), attachment.gateway.clone())));
-        }
-        let before = self.policies.reached_by.remove(reference).unwrap_or_default();
-        for (service, gateway) in before.iter().filter(|it| !after.contains(*it)) {
-            self.policies.reach.remove(service, &(gateway.clone(), reference.clone()));
-            work.statuses.extend(self.policies_for(service));
-        }
-        for (service, gateway) in after.iter().filter(|it| before.binary_search(it).is_err()) {
-            self.policies.reach.add(service, (gateway.clone(), reference.clone()));
-            work.statuses.extend(self.policies_for(service));
-        }
-        if !after.is_empty() {
-            self.policies.reached_by.insert(reference.clone(), after.into_iter().collect());
         }
     }
 
@@ -297,7 +275,7 @@ impl Gateways {
         }
         let mut found = Vec::new();
         for at in &memo.parents {
-            let index = route.parents().iter().position(|it| *it == at.reference).unwrap_or_default();
+            let index = route.parents().iter().position(|it| *it == *at.reference).unwrap_or_default();
             for listener in at.attached.iter().flatten().map(|it| &it.listener) {
                 let first = self.routes.attached.of(listener).next().filter(|first| **first != memo.age);
                 let Some(first) = first else { continue };
@@ -339,6 +317,12 @@ struct Told<'a> {
 }
 
 impl RouteMemo {
+    /// Each Service that it names, with each Gateway that it is attached to.
+    fn reached(&self) -> BTreeSet<(&ObjectKey, &ObjectKey)> {
+        let gateways = || self.attached().map(|it| &it.gateway);
+        self.services.iter().flat_map(|service| gateways().map(move |gateway| (service, gateway))).collect()
+    }
+
     fn listeners(&self) -> BTreeSet<ListenerId> {
         self.attached().map(|it| it.listener.clone()).collect()
     }
@@ -389,7 +373,7 @@ fn diagnostics<'m>(
     let all = route.parents();
     let refused = parents.iter().filter_map(move |at| {
         let fault = at.attached.as_ref().err()?;
-        let index = all.iter().position(|it| *it == at.reference).unwrap_or_default();
+        let index = all.iter().position(|it| *it == *at.reference).unwrap_or_default();
         let origin = route.origin(reference, &format!("spec.parentRefs[{index}]"));
         let found = Diagnostic::new(Severity::Error, "route-not-accepted", origin);
         Some(found.because(fault.message.clone(), format!("{} does not serve it", at.reference.name)))

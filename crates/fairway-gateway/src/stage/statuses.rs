@@ -64,7 +64,7 @@ impl Gateways {
         let policy = self.policies.by_key.get(key)?;
         let mut gateways: BTreeMap<&ObjectKey, Option<&Fault>> = BTreeMap::new();
         for (service, _) in &policy.targets {
-            for (gateway, _) in self.policies.reach.of(service) {
+            for gateway in self.gateways_of(service) {
                 let missing = gateways.entry(gateway).or_default();
                 *missing = missing.or(policy.missing.get(service));
             }
@@ -77,6 +77,12 @@ impl Gateways {
         let conflict = policy.conflict(&self.policies.targets);
         let own = OwnStatus::Policy(policy.ancestors(conflict.as_ref(), gateways.into_iter()));
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
+    }
+
+    /// The Gateways whose routes name a Service. Found when they are asked for, since few Services have a policy.
+    fn gateways_of(&self, service: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
+        let routes = self.routes.by_service.of(service).filter_map(|route| self.routes.by_key.get(route));
+        routes.flat_map(|memo| memo.attached()).map(|it| &it.gateway)
     }
 
     /// How many routes are attached to a listener.

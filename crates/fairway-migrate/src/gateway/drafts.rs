@@ -263,7 +263,7 @@ impl Common<'_> {
         let mut filters = self.filters.for_route(path, over_tls);
         filters.extend_from_slice(mirrors);
         let backend_refs = self.shares.of.clone();
-        let timeouts = self.timeouts.clone().filter(|_| !backend_refs.is_empty());
+        let timeouts = self.timeouts.clone().filter(|_| !backend_refs.is_empty()).map(Box::new);
         Draft { rule: HttpRouteRule { backend_refs, filters, timeouts, ..of_match }, closed, grpc }
     }
 }

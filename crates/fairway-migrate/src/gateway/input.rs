@@ -58,7 +58,7 @@ impl<'i> Input<'i> {
     /// The port of a Service that `written`, a number or a name, stands for. Routes name ports of Services by number alone.
     pub(crate) fn port(&self, service: &ObjectKey, written: &str) -> Option<ServicePort> {
         let found = self.resources.services.get(service)?;
-        let ports = found.object.spec.as_ref()?.ports.as_deref().unwrap_or_default();
+        let ports = &found.object.ports;
         let targets = |port: &&ServicePort| match &port.target_port {
             Some(IntOrString::Int(number)) => number.to_string() == written,
             Some(IntOrString::String(name)) => name == written,

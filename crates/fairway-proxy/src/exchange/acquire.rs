@@ -292,7 +292,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         ));
         let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
         self.retry_state.tried.insert(chosen.index);
-        let most = self.group.backend().traffic.hedge.unwrap_or(worker.options.limits.connect_hedge);
+        let most = self.group.backend().traffic().hedge.unwrap_or(worker.options.limits.connect_hedge);
         let patience = chosen.endpoint.hedge_after(most);
         let _underway = chosen.endpoint.begin_connect();
         self.racers.push(Racer { chosen, connecting, began: now, entry, _underway });

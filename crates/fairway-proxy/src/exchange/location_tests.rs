@@ -76,7 +76,7 @@ async fn a_body_that_is_too_large_is_found_before_anything_but_what_holds_for_th
     on_stage(async {
         let limited = |filters: Vec<Filter>| {
             move |rule: &mut Rule| {
-                rule.policy.max_body = Some(3);
+                Arc::make_mut(&mut rule.policy).max_body = Some(3);
                 rule.filters.clone_from(&filters);
             }
         };

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
@@ -269,7 +270,8 @@ async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_
 async fn an_exchange_has_the_time_that_its_rule_gives_it() {
     on_stage(async {
         for (limit, after, status) in [(Some(500), 1000, 504), (Some(500), 400, 200), (None, 1000, 200)] {
-            let edit = |rule: &mut Rule| rule.policy.timeouts.request = limit.map(milliseconds);
+            let edit =
+                |rule: &mut Rule| Arc::make_mut(&mut rule.policy).timeouts.request = limit.map(milliseconds);
             let (stage, seen) = stage(2, edit, move |_, _| (milliseconds(after), OK));
             let mut client = stage.client();
             for _ in 0..2 {
@@ -294,7 +296,7 @@ async fn an_answer_that_does_not_end_in_time_breaks_off() {
     on_stage(async {
         for whole in [true, false] {
             let edit = |rule: &mut Rule| {
-                let timeouts = &mut rule.policy.timeouts;
+                let timeouts = &mut Arc::make_mut(&mut rule.policy).timeouts;
                 let limit = if whole { &mut timeouts.request } else { &mut timeouts.backend_request };
                 *limit = Some(milliseconds(500));
             };
@@ -321,10 +323,11 @@ async fn each_attempt_has_its_own_time_within_that_of_the_exchange() {
             (Some(800), 3, 800, 2, "request_timeout"),
         ] {
             let edit = |rule: &mut Rule| {
-                rule.policy.timeouts.request = whole.map(milliseconds);
-                rule.policy.timeouts.backend_request = Some(milliseconds(500));
-                (rule.policy.retry.tries, rule.policy.retry.by) = (tries, RetryBy::Route);
-                rule.policy.retry.connect_total = Duration::MAX;
+                let policy = Arc::make_mut(&mut rule.policy);
+                policy.timeouts.request = whole.map(milliseconds);
+                policy.timeouts.backend_request = Some(milliseconds(500));
+                (policy.retry.tries, policy.retry.by) = (tries, RetryBy::Route);
+                policy.retry.connect_total = Duration::MAX;
             };
             let (stage, seen) = stage(1, edit, |_, _| (milliseconds(1000), OK));
             let mut client = stage.client();
@@ -338,8 +341,9 @@ async fn each_attempt_has_its_own_time_within_that_of_the_exchange() {
         }
         // The second attempt has all of its time.
         let edit = |rule: &mut Rule| {
-            rule.policy.timeouts.backend_request = Some(milliseconds(500));
-            rule.policy.retry.by = RetryBy::Route;
+            let policy = Arc::make_mut(&mut rule.policy);
+            policy.timeouts.backend_request = Some(milliseconds(500));
+            policy.retry.by = RetryBy::Route;
         };
         let slow_once = |_, before| (milliseconds(if before == 0 { 1000 } else { 400 }), OK);
         let (stage, seen) = stage(1, edit, slow_once);
@@ -355,7 +359,8 @@ async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
         let retrying = |tries: u8, by: RetryBy| {
             move |rule: &mut Rule| {
                 rule.filters = vec![Filter::RetryStatuses(vec![500])];
-                (rule.policy.retry.tries, rule.policy.retry.by) = (tries, by);
+                let policy = Arc::make_mut(&mut rule.policy);
+                (policy.retry.tries, policy.retry.by) = (tries, by);
             }
         };
         let third = |_, before: usize| (AT_ONCE, if before % 3 == 2 { OK } else { FAILED });
@@ -403,9 +408,10 @@ async fn a_route_has_failed_connects_tried_again_on_the_only_endpoint() {
             }
         };
         let edit = |rule: &mut Rule| {
-            rule.policy.retry.tries = 3;
-            rule.policy.retry.by = RetryBy::Route;
-            rule.policy.retry.backoff = milliseconds(50);
+            let policy = Arc::make_mut(&mut rule.policy);
+            policy.retry.tries = 3;
+            policy.retry.by = RetryBy::Route;
+            policy.retry.backoff = milliseconds(50);
         };
         let stage = Stage::ruled(1, edit, script);
         let began = Instant::now();
@@ -422,9 +428,10 @@ async fn the_next_attempt_waits_for_the_backoff_and_no_longer_than_anybody_does(
         let waiting = |backoff: u64, limit: Option<u64>| {
             move |rule: &mut Rule| {
                 rule.filters = vec![Filter::RetryStatuses(vec![500])];
-                rule.policy.retry.by = RetryBy::Route;
-                rule.policy.retry.backoff = milliseconds(backoff);
-                rule.policy.timeouts.request = limit.map(milliseconds);
+                let policy = Arc::make_mut(&mut rule.policy);
+                policy.retry.by = RetryBy::Route;
+                policy.retry.backoff = milliseconds(backoff);
+                policy.timeouts.request = limit.map(milliseconds);
             }
         };
         let second = |_, before: usize| (AT_ONCE, if before == 1 { OK } else { FAILED });

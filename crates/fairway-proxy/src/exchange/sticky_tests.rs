@@ -128,7 +128,7 @@ fn keyed(endpoints: usize, key: SessionKey) -> Config {
 }
 
 fn with_cookie(endpoints: usize, cookie: &SessionCookie) -> Config {
-    keyed(endpoints, SessionKey::Cookie(cookie.clone()))
+    keyed(endpoints, SessionKey::Cookie(Arc::new(cookie.clone())))
 }
 
 fn by(endpoints: usize, parts: &[SessionPart], spread: Option<u16>) -> Config {
@@ -560,7 +560,7 @@ async fn a_session_begins_with_an_answer_that_a_page_replaces() {
             let mut config = filtered(2, vec![Filter::ErrorPages(pages)]);
             add_backend(&mut config, "pages", &[9]);
             let backend = Backend {
-                session: Some(SessionKey::Cookie(cookie())),
+                session: Some(SessionKey::Cookie(Arc::new(cookie()))),
                 ..Backend::clone(&config.backends[&BackendKey::from("backend")])
             };
             config.backends.insert(backend.key.clone(), Arc::new(backend));
@@ -594,7 +594,7 @@ async fn the_path_of_a_session_stays_where_paths_of_cookies_are_rewritten() {
         let path = Some(Replacement { from: "/".into(), to: "/app/".into() });
         let mut config = filtered(1, vec![Filter::AnswerCookies(CookieRewrite { domain: None, path })]);
         let key = BackendKey::from("backend");
-        let session = Some(SessionKey::Cookie(cookie()));
+        let session = Some(SessionKey::Cookie(Arc::new(cookie())));
         let backend = Backend { session, ..Backend::clone(&config.backends[&key]) };
         config.backends.insert(key, Arc::new(backend));
         let stage = Stage::serving(&config, |_| Meeting::with(|stream| always(OWN, stream)));

@@ -30,7 +30,7 @@ fn millis(count: u64) -> Duration {
 fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
     let mut config = filtered(endpoints, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
-    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic, ..backend }));
+    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
     config
 }
 

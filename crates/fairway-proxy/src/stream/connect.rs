@@ -186,7 +186,7 @@ impl<'a, N: Network> Search<'a, N> {
         let limit = self.connect.min(self.retry.connect_total.saturating_sub(self.began.elapsed()));
         let (to, how) = (&chosen.endpoint.identity, (self.adopted.identities(), self.inside));
         let connecting = self.worker.connector.stream(to, how, &self.ahead, limit);
-        let hedge = self.group.backend().traffic.hedge;
+        let hedge = self.group.backend().traffic().hedge;
         let patience = chosen.endpoint.hedge_after(hedge.unwrap_or(self.worker.options.limits.connect_hedge));
         let patience = patience.filter(|_| self.race.racers().len() + 1 < MOST_RACERS);
         self.race.enter(Runner { chosen, entry }, connecting, patience);

@@ -281,7 +281,7 @@ async fn a_client_that_goes_takes_its_endpoint_with_it() {
 /// The same configuration, whose backend has this traffic.
 fn with_traffic(mut config: Config, traffic: BackendTraffic) -> Config {
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
-    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic, ..backend }));
+    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
     config
 }
 

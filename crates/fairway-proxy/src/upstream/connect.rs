@@ -32,6 +32,9 @@ use fairway_upstream::endpoint::EndpointIdentity;
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
 
+/// What TLS settings depend on.
+type Kind = (Arc<UpstreamTls>, BackendProtocol);
+
 /// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
 pub(crate) struct Connector<N: Network> {
     network: Rc<N>,
@@ -39,7 +42,7 @@ pub(crate) struct Connector<N: Network> {
     workspace: Rc<Workspace>,
     /// What endpoints do over HTTP/2.
     events: Events,
-    tls: RefCell<HashMap<(UpstreamTls, BackendProtocol), Arc<ClientConfig>>>,
+    tls: RefCell<HashMap<Kind, Arc<ClientConfig>>>,
 }
 
 impl<N: Network> Connector<N> {
@@ -141,11 +144,11 @@ impl<N: Network> Connector<N> {
 
     fn tls_config(
         &self,
-        tls: &UpstreamTls,
+        tls: &Arc<UpstreamTls>,
         protocol: BackendProtocol,
         identities: &Identities,
     ) -> Result<Arc<ClientConfig>, Fault> {
-        let kind = (tls.clone(), protocol);
+        let kind = (Arc::clone(tls), protocol);
         if let Some(known) = self.tls.borrow().get(&kind) {
             return Ok(Arc::clone(known));
         }

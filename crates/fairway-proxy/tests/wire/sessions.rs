@@ -1,5 +1,7 @@
 //! Sessions over both versions of HTTP and all workers: one cookie, one endpoint.
 
+use std::sync::Arc;
+
 use fairway_model::{
     SameSite, SecureCookie, SessionCookie, SessionKey, SessionStart, Stickiness, StickyFailure,
 };
@@ -29,7 +31,7 @@ async fn several() -> (Vec<Backend>, Running) {
         on_failure: StickyFailure::Returns,
         begins: SessionStart::Here,
     };
-    let proxy = setup.start_by(&with_session(setup.config(), &SessionKey::Cookie(cookie)));
+    let proxy = setup.start_by(&with_session(setup.config(), &SessionKey::Cookie(Arc::new(cookie))));
     (backends, proxy)
 }
 

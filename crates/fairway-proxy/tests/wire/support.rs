@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, BackendTraffic, Balancing, Certificate, CertificateKey, Config,
-    Endpoint, Filter, HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm,
-    PathMatch, Policy, PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings,
-    UpstreamTls, VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
+    HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy,
+    PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings, UpstreamTls,
+    VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
@@ -143,10 +143,10 @@ impl Setup {
                 .map(|address| Endpoint { address: *address, name: None })
                 .collect(),
             protocol: BackendProtocol::Http1,
-            tls: self.tls.clone(),
+            tls: self.tls.clone().map(Arc::new),
             balancing: Balancing::RoundRobin,
             session: None,
-            traffic: BackendTraffic::default(),
+            traffic: None,
         }
     }
 
@@ -156,7 +156,7 @@ impl Setup {
             matches: vec![Match { path: self.path.clone(), ..Match::default() }],
             filters: self.filters.clone(),
             action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
-            policy: self.policy.clone(),
+            policy: self.policy.clone().kept(),
             labels: RuleLabels {
                 namespace: "default".into(),
                 ingress: "test".into(),

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendKey, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, HostKey,
-    HostPattern, Match, Origin, PathForm, PathMatch, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
-    VirtualHost, WeightedBackend,
+    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Match,
+    Origin, PathForm, PathMatch, Route, Rule, RuleLabels, RuleOrder, ServiceName, VirtualHost,
+    WeightedBackend,
 };
 use fairway_routing::Fields;
 
@@ -74,7 +74,7 @@ pub(crate) fn put_backend(config: &mut Config, n: usize, endpoints: u16) {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
-        traffic: BackendTraffic::default(),
+        traffic: None,
     };
     config.backends.insert(key, Arc::new(backend));
 }
@@ -115,7 +115,7 @@ fn rule(n: usize, path: &str) -> Rule {
         matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
         filters: Vec::new(),
         action: Action::Forward(vec![WeightedBackend::new(backend_key(n), 1)]),
-        policy: Policy::default(),
+        policy: Arc::default(),
         labels: RuleLabels::default(),
     }
 }

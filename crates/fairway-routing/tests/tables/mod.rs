@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendKey, BackendProtocol, BackendTraffic, Balancing, Config, Endpoint, FieldMatch,
-    HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy, Route,
-    Rule, RuleLabels, RuleOrder, ServiceName, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
+    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, FieldMatch, HostKey,
+    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Route, Rule, RuleLabels,
+    RuleOrder, ServiceName, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
 };
 use fairway_routing::oracle::Answer;
 use fairway_routing::{CompiledHost, Fields, Matched, Request, Snapshot, compile};
@@ -96,7 +96,7 @@ pub(crate) fn rule(name: &str, matches: Vec<Match>) -> Rule {
         matches,
         filters: Vec::new(),
         action: Action::Forward(vec![WeightedBackend::new(name.into(), 1)]),
-        policy: Policy::default(),
+        policy: Arc::default(),
         labels: RuleLabels::default(),
     }
 }
@@ -128,7 +128,7 @@ pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
         tls: None,
         balancing: Balancing::RoundRobin,
         session: None,
-        traffic: BackendTraffic::default(),
+        traffic: None,
     })
 }
 

@@ -42,14 +42,14 @@ pub(crate) enum Phase {
 }
 
 /// Filters in the order of their phases; of one phase in the order of their arrival. With them the backends that they name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filters {
     ordered: Vec<(Phase, Filter)>,
     backends: Vec<Named>,
 }
 
 /// A backend that a filter names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) backend: BackendRef,
     /// Where it is named.
@@ -58,7 +58,7 @@ pub(crate) struct Named {
 }
 
 /// What the annotations of an Ingress make of its requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contributions {
     /// Why all paths answer 503.
     pub(crate) closed: Option<Closed>,
@@ -73,7 +73,7 @@ pub(crate) struct Contributions {
     /// What becomes of each path.
     pub(crate) rewrite: Rewrite,
     pub(crate) path_syntax: PathSyntax,
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
     /// How its Services are reached.
     pub(crate) upstream: Upstream,
     pub(crate) errors: Errors,
@@ -81,7 +81,7 @@ pub(crate) struct Contributions {
 }
 
 /// How the Services of an Ingress are reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Upstream {
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
@@ -93,7 +93,7 @@ pub(crate) struct Upstream {
 }
 
 /// What an Ingress says about its hosts as a whole.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HostFeatures {
     /// `from-to-www-redirect`.
     pub(crate) www: bool,
@@ -146,7 +146,7 @@ impl HostClients {
 }
 
 /// What becomes of the paths of an Ingress.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rewrite {
     /// What each is rewritten to.
     pub(crate) target: Option<Arc<str>>,
@@ -254,7 +254,7 @@ impl Contributions {
             app_root: None,
             rewrite: Rewrite::default(),
             path_syntax: PathSyntax::Typed,
-            policy: defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body),
+            policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body)),
             upstream: Upstream::default(),
             errors: Errors::default(),
             role: Role::Main,

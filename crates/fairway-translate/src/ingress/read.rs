@@ -1,5 +1,7 @@
 //! Reads one Ingress by itself: whose it is, its hosts, what its annotations contribute, and what it refers to.
 
+use std::sync::Arc;
+
 use fairway_model::{AnswerReason, HostPattern, WildcardSpan};
 use k8s_openapi::api::networking::v1::Ingress;
 
@@ -69,7 +71,7 @@ pub(crate) fn read(
         rules,
         compat,
         shared_hosts,
-        contributions,
+        contributions: Arc::new(contributions),
         patterns,
     });
     Reading { served, referenced, diagnostics: reader.diagnostics }

@@ -147,7 +147,7 @@ impl<'a> Builder<'a> {
             matches: vec![Match { path: PathMatch::Prefix(HEALTH.into()), ..Match::default() }],
             filters,
             action: Action::Answer(Answer { status: 200, reason: AnswerReason::NoRoute }),
-            policy: defaults.policy(defaults.forwarding.timeouts, None),
+            policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, None)),
             labels: RuleLabels::default(),
         });
         Some(Arc::new(fitted(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })))
@@ -484,16 +484,17 @@ impl<'a> Builder<'a> {
         let mut rule = self.rule(location, &entry, not_found());
         // It comes before the location, whose limit of the body and fields of answers do not matter yet.
         rule.filters.retain(|filter| matches!(filter, Filter::AnswerFields(_)));
-        rule.policy.max_body = None;
+        Arc::make_mut(&mut rule.policy).max_body = None;
         let to = |path| Filter::Redirect(to_app_root(path));
         rule.filters.splice(0..0, path.as_ref().map(to));
         rule
     }
 
-    fn policy(&self, location: &Location) -> Policy {
+    fn policy(&self, location: &Location) -> Arc<Policy> {
         let defaults = self.context.defaults;
-        let own = location.owner.as_ref().map(|owner| owner.contributions.policy.clone());
-        own.unwrap_or_else(|| defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body))
+        let own = location.owner.as_ref().map(|owner| Arc::clone(&owner.contributions.policy));
+        let usual = || defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body);
+        own.unwrap_or_else(|| Arc::new(usual()))
     }
 }
 

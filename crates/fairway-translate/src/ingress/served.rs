@@ -2,6 +2,7 @@
 //! of a host together is in `host`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fairway_model::{HostPattern, Origin};
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressSpec};
@@ -25,7 +26,8 @@ pub(crate) struct ServedIngress {
     pub(crate) compat: Compat,
     /// With whom it shares its hosts where hosts have owners.
     pub(crate) shared_hosts: SharedHosts,
-    pub(crate) contributions: Contributions,
+    /// Shared with others that contribute the same.
+    pub(crate) contributions: Arc<Contributions>,
     pub(crate) patterns: Patterns,
 }
 

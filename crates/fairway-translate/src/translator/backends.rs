@@ -32,6 +32,7 @@ impl State {
         let key = reference.key.clone();
         match self.backends.get_mut(&key) {
             Some(memo) => {
+                let memo = Arc::make_mut(memo);
                 memo.users.insert(user);
                 if memo.reference != reference {
                     memo.reference = reference;
@@ -42,7 +43,7 @@ impl State {
                 self.dependencies.backends.add(&reference.service, key.clone());
                 let users = Few::one(user);
                 let memo = BackendMemo { reference, users, external: None, certificate: None };
-                self.backends.insert(key.clone(), memo);
+                self.backends.insert(key.clone(), Arc::new(memo));
                 work.backends.insert(key);
             }
         }
@@ -50,7 +51,7 @@ impl State {
 
     /// Notes that somebody no longer uses a backend, and marks it when it was the last.
     pub(super) fn release_backend(&mut self, user: &BackendUser, key: &BackendKey, work: &mut Work) {
-        if let Some(memo) = self.backends.get_mut(key) {
+        if let Some(memo) = self.backends.get_mut(key).map(Arc::make_mut) {
             memo.users.remove(user);
             if memo.users.is_empty() {
                 work.backends.insert(key.clone());
@@ -61,7 +62,7 @@ impl State {
     /// Makes backends, and forgets those that nobody uses.
     pub(super) fn make_backends(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for key in std::mem::take(&mut work.backends) {
-            let Some(mut memo) = self.backends.remove(&key) else { continue };
+            let Some(mut memo) = self.backends.remove(&key).map(Arc::unwrap_or_clone) else { continue };
             let used = !memo.users.is_empty();
             let built = used.then(|| backend::build(&memo.reference, inputs)).flatten();
             let external = match memo.reference.target(inputs) {
@@ -78,7 +79,7 @@ impl State {
             self.set_backend(&key, made);
             if used {
                 (memo.external, memo.certificate) = (external, certificate);
-                self.backends.insert(key, memo);
+                self.backends.insert(key, Arc::new(memo));
             } else {
                 self.dependencies.backends.remove(&memo.reference.service, &key);
             }

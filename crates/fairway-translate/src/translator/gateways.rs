@@ -21,8 +21,8 @@ use fairway_objects::resources::Resources;
 #[derive(Clone, Debug)]
 pub(super) struct GatewayStage {
     gateways: Gateways,
-    /// The backends of each route.
-    backends: OrdMap<ObjectRef, Arc<BTreeSet<BackendKey>>>,
+    /// The backends of each route, each once.
+    backends: OrdMap<ObjectRef, Arc<[BackendKey]>>,
     /// The Secrets whose certificates each listener shows.
     certificates: OrdMap<Arc<str>, Arc<BTreeSet<ObjectKey>>>,
 }
@@ -82,14 +82,14 @@ impl GatewayStage {
         let user = BackendUser::Route(route.clone());
         let after: BTreeSet<BackendKey> = backends.iter().map(|backend| backend.key.clone()).collect();
         let before = self.backends.remove(route).unwrap_or_default();
-        for key in before.difference(&after) {
+        for key in before.iter().filter(|key| !after.contains(*key)) {
             state.release_backend(&user, key, work);
         }
         for backend in backends {
             state.use_backend(user.clone(), backend, work);
         }
         if !after.is_empty() {
-            self.backends.insert(route.clone(), Arc::new(after));
+            self.backends.insert(route.clone(), after.into_iter().collect());
         }
     }
 

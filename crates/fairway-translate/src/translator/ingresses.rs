@@ -30,12 +30,13 @@ impl State {
             work.secrets.extend(before.certificates.symmetric_difference(&certificates).cloned());
             self.current.diagnostics.replace(Scope::Ingress(key.clone()), reading.diagnostics);
             self.set_status(&key, reading.served.as_ref());
-            let contributions = reading.served.as_ref().map(|served| &served.contributions);
+            let contributions = reading.served.as_ref().map(|served| &*served.contributions);
             let restricts = contributions.is_some_and(Contributions::check_source_ranges);
             if self.dependencies.set_restricting(&key, restricts) {
                 work.trust = TrustWork::Report;
             }
-            if let Some(served) = reading.served {
+            if let Some(mut served) = reading.served {
+                served.contributions = self.ingresses.shared(served.contributions);
                 self.dependencies.join_hosts(&served);
                 work.hosts.extend(served.hosts());
                 self.ingresses.insert(served);

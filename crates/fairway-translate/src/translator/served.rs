@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fairway_model::{HostPattern, ServiceName, SessionCookie};
 use imbl::{OrdMap, OrdSet};
 
+use crate::ingress::contributions::Contributions;
 use crate::ingress::layout::{Layout, location_at};
 use crate::ingress::location::{Location, Place, services_of};
 use crate::ingress::served::ServedIngress;
@@ -25,6 +26,8 @@ pub(super) struct Ingresses {
     /// What is said about these Services changed.
     touched: BTreeSet<ServiceName>,
     pub(super) shared: SharedServices,
+    /// The contributions of the Ingress that was read last.
+    recent: Option<Arc<Contributions>>,
 }
 
 /// One thing that an Ingress says about a Service. The order is that in which they are searched.
@@ -63,6 +66,18 @@ enum Facet {
 }
 
 impl Ingresses {
+    /// These contributions, or those of the Ingress before where they are the same: most Ingresses of a cluster say the same
+    /// as their neighbours, or nothing.
+    pub(super) fn shared(&mut self, contributions: Arc<Contributions>) -> Arc<Contributions> {
+        match &self.recent {
+            Some(recent) if **recent == *contributions => Arc::clone(recent),
+            _ => {
+                self.recent = Some(Arc::clone(&contributions));
+                contributions
+            }
+        }
+    }
+
     /// One of them.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<ServedIngress>> {
         self.by_key.get(key)

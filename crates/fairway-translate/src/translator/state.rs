@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) ingresses: Ingresses,
     pub(super) dependencies: Dependencies,
     pub(super) hosts: OrdMap<HostPattern, Arc<HostMemo>>,
-    pub(super) backends: OrdMap<BackendKey, BackendMemo>,
+    pub(super) backends: OrdMap<BackendKey, Arc<BackendMemo>>,
     pub(super) certificates: Certificates,
     pub(super) certificate_users: Users<ObjectKey, CertificateUser>,
     /// The Service of each slice.

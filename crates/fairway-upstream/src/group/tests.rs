@@ -29,7 +29,7 @@ fn backend(endpoints: u16, balancing: Balancing, traffic: BackendTraffic) -> Arc
         tls: None,
         balancing,
         session: None,
-        traffic,
+        traffic: traffic.kept(),
     })
 }
 

@@ -266,7 +266,7 @@ fn backend(out: &mut String, config: &Config, (key, meets): (&BackendKey, Meets)
         return;
     };
     let spoken = match meets {
-        Meets::Requests => words::protocol(backend.protocol, backend.tls.as_ref()),
+        Meets::Requests => words::protocol(backend.protocol, backend.tls.as_deref()),
         Meets::Connections => "bytes as they come".to_owned(),
     };
     let balancing = words::balancing(backend.balancing);

@@ -15,7 +15,7 @@ use fairway_objects::balance::HashBy;
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.upstream.balance.balancing = balancing(reader, context.defaults.forwarding.balancing);
-    contributions.upstream.balance.hash = hash(reader);
+    contributions.upstream.balance.hash = hash(reader).map(Arc::new);
     if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
         contributions.upstream.via = Via::ClusterAddress;
     }

@@ -1,5 +1,6 @@
 //! How long and how large: `proxy-connect-timeout`, `proxy-send-timeout`, `proxy-read-timeout`, `proxy-body-size`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Timeouts;
@@ -12,7 +13,7 @@ use fairway_annotations::text::bytes;
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     let timeouts = timeouts(reader, context.defaults.forwarding.timeouts);
     let max_body = max_body(reader, context.defaults.forwarding.max_body);
-    contributions.policy = context.defaults.policy(timeouts, max_body);
+    contributions.policy = Arc::new(context.defaults.policy(timeouts, max_body));
     Ok(())
 });
 

@@ -1,5 +1,6 @@
 //! When a request is tried again: `proxy-next-upstream*`. Where that is safe, Fairway tries again whatever they say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Filter;
@@ -15,14 +16,15 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     let failures = failures.unwrap_or(Failures::Statuses(Vec::new()));
     let tries = value(reader, defaults, "proxy-next-upstream-tries", values::count);
     let limit = value(reader, defaults, "proxy-next-upstream-timeout", values::count);
-    let retry = &mut contributions.policy.retry;
+    let policy = Arc::make_mut(&mut contributions.policy);
+    let retry = &mut policy.retry;
     match (&failures, tries) {
         (Failures::None, _) => retry.tries = 1,
         (_, Some(0)) => retry.tries = MOST,
         (_, Some(tries)) => retry.tries = u8::try_from(tries).unwrap_or(MOST).min(MOST),
         (_, None) => {}
     }
-    let all = contributions.policy.timeouts.connect.saturating_mul(u32::from(retry.tries));
+    let all = policy.timeouts.connect.saturating_mul(u32::from(retry.tries));
     let limit =
         limit.filter(|limit| *limit > 0).map_or(Duration::MAX, |limit| Duration::from_secs(limit.into()));
     retry.connect_total = all.min(limit);

@@ -90,14 +90,14 @@ fn transport(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Transport
 
 /// ingress-nginx reads the other `proxy-ssl-*` only beside `proxy-ssl-secret`; an Ingress that asks to verify without it is
 /// refused here, because nothing would be verified.
-fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<TlsOrigination, Closed> {
+fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOrigination>, Closed> {
     let verify = on(reader, "proxy-ssl-verify");
     let Some(value) = reader.value("proxy-ssl-secret") else {
         if verify {
             let problem = "there is no proxy-ssl-secret with the authorities to verify with".to_owned();
             return Err(Closed::missing(reader, "proxy-ssl-verify", problem));
         }
-        return Ok(TlsOrigination::default());
+        return Ok(Arc::default());
     };
     let (key, secret) = named_secret(reader, context, value)?;
     let text =
@@ -124,7 +124,8 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<TlsOrigination,
     let depth = reader.number("proxy-ssl-verify-depth", 0..=u64::from(u32::MAX));
     // ingress-nginx takes 0 for its default.
     let depth = depth.and_then(|depth| u32::try_from(depth.max(1)).ok());
-    Ok(TlsOrigination { name, sni, secret: Some(key), roots, client_certificate, versions, suites, depth })
+    let secret = Some(key);
+    Ok(Arc::new(TlsOrigination { name, sni, secret, roots, client_certificate, versions, suites, depth }))
 }
 
 /// Reads `proxy-ssl-protocols`.

@@ -1,0 +1,82 @@
+//! What is kept of a Service: what backends are made of. The whole object takes ten times the memory, and most routes have a
+//! Service of their own. Judges no address.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+
+/// What is kept of a Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeptService {
+    /// Its ports, as they are written.
+    pub ports: Box<[ServicePort]>,
+    /// The name outside of the cluster that it stands for, where its type is `ExternalName`; empty where it has none.
+    pub external_name: Option<Box<str>>,
+    /// Its address in the cluster, which a headless one has not.
+    pub cluster_address: Option<IpAddr>,
+    /// All its addresses in the cluster, with that one, in their usual form.
+    pub addresses: Box<[IpAddr]>,
+}
+
+impl KeptService {
+    /// What is kept of a Service.
+    #[must_use]
+    pub fn of(service: &Service) -> Self {
+        let Some(spec) = &service.spec else { return Self::default() };
+        // A headless Service has "None".
+        let address = |text: &String| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+        let is_external = spec.type_.as_deref() == Some("ExternalName");
+        Self {
+            ports: spec.ports.as_deref().unwrap_or_default().into(),
+            external_name: is_external.then(|| spec.external_name.as_deref().unwrap_or_default().into()),
+            cluster_address: spec.cluster_ip.as_ref().and_then(address),
+            addresses: spec
+                .cluster_ip
+                .iter()
+                .chain(spec.cluster_ips.iter().flatten())
+                .filter_map(address)
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kept(spec: &serde_json::Value) -> KeptService {
+        let service = serde_json::from_value(json!({ "metadata": { "name": "web" }, "spec": spec }));
+        KeptService::of(&service.expect("a Service"))
+    }
+
+    #[test]
+    fn a_service_is_kept_in_few_bytes() {
+        assert!(size_of::<KeptService>() <= 72, "{}", size_of::<KeptService>());
+    }
+
+    #[test]
+    fn ports_are_kept_as_they_are_written_and_addresses_in_their_usual_form() {
+        let it = kept(&json!({
+            "clusterIP": "::ffff:10.96.0.7",
+            "clusterIPs": ["10.96.0.7", "fd00::7"],
+            "ports": [{ "name": "http", "port": 80, "targetPort": "web" }],
+        }));
+        assert_eq!((it.ports.len(), it.ports[0].name.as_deref(), it.ports[0].port), (1, Some("http"), 80));
+        assert_eq!(it.cluster_address, "10.96.0.7".parse().ok());
+        assert_eq!(
+            it.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.96.0.7", "10.96.0.7", "fd00::7"]
+        );
+    }
+
+    #[test]
+    fn a_headless_service_has_no_address_and_a_name_counts_only_where_the_type_says_so() {
+        let headless = kept(&json!({ "clusterIP": "None", "externalName": "a.test" }));
+        assert_eq!(headless, KeptService::default());
+        let external = kept(&json!({ "type": "ExternalName", "externalName": "a.test" }));
+        assert_eq!(external.external_name.as_deref(), Some("a.test"));
+        assert_eq!(kept(&json!({ "type": "ExternalName" })).external_name.as_deref(), Some(""));
+    }
+}
