@@ -128,6 +128,10 @@ impl Transport for TcpStream {
 }
 
 impl<S: Transport> Transport for server::TlsStream<S> {
+    fn is_secure(&self) -> bool {
+        true
+    }
+
     fn peer(&self) -> Option<IpAddr> {
         self.get_ref().0.peer()
     }
@@ -154,6 +158,10 @@ impl<S: Transport> Transport for server::TlsStream<S> {
 }
 
 impl<S: Transport> Transport for client::TlsStream<S> {
+    fn is_secure(&self) -> bool {
+        true
+    }
+
     fn peer(&self) -> Option<IpAddr> {
         self.get_ref().0.peer()
     }

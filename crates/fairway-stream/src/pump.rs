@@ -61,7 +61,7 @@ enum State {
 }
 
 impl Pump {
-    /// Moves what can be moved. Ready when both directions have ended.
+    /// Moves what can be moved. Ready when both directions have ended: then both wires are to be dropped.
     ///
     /// # Errors
     /// With the side that broke the connection.
@@ -71,9 +71,12 @@ impl Pump {
         workspace: &Workspace,
         (client, endpoint): (&mut Wire<C>, &mut Wire<E>),
     ) -> Poll<Result<(), Side>> {
-        let forth =
-            self.forth.poll(cx, workspace, (&mut *client, Side::Client), (&mut *endpoint, Side::Endpoint));
-        let back = self.back.poll(cx, workspace, (endpoint, Side::Endpoint), (client, Side::Client));
+        let is_last = self.back.state == State::Closed;
+        let sides = ((&mut *client, Side::Client), (&mut *endpoint, Side::Endpoint));
+        let forth = self.forth.poll(cx, workspace, sides, is_last);
+        let is_last = self.forth.state == State::Closed;
+        let back =
+            self.back.poll(cx, workspace, ((endpoint, Side::Endpoint), (client, Side::Client)), is_last);
         match (forth, back) {
             (Poll::Ready(Err(side)), _) | (_, Poll::Ready(Err(side))) => Poll::Ready(Err(side)),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
@@ -82,13 +85,17 @@ impl Pump {
     }
 }
 
+/// Who is read, and who gets it.
+type FromTo<'w, F, T> = ((&'w mut Wire<F>, Side), (&'w mut Wire<T>, Side));
+
 impl Direction {
+    /// `is_last` says that the other direction has ended.
     fn poll<F: Transport, T: Transport>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
-        (from, source): (&mut Wire<F>, Side),
-        (to, target): (&mut Wire<T>, Side),
+        ((from, source), (to, target)): FromTo<'_, F, T>,
+        is_last: bool,
     ) -> Poll<Result<(), Side>> {
         let broken = |side: Side| move |_: io::Error| side;
         let mut moved = 0;
@@ -104,7 +111,10 @@ impl Direction {
             flushed.map_err(broken(target))?;
             to.rest_outbox(workspace);
             if self.state == State::Closing {
-                ready!(to.poll_shutdown(cx)).map_err(broken(target))?;
+                // Whoever waits for both directions closes the sockets then, which says the same; TLS has a message for it.
+                if !is_last || to.stream().is_secure() {
+                    ready!(to.poll_shutdown(cx)).map_err(broken(target))?;
+                }
                 self.state = State::Closed;
                 return Poll::Ready(Ok(()));
             }
