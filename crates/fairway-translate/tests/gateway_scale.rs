@@ -20,7 +20,7 @@ use support::{NOW, object};
 const GROUP: &str = "gateway.networking.k8s.io/v1";
 /// `maxItems` of `spec.listeners` of a Gateway.
 const LISTENERS: usize = 64;
-const SETS: usize = 1_000;
+const SETS: usize = 3_000;
 
 static SECRET: LazyLock<Change> = LazyLock::new(|| {
     let wish = json!({"kind": "Certificate", "metadata": metadata("tls", 0), "names": ["*.test"]});
@@ -137,7 +137,7 @@ fn hosts<'a>(translation: &'a Translation, name: &str) -> Vec<&'a VirtualHost> {
 }
 
 #[test]
-fn sixty_four_listeners_and_a_thousand_listener_sets_are_served_each_with_its_own_route() {
+fn sixty_four_listeners_and_three_thousand_listener_sets_are_served_each_with_its_own_route() {
     let mut resources = everything();
     let mut translator = translator();
     let translation = translator.update(&resources, &[], NOW);
