@@ -26,6 +26,17 @@ type script func(conn net.Conn, nth int, request *http.Request) bool
 // served starts a server on loopback that follows the script.
 func served(t *testing.T, security *tls.Config, follow script) string {
 	t.Helper()
+	return accepting(t, func(conn net.Conn) {
+		if security != nil {
+			conn = tls.Server(conn, security)
+		}
+		follow.serve(conn)
+	})
+}
+
+// accepting listens on loopback until the test ends; each connection is served by a goroutine of its own.
+func accepting(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +48,7 @@ func served(t *testing.T, security *tls.Config, follow script) string {
 			if err != nil {
 				return
 			}
-			if security != nil {
-				conn = tls.Server(conn, security)
-			}
-			go follow.serve(conn)
+			go serve(conn)
 		}
 	}()
 	return listener.Addr().String()

@@ -3,7 +3,9 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,8 +27,6 @@ const (
 	servedRelease, servedName = "ports", "ports-fairway"
 	// asked has an address of which every CoreDNS of a cluster knows.
 	asked = "kubernetes.default.svc.cluster.local."
-	// sitting is how many connections to Redis are open all the time.
-	sitting = 24
 )
 
 // CoreDNS over UDP and TCP and Redis over long connections, as TCP and UDP services of ConfigMaps, while their pods go 5, 7, 5. A
@@ -45,20 +45,25 @@ func TestDNSAndLongConnectionsLiveThroughScaling(t *testing.T) {
 	overTCP.Network, overTCP.Address, overTCP.Rate, overTCP.Clients = "tcp", cluster.Join(entry, dnsPort), s.rate/20, 5
 	udp, tcp := load.Resolve(overUDP), load.Resolve(overTCP)
 	t.Cleanup(func() { udp.Stop(); tcp.Stop() })
-	sessions := load.Sit(load.RedisPlan{Address: cluster.Join(entry, redisPort), Clients: sitting, Beat: 100 * time.Millisecond, Life: time.Second, Ports: clientPorts})
-	t.Cleanup(func() { sessions.Stop() })
+	redis := s.talks(cluster.Join(entry, redisPort), load.RedisSpeech)
+	held := redis.talk(talking)
 	for first := true; first || udp.Queries() < s.requests; first = false {
-		for _, replicas := range []int32{7, 5} {
-			s.scale("dns", replicas)
-			s.scale("redis", replicas)
-			// Long enough that connections are with the new pods, which are the first to go.
-			s.stay(max(how.up, 3*time.Second))
-		}
+		s.scale("dns", 7)
+		s.scale("redis", 7)
+		joined := redis.join(held, slices.Collect(maps.Keys(s.identities())))
+		s.stay(max(how.up, 3*time.Second))
+		s.scale("dns", 5)
+		s.scale("redis", 5)
+		redis.answered(held)
+		redis.answered(joined)
+		s.stay(max(how.up, 3*time.Second))
+		joined.Stop()
 	}
 	living := s.identities()
 	s.judgeAnswers("UDP", udp.Stop())
 	s.judgeAnswers("TCP", tcp.Stop())
-	s.judgeSessions(sessions.Stop(), living)
+	redis.stop()
+	redis.judge("Redis", "Redis, long connections", func(server string, _ time.Time) bool { return !living[server] })
 	s.accounted()
 }
 
@@ -206,36 +211,6 @@ func (s *stage) judgeAnswers(network string, seen load.Answers) {
 	}
 	if seen.Answered == 0 {
 		s.Errorf("%s: DNS over %s was never answered", s.name, network)
-	}
-}
-
-// judgeSessions fails for connections that were cut although their Redis lives, and for wrong numbers.
-func (s *stage) judgeSessions(seen load.Sessions, living map[string]bool) {
-	s.Helper()
-	gone, classes := 0, map[string]int{}
-	wrong := seen.Wrong
-	for _, cut := range seen.Cut {
-		classes[string(cut.Class)]++
-		// One that was made to a pod which went before it said who it is.
-		unknown := cut.Server == "" && !cut.Connected.IsZero() && s.dying.Holds(cut.Begin, cut.End)
-		if unknown || cut.Server != "" && !living[cut.Server] {
-			gone++
-		} else {
-			wrong = append(wrong, cut.Event)
-		}
-	}
-	book.Add(report.Scenario{
-		Name: s.name, Stream: "Redis, long connections", Requests: seen.Commands, Failed: len(wrong), Classes: classes,
-		Apart: map[string]int{"connection cut with its Redis": gone}, Connections: seen.Connections, Took: seen.Took,
-		Figures: []report.Figure{{Name: "longest connection", Value: seen.Longest.Seconds(), Unit: "s"}},
-	})
-	s.Logf("%s: Redis: %d commands on %d connections, %d cut with their server, the longest lived %s", s.name, seen.Commands,
-		seen.Connections, gone, seen.Longest)
-	if len(wrong) > 0 {
-		s.Errorf("%s: Redis: %d connections or answers failed: %s", s.name, len(wrong), first(texts(wrong)))
-	}
-	if gone == 0 {
-		s.Errorf("%s: no connection was with a pod that went: the scenario shows nothing", s.name)
 	}
 }
 

@@ -11,39 +11,25 @@ import (
 // lined starts a server on loopback that answers the lines of a connection; an empty answer ends the connection.
 func lined(t *testing.T, answer func(nth int, line string) string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
+	return accepting(t, func(conn net.Conn) {
+		defer conn.Close()
+		lines := bufio.NewScanner(conn)
+		for nth := 0; lines.Scan(); nth++ {
+			text := answer(nth, lines.Text())
+			if text == "" {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				lines := bufio.NewScanner(conn)
-				for nth := 0; lines.Scan(); nth++ {
-					text := answer(nth, lines.Text())
-					if text == "" {
-						return
-					}
-					if _, err := fmt.Fprintln(conn, text); err != nil {
-						return
-					}
-				}
-			}()
+			if _, err := fmt.Fprintln(conn, text); err != nil {
+				return
+			}
 		}
-	}()
-	return listener.Addr().String()
+	})
 }
 
 // talked has clients talk until what is looked for was seen.
 func talked(t *testing.T, address string, clients int, enough func(Talks) bool) (at, after Talks) {
 	t.Helper()
-	talking := Talk(LinesPlan{Address: address, Clients: clients, Beat: time.Millisecond})
+	talking := Talk(TalkPlan{Address: address, Clients: clients, Beat: time.Millisecond, Speech: LineSpeech})
 	defer talking.Stop()
 	for end := time.Now().Add(20 * time.Second); !enough(talking.Now()); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -53,9 +39,9 @@ func talked(t *testing.T, address string, clients int, enough func(Talks) bool) 
 	return talking.Now(), talking.Stop()
 }
 
-func TestAConnectionOfLinesStaysUntilItsClientEndsIt(t *testing.T) {
+func TestAConnectionStaysUntilItsClientEndsIt(t *testing.T) {
 	address := lined(t, func(_ int, line string) string { return "a " + line })
-	at, after := talked(t, address, 3, func(seen Talks) bool { return seen.Lines >= 30 && seen.Answered() == 3 })
+	at, after := talked(t, address, 3, func(seen Talks) bool { return seen.Answers >= 30 && seen.Answered() == 3 })
 	if at.Open["a"] != 3 || at.Connections != 3 {
 		t.Errorf("while it runs: %+v", at)
 	}
@@ -64,7 +50,7 @@ func TestAConnectionOfLinesStaysUntilItsClientEndsIt(t *testing.T) {
 	}
 }
 
-func TestAConnectionOfLinesThatIsCutIsCountedWithItsPodAndMadeAgain(t *testing.T) {
+func TestAConnectionThatIsCutIsCountedWithItsServerAndMadeAgain(t *testing.T) {
 	address := lined(t, func(nth int, line string) string {
 		if nth == 3 {
 			return ""
@@ -82,7 +68,7 @@ func TestAConnectionOfLinesThatIsCutIsCountedWithItsPodAndMadeAgain(t *testing.T
 	}
 }
 
-func TestAWrongAnswerToALineIsNoCut(t *testing.T) {
+func TestAWrongAnswerIsNoCut(t *testing.T) {
 	for name, answer := range map[string]func(int, string) string{
 		"another line": func(int, string) string { return "a something" },
 		"another pod":  func(nth int, line string) string { return fmt.Sprintf("pod-%d %s", nth, line) },

@@ -1,0 +1,198 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// talkPatience bounds a connect, and an answer.
+const talkPatience = 20 * time.Second
+
+// TalkPlan is long connections on which clients say something at every beat and are answered by a server that they know again.
+type TalkPlan struct {
+	Address string
+	Clients int
+	// Beat is the time between two things that a client says.
+	Beat time.Duration
+	// Ports that connections come from; nil: any.
+	Ports  *Ports
+	Speech Speech
+}
+
+// Speech is how clients speak.
+type Speech struct {
+	// Method is what events call that which is said.
+	Method string
+	// Begin is called with each new connection.
+	Begin func(net.Conn) Say
+}
+
+// Say says what comes next on a connection, which is the first for number 0, and takes the answer. Gives the name of the server.
+type Say func(number int) (server string, err error)
+
+// Cut is a connection that ended while its client wanted it.
+type Cut struct {
+	Event
+	// Server is the name of the server that the connection was with; "" if it never said so.
+	Server string
+}
+
+// Talks is what has become of the connections.
+type Talks struct {
+	// Answers that were right, and Connections that were made.
+	Answers, Connections int
+	// Open are the connections that are open and were answered, by the server that they are with.
+	Open map[string]int
+	// Cut are connections that ended before their client ended them, Wrong those with a wrong answer.
+	Cut   []Cut
+	Wrong []Event
+	// Longest is how long one connection lived that has ended.
+	Longest time.Duration
+}
+
+// Answered is how many connections are open and were answered.
+func (t Talks) Answered() int {
+	all := 0
+	for _, count := range t.Open {
+		all += count
+	}
+	return all
+}
+
+// Talking keeps connections open until it is stopped: a client whose connection ends makes another one.
+type Talking struct {
+	plan    TalkPlan
+	stop    context.CancelFunc
+	clients sync.WaitGroup
+
+	lock  sync.Mutex
+	found Talks
+}
+
+// Talk begins.
+func Talk(plan TalkPlan) *Talking {
+	ctx, stop := context.WithCancel(context.Background())
+	t := &Talking{plan: plan, stop: stop, found: Talks{Open: map[string]int{}}}
+	for range plan.Clients {
+		t.clients.Go(func() {
+			for ctx.Err() == nil {
+				t.connection(ctx)
+			}
+		})
+	}
+	return t
+}
+
+// Plan is what it does.
+func (t *Talking) Plan() TalkPlan { return t.plan }
+
+// Now is what has become of the connections so far.
+func (t *Talking) Now() Talks {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	found := t.found
+	found.Open, found.Cut, found.Wrong = maps.Clone(found.Open), slices.Clone(found.Cut), slices.Clone(found.Wrong)
+	return found
+}
+
+// Stop waits until every client has ended its connection.
+func (t *Talking) Stop() Talks {
+	t.stop()
+	t.clients.Wait()
+	return t.Now()
+}
+
+// connection is one connection, from its begin to its end.
+func (t *Talking) connection(ctx context.Context) {
+	event := Event{Method: t.plan.Speech.Method, Begin: time.Now()}
+	event.Opened = event.Begin
+	server, err := t.talk(ctx, &event)
+	event.End = time.Now()
+	t.over(event, server, err)
+	if err != nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(t.plan.Beat):
+		}
+	}
+}
+
+// talk makes a connection and speaks on it until it is told to stop. Gives the server that answered.
+func (t *Talking) talk(ctx context.Context, event *Event) (string, error) {
+	dialing, cancel := context.WithTimeout(ctx, talkPatience)
+	defer cancel()
+	conn, err := t.plan.Ports.dial(dialing, net.Dialer{}, t.plan.Address)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", nil
+		}
+		return "", connecting(err)
+	}
+	defer conn.Close()
+	event.Connected, event.Local = time.Now(), conn.LocalAddr().String()
+	t.made()
+	say, ticker, server := t.plan.Speech.Begin(conn), time.NewTicker(t.plan.Beat), ""
+	defer ticker.Stop()
+	for {
+		_ = conn.SetDeadline(time.Now().Add(talkPatience))
+		from, err := say(event.Exchange)
+		if err != nil {
+			return server, err
+		}
+		if server != "" && from != server {
+			return server, fmt.Errorf("a connection with %s was answered by %s", server, from)
+		}
+		server = from
+		t.answered(server, event.Exchange == 0)
+		event.Exchange++
+		select {
+		case <-ctx.Done():
+			return server, nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (t *Talking) made() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.found.Connections++
+}
+
+// answered counts an answer, and the connection with its first one.
+func (t *Talking) answered(server string, first bool) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.found.Answers++
+	if first {
+		t.found.Open[server]++
+	}
+}
+
+// over counts the end of a connection; err is nil when its client ended it.
+func (t *Talking) over(event Event, server string, err error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if server != "" {
+		t.found.Open[server]--
+	}
+	if !event.Connected.IsZero() {
+		t.found.Longest = max(t.found.Longest, event.End.Sub(event.Connected))
+	}
+	var failed *failure
+	switch {
+	case err == nil:
+	case errors.As(err, &failed):
+		event.Class, event.Detail = failed.class, fmt.Sprintf("with %q: %v", server, failed.cause)
+		t.found.Cut = append(t.found.Cut, Cut{Event: event, Server: server})
+	default:
+		event.Class, event.Detail = Wrong, err.Error()
+		t.found.Wrong = append(t.found.Wrong, event)
+	}
+}
