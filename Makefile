@@ -107,12 +107,12 @@ deploy: ## deploy/fairway.yaml, from the chart
 testbed-test: setup ## the tests of testbed/, with real clusters side by side; needs root
 	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 -timeout 20m ./...
 
-# 1,750 blocks of 1 s with 0.3 s of warm-up each are 38 minutes; connecting, probing and memory the rest.
-bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, h2o and Traefik: 24 blocks of each, 40 minutes
+# 1,920 blocks of 1 s with 0.3 s of warm-up each are 42 minutes; connecting, probing and memory the rest.
+bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, h2o and Traefik: 24 blocks of each, 44 minutes
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
-published := docs/results/capacity docs/results/quick docs/results/defaults
+published := docs/results/capacity docs/results/long
 
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab
@@ -133,7 +133,7 @@ lab-long: lab-builds image lab-binary ## the benchmarks in a cluster in four rou
 	@.ci/setup lab
 	$(lab_run) dynamic comparison timeline propagation --long --out $(LAB_LONG_OUT) $(ARGS)
 
-lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, for the laboratory and the benchmark: half a minute
+lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, for the laboratory and the benchmark: a minute
 	@command -v mmdebstrap >/dev/null || .ci/setup peers
 	@lab/peers/current $(ARGS)
 
@@ -143,7 +143,7 @@ publish-runs: image lab-binary lab-peers ## all published measurements, one afte
 
 lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
 	cargo build --locked -p fairway-lab
-	find $(published) bench/results -name results.json -o -name latest.json | xargs gzip -9nf
+	find bench/results -name latest.json | xargs --no-run-if-empty gzip -9nf
 	$(target_dir)/debug/fairway-lab report $(published) -o docs/results/report.html
 	$(target_dir)/debug/fairway-lab publish
 

@@ -6,12 +6,15 @@
 #
 # A case is an Ingress and what its client sends; `plain`, `origin` and `cookie` have no annotations and differ in what
 # they send. Each has a process of its own with one worker; after a warm-up, 2,000 requests on one connection are
-# counted. Needs valgrind and curl, and debug information for the profiles that it leaves in INSTRUCTIONS_OUT.
+# counted. With INSTRUCTIONS_HTTP=2 that connection is one of HTTP/2 in the clear, with one stream at a time. Needs valgrind,
+# curl and for HTTP/2 h2load, and debug information for the profiles that it leaves in INSTRUCTIONS_OUT.
 set -eu
 fairway=$1
 shift
 [ $# -gt 0 ] || set -- plain origin features rate connections cookie session persistent hash canary basic auth
 requests=2000
+http=${INSTRUCTIONS_HTTP:-1}
+case $http in 1 | 2) ;; *) echo "INSTRUCTIONS_HTTP is 1 or 2" >&2; exit 2 ;; esac
 port=${INSTRUCTIONS_PORT:-18480}
 out=${INSTRUCTIONS_OUT:-$(mktemp -d)}
 mkdir -p "$out"
@@ -114,19 +117,23 @@ YAML
 # As many requests as the second word says, on one connection, as a browser sends them.
 ask() {
     case $1 in
-
     origin | features | cors) set -- "$1" "$2" -H 'Origin: http://o.test' ;;
     cookie) set -- "$1" "$2" -H 'Cookie: route=0123456789abcdef|fedcba9876543210fedcba9876543210' ;;
     session | persistent) set -- "$1" "$2" -H "Cookie: $session" ;;
-    basic) set -- "$1" "$2" -u u:secret ;;
+    basic) set -- "$1" "$2" -H 'Authorization: Basic dTpzZWNyZXQ=' ;;
     esac
     count=$2
     shift 2
-    curl -sS -o /dev/null -w '%{http_code}\n' -H 'Host: a.test' \
-        -H 'User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0' \
+    set -- -H 'User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0' \
         -H 'Accept: text/html,application/xhtml+xml' -H 'Accept-Language: en-US,en;q=0.5' \
-        -H 'Accept-Encoding: gzip, deflate, br' "$@" "http://127.0.0.1:$port/bytes/1024?[1-$count]" |
-        sort | uniq -c | grep -qx " *$count 200" || { echo "not all requests were answered 200" >&2; exit 1; }
+        -H 'Accept-Encoding: gzip, deflate, br' "$@"
+    if [ "$http" = 2 ]; then
+        h2load -n "$count" -c 1 -m 1 -H ':authority: a.test' "$@" "http://127.0.0.1:$port/bytes/1024" |
+            grep -q "status codes: $count 2xx,"
+    else
+        curl -sS -o /dev/null -w '%{http_code}\n' -H 'Host: a.test' "$@" "http://127.0.0.1:$port/bytes/1024?[1-$count]" |
+            sort | uniq -c | grep -qx " *$count 200"
+    fi || { echo "not all requests were answered 200" >&2; exit 1; }
 }
 
 for name in "$@"; do

@@ -335,7 +335,7 @@ fn write_some(mut to: &TcpStream, bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Ask, Generator, Tally, send};
+    use crate::load::{Ask, Generator, Tally, has_fields, send};
     use crate::scenario::{Load, named};
 
     /// A short load as that of the scenario called `name`, straight to the backend.
@@ -364,6 +364,17 @@ mod tests {
             assert_eq!(tally.failed(), 0, "{name}: {:?}", tally.errors);
             assert!(tally.requests > 100, "{name}: {}", tally.requests);
         }
+    }
+
+    #[test]
+    fn an_answer_that_lacks_a_field_is_told_from_one_that_has_all() {
+        let upstream = start(Idle::Sleep).unwrap();
+        let mut ask = ask("edits-1k-50", &upstream);
+        (ask.scenario.load, ask.scenario.connections) = (Load::Idle, 1);
+        let has = |fields: &[(&str, &str)]| has_fields(&ask, fields, Duration::from_secs(5)).unwrap();
+        let (server, kind) = (("server", "bench"), ("Content-Type", "application/octet-stream"));
+        assert!(has(&[]) && has(&[server, kind]));
+        assert!(!has(&[server, ("X-One", "one")]) && !has(&[kind, ("Server", "other")]));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::peers::{self, Binaries, Need, Wanted};
 use crate::pinning::Conditions;
 use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
 use crate::running::Running;
-use crate::scenario::{Downstream, Forwarded, Load, Scenario};
+use crate::scenario::{Downstream, Edits, Forwarded, Load, Scenario};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
@@ -106,6 +106,15 @@ impl Campaign {
             // What the protocol of the backend costs is seen beside the same proxy with the other one.
             let other = Scenario { upstream: Spoken::Http1, ..*scenario };
             let name = format!("{} to HTTP/1", peer.name);
+            let started = self.start(&name, peer, binary, &other)?;
+            take(started, &name, &mut running, &mut missing);
+        }
+        if scenario.is_edited()
+            && let Some((peer, binary)) = part.first()
+        {
+            // What edits cost is seen beside the same proxy that answers the same requests without them.
+            let other = Scenario { edits: Edits::Nothing, ..*scenario };
+            let name = format!("{} without edits", peer.name);
             let started = self.start(&name, peer, binary, &other)?;
             take(started, &name, &mut running, &mut missing);
         }
@@ -202,13 +211,14 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
         (scenario.is_http2(), Need::Http2),
         (!scenario.is_http2(), Need::Http1),
         (scenario.upstream != Spoken::Http1, Need::Http2Upstream),
+        (scenario.is_edited(), Need::Edits),
     ];
     needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
 }
 
 /// Whether it is configured as all others of its kind.
 fn is_usual(scenario: &Scenario) -> bool {
-    scenario.downstream == Downstream::Http1 && !scenario.is_stream()
+    scenario.downstream == Downstream::Http1 && !scenario.is_stream() && !scenario.is_edited()
 }
 
 fn take(

@@ -227,7 +227,7 @@ fn h2load(scenario: &Scenario, proxy: &Running, requests: u64) -> anyhow::Result
         command.arg("-d").arg(content);
         command.args(["-H", &format!("content-type: {}", call::CONTENT_TYPE), "-H", "te: trailers"]);
     }
-    command.arg(format!("{scheme}://{HOST}:{}{}", address.port(), scenario.body.path()));
+    command.arg(format!("{scheme}://{HOST}:{}{}", address.port(), scenario.path()));
     measured(proxy, || {
         let output = command.output().context("start h2load")?;
         let text = String::from_utf8_lossy(&output.stdout);

@@ -31,6 +31,9 @@ pub(crate) const GROUP: &str = "X25519";
 /// The fields of every request.
 pub(crate) const FIELDS: [(&str, &str); 2] = [("user-agent", "fairway-bench"), ("accept", "*/*")];
 
+/// What a browser says in addition where a page of another origin asks.
+const ORIGIN: (&str, &str) = ("origin", "https://other.example");
+
 /// What is asked of the proxy.
 #[derive(Clone)]
 pub(crate) struct Ask {
@@ -177,12 +180,27 @@ pub(crate) fn send(ask: &Ask, window: Duration) -> anyhow::Result<Tally> {
     generator.end()
 }
 
+/// Whether answers have all of these fields; one request is sent for each.
+pub(crate) fn has_fields(ask: &Ask, fields: &[(&str, &str)], window: Duration) -> anyhow::Result<bool> {
+    for (name, value) in fields {
+        let mut plan = plan(ask, window)?;
+        plan.expect.header = Some(((*name).to_owned(), (*value).to_owned()));
+        let mut generator = Generator::Requests(Stream::open(plan, ask.backing.between())?);
+        generator.run()?;
+        if generator.end()?.requests != 1 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     let Scenario { tls, body, connections, downstream, .. } = ask.scenario;
     let scheme = if tls { "https" } else { "http" };
-    let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", body.path()), vec![ask.address])?;
+    let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", ask.scenario.path()), vec![ask.address])?;
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    plan.request.headers = FIELDS.map(|(name, value)| field(name, value)).to_vec();
+    let fields = FIELDS.into_iter().chain(ask.scenario.is_edited().then_some(ORIGIN));
+    plan.request.headers = fields.map(|(name, value)| field(name, value)).collect();
     plan.shape.connections = connections;
     plan.bounds.timeout = PATIENCE;
     plan.bounds.duration = Some(window);

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fairway_lab_measure::{Program, Waited};
 
+use crate::body::Body;
 use crate::interrupt;
-use crate::load::{Ask, send};
+use crate::load::{Ask, has_fields, send};
 use crate::pinning::Pin;
 use crate::scenario::{Load, Scenario};
-use crate::site::Site;
+use crate::site::{ANSWER_FIELDS, Site};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// How long one attempt may take to find out.
@@ -36,14 +37,20 @@ impl Running {
     }
 
     fn await_answer(&mut self) -> anyhow::Result<()> {
+        let Scenario { tls, body, .. } = self.site.scenario;
+        // The backend answers with so much only if it is asked for that: the proxy must have edited the path.
+        let is_edited = self.site.scenario.is_edited();
+        let body = if is_edited { Body::Megabyte } else { body };
+        let fields: &[(&str, &str)] = if is_edited { &ANSWER_FIELDS } else { &[] };
         let ask = Ask {
-            address: if self.site.scenario.tls { self.site.https } else { self.site.http },
-            scenario: Scenario { load: Load::Idle, connections: 1, ..self.site.scenario },
+            address: if tls { self.site.https } else { self.site.http },
+            scenario: Scenario { load: Load::Idle, connections: 1, body, ..self.site.scenario },
             backing: self.site.backing.clone(),
         };
         let waited = self.program.wait_until(READY_WITHIN, || {
             interrupt::check()?;
-            Ok(send(&ask, ATTEMPT).is_ok_and(|tally| tally.requests == 1))
+            let is_answered = send(&ask, ATTEMPT).is_ok_and(|tally| tally.requests == 1);
+            Ok(is_answered && has_fields(&ask, fields, ATTEMPT).unwrap_or(false))
         })?;
         anyhow::ensure!(
             waited == Waited::Done,

@@ -51,6 +51,18 @@ pub(crate) enum Forwarded {
     Datagrams,
 }
 
+/// What a proxy does to requests and answers besides forwarding them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Edits {
+    Nothing,
+    /// It takes [`PREFIX`] off the path, allows other origins to read the answer, and adds a field to it.
+    Usual,
+}
+
+/// What clients ask for begins with it where the path is edited.
+pub(crate) const PREFIX: &str = "/app";
+
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -61,6 +73,7 @@ pub(crate) struct Scenario {
     pub(crate) downstream: Downstream,
     pub(crate) upstream: Spoken,
     pub(crate) forwarded: Forwarded,
+    pub(crate) edits: Edits,
 }
 
 impl Scenario {
@@ -74,9 +87,21 @@ impl Scenario {
         self.forwarded != Forwarded::Requests
     }
 
+    /// Whether a proxy edits what it forwards.
+    pub(crate) fn is_edited(&self) -> bool {
+        self.edits == Edits::Usual
+    }
+
+    /// What clients ask for.
+    pub(crate) fn path(&self) -> String {
+        let prefix = if self.is_edited() { PREFIX } else { "" };
+        format!("{prefix}{}", self.body.path())
+    }
+
     const fn http1(name: &'static str, load: Load, tls: bool, body: Body, connections: usize) -> Self {
         let (downstream, upstream, forwarded) = (Downstream::Http1, Spoken::Http1, Forwarded::Requests);
-        Self { name, load, tls, body, connections, downstream, upstream, forwarded }
+        let edits = Edits::Nothing;
+        Self { name, load, tls, body, connections, downstream, upstream, forwarded, edits }
     }
 
     /// TCP: what goes through the connections is HTTP/1, so that every answer is checked as in the other scenarios.
@@ -100,18 +125,23 @@ impl Scenario {
         Self { upstream, ..self }
     }
 
+    const fn edited(self) -> Self {
+        Self { edits: Edits::Usual, ..self }
+    }
+
     const fn measured(self, load: Load, tls: bool) -> Self {
         Self { load, tls, ..self }
     }
 }
 
-pub(crate) const ALL: [Scenario; 22] = [
+pub(crate) const ALL: [Scenario; 23] = [
     Scenario::http1("http-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50),
     Scenario::http1("http-1k-200", Load::KeepAlive, false, Body::Kilobyte, 200),
     Scenario::http1("https-1k-50", Load::KeepAlive, true, Body::Kilobyte, 50),
     Scenario::http1("tls13-handshakes", Load::Once, true, Body::Kilobyte, 50),
     Scenario::http1("http-1m", Load::KeepAlive, false, Body::Megabyte, 20),
     Scenario::http1("https-1m", Load::KeepAlive, true, Body::Megabyte, 20),
+    Scenario::http1("edits-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50).edited(),
     Scenario::http2("h2-1k-50x1", 50, 1),
     Scenario::http2("h2-1k-10x10", 10, 10),
     Scenario::http2("h2-1k-10x100", 10, 100),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::backend::{Backing, Spoken, Upstream};
 use crate::body::Body;
-pub(crate) use crate::scenario::HOST;
 use crate::scenario::{Forwarded, Scenario};
+pub(crate) use crate::scenario::{HOST, PREFIX};
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
@@ -17,6 +17,19 @@ pub(crate) const IDLE_UPSTREAMS: usize = 1024;
 /// Seconds after which a session of datagrams is over. Each block opens new ones, and those of the blocks before must not
 /// fill what a client may have.
 const DATAGRAMS_IDLE: u32 = 2;
+
+/// What every peer adds to answers where it edits them: what ingress-nginx adds for `enable-cors`, and one field more.
+pub(crate) const ANSWER_FIELDS: [(&str, &str); 6] = [
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Allow-Credentials", "true"),
+    ("Access-Control-Allow-Methods", "GET, PUT, POST, DELETE, PATCH, OPTIONS"),
+    (
+        "Access-Control-Allow-Headers",
+        "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization",
+    ),
+    ("Access-Control-Max-Age", "1728000"),
+    ("X-One", "one"),
+];
 
 /// Seconds for which a forwarded connection may be idle.
 const CONNECTIONS_IDLE: u32 = 600;

@@ -9,6 +9,7 @@ mod checks;
 mod parse;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::proxy_header(input, |bytes| match parse::parse(bytes) {
-    Ok(header) => Ok(header.map(|header| (header.client, bytes.len() - header.rest.len()))),
+    Ok(header) =>
+        Ok(header.map(|header| (header.client.zip(header.server), bytes.len() - header.rest.len()))),
     Err(_) => Err(()),
 }));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use fairway_lab_measure::{Executable, Release};
 
 use super::peer::{Binaries, Peer, REQUESTS_ALONE, first_line};
-use crate::site::{Certificate, HOST, Site};
+use crate::site::{ANSWER_FIELDS, Certificate, HOST, PREFIX, Site};
 
 pub(super) const ENVOY: Peer = Peer {
     name: "envoy",
@@ -86,7 +86,7 @@ fn listener(site: &Site, name: &str, tls: Option<Value>) -> Value {
     let port = if tls.is_some() { site.https.port() } else { site.http.port() };
     let mut chain = json!({ "filters": [{
         "name": "envoy.filters.network.http_connection_manager",
-        "typed_config": http_connections(name, if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" }),
+        "typed_config": http_connections(name, site),
     }] });
     if let Some(tls) = tls {
         chain["transport_socket"] = json!({ "name": "envoy.transport_sockets.tls", "typed_config": tls });
@@ -94,7 +94,21 @@ fn listener(site: &Site, name: &str, tls: Option<Value>) -> Value {
     json!({ "name": name, "address": address(port), "filter_chains": [chain] })
 }
 
-fn http_connections(name: &str, codec: &str) -> Value {
+fn route(site: &Site) -> Value {
+    if !site.scenario.is_edited() {
+        return json!({ "match": { "prefix": "/" }, "route": { "cluster": "backend" } });
+    }
+    let fields = ANSWER_FIELDS.map(|(key, value)| json!({ "header": { "key": key, "value": value } }));
+    let rewrite = json!({ "pattern": { "regex": format!("^{PREFIX}/(.*)") }, "substitution": "/\\1" });
+    json!({
+        "match": { "prefix": format!("{PREFIX}/") },
+        "route": { "cluster": "backend", "regex_rewrite": rewrite },
+        "response_headers_to_add": fields,
+    })
+}
+
+fn http_connections(name: &str, site: &Site) -> Value {
+    let codec = if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" };
     json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
@@ -108,7 +122,7 @@ fn http_connections(name: &str, codec: &str) -> Value {
                 "header": { "key": "x-real-ip", "value": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" },
                 "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
             }],
-            "routes": [{ "match": { "prefix": "/" }, "route": { "cluster": "backend" } }],
+            "routes": [route(site)],
         }] },
         "http_filters": [{
             "name": "envoy.filters.http.router",

@@ -10,7 +10,7 @@ use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, first_line};
 use crate::scenario::{Forwarded, Load};
-use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
+use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const FAIRWAY: Peer = Peer {
     name: "fairway",
@@ -113,10 +113,23 @@ endpoints:
     )
 }
 
+/// The path, its type, and what is said about edits. The fields of CORS are what the annotation adds.
+fn edits(site: &Site) -> (String, &'static str, &'static str) {
+    if !site.scenario.is_edited() {
+        return ("/".to_owned(), "Prefix", "");
+    }
+    let annotations = "
+    nginx.ingress.kubernetes.io/enable-cors: \"true\"
+    nginx.ingress.kubernetes.io/custom-headers: bench/fields
+    nginx.ingress.kubernetes.io/rewrite-target: /$1";
+    (format!("{PREFIX}/(.*)"), "ImplementationSpecific", annotations)
+}
+
 fn objects(site: &Site) -> String {
     let (address, port) = (site.backend.ip(), site.backend.port());
     let spoken = if site.has_h2c_upstream() { ", appProtocol: kubernetes.io/h2c" } else { "" };
     let grpc = if site.is_grpc() { "\n    nginx.ingress.kubernetes.io/backend-protocol: GRPC" } else { "" };
+    let ((path, kind, edits), [.., (field, value)]) = (edits(site), ANSWER_FIELDS);
     format!(
         "apiVersion: networking.k8s.io/v1
 kind: IngressClass
@@ -130,6 +143,12 @@ data:
   upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\"
   keep-alive-requests: \"100000000\"
   upstream-keepalive-requests: \"100000000\"
+  global-allowed-response-headers: {field}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{ name: fields, namespace: bench }}
+data: {{ {field}: {value} }}
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -137,7 +156,7 @@ metadata:
   name: bench
   namespace: bench
   annotations:
-    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"{grpc}
+    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"{grpc}{edits}
 spec:
   ingressClassName: fairway
   tls:
@@ -147,8 +166,8 @@ spec:
   - host: {HOST}
     http:
       paths:
-      - path: /
-        pathType: Prefix
+      - path: {path}
+        pathType: {kind}
         backend: {{ service: {{ name: bench, port: {{ number: 80 }} }} }}
 ---
 apiVersion: v1

@@ -13,6 +13,7 @@ pub(super) const FLOOR: Peer = Peer {
         (Need::Tls, "speaks no TLS"),
         (Need::Http2, "speaks no HTTP/2"),
         (Need::Datagrams, "forwards no UDP"),
+        (Need::Edits, "edits nothing"),
     ],
     find: |binaries, _| {
         anyhow::ensure!(binaries.floor.is_file(), "the binary `floor` is not built beside this one");

@@ -8,7 +8,7 @@ use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, packaged};
 use crate::scenario::{Forwarded, Load};
-use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
+use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
@@ -139,6 +139,16 @@ http {{
     )
 }
 
+/// The path of the location, and what is done there besides forwarding.
+fn edits(site: &Site) -> (String, String) {
+    if !site.scenario.is_edited() {
+        return ("/".to_owned(), String::new());
+    }
+    let fields =
+        ANSWER_FIELDS.map(|(name, value)| format!("add_header {name} \"{value}\";\n      ")).concat();
+    (format!("{PREFIX}/"), format!("rewrite ^{PREFIX}/(.*) /$1 break;\n      {fields}"))
+}
+
 /// gRPC has directives of its own; they mean the same.
 fn location(site: &Site) -> String {
     let (kind, pass) = if site.is_grpc() {
@@ -157,9 +167,10 @@ fn location(site: &Site) -> String {
       proxy_buffers 8 32k;
       proxy_max_temp_file_size 0;"
     };
+    let (path, edits) = edits(site);
     format!(
-        "    location / {{
-      {pass}
+        "    location {path} {{
+      {edits}{pass}
       {kind}_connect_timeout 5s;
       {kind}_set_header Host $http_host;
       {kind}_set_header X-Request-ID $request_id;

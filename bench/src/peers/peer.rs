@@ -35,6 +35,8 @@ pub(crate) enum Need {
     Http2,
     /// HTTP/2 to the backend.
     Http2Upstream,
+    /// Another path for the backend, and more fields for the client.
+    Edits,
     /// Connections that are forwarded as they come.
     Connections,
     /// Datagrams.

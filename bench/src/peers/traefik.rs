@@ -8,7 +8,7 @@ use fairway_lab_measure::{Executable, Release};
 use serde_json::{Value, json};
 
 use super::peer::{Binaries, Peer, REQUESTS_ALONE};
-use crate::site::{Certificate, HOST, IDLE_UPSTREAMS, Site};
+use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const TRAEFIK: Peer = Peer { name: "traefik", without: &REQUESTS_ALONE, find, version, prepare };
 
@@ -72,7 +72,7 @@ fn arguments(site: &Site, routes: &Path) -> Vec<String> {
 
 fn dynamic(site: &Site, chain: &Path, key: &Path) -> Value {
     let scheme = if site.has_h2c_upstream() { "h2c" } else { "http" };
-    json!({
+    let mut routes = json!({
         "http": {
             "routers": { "all": { "rule": format!("Host(`{HOST}`)"), "service": "backend" } },
             "services": { "backend": { "loadBalancer": {
@@ -84,7 +84,18 @@ fn dynamic(site: &Site, chain: &Path, key: &Path) -> Value {
             // The cipher suites of TLS 1.3 cannot be chosen in Go; the client offers only one.
             "options": { "default": { "minVersion": "VersionTLS13", "alpnProtocols": [site.alpn()] } },
         },
-    })
+    });
+    if site.scenario.is_edited() {
+        let path = json!({ "regex": format!("^{PREFIX}/(.*)"), "replacement": "/$1" });
+        let fields: serde_json::Map<_, _> =
+            ANSWER_FIELDS.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        routes["http"]["routers"]["all"]["middlewares"] = json!(["path", "fields"]);
+        routes["http"]["middlewares"] = json!({
+            "path": { "replacePathRegex": path },
+            "fields": { "headers": { "customResponseHeaders": fields } },
+        });
+    }
+    routes
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ Examples:
   fairway-bench floods --only passwords --seconds 20
 
 The command fails when a well-behaved request failed, an endpoint was ejected, memory exceeded its bound, the proxy did
-not recover, or a target
-was missed: less than 10 times the attackers' CPU, p99 less than twice that under honest load, recovery within 1 s.
+not recover, or a target was missed: less than 10 times the attackers' CPU, p99 less than twice that under honest load,
+recovery within 1 s.
 Handshakes and regular expressions are asymmetric by nature: see docs/limits.md. Verifying passwords is meant to be
 expensive: its CPU is not compared with the attackers', but may not exceed one CPU for two workers.")]
 pub(crate) struct FloodsArguments {

@@ -39,6 +39,9 @@
 {{- end }}
 {{- if .Values.gatewayApi.enabled }}
 - --gateway-pods={{ .Release.Namespace }}/{{ include "fairway.fullname" . }}-gateways
+{{- with .Values.gatewayApi.controllerName }}{{ if ne . "fairway.dev/gateway-controller" }}
+- {{ printf "--gateway-controller=%s" . | quote }}
+{{- end }}{{ end }}
 {{- with .Values.gatewayApi.serviceType }}{{ if ne . "LoadBalancer" }}
 - --gateway-service-type={{ . }}
 {{- end }}{{ end }}

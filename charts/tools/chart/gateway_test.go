@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,26 @@ func TestTheCRDsOfGatewayAPIComeOnRequestAndAreOfOneVersion(t *testing.T) {
 		if object.Kind == "CustomResourceDefinition" || strings.Contains(object.Name, "gateway") {
 			t.Errorf("by default there is %s %s", object.Kind, object.Name)
 		}
+	}
+}
+
+func TestASecondInstallationServesClassesOfItsOwnController(t *testing.T) {
+	const flag = "--gateway-controller="
+	of := func(values ...string) (flags []string, class string) {
+		objects := render(t, append(slices.Clone(variants["Gateway API"]), values...)...)
+		for _, argument := range one[appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0].Args {
+			if name, found := strings.CutPrefix(argument, flag); found {
+				flags = append(flags, name)
+			}
+		}
+		return flags, fmt.Sprint(tree(t, objects, "GatewayClass")["spec"])
+	}
+	if flags, _ := of(); len(flags) != 0 {
+		t.Errorf("by default there is %s%v", flag, flags)
+	}
+	flags, class := of(`gatewayApi.controllerName="example.com/second"`)
+	if fmt.Sprint(flags) != "[example.com/second]" || class != "map[controllerName:example.com/second]" {
+		t.Errorf("%v, %s", flags, class)
 	}
 }
 

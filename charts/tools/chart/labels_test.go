@@ -40,7 +40,7 @@ func TestALabelThatIsGivenTwiceComesOnce(t *testing.T) {
 		`labels=` + own, `podLabels=` + own, `service.labels=` + own, `internalService={"enabled":true,"labels":` + own + `}`,
 		`metrics={"service":{"enabled":true,"labels":` + own + `},"serviceMonitor":{"enabled":true,"labels":` + own +
 			`},"dashboard":{"enabled":true,"labels":` + own + `},"rules":{"enabled":true,"labels":` + own + `}}`,
-		`webhook.enabled=true`, `networkPolicy.enabled=true`,
+		`webhook.enabled=true`, `networkPolicy.enabled=true`, `gatewayApi.enabled=true`,
 	}
 	objects := render(t, values...)
 	labelled := 0

@@ -25,7 +25,7 @@ struct Condition {
     methods: Vec<String>,
     /// Anchored at the start.
     path: Option<String>,
-    /// Each covers the whole value.
+    /// Each covers the whole value. Whichever of several values matches is enough.
     headers: BTreeMap<String, String>,
     query: BTreeMap<String, String>,
 }

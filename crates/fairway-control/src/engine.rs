@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fairway_model::Config;
 use fairway_routing::{Compiled, Problem, Snapshot, compile};
 use fairway_translate::{
-    Change, Diagnostic, Diagnostics, ObjectRef, Options, Resources, Severity, Translation, Translator,
+    Change, Diagnostic, Diagnostics, Options, Resources, Severity, Translation, Translator,
 };
 
 use crate::digest::{Digest, Running};
@@ -71,11 +71,7 @@ impl Engine {
     /// Takes changes; `now` is in seconds since 1970. The first call always leads to a snapshot.
     pub fn update(&mut self, changes: Vec<Change>, now: i64) -> Effect {
         let started = Instant::now();
-        let mut changed = Vec::<ObjectRef>::with_capacity(changes.len());
-        for change in changes {
-            changed.push(change.reference());
-            self.resources.apply(change);
-        }
+        let changed = self.resources.apply_all(changes);
         let translation = self.translator.update(&self.resources, &changed, now);
         let translated = Instant::now();
         if let Some(current) = &mut self.current

@@ -169,8 +169,13 @@ impl Viewer {
 
     /// Shows `outcome` from now on.
     pub(crate) fn show(&self, outcome: Outcome) {
+        self.show_of(outcome, Arc::default());
+    }
+
+    /// The same of a source that has something to say.
+    pub(crate) fn show_of(&self, outcome: Outcome, source: Arc<[Diagnostic]>) {
         let (published, delay) = (SystemTime::now(), Duration::ZERO);
-        let (source, freshness) = (Arc::default(), Freshness::Current);
+        let freshness = Freshness::Current;
         *self.0.lock() = Some(View { outcome, source, published, delay, freshness, kept: 1 });
         self.0.updates.send_modify(|count| *count += 1);
     }

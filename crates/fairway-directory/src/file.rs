@@ -11,10 +11,17 @@ use fairway_translate::{Diagnostic, DocumentSource, Object, ObjectRef, Severity}
 
 use fairway_manifest::{self as manifest, Reading, Section};
 
-/// What is remembered of a file: enough to read again only the documents that changed.
+/// What is remembered of a file: enough to read again only the documents that changed. There may be 100,000 files, so what
+/// few of them have is behind a pointer.
 #[derive(Debug, Default)]
 pub struct File {
-    documents: Vec<Document>,
+    documents: Box<[Document]>,
+    trouble: Option<Box<Trouble>>,
+}
+
+/// What is wrong with a file as a whole, and what follows from it.
+#[derive(Debug, Default)]
+struct Trouble {
     /// Objects that a document gave before it became unreadable.
     kept: BTreeSet<ObjectRef>,
     /// Objects that could never be read, and whose targets are closed.
@@ -37,11 +44,17 @@ pub struct Update {
 #[derive(Debug)]
 struct Document {
     identity: Identity,
-    objects: Vec<ObjectRef>,
+    objects: Box<[ObjectRef]>,
+    flaws: Option<Box<Flaws>>,
+}
+
+/// What is wrong with a document.
+#[derive(Debug)]
+struct Flaws {
+    readability: Readability,
     broken: Vec<ObjectRef>,
     /// The broken ones that something stands in for.
     stand_ins: Vec<ObjectRef>,
-    readability: Readability,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -70,15 +83,16 @@ impl File {
     /// Takes the file's new text.
     pub fn update(&mut self, file: &Arc<str>, text: &str) -> Update {
         let before = self.references();
-        let written = self.documents.iter().flat_map(|it| it.objects.iter().chain(&it.stand_ins));
+        let written = self.documents.iter().flat_map(|it| it.objects.iter().chain(it.stand_ins()));
         if written.clone().count() > written.collect::<BTreeSet<_>>().len() {
             // An object written twice: which of the two is served may change, so both are read.
             self.forget_identities();
         }
+        let known = std::mem::take(&mut self.documents).into_vec().into_iter();
         let mut known: HashMap<Identity, Document> =
-            self.documents.drain(..).map(|document| (document.identity, document)).collect();
+            known.map(|document| (document.identity, document)).collect();
         let mut update = Update::default();
-        let mut carried = BTreeSet::new();
+        let (mut carried, mut documents) = (BTreeSet::new(), Vec::new());
         for section in manifest::sections(text) {
             let identity = Identity::of(&section);
             let document = if let Some(document) = known.remove(&identity) {
@@ -86,10 +100,9 @@ impl File {
                 document
             } else {
                 let (document, Given { objects, stand_ins }) = Document::read(&section, identity, file);
-                for (object, source) in objects {
-                    let reference = object.reference();
-                    if !carried.contains(&reference) {
-                        update.set.entry(reference).or_insert((object, source));
+                for (reference, (object, source)) in document.objects.iter().zip(objects) {
+                    if !carried.contains(reference) {
+                        update.set.entry(reference.clone()).or_insert((object, source));
                     }
                 }
                 for (object, source) in stand_ins {
@@ -97,12 +110,13 @@ impl File {
                 }
                 document
             };
-            self.documents.push(document);
+            documents.push(document);
         }
-        self.report_doubles(file);
-        self.refusal = None;
-        self.keep_last(&before);
-        update.stand_ins.retain(|reference, _| self.closed.contains(reference));
+        self.documents = documents.into();
+        let doubles = self.doubles(file);
+        let (kept, closed) = self.keep_last(&before);
+        update.stand_ins.retain(|reference, _| closed.contains(reference));
+        self.trouble = Trouble { kept, closed, refusal: None, doubles }.boxed();
         let after = self.references();
         update.gone = before.difference(&after).cloned().collect();
         update
@@ -110,12 +124,12 @@ impl File {
 
     /// The file cannot be read; what it gave before stays.
     pub fn refuse(&mut self, diagnostic: Diagnostic) {
-        self.refusal = Some(diagnostic);
+        self.trouble.get_or_insert_default().refusal = Some(diagnostic);
     }
 
     /// Forgets which documents are known, so that the next update gives all objects again.
     pub fn forget_identities(&mut self) {
-        for document in &mut self.documents {
+        for document in self.documents.iter_mut() {
             document.identity = Identity { hash: 0, line: 0 };
         }
     }
@@ -123,59 +137,79 @@ impl File {
     /// The objects it gives.
     #[must_use]
     pub fn references(&self) -> BTreeSet<ObjectRef> {
-        let listed = self.documents.iter().flat_map(|document| &document.objects);
-        listed.chain(&self.kept).chain(&self.closed).cloned().collect()
+        let listed = self.documents.iter().flat_map(|document| document.objects.iter());
+        let kept = self.trouble.iter().flat_map(|it| it.kept.iter().chain(&it.closed));
+        listed.chain(kept).cloned().collect()
     }
 
     /// What to tell about it.
     pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.refusal
-            .iter()
-            .chain(&self.doubles)
-            .chain(self.documents.iter().flat_map(|document| &document.diagnostics))
+        let of_all = self.trouble.iter().flat_map(|it| it.refusal.iter().chain(&it.doubles));
+        of_all.chain(self.flaws().flat_map(|flaws| flaws.diagnostics.iter()))
+    }
+
+    fn flaws(&self) -> impl Iterator<Item = &Flaws> {
+        self.documents.iter().filter_map(|document| document.flaws.as_deref())
     }
 
     fn given(&self) -> BTreeSet<ObjectRef> {
-        self.documents.iter().flat_map(|document| &document.objects).cloned().collect()
+        self.documents.iter().flat_map(|document| document.objects.iter()).cloned().collect()
     }
 
-    fn report_doubles(&mut self, file: &Arc<str>) {
-        let mut first = BTreeMap::new();
-        self.doubles.clear();
+    /// Says which objects are written twice.
+    fn doubles(&self, file: &Arc<str>) -> Vec<Diagnostic> {
+        let (mut first, mut doubles) = (BTreeMap::new(), Vec::new());
         for document in &self.documents {
             for reference in &document.objects {
-                match first.entry(reference.clone()) {
+                match first.entry(reference) {
                     Entry::Vacant(place) => _ = place.insert(document.identity.line),
                     Entry::Occupied(winner) => {
-                        self.doubles.push(duplicate(
-                            reference,
-                            (file, document.identity.line),
-                            (file, *winner.get()),
-                        ));
+                        let lost = (file, document.identity.line);
+                        doubles.push(duplicate(reference, lost, (file, *winner.get())));
                     }
                 }
             }
         }
+        doubles
     }
 
-    /// While a document is unreadable, every object that the file gave before and that no readable document gives now
-    /// stays: it is not known which of them the broken document was meant to give. So does a stand-in, until the object can be
-    /// read; it never takes the place of a form that could be read.
-    fn keep_last(&mut self, before: &BTreeSet<ObjectRef>) {
-        let unreadable =
-            self.documents.iter().any(|document| document.readability == Readability::Unreadable);
-        let broken: BTreeSet<_> =
-            self.documents.iter().flat_map(|document| &document.broken).cloned().collect();
+    /// The objects whose last form stays, and those that are closed. While a document is unreadable, every object that the
+    /// file gave before and that no readable document gives now stays: it is not known which of them the broken document was
+    /// meant to give. So does a stand-in, until the object can be read; it never takes the place of a form that could be
+    /// read.
+    fn keep_last(&self, before: &BTreeSet<ObjectRef>) -> (BTreeSet<ObjectRef>, BTreeSet<ObjectRef>) {
+        let unreadable = self.flaws().any(|flaws| flaws.readability == Readability::Unreadable);
+        let broken: BTreeSet<_> = self.flaws().flat_map(|flaws| flaws.broken.iter()).cloned().collect();
         let given = self.given();
         let stays = |reference: &&ObjectRef| {
             (unreadable || broken.contains(*reference)) && !given.contains(*reference)
         };
-        let closed = std::mem::take(&mut self.closed);
-        self.kept = before.difference(&closed).filter(stays).cloned().collect();
-        let stand_ins = self.documents.iter().flat_map(|document| &document.stand_ins);
+        let none = BTreeSet::new();
+        let closed = self.trouble.as_ref().map_or(&none, |it| &it.closed);
+        let kept: BTreeSet<_> = before.difference(closed).filter(stays).cloned().collect();
+        let stand_ins = self.documents.iter().flat_map(Document::stand_ins);
         let stand_ins = stand_ins.filter(|reference| !given.contains(*reference));
         let closed = closed.iter().filter(stays).chain(stand_ins);
-        self.closed = closed.filter(|reference| !self.kept.contains(*reference)).cloned().collect();
+        let closed = closed.filter(|reference| !kept.contains(*reference)).cloned().collect();
+        (kept, closed)
+    }
+}
+
+impl Trouble {
+    /// As it is remembered; most files have none.
+    fn boxed(self) -> Option<Box<Self>> {
+        let Self { kept, closed, refusal, doubles } = &self;
+        let is_none = kept.is_empty() && closed.is_empty() && refusal.is_none() && doubles.is_empty();
+        (!is_none).then(|| Box::new(self))
+    }
+}
+
+impl Flaws {
+    /// As they are remembered; most documents have none.
+    fn boxed(self) -> Option<Box<Self>> {
+        let Self { readability, broken, stand_ins, diagnostics } = &self;
+        let is_read = *readability == Readability::Read && broken.is_empty() && stand_ins.is_empty();
+        (!is_read || !diagnostics.is_empty()).then(|| Box::new(self))
     }
 }
 
@@ -220,8 +254,12 @@ impl Document {
             }
         };
         let given = Given { objects, stand_ins };
-        let (objects, stand_ins) = (references(&given.objects), references(&given.stand_ins));
-        (Self { identity, objects, broken, stand_ins, readability, diagnostics }, given)
+        let flaws = Flaws { readability, broken, stand_ins: references(&given.stand_ins), diagnostics };
+        (Self { identity, objects: references(&given.objects).into(), flaws: flaws.boxed() }, given)
+    }
+
+    fn stand_ins(&self) -> impl Iterator<Item = &ObjectRef> + Clone {
+        self.flaws.iter().flat_map(|flaws| flaws.stand_ins.iter())
     }
 }
 

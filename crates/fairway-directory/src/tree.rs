@@ -18,12 +18,14 @@ use fairway_manifest as manifest;
 const MAX_FILE: u64 = 256 << 20;
 /// From this many new files on, several threads read them.
 const MANY: usize = 64;
+/// At most this many files are read ahead: what they give is in memory twice until it is taken.
+const AHEAD: usize = 1024;
 
 /// What is known of the directory.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
-    files: BTreeMap<PathBuf, Known>,
+    files: BTreeMap<Arc<Path>, Box<Known>>,
     /// The files that give an object: the first one's form is served.
     claims: BTreeMap<ObjectRef, Claims>,
     /// Objects with more than one claim.
@@ -107,13 +109,13 @@ impl Tree {
             }
         };
         self.unreadable = unreadable;
-        let looks_known = |path: &PathBuf, stamp: &Stamp| {
+        let looks_known = |path: &Path, stamp: &Stamp| {
             self.files.get(path).is_some_and(|known| known.stamp == Some(*stamp))
         };
         let different = files.iter().filter(|(path, stamp)| !looks_known(path, stamp)).map(|(path, _)| path);
         let hidden = |path: &Path| self.unreadable.keys().any(|barrier| path.starts_with(barrier));
-        let gone = self.files.keys().filter(|path| !files.contains_key(*path) && !hidden(path));
-        Ok(different.chain(gone).cloned().collect())
+        let gone = self.files.keys().filter(|path| !files.contains_key::<Path>(path) && !hidden(path));
+        Ok(different.cloned().chain(gone.map(|path| path.to_path_buf())).collect())
     }
 
     /// Whether the file is there but empty, or not there: signs of a save in progress.
@@ -124,21 +126,32 @@ impl Tree {
 
     /// Reads these files, which may be gone.
     pub fn read(&mut self, paths: &[PathBuf]) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let mut ahead = self.read_ahead(paths);
-        for path in paths {
-            match ahead.remove(path) {
-                Some(first) => self.take_first(path, first, &mut changes),
-                None => self.load_file(path, &mut changes),
+        let (mut changes, before) = (Vec::new(), self.files.len());
+        for part in paths.chunks(AHEAD) {
+            let mut ahead = self.read_ahead(part);
+            for path in part {
+                match ahead.remove(path) {
+                    Some(first) => self.take_first(path, first, &mut changes),
+                    None => self.load_file(path, &mut changes),
+                }
+                self.listen_to(path);
             }
-            self.listen_to(path);
+        }
+        if self.files.len() > 2 * before {
+            self.compact();
         }
         changes
     }
 
+    /// Maps that many keys came to in order have half empty nodes; those that are made at once have full ones.
+    fn compact(&mut self) {
+        self.files = std::mem::take(&mut self.files).into_iter().collect();
+        self.claims = std::mem::take(&mut self.claims).into_iter().collect();
+    }
+
     /// Reads those of many files that are not known yet, on all CPUs. What they give depends on nothing but their content.
     fn read_ahead(&self, paths: &[PathBuf]) -> HashMap<PathBuf, FirstReading> {
-        let new: Vec<_> = paths.iter().filter(|path| !self.files.contains_key(*path)).collect();
+        let new: Vec<_> = paths.iter().filter(|path| !self.files.contains_key(path.as_path())).collect();
         if new.len() < MANY {
             return HashMap::new();
         }
@@ -160,16 +173,17 @@ impl Tree {
 
     fn take_first(&mut self, path: &Path, first: FirstReading, changes: &mut Vec<Change>) {
         let FirstReading { stamp, file, update } = first;
-        self.files.insert(path.to_path_buf(), Known { stamp: Some(stamp), file });
-        self.settle(path, update, changes);
+        let path: Arc<Path> = path.into();
+        self.files.insert(Arc::clone(&path), Box::new(Known { stamp: Some(stamp), file }));
+        self.settle(&path, update, changes);
     }
 
     /// Takes a text as the content of a file that is not there.
     pub fn read_text(&mut self, path: &Path, text: &str) -> Vec<Change> {
         let mut changes = Vec::new();
-        let known = self.files.entry(path.to_path_buf()).or_default();
+        let (shared, known) = self.known(path);
         let update = known.file.update(&display(path), text);
-        self.settle(path, update, &mut changes);
+        self.settle(&shared, update, &mut changes);
         self.noisy.insert(path.to_path_buf());
         changes
     }
@@ -181,7 +195,7 @@ impl Tree {
         let of_files = self
             .noisy
             .iter()
-            .filter_map(|path| self.files.get(path))
+            .filter_map(|path| self.files.get(path.as_path()))
             .flat_map(|known| known.file.diagnostics());
         unreadable
             .chain(of_files.cloned())
@@ -201,6 +215,14 @@ impl Tree {
         self.files.is_empty()
     }
 
+    /// What is known of a file, with the path that all its claims share.
+    fn known(&mut self, path: &Path) -> (Arc<Path>, &mut Known) {
+        let shared = self.files.get_key_value(path).map(|(shared, _)| Arc::clone(shared));
+        let shared = shared.unwrap_or_else(|| path.into());
+        let known: &mut Known = self.files.entry(Arc::clone(&shared)).or_default();
+        (shared, known)
+    }
+
     fn read_file(&mut self, path: &Path, changes: &mut Vec<Change>) {
         self.load_file(path, changes);
         self.listen_to(path);
@@ -218,11 +240,10 @@ impl Tree {
     fn load_file(&mut self, path: &Path, changes: &mut Vec<Change>) {
         match load(path) {
             Ok((stamp, text)) => {
-                let name = display(path);
-                let known = self.files.entry(path.to_path_buf()).or_default();
+                let (shared, known) = self.known(path);
                 known.stamp = Some(stamp);
-                let update = known.file.update(&name, &text);
-                self.settle(path, update, changes);
+                let update = known.file.update(&display(path), &text);
+                self.settle(&shared, update, changes);
             }
             Err(error) if scan::is_gone(&error) => {
                 // When the whole directory is gone, what was known of it stays until it is back.
@@ -231,11 +252,11 @@ impl Tree {
                 }
                 if let Some(known) = self.files.remove(path) {
                     let gone = known.file.references();
-                    self.settle(path, Update { gone, ..Update::default() }, changes);
+                    self.settle(&path.into(), Update { gone, ..Update::default() }, changes);
                 }
             }
             Err(error) => {
-                let known = self.files.entry(path.to_path_buf()).or_default();
+                let (_, known) = self.known(path);
                 known.stamp = fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata));
                 known.file.refuse(unreadable(path, &error.to_string()));
             }
@@ -243,16 +264,16 @@ impl Tree {
     }
 
     /// Turns what a file gives into what the directory gives.
-    fn settle(&mut self, path: &Path, update: Update, changes: &mut Vec<Change>) {
+    fn settle(&mut self, path: &Arc<Path>, update: Update, changes: &mut Vec<Change>) {
         let read = update.set.into_iter().map(|it| (Form::Read, it));
         let stand_ins = update.stand_ins.into_iter().map(|it| (Form::StandIn, it));
         for (form, (reference, (object, source))) in read.chain(stand_ins) {
             let claims = self.claims.entry(reference.clone()).or_default();
-            claims.insert(Claim { form, file: path.to_path_buf(), line: source.line });
-            if claims.0.len() > 1 {
+            claims.insert(Claim { form, file: Arc::clone(path), line: source.line });
+            if claims.all().len() > 1 {
                 self.contested.insert(reference);
             }
-            if claims.first().is_some_and(|first| first == path) {
+            if claims.first() == Some(path) {
                 changes.push(Change::Set(object, Some(source)));
             }
         }
@@ -276,10 +297,10 @@ impl Tree {
     /// Ends a file's claim; says who serves the object now if that file served it.
     fn withdraw(&mut self, path: &Path, reference: &ObjectRef) -> Option<Successor> {
         let claims = self.claims.get_mut(reference)?;
-        let served = claims.first().is_some_and(|first| first == path);
+        let served = claims.first().is_some_and(|first| **first == *path);
         claims.remove(path);
         let heir = claims.first().cloned();
-        if claims.0.len() < 2 {
+        if claims.all().len() < 2 {
             self.contested.remove(reference);
         }
         if heir.is_none() {
@@ -292,24 +313,28 @@ impl Tree {
         let Some(claims) = self.claims.get(reference) else {
             return Vec::new();
         };
-        let mut claims = claims.0.iter();
-        let Some(winner) = claims.next() else {
+        let Some((winner, losers)) = claims.all().split_first() else {
             return Vec::new();
         };
         let won = (&display(&winner.file), winner.line);
-        claims.map(|lost| duplicate(reference, (&display(&lost.file), lost.line), won)).collect()
+        let lost = losers.iter();
+        lost.map(|lost| duplicate(reference, (&display(&lost.file), lost.line), won)).collect()
     }
 }
 
-/// The files that give an object: those in which it can be read come first, then the first by name. With no room for more:
-/// nearly always there is one.
-#[derive(Debug, Default)]
-struct Claims(Vec<Claim>);
-
+/// The files that give an object: those in which it can be read come first, then the first by name.
 #[derive(Debug)]
+enum Claims {
+    /// Nearly always.
+    One(Claim),
+    /// Several, or none.
+    Several(Box<[Claim]>),
+}
+
+#[derive(Clone, Debug)]
 struct Claim {
     form: Form,
-    file: PathBuf,
+    file: Arc<Path>,
     line: u32,
 }
 
@@ -322,27 +347,53 @@ enum Form {
     StandIn,
 }
 
+impl Default for Claims {
+    fn default() -> Self {
+        Self::Several(Box::default())
+    }
+}
+
 impl Claims {
-    fn first(&self) -> Option<&PathBuf> {
-        self.0.first().map(|claim| &claim.file)
+    fn all(&self) -> &[Claim] {
+        match self {
+            Self::One(claim) => std::slice::from_ref(claim),
+            Self::Several(claims) => claims,
+        }
+    }
+
+    fn first(&self) -> Option<&Arc<Path>> {
+        self.all().first().map(|claim| &claim.file)
     }
 
     fn insert(&mut self, claim: Claim) {
-        self.remove(&claim.file);
-        let at = self.0.partition_point(|known| (known.form, &known.file) < (claim.form, &claim.file));
-        self.0.reserve_exact(1);
-        self.0.insert(at, claim);
+        let mut claims = self.without(&claim.file);
+        let at = claims.partition_point(|known| (known.form, &known.file) < (claim.form, &claim.file));
+        claims.insert(at, claim);
+        *self = claims.into();
     }
 
     fn remove(&mut self, file: &Path) {
-        self.0.retain(|claim| claim.file != file);
+        *self = self.without(file).into();
+    }
+
+    fn without(&self, file: &Path) -> Vec<Claim> {
+        self.all().iter().filter(|claim| *claim.file != *file).cloned().collect()
+    }
+}
+
+impl From<Vec<Claim>> for Claims {
+    fn from(claims: Vec<Claim>) -> Self {
+        match <[Claim; 1]>::try_from(claims) {
+            Ok([only]) => Self::One(only),
+            Err(claims) => Self::Several(claims.into()),
+        }
     }
 }
 
 /// Who serves an object after a claim ended.
 enum Successor {
     None,
-    File(PathBuf),
+    File(Arc<Path>),
 }
 
 fn load(path: &Path) -> io::Result<(Stamp, String)> {

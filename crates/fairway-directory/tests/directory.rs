@@ -118,18 +118,18 @@ fn a_new_file_a_change_and_a_removal_are_seen() {
 #[test]
 fn many_new_files_give_what_they_give_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
-    for number in 0..200 {
-        let (name, twice) = (format!("s{number:03}"), format!("s{:03}", number / 2));
+    for number in 0..1200 {
+        let (name, twice) = (format!("s{number:04}"), format!("s{:04}", number / 2));
         let text = format!("{}{}", service(&name, "One"), service(&twice, "Two"));
-        write(&dir.path().join(format!("{number:03}.yaml")), &text);
+        write(&dir.path().join(format!("{number:04}.yaml")), &text);
     }
-    write(&dir.path().join("099-broken.yaml"), "kind: [Service\n");
+    write(&dir.path().join("0099-broken.yaml"), "kind: [Service\n");
     let (mut at_once, mut one_by_one) = (Tree::new(dir.path()), Tree::new(dir.path()));
     let paths = one_by_one.walk().unwrap();
     let slowly: Vec<_> = paths.iter().flat_map(|path| one_by_one.read(std::slice::from_ref(path))).collect();
     assert_eq!(format!("{:?}", at_once.read_all().unwrap()), format!("{slowly:?}"));
-    assert_eq!((at_once.len(), at_once.diagnostics()), (201, one_by_one.diagnostics()));
-    assert!(slowly.len() >= 200 && !at_once.diagnostics().is_empty());
+    assert_eq!((at_once.len(), at_once.diagnostics()), (1201, one_by_one.diagnostics()));
+    assert!(slowly.len() >= 1200 && !at_once.diagnostics().is_empty());
 }
 
 #[test]
@@ -206,6 +206,49 @@ fn the_first_file_by_name_owns_an_object_and_the_next_inherits_it() {
     world.wait_for(&[("x", "Second")]);
     world.wait_for_codes(&[]);
     assert_eq!(world.removals, 0);
+}
+
+/// What became of Services: their types, and who is gone.
+fn of_services(changes: &[Change]) -> Vec<String> {
+    let of = |change: &Change| match change {
+        Change::Set(Object::Service(service), _) => {
+            service.spec.as_ref().and_then(|spec| spec.type_.clone()).unwrap_or_default()
+        }
+        Change::Remove(reference) => format!("no {}", reference.key.name),
+        other => panic!("{other:?}"),
+    };
+    changes.iter().map(of).collect()
+}
+
+#[test]
+fn an_object_of_several_files_passes_to_the_next_whatever_becomes_of_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tree = Tree::new(dir.path());
+    let path = |name: &str| dir.path().join(name);
+    for (name, kind) in [("a.yaml", "A"), ("b.yaml", "B"), ("c.yaml", "C")] {
+        write(&path(name), &service("x", kind));
+    }
+    assert_eq!(of_services(&tree.read_all().unwrap()), ["A"]);
+    let codes = |tree: &Tree| tree.diagnostics().iter().map(|it| it.code).collect::<Vec<_>>();
+    let (twice, broken) = ("duplicate-object", "not-yaml");
+    assert_eq!(codes(&tree), [twice, twice]);
+    write(&path("a.yaml"), "kind: [Service\n");
+    assert_eq!(of_services(&tree.read(&[path("a.yaml")])), [""; 0], "it stays while the file is broken");
+    assert_eq!(codes(&tree), [broken, twice, twice]);
+    write(&path("a.yaml"), &service("y", "A"));
+    assert_eq!(of_services(&tree.read(&[path("a.yaml")])), ["A", "B"]);
+    assert_eq!(codes(&tree), [twice]);
+    fs::remove_file(path("b.yaml")).unwrap();
+    fs::rename(path("c.yaml"), path("d.yaml")).unwrap();
+    assert_eq!(of_services(&tree.read_all().unwrap()), ["C"]);
+    assert_eq!((tree.len(), codes(&tree)), (2, vec![]));
+    write(&path("a.yaml"), &service("x", "A"));
+    assert_eq!(of_services(&tree.read(&[path("a.yaml")])), ["A", "no y"]);
+    assert_eq!(codes(&tree), [twice]);
+    fs::remove_file(path("a.yaml")).unwrap();
+    fs::remove_file(path("d.yaml")).unwrap();
+    assert_eq!(of_services(&tree.read(&[path("d.yaml"), path("a.yaml")])), ["no x"]);
+    assert!(tree.is_empty() && tree.diagnostics().is_empty());
 }
 
 #[test]

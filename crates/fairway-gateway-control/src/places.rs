@@ -189,14 +189,15 @@ mod tests {
                 created: None,
                 class: "fairway".into(),
                 ports: ports.iter().map(|port| (*port, PortTransport::Tcp)).collect(),
+                served: [].into(),
                 addresses: asked.iter().map(address).collect(),
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),
-                parameters: BTreeMap::new(),
+                parameters: Some(BTreeMap::new()),
             };
             let range: PortRange = "20000-20001".parse().unwrap();
             let mut given = Ports::default();
-            given.settle(ports.iter().map(|port| (&gateway, *port)), range);
+            given.settle(ports.iter().map(|port| (&gateway, *port)), true, range);
             let (services, problems) = (BTreeMap::new(), BTreeMap::new());
             Self { gateway, wanted, ports: given, range, services, problems }
         }

@@ -118,16 +118,17 @@ impl Ports {
         self.given.get(&(gateway.clone(), port)).copied()
     }
 
-    /// Frees what is not wanted and gives each of `wanted` a port, in this order, as long as there are any; those of another
-    /// range are given anew. Whether anything is different.
+    /// Gives each of `wanted` a port, in this order, as long as there are any; those of another range are given anew. Where
+    /// `wanted` is all that is wanted, the rest is freed. Whether anything is different.
     pub fn settle<'a>(
         &mut self,
         wanted: impl Iterator<Item = (&'a ObjectKey, u16)> + Clone,
+        is_all: bool,
         range: PortRange,
     ) -> bool {
         let before = self.given.clone();
         let keep: BTreeSet<GatewayPort> = wanted.clone().map(|(key, port)| (key.clone(), port)).collect();
-        self.given.retain(|wanted, given| keep.contains(wanted) && range.contains(*given));
+        self.given.retain(|wanted, given| (!is_all || keep.contains(wanted)) && range.contains(*given));
         let mut taken: BTreeSet<u16> = self.given.values().copied().collect();
         for (gateway, port) in wanted {
             if self.of(gateway, port).is_some() {
@@ -176,7 +177,7 @@ mod tests {
 
     fn settle(ports: &mut Ports, wanted: &[(&str, u16)], range: &str) -> bool {
         let wanted: Vec<_> = wanted.iter().map(|(name, port)| (key(name), *port)).collect();
-        ports.settle(wanted.iter().map(|(key, port)| (key, *port)), range.parse().unwrap())
+        ports.settle(wanted.iter().map(|(key, port)| (key, *port)), true, range.parse().unwrap())
     }
 
     #[test]
@@ -198,6 +199,16 @@ mod tests {
         assert_eq!((ports.of(&key("a"), 443), ports.of(&key("b"), 80)), (Some(20_001), None));
         settle(&mut ports, &[("a", 443), ("b", 80)], "20000-20001");
         assert_eq!(ports.of(&key("b"), 80), Some(20_000), "once there is one");
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_all_frees_nothing() {
+        let mut ports = Ports::default();
+        settle(&mut ports, &[("a", 80), ("b", 80)], "20000-20003");
+        let more = [(key("b"), 80), (key("c"), 80)];
+        let wanted = more.iter().map(|(key, port)| (key, *port));
+        assert!(ports.settle(wanted, false, "20000-20003".parse().unwrap()));
+        assert_eq!([ports.of(&key("a"), 80), ports.of(&key("c"), 80)], [Some(20_000), Some(20_002)]);
     }
 
     #[test]

@@ -17,8 +17,10 @@ use serde_json::{Map, Value, json};
 use crate::names::{self, CLASS_LABEL, FAIRWAY, GATEWAY_LABEL, MANAGED_BY};
 use crate::ports::Ports;
 
-/// Lists the keys that came from `spec.infrastructure`, so that those which leave it can be removed.
+/// Lists the keys that came from `spec.infrastructure`, and the field of the Service that came from parameters, so that what
+/// leaves them can be taken back.
 const FROM_INFRASTRUCTURE: &str = "fairway.dev/gateway-infrastructure";
+const TRAFFIC_POLICY: &str = "externalTrafficPolicy";
 
 /// The type of the Services of Gateways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct DesiredService {
     pub address: Option<IpAddr>,
     /// All of it that is Fairway's.
     pub service: Service,
+    /// Whether one that is there stays as it is, and one that is not is not made: what says how cannot be used.
+    pub is_held: bool,
 }
 
 /// What is to be done about a Service.
@@ -104,7 +108,8 @@ pub fn desired(
                 spec: Some(spec(wanted, listed.clone(), address, default)),
                 status: None,
             };
-            DesiredService { key: ObjectKey::new(&gateway.namespace, &name), address, service }
+            let key = ObjectKey::new(&gateway.namespace, &name);
+            DesiredService { key, address, service, is_held: wanted.parameters.is_none() }
         })
         .collect()
 }
@@ -140,7 +145,10 @@ fn metadata(gateway: &ObjectKey, wanted: &WantedGateway, name: &str) -> ObjectMe
     let labels = wanted.labels.iter().map(text).chain(own).collect();
     let keys =
         |map: &BTreeMap<Arc<str>, Arc<str>>| map.keys().map(|key| &**key).collect::<Vec<_>>().join(",");
-    let listed = format!("labels={};annotations={}", keys(&wanted.labels), keys(&wanted.annotations));
+    let mut listed = format!("labels={};annotations={}", keys(&wanted.labels), keys(&wanted.annotations));
+    if wanted.parameters.iter().any(|it| it.contains_key(TRAFFIC_POLICY)) {
+        listed = format!("{listed};spec={TRAFFIC_POLICY}");
+    }
     let annotations = wanted.annotations.iter().map(text).chain([(FROM_INFRASTRUCTURE.to_owned(), listed)]);
     let owner = OwnerReference {
         api_version: "gateway.networking.k8s.io/v1".to_owned(),
@@ -166,7 +174,7 @@ fn spec(
     address: Option<IpAddr>,
     default: ServiceType,
 ) -> ServiceSpec {
-    let parameter = |name: &str| wanted.parameters.get(name).map(|value| value.to_string());
+    let parameter = |name: &str| wanted.parameters.as_ref()?.get(name).map(|value| value.to_string());
     let kind = parameter("serviceType").and_then(|text| text.parse().ok()).unwrap_or(default);
     let text = address.map(|address| address.to_string());
     let balanced = kind == ServiceType::LoadBalancer;
@@ -179,8 +187,7 @@ fn spec(
         ip_families: family.map(|family| vec![family.to_owned()]),
         ip_family_policy: Some(if address.is_some() { "SingleStack" } else { "PreferDualStack" }.to_owned()),
         load_balancer_class: parameter("loadBalancerClass").filter(|_| balanced),
-        external_traffic_policy: parameter("externalTrafficPolicy")
-            .filter(|_| kind != ServiceType::ClusterIp),
+        external_traffic_policy: parameter(TRAFFIC_POLICY).filter(|_| kind != ServiceType::ClusterIp),
         ..ServiceSpec::default()
     }
 }
@@ -188,9 +195,17 @@ fn spec(
 /// What is to be done so that `existing` is as it should be.
 #[must_use]
 pub fn edit(existing: Option<&Service>, desired: &DesiredService, gateway_uid: &str) -> ServiceEdit {
-    let Some(existing) = existing else { return ServiceEdit::Create(Box::new(desired.service.clone())) };
+    let Some(existing) = existing else {
+        return match desired.is_held {
+            true => ServiceEdit::Nothing,
+            false => ServiceEdit::Create(Box::new(desired.service.clone())),
+        };
+    };
     if !is_owned(existing, gateway_uid) {
         return ServiceEdit::Foreign;
+    }
+    if desired.is_held {
+        return ServiceEdit::Nothing;
     }
     let mut patch = Map::new();
     let mut metadata = Map::new();
@@ -222,7 +237,7 @@ pub fn is_owned(service: &Service, gateway_uid: &str) -> bool {
     !gateway_uid.is_empty() && owners.into_iter().any(|owner| owner.uid == gateway_uid)
 }
 
-/// The keys that infrastructure had when the Service was written last.
+/// The keys that infrastructure and parameters had when the Service was written last.
 fn left(existing: &Service, field: &str) -> BTreeSet<String> {
     let annotations = existing.metadata.annotations.as_ref();
     let listed = annotations.and_then(|all| all.get(FROM_INFRASTRUCTURE)).map(String::as_str);
@@ -260,7 +275,11 @@ fn spec_that_differs(existing: &Service, desired: &Service) -> Map<String, Value
     text("clusterIP", &old.cluster_ip, &new.cluster_ip);
     text("ipFamilyPolicy", &old.ip_family_policy, &new.ip_family_policy);
     text("loadBalancerClass", &old.load_balancer_class, &new.load_balancer_class);
-    text("externalTrafficPolicy", &old.external_traffic_policy, &new.external_traffic_policy);
+    // What parameters said once and no longer say is what Kubernetes makes of nothing; what somebody else wrote stays.
+    let was_given = new.external_traffic_policy.is_none() && left(existing, "spec").contains(TRAFFIC_POLICY);
+    let by_default =
+        Some("Cluster".to_owned()).filter(|_| was_given && old.external_traffic_policy.is_some());
+    text(TRAFFIC_POLICY, &old.external_traffic_policy, &new.external_traffic_policy.clone().or(by_default));
     if let (Some(selector), true) = (&old.selector, new.selector.is_none())
         && !selector.is_empty()
     {

@@ -96,11 +96,11 @@ fn endpoint(pod: &Endpoint) -> Endpoint {
     }
 }
 
-/// Whether a slice belongs to a Service.
+/// The Service that a slice with this key belongs to.
 #[must_use]
-pub fn is_of(key: &ObjectKey, slice: &EndpointSlice, service: &ObjectKey) -> bool {
-    let label = slice.metadata.labels.as_ref().and_then(|all| all.get(SERVICE_LABEL));
-    key.namespace == service.namespace && label.is_some_and(|name| **name == *service.name)
+pub fn service_of(key: &ObjectKey, slice: &EndpointSlice) -> Option<ObjectKey> {
+    let name = slice.metadata.labels.as_ref()?.get(SERVICE_LABEL)?;
+    Some(ObjectKey::new(&key.namespace, name))
 }
 
 /// What is to be done so that the slices `existing` of a Service are the `desired` ones.

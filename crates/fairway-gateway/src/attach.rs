@@ -1,12 +1,14 @@
 //! To which listeners a route is attached: its parents, and what listeners take (Gateway API `ParentReference`,
 //! `AllowedRoutes`). Owns no rule of a route.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use fairway_gateway_types::ParentReference;
 use fairway_model::HostPattern;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
+use fairway_objects::shared::Recent;
 use imbl::OrdMap;
 
 use crate::condition::Fault;
@@ -14,6 +16,11 @@ use crate::gateway::{Listener, Parent};
 use crate::hostname;
 use crate::listener::ListenerId;
 use crate::status::GROUP;
+
+thread_local! {
+    /// References to parents that were read last: most routes of a Gateway write the same.
+    static REFERENCES: RefCell<Recent<ParentReference>> = const { RefCell::new(Recent::new()) };
+}
 
 /// All Gateways and ListenerSets of this controller.
 pub(crate) type Parents = OrdMap<ObjectRef, Arc<Parent>>;
@@ -34,7 +41,7 @@ pub(crate) struct Attachment {
 /// A route at one of its parents.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AtParent {
-    /// As the route wrote it.
+    /// As the route wrote it; routes that wrote the same share it.
     pub(crate) reference: Arc<ParentReference>,
     pub(crate) gateway: ObjectKey,
     /// Where it is attached, or why it is not.
@@ -75,7 +82,7 @@ impl Attaching<'_> {
         let own = self.references.iter().filter_map(|reference| {
             let parent = parents.get(&parent(reference, &self.route.key.namespace)?)?;
             Some(AtParent {
-                reference: Arc::new(reference.clone()),
+                reference: REFERENCES.with_borrow_mut(|recent| recent.shared(Arc::new(reference.clone()))),
                 gateway: parent.gateway.clone(),
                 attached: self.attached(reference, parent, resources),
             })

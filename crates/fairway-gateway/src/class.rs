@@ -54,11 +54,14 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
             ("SupportedVersion", "the Gateway API is served as of v1.6.3"),
         ),
     ];
-    let own = OwnStatus::Class(ClassStatus { conditions, features: features::SERVED });
+    let own = OwnStatus::Class(Box::new(ClassStatus { conditions, features: features::SERVED }));
     let diagnostics = fault.map(|fault| {
         let origin = class.origin(Kind::GatewayClass, key, "spec.parametersRef");
         let found = Diagnostic::new(Severity::Error, "invalid-parameters", origin);
-        found.because(fault.message.clone(), "its Gateways are not served")
+        found.because(
+            fault.message.clone(),
+            "its Gateways keep the Services that they have, as they are, and get no new ones",
+        )
     });
     let unsupported = unsupported.map(|fault| {
         let origin = class.origin(Kind::GatewayClass, key, "");

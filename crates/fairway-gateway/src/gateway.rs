@@ -53,10 +53,22 @@ pub(crate) struct Reading {
     pub(crate) parents: BTreeMap<ObjectRef, Arc<Parent>>,
     /// What its clients must show.
     pub(crate) frontend: Frontend,
-    /// The Secret with the certificate that it shows to endpoints, or why there is none.
-    pub(crate) client_certificate: Result<Option<ObjectKey>, Fault>,
-    /// What it needs; `None` where it is not accepted.
+    /// The certificate that it shows to endpoints.
+    pub(crate) client_certificate: ClientCertificate,
+    /// Why its parameters cannot be used. It is not accepted then, and what is there of it goes on: they say how its
+    /// Services are made, not what it serves.
+    pub(crate) unusable: Option<Fault>,
+    /// What it needs; `None` where nothing of it is served.
     pub(crate) wanted: Option<Arc<WantedGateway>>,
+}
+
+/// What a Gateway shows to endpoints that ask for a certificate.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClientCertificate {
+    /// The Secret with it. One that has become unreadable still has the certificate that was read before.
+    pub(crate) secret: Option<ObjectKey>,
+    /// What is wrong with the reference.
+    pub(crate) fault: Option<Fault>,
 }
 
 /// An object with listeners, the objects of it, and its listeners by themselves.
@@ -102,13 +114,12 @@ pub(crate) fn refusal(
 
 /// Reads a Gateway with its ListenerSets.
 pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
-    let Written { key, gateway, class, sets, entries } = written;
+    let Written { key, gateway, sets, entries, .. } = written;
     let object = &*gateway.object;
     let frontend = Frontend::read(object, &key.namespace, context.inputs);
     let parameters = parameters(written, context);
     let addresses = wanted::addresses(object);
-    let faults = [class.parameters.as_ref().err(), parameters.as_ref().err(), addresses.as_ref().err()];
-    let refused = faults.into_iter().flatten().next().cloned();
+    let refused = addresses.as_ref().err().cloned();
     let mut claims = Claims::default();
     let own = Member {
         reference: ObjectRef::new(Kind::Gateway, (*key).clone()),
@@ -142,17 +153,19 @@ pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
             && overlapping.contains(&(entry.port, entry.host.clone()));
     }
     settle(&mut parents, key);
-    let wanted =
-        match (&parents[&ObjectRef::new(Kind::Gateway, (*key).clone())].refused, parameters, addresses) {
-            (None, Ok(parameters), Ok(addresses)) => {
-                Some(Arc::new(wanted_by(written, &parents, parameters, addresses)))
-            }
-            _ => None,
-        };
+    let (parameters, unusable) = match parameters {
+        Ok(parameters) => (Some(parameters), None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let wanted = match (&parents[&own.reference].refused, addresses) {
+        (None, Ok(addresses)) => Some(Arc::new(wanted_by(written, &parents, parameters, addresses))),
+        _ => None,
+    };
     Reading {
         parents: parents.into_iter().map(|(of, parent)| (of, Arc::new(parent))).collect(),
         frontend,
         client_certificate: client_certificate(written, context),
+        unusable,
         wanted,
     }
 }
@@ -161,12 +174,13 @@ fn asks_for_all(gateway: &Gateway) -> bool {
     gateway.spec.default_scope.as_deref().is_some_and(|scope| !matches!(scope, "" | "None"))
 }
 
-/// A Gateway without a listener that is accepted is not accepted, and a ListenerSet without one that is good neither.
+/// A Gateway without a listener that is accepted is not accepted, and a ListenerSet without one that is served neither.
 fn settle(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
     let none = |what: &str| Fault::new("ListenersNotValid", format!("no listener of it is {what}"));
     for (reference, parent) in parents.iter_mut().filter(|(_, parent)| parent.refused.is_none()) {
-        let good = |listener: &Listener| {
-            listener.is_accepted() && (reference.kind == Kind::Gateway || listener.unresolved.is_none())
+        let good = |listener: &Listener| match reference.kind {
+            Kind::Gateway => listener.is_accepted(),
+            _ => listener.is_served(),
         };
         if !parent.listeners.iter().any(good) {
             parent.refused = Some(none("valid"));
@@ -186,13 +200,14 @@ fn settle(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
 fn wanted_by(
     written: &Written<'_>,
     parents: &BTreeMap<ObjectRef, Parent>,
-    parameters: Parameters,
+    parameters: Option<Parameters>,
     addresses: Vec<wanted::WantedAddress>,
 ) -> WantedGateway {
     let metadata = &written.gateway.object.metadata;
     let infrastructure = written.gateway.object.spec.infrastructure.clone().unwrap_or_default();
     let accepted = parents.values().filter(|parent| parent.refused.is_none());
     let accepted = accepted.flat_map(|parent| &parent.listeners).filter(|it| it.is_accepted());
+    let served = parents.values().flat_map(Parent::served);
     let texts = |map: BTreeMap<String, String>| {
         map.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
     };
@@ -201,6 +216,7 @@ fn wanted_by(
         created: metadata.creation_timestamp.as_ref().map(|at| at.0.as_second()),
         class: written.gateway.object.spec.gateway_class_name.as_str().into(),
         ports: wanted::ports(accepted.map(|listener| &*listener.entry)),
+        served: served.map(|it| (it.entry.protocol.port_protocol(), it.entry.port)).collect(),
         addresses,
         labels: texts(infrastructure.labels),
         annotations: texts(infrastructure.annotations),
@@ -210,7 +226,7 @@ fn wanted_by(
 
 /// Those of the class, and in front of them its own.
 fn parameters(written: &Written<'_>, context: Context<'_>) -> Result<Parameters, Fault> {
-    let mut parameters = written.class.parameters.clone().unwrap_or_default();
+    let mut parameters = written.class.parameters.clone()?;
     let infrastructure = written.gateway.object.spec.infrastructure.as_ref();
     if let Some(reference) = infrastructure.and_then(|it| it.parameters_ref.as_ref()) {
         let key = ObjectKey::new(&written.key.namespace, &reference.name);
@@ -219,17 +235,19 @@ fn parameters(written: &Written<'_>, context: Context<'_>) -> Result<Parameters,
     Ok(parameters)
 }
 
-fn client_certificate(written: &Written<'_>, context: Context<'_>) -> Result<Option<ObjectKey>, Fault> {
+fn client_certificate(written: &Written<'_>, context: Context<'_>) -> ClientCertificate {
     let tls = written.gateway.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
-    let Some(reference) = tls.and_then(|tls| tls.client_certificate_ref.as_ref()) else { return Ok(None) };
+    let Some(reference) = tls.and_then(|tls| tls.client_certificate_ref.as_ref()) else {
+        return ClientCertificate::default();
+    };
     let owner = ObjectRef::new(Kind::Gateway, written.key.clone());
     let renamed = |fault: Fault| match fault.reason {
         "InvalidCertificateRef" => Fault { reason: "InvalidClientCertificateRef", ..fault },
         _ => fault,
     };
     match listener::certificate(&owner, reference, context) {
-        Ok((key, None)) => Ok(Some(key)),
-        Ok((_, Some(fault))) | Err(fault) => Err(renamed(fault)),
+        Ok((key, fault)) => ClientCertificate { secret: Some(key), fault: fault.map(renamed) },
+        Err(fault) => ClientCertificate { secret: None, fault: Some(renamed(fault)) },
     }
 }
 

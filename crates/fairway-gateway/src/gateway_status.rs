@@ -26,7 +26,10 @@ const NO_GATEWAY: &str = "its Gateway does not exist";
 pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attached<'_>) -> GatewayStatus {
     let Some(own) = reading.own() else { return GatewayStatus::default() };
     let mut conditions = vec![
-        accepted(own, "the Gateway is served"),
+        match &reading.unusable {
+            Some(fault) if own.refused.is_none() => Condition::unmet(ACCEPTED, fault),
+            _ => accepted(own, "the Gateway is served"),
+        },
         Condition::of(
             PROGRAMMED,
             gateway_not_programmed(reading, own, placement).as_ref(),
@@ -127,7 +130,7 @@ fn gateway_not_programmed(reading: &Reading, own: &Parent, placement: &Placement
 }
 
 fn unresolved(reading: &Reading, own: &Parent) -> Option<Fault> {
-    if let Err(fault) = &reading.client_certificate {
+    if let Some(fault) = &reading.client_certificate.fault {
         return Some(fault.clone());
     }
     let unresolved = own.listeners.iter().filter(|listener| listener.unresolved.is_some());

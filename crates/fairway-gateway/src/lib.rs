@@ -31,6 +31,7 @@ mod listening;
 mod matches;
 mod namespaces;
 mod naming;
+mod noted;
 mod parameters;
 mod place;
 mod policy;

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_gateway_types::{Gateway, ListenerSet};
 use fairway_model::{self as model, HostKey, HostPattern, StreamPolicy, StreamRoute, WeightedBackend};
-use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::placement::Placement;
 use fairway_objects::users::Users;
 use imbl::{OrdMap, OrdSet};
@@ -17,6 +16,7 @@ use crate::gateway::Reading;
 use crate::listener::{Entry, ListenerId};
 use crate::listening::Listeners;
 use crate::naming::Naming;
+use crate::noted::Noted;
 use crate::place::PortUsers;
 use crate::policy::Attached;
 use crate::rules::Rules;
@@ -27,6 +27,7 @@ use crate::translation::GatewayTranslation;
 #[derive(Clone, Debug)]
 pub struct Gateways {
     pub(crate) controller: Arc<str>,
+    pub(crate) noted: Noted,
     pub(crate) naming: Naming,
     pub(crate) listening: Listening,
     pub(crate) policies: Policies,
@@ -52,10 +53,6 @@ pub(crate) struct Listening {
     /// Gateways, ListenerSets and routes that refer to something in another namespace.
     pub(crate) foreign: Users<Arc<str>, ObjectRef>,
     pub(crate) foreign_of: OrdMap<ObjectRef, BTreeSet<Arc<str>>>,
-    /// The Gateways as they were noted last.
-    pub(crate) gateways: OrdMap<ObjectKey, Sourced<Gateway>>,
-    /// The ListenerSets as they were noted last.
-    pub(crate) sets: OrdMap<ObjectKey, Sourced<ListenerSet>>,
 }
 
 /// BackendTLSPolicies.
@@ -187,6 +184,7 @@ impl Gateways {
     pub fn new(controller: &Arc<str>) -> Self {
         Self {
             controller: controller.clone(),
+            noted: Noted::default(),
             naming: Naming::new(controller),
             listening: Listening::default(),
             policies: Policies::default(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fairway_gateway_types::ParentReference;
 use fairway_objects::object::Kind;
 use fairway_objects::placement::Address;
+use fairway_objects::shared;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -40,15 +41,15 @@ pub struct ObjectStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnStatus {
     /// Of a GatewayClass.
-    Class(ClassStatus),
+    Class(Box<ClassStatus>),
     /// Of a Gateway.
-    Gateway(GatewayStatus),
+    Gateway(Box<GatewayStatus>),
     /// Of a ListenerSet.
-    ListenerSet(ListenerSetStatus),
-    /// Of a route: an entry for each parent that is this controller's.
-    Route(Vec<ParentStatus>),
+    ListenerSet(Box<ListenerSetStatus>),
+    /// Of a route: an entry for each parent that is this controller's. Routes of which the same is said share it.
+    Route(Arc<[ParentStatus]>),
     /// Of a policy: an entry for each Gateway that reaches what it is for.
-    Policy(Vec<ParentStatus>),
+    Policy(Arc<[ParentStatus]>),
 }
 
 /// The status of a GatewayClass.
@@ -123,7 +124,7 @@ struct Writing<'a> {
 
 impl ObjectStatus {
     pub(crate) fn new(metadata: &ObjectMeta, controller: &Arc<str>, own: OwnStatus) -> Self {
-        let text = |field: &Option<String>| field.as_deref().unwrap_or_default().into();
+        let text = |field: &Option<String>| shared::text(field.as_deref().unwrap_or_default());
         Self {
             uid: text(&metadata.uid),
             version: text(&metadata.resource_version),
@@ -268,12 +269,17 @@ mod tests {
     fn of_route(conditions: Vec<Condition>) -> ObjectStatus {
         let parent = Arc::new(ParentReference { name: "edge".into(), ..ParentReference::default() });
         let metadata = ObjectMeta { generation: Some(3), ..ObjectMeta::default() };
-        let own = OwnStatus::Route(vec![ParentStatus { parent, conditions }]);
+        let own = OwnStatus::Route([ParentStatus { parent, conditions }].into());
         ObjectStatus::new(&metadata, &"fairway.dev/gateway-controller".into(), own)
     }
 
     fn accepted() -> Condition {
         Condition::met("Accepted", "Accepted", "")
+    }
+
+    #[test]
+    fn the_status_of_a_route_is_small() {
+        assert!(size_of::<ObjectStatus>() <= 88, "{}", size_of::<ObjectStatus>());
     }
 
     #[test]
@@ -298,7 +304,7 @@ mod tests {
         let written = of_route(vec![accepted()]).merged(&existing, NOW).unwrap();
         assert_eq!((&written["parents"][0], &written["extra"]), (&foreign, &json!(7)));
         assert_eq!(written["parents"][1]["conditions"][1], condition);
-        let none = ObjectStatus { own: OwnStatus::Route(Vec::new()), ..of_route(Vec::new()) };
+        let none = ObjectStatus { own: OwnStatus::Route(Arc::default()), ..of_route(Vec::new()) };
         assert_eq!(none.merged(&written, NOW).unwrap()["parents"], json!([foreign]));
     }
 
@@ -339,8 +345,8 @@ mod tests {
             conditions: vec![accepted()],
         };
         let of = |listeners| {
-            let own = OwnStatus::Gateway(GatewayStatus { listeners, ..GatewayStatus::default() });
-            ObjectStatus::new(&ObjectMeta::default(), &"c".into(), own)
+            let gateway = GatewayStatus { listeners, ..GatewayStatus::default() };
+            ObjectStatus::new(&ObjectMeta::default(), &"c".into(), OwnStatus::Gateway(Box::new(gateway)))
         };
         let both = of(vec![listener("a"), listener("b")]).merged(&Value::Null, NOW).unwrap();
         let one = of(vec![listener("b")]).merged(&both, NOW).unwrap();

@@ -1,6 +1,6 @@
 //! What a Gateway needs from whoever allocates addresses and ports. Allocates nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway_types::Gateway;
@@ -22,14 +22,18 @@ pub struct WantedGateway {
     pub class: Arc<str>,
     /// The ports of its accepted listeners, those of ListenerSets included.
     pub ports: BTreeMap<u16, PortTransport>,
+    /// Those of them at which a listener is served. The others wait for what their listeners refer to, e.g. for a
+    /// certificate: nothing listens there until then.
+    pub served: BTreeSet<(PortProtocol, u16)>,
     /// The addresses that it asks for.
     pub addresses: Vec<WantedAddress>,
     /// The labels of what is made for it.
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
     /// The annotations of what is made for it.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
-    /// What its class and itself say about its Service: `serviceType`, `loadBalancerClass`, `externalTrafficPolicy`.
-    pub parameters: Parameters,
+    /// What its class and itself say about its Service: `serviceType`, `loadBalancerClass`, `externalTrafficPolicy`. `None`
+    /// where what says so cannot be used: the Services that it has stay as they are, and it gets no new ones.
+    pub parameters: Option<Parameters>,
 }
 
 /// An address that a Gateway asks for.

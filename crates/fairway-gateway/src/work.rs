@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use fairway_gateway_types::ListenerSet;
 use fairway_model::HostKey;
-use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
-use imbl::OrdMap;
-use k8s_openapi::Metadata;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::gateway::gateway_of;
 use crate::listener::ListenerId;
 use crate::naming::{Noticed, class_reference};
+use crate::noted::Noted;
 use crate::policy;
 use crate::route::{KINDS, Route};
 use crate::state::Gateways;
@@ -73,6 +71,7 @@ impl Gateways {
             .chain(gateway.policies.security.keys().map(of(Kind::SecurityPolicy)))
             .chain(Route::all(resources))
             .collect();
+        self.noted = Noted::default();
         self.note(resources, &all)
     }
 
@@ -82,6 +81,7 @@ impl Gateways {
         for object in changed {
             self.note_one(resources, object, &mut work);
         }
+        self.noted.keep(resources);
         work
     }
 
@@ -92,6 +92,9 @@ impl Gateways {
     }
 
     fn note_one(&mut self, resources: &Resources, object: &ObjectRef, work: &mut Work) {
+        if !self.noted.differs(object, resources) {
+            return work.note_status(object);
+        }
         let (key, gateway) = (&object.key, &resources.gateway);
         work.statuses.extend(self.attached.of(object).cloned());
         match object.kind {
@@ -104,21 +107,15 @@ impl Gateways {
             }
             Kind::Gateway => {
                 work.statuses.insert(object.clone());
-                let now = gateway.gateways.get(key);
-                if exchange(&mut self.listening.gateways, key, now, |a, b| a.spec == b.spec) {
-                    let noticed = self.naming.set_gateway(key, now.map(|it| &*it.object));
-                    work.notice(noticed);
-                    let named_by = self.naming.dependent(object);
-                    work.statuses.extend(named_by.filter(|it| it.kind == Kind::ListenerSet).cloned());
-                    self.mark_gateway(object, work);
-                }
+                let noticed = self.naming.set_gateway(key, gateway.gateways.get(key).map(|it| &*it.object));
+                work.notice(noticed);
+                let named_by = self.naming.dependent(object);
+                work.statuses.extend(named_by.filter(|it| it.kind == Kind::ListenerSet).cloned());
+                self.mark_gateway(object, work);
             }
             Kind::ListenerSet => {
                 work.statuses.insert(object.clone());
-                let now = gateway.listener_sets.get(key);
-                if exchange(&mut self.listening.sets, key, now, |a, b| a.spec == b.spec) {
-                    self.note_set(object, now.map(|it| &*it.object), work);
-                }
+                self.note_set(object, gateway.listener_sets.get(key).map(|it| &*it.object), work);
             }
             Kind::BackendTlsPolicy => {
                 let policy = gateway.policies.tls.get(key).map(|it| &*it.object);
@@ -219,34 +216,218 @@ impl Gateways {
     }
 }
 
-/// Keeps an object in the place of the earlier one; says whether it differs in more than what this controller
-/// writes itself. A status that is written comes back as a change, and must not cost what a change costs.
-fn exchange<T: Metadata<Ty = ObjectMeta>>(
-    kept: &mut OrdMap<ObjectKey, Sourced<T>>,
-    key: &ObjectKey,
-    now: Option<&Sourced<T>>,
-    same: impl FnOnce(&T, &T) -> bool,
-) -> bool
-where
-    Sourced<T>: Clone,
-{
-    let before = match now {
-        Some(now) => kept.insert(key.clone(), now.clone()),
-        None => kept.remove(key),
-    };
-    match (before, now) {
-        (Some(before), Some(now)) => {
-            // One that was made anew owns nothing of the earlier one, also where both are of the same second.
-            let made = |it: &T| (it.metadata().creation_timestamp.clone(), it.metadata().uid.clone());
-            let (old, new) = (&*before.object, &*now.object);
-            before.source != now.source || made(old) != made(new) || !same(old, new)
+impl Work {
+    /// Marks an object that differs in nothing but its status. What is to be written names the version of the object that it
+    /// was made for, so it is made again; the writer then compares it with what the status says now.
+    fn note_status(&mut self, object: &ObjectRef) {
+        let object = object.clone();
+        match object.kind {
+            Kind::GatewayClass => drop(self.classes.insert(object.key)),
+            kind if KINDS.contains(&kind) => drop(self.routes.told.insert(object)),
+            _ => drop(self.statuses.insert(object)),
         }
-        _ => true,
+    }
+
+    fn notice(&mut self, noticed: Noticed) {
+        self.certificates.extend(noticed.certificates);
     }
 }
 
-impl Work {
-    fn notice(&mut self, noticed: Noticed) {
-        self.certificates.extend(noticed.certificates);
+#[cfg(test)]
+mod tests {
+    use fairway_objects::inputs::Inputs;
+    use fairway_objects::object::{DocumentSource, Object};
+    use fairway_objects::options::{GATEWAY_CONTROLLER, Options};
+    use fairway_objects::resources::Change;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::listener::Certified;
+    use crate::status::GROUP;
+
+    const LISTENING: &[Kind] = &[Kind::Gateway, Kind::ListenerSet];
+    const POLICIES: &[Kind] = &[
+        Kind::BackendTlsPolicy,
+        Kind::ClientTrafficPolicy,
+        Kind::BackendTrafficPolicy,
+        Kind::SecurityPolicy,
+    ];
+
+    /// An object of each kind that has a status, all with the same fields and the same name.
+    struct World {
+        resources: Resources,
+        options: Options,
+        gateways: Gateways,
+    }
+
+    impl World {
+        fn of(value: &Value) -> Self {
+            let options = Options::default();
+            let gateways = Gateways::new(&options.gateways.controller);
+            let mut world = Self { resources: Resources::default(), options, gateways };
+            world.set_parameters("LoadBalancer");
+            world.set_all(value, 1);
+            let work = world.gateways.note_all(&world.resources);
+            world.update(work);
+            world
+        }
+
+        fn set_all(&mut self, value: &Value, line: u32) -> Vec<ObjectRef> {
+            let mut changed = Vec::new();
+            for kind in [Kind::GatewayClass].iter().chain(LISTENING).chain(KINDS).chain(POLICIES) {
+                let source = DocumentSource { file: "a.yaml".into(), line, lines: None };
+                let change = Change::Set(read(*kind, value.clone()), Some(source));
+                changed.push(change.reference());
+                self.resources.apply(change);
+            }
+            changed
+        }
+
+        /// Of the class.
+        fn set_parameters(&mut self, service_type: &str) -> ObjectRef {
+            let value = json!({"metadata": {"name": "x"}, "data": {"serviceType": service_type}});
+            let map = Object::ConfigMap(Arc::new(serde_json::from_value(value).unwrap()));
+            let reference = map.reference();
+            self.resources.apply(Change::Set(map, None));
+            reference
+        }
+
+        fn note(&mut self, changed: &[ObjectRef]) -> Work {
+            self.gateways.note(&self.resources, changed)
+        }
+
+        fn update(&mut self, work: Work) {
+            let inputs = Inputs { resources: &self.resources, options: &self.options };
+            self.gateways.update(inputs, work, &|_| Certified::Missing);
+        }
+
+        /// The Gateways that must be read after the classes were.
+        fn after_classes(&mut self, mut work: Work) -> BTreeSet<ObjectKey> {
+            let inputs = Inputs { resources: &self.resources, options: &self.options };
+            self.gateways.read_classes(inputs, &mut work);
+            work.gateways
+        }
+    }
+
+    fn read(kind: Kind, value: Value) -> Object {
+        macro_rules! read {
+            ($($name:ident),+) => {
+                match kind {
+                    $(Kind::$name => Object::$name(Arc::new(serde_json::from_value(value).unwrap())),)+
+                    other => panic!("{other:?} is not read here"),
+                }
+            };
+        }
+        read!(
+            GatewayClass,
+            Gateway,
+            ListenerSet,
+            HttpRoute,
+            GrpcRoute,
+            TlsRoute,
+            TcpRoute,
+            UdpRoute,
+            BackendTlsPolicy,
+            ClientTrafficPolicy,
+            BackendTrafficPolicy,
+            SecurityPolicy
+        )
+    }
+
+    /// Each kind reads the fields that it has.
+    fn written() -> Value {
+        let metadata = json!({
+            "name": "x", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
+        });
+        let parameters = json!({"group": "", "kind": "ConfigMap", "namespace": "default", "name": "x"});
+        let gateway = json!({"group": GROUP, "kind": "Gateway", "name": "x"});
+        let service = json!({"group": "", "kind": "Service", "name": "x"});
+        let spec = json!({
+            "controllerName": GATEWAY_CONTROLLER,
+            "parametersRef": parameters,
+            "gatewayClassName": "x",
+            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+            "parentRef": {"name": "x"},
+            "parentRefs": [{"name": "x"}],
+            "rules": [{"backendRefs": [{"name": "x", "port": 80}]}],
+            "targetRefs": [gateway, service],
+        });
+        json!({"metadata": metadata, "spec": spec})
+    }
+
+    /// The same with a status that this controller wrote, as the API server sends it.
+    fn with_status() -> Value {
+        let mut value = written();
+        value["metadata"]["resourceVersion"] = json!("2");
+        value["metadata"]["managedFields"] = json!([{"manager": "fairway"}]);
+        let to = json!({"name": "x"});
+        let entry = json!({
+            "controllerName": GATEWAY_CONTROLLER, "parentRef": to, "ancestorRef": to, "conditions": [],
+        });
+        value["status"] = json!({"conditions": [], "parents": [entry], "ancestors": [entry]});
+        value
+    }
+
+    fn kinds(marked: &BTreeSet<ObjectRef>) -> Vec<Kind> {
+        marked.iter().map(|object| object.kind).collect()
+    }
+
+    fn assert_all_are_read(work: &Work, why: &str) {
+        assert_eq!(kinds(&work.entries), LISTENING, "{why}");
+        assert_eq!(kinds(&work.routes.read), KINDS, "{why}");
+        assert_eq!(kinds(&work.policies), POLICIES, "{why}");
+    }
+
+    #[test]
+    fn an_object_whose_status_comes_back_is_not_read_and_its_status_is_made_for_the_new_version() {
+        let mut world = World::of(&written());
+        let changed = world.set_all(&with_status(), 1);
+        let work = world.note(&changed);
+        let marked = [&work.entries, &work.routes.read, &work.routes.finished, &work.policies];
+        assert!(marked.iter().all(|objects| objects.is_empty()), "{marked:?}");
+        assert_eq!(kinds(&work.routes.told), KINDS);
+        assert_eq!(kinds(&work.statuses), [LISTENING, POLICIES].concat());
+        world.update(work);
+        let (updated, scratch) = (world.gateways.translation(), World::of(&with_status()));
+        assert_eq!(updated, scratch.gateways.translation());
+        assert_eq!(updated.statuses.len(), changed.len());
+        assert!(updated.statuses.values().all(|status| *status.version == *"2"), "{updated:?}");
+    }
+
+    #[test]
+    fn an_object_with_another_spec_origin_or_metadata_is_read() {
+        type Edit = fn(&mut Value);
+        let edits: [(&str, Edit); 5] = [
+            ("spec", |value| value["spec"] = json!({})),
+            ("uid", |value| value["metadata"]["uid"] = json!("v")),
+            ("age", |value| value["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z")),
+            ("labels", |value| value["metadata"]["labels"] = json!({"a": "b"})),
+            ("annotations", |value| value["metadata"]["annotations"] = json!({"a": "b"})),
+        ];
+        for (what, edit) in edits {
+            let (mut world, mut value) = (World::of(&written()), with_status());
+            edit(&mut value);
+            let changed = world.set_all(&value, 1);
+            assert_all_are_read(&world.note(&changed), what);
+        }
+        let mut world = World::of(&written());
+        let changed = world.set_all(&written(), 2);
+        assert_all_are_read(&world.note(&changed), "it is on another line");
+        assert!(world.note(&changed).routes.read.is_empty(), "it is as it was noted last");
+        changed.iter().for_each(|object| world.resources.apply(Change::Remove(object.clone())));
+        assert_all_are_read(&world.note(&changed), "it is gone");
+        world.set_all(&written(), 2);
+        assert_all_are_read(&world.note(&changed), "it is there again");
+    }
+
+    #[test]
+    fn a_class_marks_its_gateways_for_other_parameters_and_not_for_its_status() {
+        let mut world = World::of(&written());
+        let changed = world.set_all(&with_status(), 1);
+        let work = world.note(&changed);
+        assert_eq!(world.after_classes(work), BTreeSet::new());
+        let changed = [world.set_parameters("NodePort")];
+        let work = world.note(&changed);
+        assert_eq!(world.after_classes(work), [ObjectKey::new("default", "x")].into());
     }
 }

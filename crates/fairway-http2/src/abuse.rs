@@ -9,13 +9,15 @@ const WARNING: u64 = 750;
 const MICROS_PER_POINT: u64 = 20_000;
 /// What a completed request pays.
 const COMPLETED: u64 = 4;
+/// Messages are not smaller than this: gRPC puts five bytes in front of each, and a WebSocket client six.
+const MESSAGE: u32 = 8;
 
 /// What something costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Weight {
-    /// PRIORITY, GOAWAY, an unknown frame, an answer to PING, a small DATA frame, a reset after our head, a frame on a
-    /// closed stream, a needless WINDOW_UPDATE.
+    /// PRIORITY, GOAWAY, an unknown frame, an answer to PING, a small DATA frame too many, a reset after our head, a
+    /// frame on a closed stream, a needless WINDOW_UPDATE.
     Light = 1,
     /// PING while nothing is sent.
     Middling = 2,
@@ -94,6 +96,37 @@ impl Account {
     }
 }
 
+/// The small DATA frames of a stream that were not read yet. A window may be full of messages, however slow their reader is;
+/// only frames beyond that number are charged, until they are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SmallFrames {
+    unread: u32,
+    charged: u32,
+}
+
+impl SmallFrames {
+    /// One came on a stream whose window has this size; says whether it is charged.
+    pub(crate) fn came(&mut self, window: u32) -> bool {
+        self.unread = self.unread.saturating_add(1);
+        let is_charged = self.unread > window / MESSAGE;
+        self.charged += u32::from(is_charged);
+        is_charged
+    }
+
+    /// So many of the `held` bytes were read; gives how many charges that refunds. All frames count as equally long, so with
+    /// the last byte all of them are read.
+    pub(crate) fn read(&mut self, bytes: u32, held: u32, window: u32) -> u32 {
+        if self.unread == 0 || bytes == 0 {
+            return 0;
+        }
+        let read = (u64::from(self.unread) * u64::from(bytes)).div_ceil(u64::from(held.max(bytes)));
+        self.unread -= read as u32;
+        let refunded = self.charged.saturating_sub(self.unread.saturating_sub(window / MESSAGE));
+        self.charged -= refunded;
+        refunded
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +166,30 @@ mod tests {
             assert_eq!(account.charge(0, Weight::Light), Standing::Good);
             account.refund(1);
         }
+    }
+
+    #[test]
+    fn small_frames_beyond_a_window_of_messages_are_charged_until_they_are_read() {
+        let window = 100 * MESSAGE;
+        let mut small = SmallFrames::default();
+        assert_eq!((0..150).filter(|_| small.came(window)).count(), 50);
+        // A queue of frames of two bytes that is read as fast as it fills.
+        for _ in 0..1_000 {
+            assert_eq!(small.read(2, 300, window), 1);
+            assert!(small.came(window));
+        }
+        let refunded: u32 = (0..100).map(|at| small.read(3, 300 - 3 * at, window)).sum();
+        assert_eq!((refunded, small.unread, small.charged), (50, 0, 0));
+    }
+
+    #[test]
+    fn charges_come_back_as_a_whole_whatever_became_of_the_window() {
+        let mut small = SmallFrames::default();
+        assert_eq!((0..150).filter(|_| small.came(100 * MESSAGE)).count(), 50);
+        assert_eq!(small.read(0, 300, 10 * MESSAGE), 0);
+        assert_eq!(small.read(2, 300, 120 * MESSAGE), 21, "149 are left, and 29 charged");
+        assert_eq!(small.read(298, 298, 10 * MESSAGE), 29);
+        assert_eq!(small.read(2, 2, 10 * MESSAGE), 0);
     }
 
     #[test]

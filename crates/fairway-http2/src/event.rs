@@ -83,7 +83,7 @@ pub enum Event<'a> {
 /// What must happen before more is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// The outbox must be written.
+    /// What waits must be written, until [`Session::must_flush`](crate::Session::must_flush) is false.
     Flush,
     /// A stream that is over must be released.
     Release,

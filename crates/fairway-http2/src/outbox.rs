@@ -3,6 +3,9 @@
 /// What body bytes may fill. Control frames and heads go beyond it.
 const ROOM: usize = 128 * 1024;
 
+/// What may wait when a stream is opened, whose answer then waits as well: with one more head of 32 KiB it is 256 KiB.
+const CROWDED: usize = 224 * 1024;
+
 /// Memory that stays when everything was written.
 const KEPT: usize = 64 * 1024;
 
@@ -15,6 +18,8 @@ pub(crate) struct Outbox {
     bytes: Vec<u8>,
     written: usize,
     replies: u32,
+    /// Where the last of the replies ends.
+    replied: u32,
 }
 
 impl Outbox {
@@ -24,16 +29,23 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// Where an answer to a control frame is appended.
-    pub(crate) fn reply(&mut self) -> &mut Vec<u8> {
+    /// Appends an answer to a control frame.
+    pub(crate) fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
         self.replies += 1;
-        &mut self.bytes
+        self.replied = self.bytes.len() as u32;
     }
 
     /// Whether too many answers wait.
     #[inline]
     pub(crate) fn is_clogged(&self) -> bool {
         self.replies >= REPLIES
+    }
+
+    /// Whether too much waits for another stream.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.bytes.len() - self.written > CROWDED
     }
 
     /// What waits.
@@ -51,13 +63,16 @@ impl Outbox {
     /// So many bytes were written.
     pub(crate) fn wrote(&mut self, count: usize) {
         self.written = (self.written + count).min(self.bytes.len());
+        if self.written >= self.replied as usize {
+            (self.replies, self.replied) = (0, 0);
+        }
         if self.written == self.bytes.len() {
             self.bytes.clear();
             self.written = 0;
-            self.replies = 0;
             self.bytes.shrink_to(KEPT);
         } else if self.written > ROOM {
             self.bytes.drain(..self.written);
+            self.replied = self.replied.saturating_sub(self.written as u32);
             self.written = 0;
         }
     }
@@ -88,7 +103,7 @@ mod tests {
         outbox.bytes().resize(ROOM + 5, 0);
         assert_eq!(outbox.room(), 0);
         for _ in 0..64 {
-            outbox.reply().push(1);
+            outbox.reply(|out| out.push(1));
         }
         assert!(outbox.is_clogged());
         outbox.wrote(ROOM + 1);
@@ -97,5 +112,19 @@ mod tests {
         outbox.wrote(68);
         assert_eq!(outbox.pending(), b"");
         assert!(!outbox.is_clogged() && outbox.kept_bytes() <= KEPT);
+    }
+
+    #[test]
+    fn answers_that_were_written_do_not_wait_behind_a_body() {
+        let mut outbox = Outbox::default();
+        outbox.bytes().resize(ROOM, 0);
+        (0..REPLIES).for_each(|_| outbox.reply(|out| out.extend_from_slice(&[1; 17])));
+        outbox.bytes().extend_from_slice(&[0; 1000]);
+        outbox.wrote(ROOM + 1);
+        assert!(outbox.is_clogged());
+        outbox.wrote(64 * 17 - 2);
+        assert!(outbox.is_clogged(), "a byte of the last one waits");
+        outbox.wrote(1);
+        assert_eq!((outbox.is_clogged(), outbox.pending().len()), (false, 1000));
     }
 }

@@ -16,6 +16,10 @@ pub struct Turn {
     pub stream: u32,
     /// How many bytes of its body it may send before it is another's turn.
     pub bytes: usize,
+    /// How many bytes all streams may send now.
+    pub room: usize,
+    /// Whether no other stream waits for its turn.
+    pub is_alone: bool,
 }
 
 /// No slot, or no list.

@@ -48,6 +48,13 @@ impl<R> Session<R> {
         self.connection.wrote(count);
     }
 
+    /// Whether [`Wait::Flush`](crate::Wait::Flush) still holds: too much waits to be written.
+    #[inline]
+    #[must_use]
+    pub fn must_flush(&self) -> bool {
+        self.connection.must_flush()
+    }
+
     /// The memory of what waits to be written, while nothing does: to be lent elsewhere meanwhile, and given before the next
     /// frame.
     #[inline]

@@ -4,6 +4,7 @@
 //! A record lives from the first HEADERS until whoever serves the stream releases it, whatever the peer does: so resets
 //! cannot open more streams than there are records.
 
+use crate::abuse::SmallFrames;
 use crate::flow::{Inbound, Outbound};
 use crate::patience::Patience;
 use crate::priority::Priority;
@@ -38,8 +39,7 @@ pub(crate) struct Incoming {
     pub(crate) grown: u32,
     /// Bytes that were given to the reader and not yet consumed.
     pub(crate) held: u32,
-    /// Small DATA frames that were charged and not yet read.
-    pub(crate) small: u16,
+    pub(crate) small: SmallFrames,
     /// When the window was last announced.
     pub(crate) announced_at: u64,
 }
@@ -98,7 +98,13 @@ impl Stream {
             received: Half::Waiting,
             sent: Half::Waiting,
             priority: Priority::UNSAID,
-            incoming: Incoming { window: incoming, grown: 0, held: 0, small: 0, announced_at: 0 },
+            incoming: Incoming {
+                window: incoming,
+                grown: 0,
+                held: 0,
+                small: SmallFrames::default(),
+                announced_at: 0,
+            },
             outgoing: Outgoing {
                 window: outgoing,
                 patience: Patience::default(),

@@ -5,7 +5,7 @@
 mod support;
 
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
-use fairway_http2::{By, Client, Code, Config, Event, Server};
+use fairway_http2::{By, Client, Code, Config, Event, Server, Wait};
 use fairway_message::{Head, Known};
 use support::*;
 
@@ -187,6 +187,55 @@ fn control_replies_that_are_not_read_stop_reading() {
     assert_eq!(peer.sent().len(), 64);
     assert_eq!(peer.send(&[]), []);
     assert_eq!(peer.sent().len(), 36);
+}
+
+#[test]
+fn control_replies_that_were_written_do_not_count_while_a_body_waits() {
+    let mut peer = Peer::new();
+    peer.send(&[settings(&[(4, 1 << 30)]), window_update(0, 1 << 30)].concat());
+    peer.get(1);
+    assert!(peer.server.send_head(1, &ok(), false));
+    for _ in 0..200 {
+        assert_eq!(peer.send(&ping(0)), []);
+        let replied = peer.server.pending().len();
+        assert_eq!(peer.server.send_data(1, &[0; 1000], false), 1000);
+        peer.server.wrote(replied);
+        assert!(!peer.server.pending().is_empty(), "the outbox is never empty");
+    }
+}
+
+#[test]
+fn heads_that_are_not_read_stop_reading_before_the_next_stream() {
+    let head: &[u8] = &[0x02, 4, b'H', b'E', b'A', b'D', 0x86, 0x84, 0x01, 0x01, b'a'];
+    let input: Vec<u8> = (0..5_000).flat_map(|number| headers(number * 2 + 1, true, head)).collect();
+    let mut answer = ok();
+    answer.append(b"x", &[b'a'; 4096]);
+    let mut peer = Peer::new();
+    let (mut at, mut answered, mut flushes) = (0, 0, 0);
+    loop {
+        let (used, event) = peer.server.receive(0, &input[at..], &mut peer.head);
+        at += used;
+        match event {
+            Event::Head { stream, end: true, .. } => {
+                assert!(peer.server.send_head(stream, &answer, true));
+                peer.server.release(stream);
+                answered += 1;
+            }
+            Event::Wait(Wait::Flush) => {
+                let waiting = peer.server.pending().len();
+                assert!(waiting > 224 * 1024 && peer.server.must_flush(), "{waiting} bytes wait");
+                peer.server.wrote(8 * 1024);
+                assert!(!peer.server.must_flush());
+                peer.server.wrote(waiting - 8 * 1024);
+                flushes += 1;
+            }
+            Event::NeedMore => break,
+            event => panic!("{event:?}"),
+        }
+        assert!(peer.server.kept_bytes() < 512 * 1024, "{} bytes are kept", peer.server.kept_bytes());
+    }
+    assert_eq!((at, answered), (input.len(), 5_000));
+    assert!(flushes > 50, "{flushes}");
 }
 
 /// Two ends and what is on the way between them.

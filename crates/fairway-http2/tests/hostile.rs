@@ -99,7 +99,24 @@ fn floods_of_empty_and_small_bodies() {
     assert_eq!(ends(peer, |_, _| data(1, false, b"")), 250);
     let mut peer = Peer::new();
     peer.post(1);
-    assert_eq!(ends(peer, |_, _| data(1, false, b"x")), 1000);
+    // As many are free as the window holds messages.
+    assert_eq!(ends(peer, |_, _| data(1, false, b"x")), 8_192 + 1_000);
+}
+
+#[test]
+fn small_messages_may_wait_for_a_slow_reader() {
+    let message = data(1, false, &[0; 40]);
+    let mut peer = Peer::new();
+    peer.post(1);
+    peer.send(&message.repeat(1_500));
+    assert_eq!(goodbyes(&peer.sent()), [], "nothing of the burst was read yet");
+    // From here on messages are read as fast as they come, and half of the burst always waits.
+    peer.server.consume(1, 750 * 40);
+    for number in 0..20_000 {
+        peer.server.consume(1, 40);
+        peer.send(&message);
+        assert_eq!(goodbyes(&peer.sent()), [], "message {number}");
+    }
 }
 
 #[test]

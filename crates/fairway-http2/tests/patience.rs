@@ -120,6 +120,20 @@ fn a_connection_whose_window_stays_closed_is_ended() {
 }
 
 #[test]
+fn no_window_is_awaited_once_the_last_stream_is_gone() {
+    let mut peer = waiting(1 << 20);
+    assert_eq!(peer.server.send_data(1, &[0; 100_000], false), 65_535);
+    assert_eq!(peer.server.next_to_send(SECOND), None, "the window of the connection is used up");
+    for mut peer in [peer, waiting(0)] {
+        assert!(peer.server.deadline().is_some_and(|deadline| deadline <= 31 * SECOND));
+        peer.server.reset(1, Code::Cancel);
+        peer.server.release(1);
+        assert_eq!(peer.server.deadline(), None);
+        assert_eq!(peer.server.pass(60 * SECOND), None);
+    }
+}
+
+#[test]
 fn silence_with_open_streams_is_asked_about() {
     let mut peer = Peer::new();
     peer.now = 5 * SECOND;

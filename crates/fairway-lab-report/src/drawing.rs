@@ -124,7 +124,7 @@ impl Frame {
     }
 
     fn series(&self, series: &Series, palette: &Palette, html: &mut Html) {
-        let points = thinned(&series.points, (self.width * 1.5) as usize);
+        let points = thinned(&series.points, self.width as usize);
         if points.is_empty() {
             return;
         }

@@ -13,6 +13,9 @@ use super::peers::FAIRWAY;
 use super::poisson;
 use super::pool::{Pool, distinct, whole};
 
+/// The answer of a peer that took no part.
+const NOT_MEASURED: &str = "not measured";
+
 /// How a peer stands to Fairway in one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -184,6 +187,10 @@ fn ratios(runs: &[Scenario], peers: &[String], is_meant: impl Fn(&str) -> bool) 
         (&other.figure, &other.case, other.workers) == (&ratio.figure, &ratio.case, ratio.workers)
     };
     let answers = peers.iter().filter_map(|peer| {
+        if run.measures.iter().all(|one| one.peer != *peer) {
+            let text = NOT_MEASURED.to_owned();
+            return Some(Answer { peer: peer.clone(), text, standing: Standing::Unjudged });
+        }
         let own = against_fairway(&run.ratios)
             .filter(same)
             .find(|one| one.peer == *peer && one.settings == Settings::Recommended)?;

@@ -8,6 +8,7 @@
 //!
 //! Owns the words and reading and writing the file. Never measures and never draws.
 
+mod condense;
 mod delivery;
 mod environment;
 mod figure;
@@ -17,9 +18,10 @@ mod plan;
 mod results;
 mod run;
 
+pub use condense::condensed;
 pub use delivery::{Backstage, Delivered, Deliveries, Distance};
 pub use environment::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Settings};
-pub use file::{HISTOGRAMS, RESULTS, read, read_kept, write};
+pub use file::{HISTOGRAMS, RESULTS, read, read_kept, write, write_kept};
 pub use measure::{
     Bucket, Class, Cost, Counts, Example, Latency, Lateness, Load, Measure, Offered, OverTime, Percentile,
     Sample, Tls,

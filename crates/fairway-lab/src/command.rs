@@ -13,6 +13,7 @@ use crate::scenario::command::ListArguments;
 use fairway_lab_adapter::command::AdapterArguments;
 use fairway_lab_report::command::ReportArguments;
 use fairway_lab_report::evidence::command::PublishArguments;
+use fairway_lab_report::evidence::condense::CondenseArguments;
 use fairway_lab_traffic::backend::command::BackendArguments;
 use fairway_lab_traffic::crosscheck::command::CrosscheckArguments;
 use fairway_lab_traffic::load::command::LoadArguments;
@@ -37,6 +38,8 @@ enum Order {
     Crosscheck(CrosscheckArguments),
     /// Merge the results of runs into one report.
     Report(ReportArguments),
+    /// Make of the results of runs what a repository keeps: all that the report reads, in a fraction of the bytes.
+    Condense(CondenseArguments),
     /// Put the figures of the published results into the documents of Fairway's repository, or check that they are there.
     Publish(PublishArguments),
     /// The backend that requests end at, with knobs.
@@ -55,6 +58,7 @@ pub fn run() -> ExitCode {
         Order::Load(load) => load.run(),
         Order::Crosscheck(crosscheck) => crosscheck.run(),
         Order::Report(report) => report.run(),
+        Order::Condense(condense) => condense.run(),
         Order::Publish(publish) => publish.run(),
         Order::Backend(backend) => backend.run(),
         Order::Adapter(adapter) => adapter.run(),

@@ -200,6 +200,11 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let path = Path::Index(self.place.path, index);
         seed.deserialize(Place { node, path: &path, unknown: self.place.unknown }).map(Some)
     }
+
+    /// Exactly: a list of one member that does not know it ends with room for four.
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
 }
 
 struct Entries<'a> {
@@ -261,6 +266,16 @@ mod tests {
         assert_eq!(misfit.field, "spec.rules[0].http.paths[0].backend.service.port.number");
         assert_eq!(misfit.line, 14);
         assert!(misfit.problem.contains("invalid type: string \"80\""), "{}", misfit.problem);
+    }
+
+    #[test]
+    fn lists_have_no_room_for_more() {
+        let text = format!("{HEAD}spec:\n  rules:\n  - host: a\n  tls:\n  - hosts: [a, b]\n  - hosts: [c]\n");
+        let spec = ingress(&text).unwrap().value.spec.unwrap();
+        assert_eq!(spec.rules.unwrap().capacity(), 1);
+        let tls = spec.tls.unwrap();
+        let capacities: Vec<_> = tls.iter().map(|it| it.hosts.as_ref().unwrap().capacity()).collect();
+        assert_eq!((tls.capacity(), capacities), (2, vec![2, 1]));
     }
 
     #[test]

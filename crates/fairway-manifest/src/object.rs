@@ -228,7 +228,7 @@ impl Place<'_> {
     }
 
     fn sourced(&self, object: Object) -> (Object, DocumentSource) {
-        let lines = Some(Arc::new(Lines::of(&lines(self.node))));
+        let lines = Lines::of(&lines(self.node), self.node.line).map(Arc::new);
         (object, DocumentSource { file: self.file.clone(), line: self.node.line, lines })
     }
 
@@ -379,7 +379,7 @@ fn collect_lines(node: &Node, path: &mut String, lines: &mut Vec<(String, u32)>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Section, parse};
+    use crate::{Section, parse, sections};
 
     fn reading(text: &str) -> Reading {
         let file: Arc<str> = "web.yaml".into();
@@ -403,6 +403,40 @@ mod tests {
         assert_eq!(reading.objects[1].1.line_of("metadata.namespace"), 11);
         let Object::Secret(secret) = &reading.objects[1].0 else { panic!() };
         assert_eq!(secret.data.as_ref().unwrap()["password"].0, b"x");
+    }
+
+    #[test]
+    fn every_field_has_its_line_however_the_documents_are_written() {
+        let block = "# a comment\napiVersion: v1\nkind: Service\n\nmetadata:\n  name: a # another\n  labels: {a: b,\n    c.d/e: f, g: h}\nspec:\n  ports:\n  - {name: web, port: 80}\n  -\n    name: api\n    port: 81\n";
+        let aliases = "apiVersion: v1\nkind: Service\nmetadata:\n  name: b\n  annotations: &shared\n    c.d/e: f\n    g: h\n  labels: *shared\nspec:\n  ports:\n  - &port\n    name: web\n    port: 80\n  - <<: *port\n    name: api\n";
+        let flow = "{apiVersion: v1, kind: Service, metadata: {name: c},\n spec: {ports: [{port: 80,\n name: web}]}}\n";
+        let one_line = "{apiVersion: v1, kind: Service, metadata: {name: d}, spec: {ports: [{port: 80}]}}\n";
+        let all = [block, aliases, flow, one_line].join("---\n");
+        let [unix, windows] = ["\n", "\r\n"].map(|end| {
+            let (text, mut found) = (all.replace('\n', end), Vec::new());
+            for section in sections(&text) {
+                let root = parse(&section).unwrap().unwrap();
+                let reading = read(&root, &"web.yaml".into());
+                let [(_, source)] = &reading.objects[..] else { panic!("{:?}", reading.diagnostics) };
+                for (path, line) in lines(&root) {
+                    assert_eq!(source.line_of(&path), line, "{path}");
+                    found.push((path, line));
+                }
+                assert_eq!(source.lines.is_none(), section.line == 35, "only the last is one line");
+            }
+            found
+        });
+        assert_eq!(unix, windows);
+        for (path, line) in [
+            ("metadata.labels[\"c.d/e\"]", 8),
+            ("spec.ports[1].port", 14),
+            ("metadata.labels", 23),
+            ("metadata.labels[\"c.d/e\"]", 21),
+            ("spec.ports[1].port", 28),
+            ("spec.ports[0].name", 34),
+        ] {
+            assert!(unix.contains(&(path.to_owned(), line)), "{path} {line}: {unix:?}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use field::{FieldRef, Span};
 pub use known::Known;
 pub use method::{Method, Version};
 
-use field::{Field, offset};
+use field::Field;
 
 use crate::bytes::is_token;
 
@@ -265,8 +265,7 @@ impl Head {
         assert!(value <= end, "a value is only appended");
         debug_assert!(memchr::memchr3(b'\r', b'\n', 0, &self.bytes[value..]).is_none());
         self.bytes.extend_from_slice(b"\r\n");
-        let name_end = offset(value - 2);
-        self.add(Field { start: offset(start), name_end, end: offset(end), known, sensitive: false });
+        self.add(Field::at(start, value - 2, end, known));
     }
 
     /// Replaces all fields of this name by one, where the first of them stood.
@@ -336,6 +335,14 @@ impl Head {
         self.present &= !set;
     }
 
+    /// Removes the fields that are for one hop only whatever `Connection` says ([`Known::HOP_BY_HOP`]).
+    #[inline]
+    pub fn remove_hop_by_hop(&mut self) {
+        if self.may_have(Known::HOP_BY_HOP) {
+            self.remove_set(Known::HOP_BY_HOP);
+        }
+    }
+
     /// Whether a field with a name of this set (of [`Known::bit`]) may be there; `false` is certain.
     #[inline]
     #[must_use]
@@ -369,7 +376,7 @@ impl Head {
             blank_line_breaks(&mut self.bytes[value..]);
         }
         self.bytes.extend_from_slice(b"\r\n");
-        Field { start: offset(start), name_end: offset(value - 2), end: offset(end), known, sensitive: false }
+        Field::at(start, value - 2, end, known)
     }
 }
 

@@ -10,11 +10,16 @@ pub mod malformed;
 pub mod path;
 pub mod target;
 
+mod address;
 mod authority;
+mod id;
+mod words;
 
+pub use address::{OF_HTTP, OF_HTTPS, write_ip};
 pub use authority::{Authority, parse_authority};
 pub use head::ready::ReadyFields;
 pub use head::{FieldRef, Head, HeadLimits, Known, Method, Span, Version};
+pub use id::identify;
 pub use malformed::Malformed;
 pub use target::{Target, TargetForm, request_authority};
 

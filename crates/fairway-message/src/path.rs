@@ -3,18 +3,17 @@
 
 use crate::bytes::{escaped, is_unreserved, push_escape};
 use crate::malformed::Malformed;
+use crate::words::any_pair;
 
 /// Whether both forms of this path are the path itself: no escape, no empty segment, no dot segment.
 ///
-/// Says `false` for what merely looks like one (`/.well-known`). Written without an early exit so that it
-/// is vectorised.
+/// Says `false` for what merely looks like one (`/.well-known`).
 #[inline]
 pub fn is_plain(path: &[u8]) -> bool {
-    let [b'/', rest @ ..] = path else { return path == b"*" };
-    let dirty = path.iter().zip(rest).fold(false, |dirty, (&before, &byte)| {
-        let unusual = (byte == b'%') | (byte.wrapping_sub(0x21) > 0x5d);
-        let segment = (before == b'/') & ((byte == b'/') | (byte == b'.'));
-        dirty | unusual | segment
+    let [b'/', ..] = path else { return path == b"*" };
+    let dirty = any_pair(path, |before, bytes| {
+        let segment = before.are(b'/') & (bytes.are(b'/') | bytes.are(b'.'));
+        bytes.invisible() | bytes.are(b'%') | segment
     });
     !dirty
 }

@@ -3,9 +3,9 @@
 use memchr::{memchr, memmem};
 
 use crate::authority::{Authority, parse_authority};
-use crate::bytes::is_visible;
 use crate::head::{Head, Known, Method, Version};
 use crate::malformed::Malformed;
+use crate::words::any;
 
 /// The four forms of RFC 9112 §3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<'a> Target<'a> {
     /// Takes a target apart. "#" begins a fragment, which no form has.
     #[inline]
     pub fn parse(method: Method, raw: &'a [u8]) -> Result<Self, Malformed> {
-        if !is_visible(raw) || memchr(b'#', raw).is_some() {
+        if any(raw, |bytes| bytes.invisible() | bytes.are(b'#')) {
             return Err(Malformed::TargetInvalid);
         }
         match (method, raw) {

@@ -83,7 +83,8 @@ pub struct Hedges {
     pub lost: Cell<u64>,
     /// An idle connection to another endpoint was used instead, which costs no connect.
     pub reused: Cell<u64>,
-    /// The endpoint was suspect already: its connect was given up for one to another endpoint.
+    /// The endpoint was suspect already: its connect was given up for one to another endpoint. Or a connect that exchanges share
+    /// was waited for no longer.
     pub moved: Cell<u64>,
     /// The budget allowed no other connect at that time.
     pub refused: Cell<u64>,

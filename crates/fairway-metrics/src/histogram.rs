@@ -34,11 +34,14 @@ impl<const N: usize> Default for Histogram<N> {
 }
 
 impl<const N: usize> Histogram<N> {
-    /// Counts `value` in the first bucket whose bound it does not exceed.
+    /// Counts `value` in the first bucket whose bound it does not exceed. The bounds ascend.
     pub fn observe(&mut self, bounds: &[u64; N], value: u64) {
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
-        if let Some(bucket) = bounds.iter().position(|bound| value <= *bound) {
+        // Most lengths exceed every bound: one comparison finds that out.
+        if bounds.last().is_some_and(|last| value <= *last)
+            && let Some(bucket) = bounds.iter().position(|bound| value <= *bound)
+        {
             self.buckets[bucket] += 1;
         }
     }
@@ -69,5 +72,22 @@ mod tests {
         }
         assert_eq!((histogram.buckets[0], histogram.buckets[1], histogram.count), (1, 1, 3));
         assert_eq!(histogram.buckets.iter().sum::<u64>(), 2);
+    }
+
+    #[test]
+    fn values_around_every_bound_belong_to_the_first_bucket_that_has_room_for_them() {
+        fn check<const N: usize>(bounds: &[u64; N]) {
+            let around = bounds.iter().flat_map(|bound| [bound - 1, *bound, bound + 1]);
+            for value in around.chain([0, u64::MAX]) {
+                let mut histogram = Histogram::default();
+                histogram.observe(bounds, value);
+                let first = (0..N).find(|bucket| value <= bounds[*bucket]);
+                let buckets = std::array::from_fn(|bucket| u64::from(first == Some(bucket)));
+                assert_eq!(histogram, Histogram { buckets, count: 1, sum: value }, "{value} in {bounds:?}");
+            }
+        }
+        check(&TIME);
+        check(&LENGTH);
+        check(&SIZE);
     }
 }

@@ -37,6 +37,8 @@ pub struct Record<'a> {
     pub upstream: Option<UpstreamRecord>,
     /// What became of it as a call of gRPC.
     pub call: Call,
+    /// How long it waited for the word of others before it was forwarded.
+    waited: Micros,
 }
 
 /// What of the configuration a request belongs to.
@@ -57,7 +59,12 @@ pub struct Micros(u32);
 impl Micros {
     /// The same as a duration.
     pub fn duration(self) -> Duration {
-        Duration::from_micros(u64::from(self.0))
+        Duration::from_micros(self.number())
+    }
+
+    /// How many they are.
+    pub(crate) fn number(self) -> u64 {
+        u64::from(self.0)
     }
 }
 
@@ -129,6 +136,23 @@ impl Record<'_> {
         self.took.map_or(Duration::ZERO, |took| Duration::from_nanos(took.get() - 1))
     }
 
+    /// The same in microseconds.
+    pub(crate) fn took_micros(&self) -> u64 {
+        self.took.map_or(0, |took| (took.get() - 1) / 1_000)
+    }
+
+    /// All that it waited for is known by now: it is forwarded from here on.
+    pub fn waited_until(&mut self, now: Instant) {
+        self.waited = now.saturating_duration_since(self.began).into();
+    }
+
+    /// When forwarding began: with the exchange, where it waited for nobody.
+    #[inline]
+    #[must_use]
+    pub fn forwarding_began(&self) -> Instant {
+        self.began + self.waited.duration()
+    }
+
     /// It is over.
     pub fn end(&mut self, at: Instant) {
         let took = u64::try_from(at.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
@@ -155,6 +179,25 @@ impl Record<'_> {
             served_by: ServedBy::default(),
             upstream: None,
             call: Call::default(),
+            waited: Micros::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_microseconds_is_that_of_the_duration() {
+        let began = Instant::now();
+        let mut record = Record::new(began, 0);
+        assert_eq!(record.took_micros(), 0);
+        for nanos in [0, 999, 1_000, 1_999, 999_999_999, 10_000_001_000] {
+            let took = Duration::from_nanos(nanos);
+            record.end(began + took);
+            assert_eq!(u128::from(record.took_micros()), took.as_micros());
+            assert_eq!(u128::from(Micros::from(took).number()), took.as_micros());
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fairway_message::Method;
 use fairway_model::RuleLabels;
@@ -196,13 +195,13 @@ impl SeriesLabels {
 impl Series {
     fn observe(&mut self, record: &Record<'_>) {
         self.requests += 1;
-        self.request_time.observe(&TIME, micros(record.took()));
+        self.request_time.observe(&TIME, record.took_micros());
         self.request_size.observe(&LENGTH, record.request_bytes);
         self.bytes_sent.observe(&SIZE, record.sent_bytes);
         if let Some(upstream) = &record.upstream {
-            self.response_time.observe(&TIME, micros(upstream.response.duration()));
-            self.header_time.observe(&TIME, micros(upstream.header.duration()));
-            self.connect_time.observe(&TIME, micros(upstream.connect.duration()));
+            self.response_time.observe(&TIME, upstream.response.number());
+            self.header_time.observe(&TIME, upstream.header.number());
+            self.connect_time.observe(&TIME, upstream.connect.number());
             self.response_size.observe(&LENGTH, record.body_bytes);
         }
     }
@@ -217,10 +216,6 @@ impl Series {
         self.response_size.merge(&other.response_size);
         self.bytes_sent.merge(&other.bytes_sent);
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

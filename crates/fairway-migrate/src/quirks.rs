@@ -208,9 +208,15 @@ fn is_canary(ingress: &Ingress, prefix: &str) -> bool {
 
 /// The annotations among [`HOST_WIDE`] that say something.
 fn host_wide(ingress: &Ingress, prefix: &str) -> impl Iterator<Item = &'static str> {
+    let asks = move |name: &str, value: &str| match name {
+        "ssl-passthrough" => value == "true",
+        // With `off`, Fairway leaves the decision to the next one.
+        "auth-tls-secret" => annotation(ingress, prefix, "auth-tls-verify-client") != Some("off"),
+        _ => true,
+    };
     HOST_WIDE.into_iter().filter(move |name| {
         let value = annotation(ingress, prefix, name);
-        value.is_some_and(|value| !value.is_empty() && (*name != "ssl-passthrough" || value == "true"))
+        value.is_some_and(|value| !value.is_empty() && asks(name, value))
     })
 }
 
@@ -351,6 +357,25 @@ mod tests {
                 "its ssl-ciphers applies to all paths of a.test, in all Ingresses",
                 "the ssl-ciphers of shop/b, which is older, applies to a.test instead of its own",
                 "",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_ingress_that_asks_for_no_certificates_does_not_decide_about_them() {
+        let secret = ("auth-tls-secret", "shop/authority");
+        let off = annotations(&[secret, ("auth-tls-verify-client", "off")]);
+        let found = quirks(
+            vec![ingress("a", &off, "a.test", "/a"), ingress("b", &annotations(&[secret]), "a.test", "/b")],
+            &json!({}),
+        );
+        let what: Vec<_> = found.iter().flatten().filter(|it| it.name == "host-settings").collect();
+        let what: Vec<_> = what.into_iter().map(|it| &*it.what).collect();
+        assert_eq!(
+            what,
+            [
+                "the auth-tls-secret of shop/b applies to its paths on a.test, too",
+                "its auth-tls-secret applies to all paths of a.test, in all Ingresses",
             ]
         );
     }

@@ -15,10 +15,6 @@ use crate::matches::Match;
 
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "few rules have filters, and a filter is read for each of their requests"
-)]
 pub enum Filter {
     /// Answers plain requests with a redirect to https.
     HttpsRedirect(HttpsRedirect),
@@ -70,7 +66,7 @@ pub enum Filter {
     /// Sets the `Host` that is forwarded.
     RewriteHost(Arc<str>),
     /// Asks another service whether the request may pass.
-    ExternalAuth(ExternalAuth),
+    ExternalAuth(Box<ExternalAuth>),
     /// Lets those through who know a password.
     BasicAuth(BasicAuth),
     /// Lets through whom one of several guards lets through.
@@ -195,7 +191,8 @@ pub struct ClientCertificate {
 pub struct Deny {
     /// What they are answered: 400..=599.
     pub status: u16,
-    /// Any one is enough.
+    /// Any one is enough. Every value of a header, parameter or cookie is compared, not only the first, and one that is too
+    /// long to be compared counts as a match.
     pub when: Vec<Match>,
 }
 
@@ -327,6 +324,11 @@ pub enum PathRewrite {
 mod tests {
     use super::*;
     use crate::guard::MirrorTarget;
+
+    #[test]
+    fn every_rule_of_an_ingress_pays_for_the_largest_filter() {
+        assert!(size_of::<Filter>() <= 96, "{}", size_of::<Filter>());
+    }
 
     #[test]
     fn a_mirror_is_read_as_it_was_written() {

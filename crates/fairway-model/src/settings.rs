@@ -116,7 +116,7 @@ pub enum AccessLog {
 impl Default for DownstreamSettings {
     fn default() -> Self {
         Self {
-            idle_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(75),
             requests_per_connection: 10_000,
             connections_per_worker: None,
             head_timeout: Duration::from_secs(10),

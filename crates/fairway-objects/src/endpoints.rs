@@ -73,11 +73,10 @@ fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], pod: Option<&Arc<str>>
 
 /// The port's numbers in a slice: by name (EndpointSlice API: "must match the name of the Service port").
 fn numbers(slice: &Slice, wanted: &PortChoice) -> Vec<u16> {
-    let ports = slice.ports.as_deref().unwrap_or_default();
-    if ports.is_empty() {
+    if slice.ports.is_empty() {
         return wanted.number.into_iter().collect();
     }
-    let named = ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*wanted.name);
+    let named = slice.ports.iter().filter(|port| port.name.as_deref().unwrap_or_default() == &*wanted.name);
     let fitting = named.filter(|port| is_port_of(wanted.protocol, port.protocol.as_deref()));
     fitting.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
 }

@@ -1,6 +1,5 @@
 //! How objects are named, of which kinds they are and where they were written. Owns no collection of them.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +15,7 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::lines::Lines;
+use crate::shared;
 
 /// Names an object of a known kind; the namespace is empty for what has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,7 +144,8 @@ pub struct DocumentSource {
     pub line: u32,
     /// The lines of fields by their path, as in `spec.rules[0].http.paths[1]` or
     /// `metadata.annotations["kubernetes.io/ingress.class"]` (brackets and quotes for keys with any byte beside
-    /// `A-Za-z0-9_-`). A field that is missing here has the line of the nearest field around it.
+    /// `A-Za-z0-9_-`). A field that is missing here has the line of the nearest field around it; `None` where all are in the
+    /// first line.
     pub lines: Option<Arc<Lines>>,
 }
 
@@ -157,29 +158,11 @@ pub struct Sourced<T> {
     pub source: Option<Arc<DocumentSource>>,
 }
 
-/// Names of namespaces that a thread remembers.
-const REMEMBERED: usize = 64;
-
-thread_local! {
-    /// Indexed by a hash of the name.
-    static NAMESPACES: RefCell<[Option<Arc<str>>; REMEMBERED]> = const { RefCell::new([const { None }; REMEMBERED]) };
-}
-
-/// The name of a namespace; keys made one after another share it.
-fn shared(namespace: &str) -> Arc<str> {
-    let add = |hash: usize, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
-    let place = namespace.bytes().fold(0, add) % REMEMBERED;
-    NAMESPACES.with_borrow_mut(|all| match &mut all[place] {
-        Some(known) if **known == *namespace => Arc::clone(known),
-        other => Arc::clone(other.insert(namespace.into())),
-    })
-}
-
 impl ObjectKey {
     /// `namespace/name`.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: shared(namespace), name: name.into() }
+        Self { namespace: shared::namespace(namespace), name: shared::text(name) }
     }
 
     /// Reads `namespace/name`; `None` where either part is missing.
@@ -313,7 +296,7 @@ impl<T> Sourced<T> {
             kind: kind.shared_name(),
             namespace: key.namespace.clone(),
             name: key.name.clone(),
-            field: field.into(),
+            field: shared::text(field),
             source: self
                 .source
                 .as_ref()
@@ -326,24 +309,8 @@ impl DocumentSource {
     /// The line of a field, or of the nearest field around it.
     #[must_use]
     pub fn line_of(&self, field: &str) -> u32 {
-        let Some(lines) = &self.lines else { return self.line };
-        let mut path = field;
-        while !path.is_empty() {
-            if let Some(line) = lines.of_path(path) {
-                return line;
-            }
-            path = around(path);
-        }
-        self.line
+        self.lines.as_ref().and_then(|lines| lines.nearest(field)).unwrap_or(self.line)
     }
-}
-
-/// The path of the field that holds the one at `path`; empty for the document.
-fn around(path: &str) -> &str {
-    if let Some(inner) = path.strip_suffix("\"]") {
-        return inner.rfind("[\"").map_or("", |at| &path[..at]);
-    }
-    path.rfind(['.', '[']).map_or("", |at| &path[..at])
 }
 
 #[cfg(test)]
@@ -356,7 +323,7 @@ mod tests {
         let source = DocumentSource {
             file: "a.yaml".into(),
             line: 1,
-            lines: Some(Arc::new(Lines::of(&lines.map(|(path, line)| (path.to_owned(), line)).into()))),
+            lines: Lines::of(&lines.map(|(path, line)| (path.to_owned(), line)).into(), 1).map(Arc::new),
         };
         assert_eq!(source.line_of("spec.rules[0].http.paths[3].backend"), 7);
         assert_eq!(source.line_of("spec.rules[1]"), 5);

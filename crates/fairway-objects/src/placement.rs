@@ -90,11 +90,6 @@ impl Placement {
             PortProtocol::Udp => self.datagram_ports.insert(number, port),
         };
     }
-
-    /// All of its ports.
-    pub fn all_ports(&self) -> impl Iterator<Item = &PortPlacement> {
-        self.ports.values().chain(self.datagram_ports.values())
-    }
 }
 
 impl Default for Addresses {

@@ -1,5 +1,6 @@
 //! The objects as they are now, by kind and name. Owns no judgement about them and reads them from nowhere.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
+use crate::filling::filling;
 use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
@@ -81,6 +83,22 @@ impl Change {
 }
 
 impl Resources {
+    /// Takes edits, and gives what they are about. The last edit of an object is what counts, so that those of an empty
+    /// collection may come in the order that fills its maps.
+    pub fn apply_all(&mut self, changes: Vec<Change>) -> Vec<ObjectRef> {
+        let with_references = changes.into_iter().map(|change| (change.reference(), change));
+        if !self.is_empty() {
+            return with_references.map(|edit| self.taken(edit)).collect();
+        }
+        let last: BTreeMap<ObjectRef, Change> = with_references.collect();
+        filling(last).map(|edit| self.taken(edit)).collect()
+    }
+
+    fn taken(&mut self, (reference, change): (ObjectRef, Change)) -> ObjectRef {
+        self.apply(change);
+        reference
+    }
+
     /// Takes an edit.
     pub fn apply(&mut self, change: Change) {
         match change {
@@ -201,6 +219,34 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
+
+    fn ingress(name: &str, version: &str) -> Change {
+        let metadata = ObjectMeta {
+            name: Some(name.into()),
+            resource_version: Some(version.into()),
+            ..ObjectMeta::default()
+        };
+        Change::Set(Object::Ingress(Arc::new(Ingress { metadata, ..Ingress::default() })), None)
+    }
+
+    #[test]
+    fn of_several_edits_of_one_object_the_last_counts_whether_there_was_something_or_not() {
+        let edits = || {
+            let gone = ObjectRef::new(Kind::Ingress, ObjectKey::new("default", "c"));
+            let first = ["b", "a", "c", "d"].map(|name| ingress(name, "1"));
+            first.into_iter().chain([ingress("a", "2"), Change::Remove(gone)]).collect::<Vec<_>>()
+        };
+        let mut resources = Resources::default();
+        for _ in 0..2 {
+            let changed = resources.apply_all(edits());
+            assert!(["a", "b", "c", "d"].iter().all(|name| changed.iter().any(|it| *it.key.name == **name)));
+            let version = |it: &Sourced<Ingress>| it.object.metadata.resource_version.clone();
+            let kept: Vec<_> =
+                resources.ingresses.iter().map(|(key, it)| (key.name.to_string(), version(it))).collect();
+            let expected = [("a", "2"), ("b", "1"), ("d", "1")];
+            assert_eq!(kept, expected.map(|(name, version)| (name.to_owned(), Some(version.to_owned()))));
+        }
+    }
 
     #[test]
     fn a_slice_leaves_the_service_that_it_no_longer_names() {

@@ -1,15 +1,24 @@
 //! What is kept of a Service: what backends are made of. The whole object takes ten times the memory, and most routes have a
 //! Service of their own. Judges no address.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
+
+use crate::shared::Recent;
+
+thread_local! {
+    /// The ports of the Services that were read last.
+    static PORTS: RefCell<Recent<[ServicePort]>> = const { RefCell::new(Recent::new()) };
+}
 
 /// What is kept of a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptService {
-    /// Its ports, as they are written.
-    pub ports: Box<[ServicePort]>,
+    /// Its ports, as they are written. Most Services have the same as their neighbours, and share them.
+    pub ports: Arc<[ServicePort]>,
     /// The name outside of the cluster that it stands for, where its type is `ExternalName`; empty where it has none.
     pub external_name: Option<Box<str>>,
     /// Its address in the cluster, which a headless one has not.
@@ -26,8 +35,9 @@ impl KeptService {
         // A headless Service has "None".
         let address = |text: &String| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
         let is_external = spec.type_.as_deref() == Some("ExternalName");
+        let ports = spec.ports.as_deref().unwrap_or_default();
         Self {
-            ports: spec.ports.as_deref().unwrap_or_default().into(),
+            ports: PORTS.with_borrow_mut(|recent| recent.shared(ports.into())),
             external_name: is_external.then(|| spec.external_name.as_deref().unwrap_or_default().into()),
             cluster_address: spec.cluster_ip.as_ref().and_then(address),
             addresses: spec
@@ -69,6 +79,14 @@ mod tests {
             it.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["10.96.0.7", "10.96.0.7", "fd00::7"]
         );
+    }
+
+    #[test]
+    fn services_with_the_same_ports_share_them() {
+        let of = |port: u16| kept(&json!({ "ports": [{ "name": "http", "port": port }] })).ports;
+        let (web, api, other) = (of(80), of(80), of(81));
+        assert!(Arc::ptr_eq(&web, &api));
+        assert_ne!(web, other);
     }
 
     #[test]

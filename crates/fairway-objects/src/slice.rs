@@ -1,20 +1,27 @@
 //! An EndpointSlice as it is kept: what endpoints are made of. The object as the API has it takes eight times as much, and
 //! there are more endpoints than anything else. Judges no address.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 
 use crate::object::ObjectKey;
+use crate::shared::{self, Recent};
+
+thread_local! {
+    /// The ports of the slices that were read last.
+    static PORTS: RefCell<Recent<[EndpointPort]>> = const { RefCell::new(Recent::new()) };
+}
 
 /// What is kept of an EndpointSlice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// The Service that it belongs to (`kubernetes.io/service-name`, EndpointSlice API reference).
     pub service: Option<ObjectKey>,
-    /// Its ports, as they are written.
-    pub ports: Option<Vec<EndpointPort>>,
+    /// Its ports, as they are written. Most slices have the same as their neighbours, and share them.
+    pub ports: Arc<[EndpointPort]>,
     /// The addresses of all its endpoints, in its order.
     pub addresses: Box<[SliceAddress]>,
 }
@@ -50,10 +57,12 @@ impl Slice {
         let labels = slice.metadata.labels.as_ref();
         let service = labels.and_then(|labels| labels.get("kubernetes.io/service-name"));
         let service =
-            service.map(|name| ObjectKey { namespace: key.namespace.clone(), name: name.as_str().into() });
+            service.map(|name| ObjectKey { namespace: key.namespace.clone(), name: shared::text(name) });
         let endpoints = slice.endpoints.iter().flatten().zip(0..);
         let addresses = endpoints.flat_map(|(endpoint, number)| addresses(endpoint, number)).collect();
-        Self { service, ports: slice.ports.clone(), addresses }
+        let ports = slice.ports.as_deref().unwrap_or_default();
+        let ports = PORTS.with_borrow_mut(|recent| recent.shared(ports.into()));
+        Self { service, ports, addresses }
     }
 }
 
@@ -104,8 +113,9 @@ mod tests {
             ],
         }))
         .expect("an EndpointSlice");
-        let Slice { service, addresses, .. } = Slice::of(&ObjectKey::new("shop", "web-1"), &slice);
+        let Slice { service, addresses, ports } = Slice::of(&ObjectKey::new("shop", "web-1"), &slice);
         assert_eq!(service, Some(ObjectKey::new("shop", "web")));
+        assert!(Arc::ptr_eq(&ports, &Slice::of(&ObjectKey::new("shop", "web-2"), &slice).ports));
         let kept = addresses.iter().map(|it| {
             let address = it.address.as_ref().map_or_else(ToString::to_string, ToString::to_string);
             (it.endpoint, address, it.condition, it.pod.as_deref())

@@ -7,7 +7,7 @@ use crate::clauses::read;
 use crate::cost::Cost;
 use crate::engine::{Engine, Slots};
 use crate::lower;
-use crate::plain::Plain;
+use crate::plain::{Plain, Split};
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::way::{Anchor, Way};
@@ -27,16 +27,32 @@ pub struct Finder {
     work: u64,
 }
 
-/// Where the groups of a pattern matched.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Found(Slots);
+/// What the engine writes places to. Most patterns need no engine: nothing is zeroed before one is asked.
+#[derive(Clone, Debug, Default)]
+pub struct GroupBuffer(Option<Slots>);
 
-impl Found {
+/// Where the groups of a pattern matched.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'b>(Groups<'b>);
+
+#[derive(Clone, Copy, Debug)]
+enum Groups<'b> {
+    Plain(Split),
+    Slots(&'b Slots),
+}
+
+impl Found<'_> {
     /// Where group 0 to 9 matched, if it did.
+    #[inline]
     #[must_use]
     pub fn group(&self, number: usize) -> Option<Range<usize>> {
-        let slot = |at: usize| self.0.get(at).copied().flatten().map(|place| place.get());
-        Some(slot(2 * number)?..slot(2 * number + 1)?)
+        match self.0 {
+            Groups::Plain(split) => split.group(number),
+            Groups::Slots(slots) => {
+                let slot = |at: usize| slots.get(at).copied().flatten().map(|place| place.get());
+                Some(slot(2 * number)?..slot(2 * number + 1)?)
+            }
+        }
     }
 }
 
@@ -75,14 +91,18 @@ impl Finder {
     }
 
     /// Where the groups match in `text`, or `None` where the pattern does not. Allocates nothing once the thread is warm.
+    #[inline]
     #[must_use]
-    pub fn find(&self, text: &[u8]) -> Option<Found> {
-        let mut found = Found::default();
-        if let Some(is_match) = self.plain.as_ref().and_then(|plain| plain.find(text, &mut found.0)) {
-            return is_match.then_some(found);
+    pub fn find<'b>(&self, text: &[u8], buffer: &'b mut GroupBuffer) -> Option<Found<'b>> {
+        match self.plain.as_ref().and_then(|plain| plain.find(text)) {
+            Some(found) => found.map(|split| Found(Groups::Plain(split))),
+            None => self.search(text, buffer.0.insert(Slots::default())),
         }
+    }
+
+    fn search<'b>(&self, text: &[u8], slots: &'b mut Slots) -> Option<Found<'b>> {
         let mut ways = self.ways.iter().filter(|(way, _)| way.as_ref().is_none_or(|way| way.holds(text)));
-        ways.any(|(_, engine)| engine.find(text, &mut found.0)).then_some(found)
+        ways.any(|(_, engine)| engine.find(text, slots)).then_some(Found(Groups::Slots(slots)))
     }
 
     /// What it costs.

@@ -34,7 +34,7 @@ mod tests;
 mod way;
 
 pub use cost::{Cost, LONGEST_TEXT};
-pub use finder::{Finder, Found};
+pub use finder::{Finder, Found, GroupBuffer};
 pub use pattern::Pattern;
 pub use refusal::Refusal;
 pub use sample::{Optional, sample};

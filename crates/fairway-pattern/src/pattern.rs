@@ -49,6 +49,16 @@ impl Pattern {
         SHARED.get((text.into(), anchor, ignore_case), || Self::new(text, anchor, ignore_case))
     }
 
+    /// A pattern that may match anywhere in a text, as nginx matches variables (`~`). Case counts.
+    ///
+    /// # Errors
+    /// Why it cannot be used. Look-around cannot, unless it has one place in every text.
+    pub fn anywhere(text: &str) -> Result<Arc<Self>, Refusal> {
+        // By itself too: parentheses that do not match would change what the group around them means.
+        Self::shared(text, Anchor::Start, false)?;
+        Self::shared(&format!("(?s:.*)(?:{text})"), Anchor::Start, false)
+    }
+
     /// Whether `text` matches. Allocates nothing.
     #[inline]
     #[must_use]

@@ -1,9 +1,7 @@
 //! The patterns that most rewrites have: a literal, a slash or none, and everything behind it as a group. Their groups are found
 //! by comparing, which costs a tenth of what the engine does.
 
-use regex_automata::util::primitives::NonMaxUsize;
-
-use crate::engine::Slots;
+use std::ops::Range;
 
 /// Such a pattern.
 #[derive(Clone, Debug)]
@@ -23,6 +21,27 @@ enum Slash {
     OrEnd,
 }
 
+/// Where the groups of such a pattern matched: one or two up to the end of the text, the second one behind the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Split {
+    first: usize,
+    second: Option<usize>,
+    end: usize,
+}
+
+impl Split {
+    #[inline]
+    pub(crate) fn group(self, number: usize) -> Option<Range<usize>> {
+        let Self { first, second, end } = self;
+        match (number, second) {
+            (0, _) => Some(0..end),
+            (1, _) => Some(first..second.unwrap_or(end)),
+            (2, Some(second)) => Some(second..end),
+            _ => None,
+        }
+    }
+}
+
 impl Plain {
     /// What `text` says, if it is so simple.
     pub(crate) fn of(text: &str, ignore_case: bool) -> Option<Self> {
@@ -39,36 +58,44 @@ impl Plain {
         is_plain.then(|| Self { literal: literal.as_bytes().into(), ignore_case, slash })
     }
 
-    /// Whether it matches at the start of `text`, and where its groups do; `None` leaves it to the engine, where a line feed makes
-    /// a difference.
+    /// Where its groups match at the start of `text`, if it does. `None` leaves that to the engine: a line feed makes a
+    /// difference.
     #[inline]
-    pub(crate) fn find(&self, text: &[u8], slots: &mut Slots) -> Option<bool> {
-        let Some((start, rest)) = text.split_at_checked(self.literal.len()) else { return Some(false) };
+    pub(crate) fn find(&self, text: &[u8]) -> Option<Option<Split>> {
+        let Some((start, rest)) = text.split_at_checked(self.literal.len()) else { return Some(None) };
         let is_same = if self.ignore_case {
             start.eq_ignore_ascii_case(&self.literal)
         } else {
             *start == *self.literal
         };
         if !is_same {
-            return Some(false);
+            return Some(None);
         }
-        if rest.contains(&b'\n') {
+        if has_line_feed(rest) {
             return None;
         }
         let behind = start.len() + usize::from(rest.first() == Some(&b'/'));
-        let groups = match self.slash {
-            Slash::Nothing => [Some((start.len(), text.len())), None],
-            Slash::Optional => [Some((behind, text.len())), None],
-            Slash::OrEnd if behind == start.len() && !rest.is_empty() => return Some(false),
-            Slash::OrEnd => [Some((start.len(), behind)), Some((behind, text.len()))],
+        let (first, second) = match self.slash {
+            Slash::Nothing => (start.len(), None),
+            Slash::Optional => (behind, None),
+            Slash::OrEnd if behind == start.len() && !rest.is_empty() => return Some(None),
+            Slash::OrEnd => (start.len(), Some(behind)),
         };
-        let whole = Some((0, text.len()));
-        for (at, group) in std::iter::once(whole).chain(groups).enumerate() {
-            if let Some((from, to)) = group {
-                slots[2 * at] = NonMaxUsize::new(from);
-                slots[2 * at + 1] = NonMaxUsize::new(to);
-            }
-        }
-        Some(true)
+        Some(Some(Split { first, second, end: text.len() }))
+    }
+}
+
+/// Looks at eight bytes at a time; the last eight may overlap those before them.
+#[inline]
+fn has_line_feed(text: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    // A high bit is set if a byte is zero, and only then: no other byte borrows from the next one.
+    let zeros = |eight: &[u8; 8]| {
+        let differs = u64::from_le_bytes(*eight) ^ (ONES * u64::from(b'\n'));
+        differs.wrapping_sub(ONES) & !differs & (ONES << 7)
+    };
+    match text.last_chunk::<8>() {
+        Some(last) => text.as_chunks::<8>().0.iter().fold(zeros(last), |all, eight| all | zeros(eight)) != 0,
+        None => text.contains(&b'\n'),
     }
 }

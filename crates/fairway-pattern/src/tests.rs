@@ -9,7 +9,7 @@ use proptest::sample::select;
 use crate::clauses::PATTERN_LENGTH;
 use crate::finder::ENGINE_STEPS;
 use crate::plain::Plain;
-use crate::{Anchor, Finder, LONGEST_TEXT, Pattern, literal_start, naive, refusal};
+use crate::{Anchor, Finder, GroupBuffer, LONGEST_TEXT, Pattern, literal_start, naive, refusal};
 
 fn compiled(pattern: &str) -> Pattern {
     Pattern::new(pattern, Anchor::Start, true).unwrap_or_else(|why| panic!("{pattern}: {why}"))
@@ -176,6 +176,16 @@ fn look_around_is_match_and_not_match() {
 }
 
 #[test]
+fn a_pattern_anywhere_in_a_text_is_what_it_is_by_itself() {
+    let pattern = Pattern::anywhere("CN=(a|b)").unwrap();
+    assert!(pattern.is_match(b"CN=a") && pattern.is_match(b"O=x\n,CN=b,C=y"));
+    assert!(!pattern.is_match(b"cn=a") && !pattern.is_match(b"CN=c"));
+    for refused in ["CN=a)|(b", "CN=(?!admin).*", "CN=.*(?<!admin)$"] {
+        assert!(Pattern::anywhere(refused).is_err(), "{refused}");
+    }
+}
+
+#[test]
 fn groups_keep_their_numbers_beside_look_around() {
     for (pattern, path, groups) in [
         ("/api/(?!(health)|version)(.*)", "/api/users", &[None, Some("users")][..]),
@@ -185,12 +195,45 @@ fn groups_keep_their_numbers_beside_look_around() {
         ("/(.*)/api/v([0-9]+)/(.*)", "/x/api/v12/y/z", &[Some("x"), Some("12"), Some("y/z")]),
         ("/q|/x/(.*)", "/a/x/b", &[Some("b")]),
     ] {
-        let found = Finder::new(pattern, true).unwrap().find(path.as_bytes()).unwrap();
+        let (finder, mut buffer) = (Finder::new(pattern, true).unwrap(), GroupBuffer::default());
+        let found = finder.find(path.as_bytes(), &mut buffer).unwrap();
         let found: Vec<_> =
             (1..=groups.len()).map(|number| found.group(number).map(|it| &path[it])).collect();
         assert_eq!(found, groups, "{pattern}");
     }
-    assert!(Finder::new("/(?!a)(.*)", true).unwrap().find(b"/abc").is_none());
+    let finder = Finder::new("/(?!a)(.*)", true).unwrap();
+    assert!(finder.find(b"/abc", &mut GroupBuffer::default()).is_none());
+}
+
+#[test]
+fn what_another_search_left_in_a_buffer_is_no_group() {
+    let mut buffer = GroupBuffer::default();
+    let mut groups = |pattern: &str, text: &[u8]| {
+        let finder = Finder::new(pattern, false).unwrap();
+        let found = finder.find(text, &mut buffer)?;
+        Some([1, 2, 3].map(|number| found.group(number)))
+    };
+    let (engine, plain) = ("/(a)(b)(c)", "/(.*)");
+    assert_eq!(groups(engine, b"/abc"), Some([Some(1..2), Some(2..3), Some(3..4)]));
+    assert_eq!(groups(plain, b"/x"), Some([Some(1..2), None, None]));
+    assert_eq!(groups(plain, b"/x\ny"), Some([Some(1..2), None, None]), "found by the engine");
+    assert_eq!(groups("/(a)?(b)?(x)", b"/x"), Some([None, None, Some(1..2)]));
+    assert_eq!(groups(engine, b"/x"), None);
+}
+
+#[test]
+fn a_group_of_everything_ends_before_a_line_feed_wherever_it_stands() {
+    let finder = Finder::new("/(.*)", true).unwrap();
+    for length in 0..20 {
+        for place in 0..length {
+            let mut text = vec![b'a'; length];
+            text[place] = b'\n';
+            text.insert(0, b'/');
+            let mut buffer = GroupBuffer::default();
+            let found = finder.find(&text, &mut buffer).unwrap();
+            assert_eq!(found.group(1), Some(1..place + 1), "{place} of {length}");
+        }
+    }
 }
 
 #[test]
@@ -269,7 +312,8 @@ proptest! {
             let expected = naive::is_match(&pattern, true, &text);
             prop_assert_eq!(compiled.is_match(&text), expected, "{:?} on {:?}", pattern, String::from_utf8_lossy(&text));
             if let Ok(finder) = &finder && expected {
-                prop_assert!(finder.find(&text).is_some(), "{} on {:?}", pattern, String::from_utf8_lossy(&text));
+                let is_found = finder.find(&text, &mut GroupBuffer::default()).is_some();
+                prop_assert!(is_found, "{} on {:?}", pattern, String::from_utf8_lossy(&text));
             }
         }
     }
@@ -289,14 +333,17 @@ proptest! {
     fn simple_patterns_have_the_groups_that_the_engine_finds(
         pattern in "(/|/a|/a/b-_|/A1)(/\\?|\\(/\\|\\$\\))?\\(\\.\\*\\)\\$?",
         ignore_case: bool,
-        texts in vec(vec(select(&b"/aAbB1-_x\n\xff"[..]), 0..8), 40),
+        texts in vec(vec(select(&b"/aAbB1-_x\n\xff"[..]), 0..20), 40),
     ) {
         prop_assert!(Plain::of(&pattern, ignore_case).is_some(), "{}", pattern);
         let simple = Finder::new(&pattern, ignore_case).unwrap();
         // The same with a group that takes nothing at its end, which is not so simple.
         let engine = Finder::new(&format!("{pattern}()"), ignore_case).unwrap();
         for text in texts.iter().flat_map(|text| [text.clone(), [b"/a", &text[..]].concat()]) {
-            let groups = |finder: &Finder| finder.find(&text).map(|found| [0, 1, 2].map(|group| found.group(group)));
+            let groups = |finder: &Finder| {
+                let mut buffer = GroupBuffer::default();
+                finder.find(&text, &mut buffer).map(|found| [0, 1, 2].map(|group| found.group(group)))
+            };
             let (simple, mut expected) = (groups(&simple), groups(&engine));
             if !pattern.contains("(/|$)") && let Some(expected) = &mut expected {
                 expected[2] = None;

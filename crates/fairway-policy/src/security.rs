@@ -134,7 +134,7 @@ impl Security {
             {
                 *asked = backend;
             }
-            Filter::ExternalAuth(external)
+            Filter::ExternalAuth(Box::new(external))
         }));
         filters
     }

@@ -232,7 +232,7 @@ fn serve_in_the_clear<N: Network>(
     };
     let Caller { client, client_port, .. } = caller;
     let noted = note(&open, client_port, None);
-    let facts = Facts::of(None, noted, None, place);
+    let facts = Facts::of(None, noted, None, place, None);
     let peer = Peer { listener, scheme: Scheme::Http, client, facts };
     Some(downstream::serve_http1(open, peer, stream, input))
 }
@@ -326,7 +326,7 @@ fn greet_over_tls<N: Network>(
     let Caller { port, client, client_port, .. } = caller;
     async move {
         let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
-        let Shaken { listener, protocol, stream, proof, place } = shaken;
+        let Shaken { listener, protocol, stream, proof, place, trust } = shaken;
         let name = || stream.get_ref().1.server_name().map(|name| name.to_ascii_lowercase().into());
         if protocol == ListenerProtocol::Tls {
             let peer = StreamPeer { _place: place, ..caller.of_stream(listener, name()) };
@@ -339,7 +339,7 @@ fn greet_over_tls<N: Network>(
             }
         };
         let noted = note(&open, client_port, Some(stream.get_ref().1));
-        let facts = Facts::of(proof, noted, chosen_by, place);
+        let facts = Facts::of(proof, noted, chosen_by, place, trust);
         let peer = Peer { listener, scheme: Scheme::Https, client, facts };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use fairway_message::Head;
+use fairway_runtime::clock::Instant;
 use fairway_runtime::counts::UnderWay;
 use fairway_runtime::spares::Spare;
 
@@ -105,6 +106,8 @@ pub(crate) struct Written {
     pub(crate) received: Head,
     /// Where the answer is made.
     pub(crate) made: Made,
+    /// When the time of the exchange that asks is over, where the request is a question of Fairway's own.
+    pub(crate) limit: Option<Instant>,
 }
 
 /// Where an answer is made, as in ingress-nginx, which decides what is done to it.
@@ -133,6 +136,7 @@ static NOTHING: Written = Written {
     value: Vec::new(),
     received: Head::new(),
     made: Made::ByRule,
+    limit: None,
 };
 
 impl Forms {
@@ -157,7 +161,7 @@ impl Forms {
             written.cookies.clear();
             written.session_cookie.clear();
             written.received.clear();
-            written.made = Made::default();
+            (written.made, written.limit) = (Made::default(), None);
         }
     }
 
@@ -193,7 +197,7 @@ impl Forms {
             written.received = Head::new();
         }
         written.received.clear();
-        written.made = Made::default();
+        (written.made, written.limit) = (Made::default(), None);
         let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
             &mut **written;
         for bytes in [origin, normalised, decoded, target, host, cookies, session_cookie, value] {

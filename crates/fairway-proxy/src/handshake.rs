@@ -23,6 +23,7 @@ use crate::peer::Proof;
 use crate::worker::{Adopted, ServerSide, Trusts};
 use fairway_metrics::Fault;
 use fairway_sides::sides::Hop;
+use fairway_tls::ClientTrust;
 
 /// A client that has shaken hands.
 pub(crate) struct Shaken<S> {
@@ -34,6 +35,8 @@ pub(crate) struct Shaken<S> {
     pub(crate) proof: Option<Box<Proof>>,
     /// Its place among the connections of the listener, where these are counted.
     pub(crate) place: Option<Place>,
+    /// By which the listener verifies its clients, where it does; hosts with rules of their own judge by those.
+    pub(crate) trust: Option<Arc<ClientTrust>>,
 }
 
 /// Shakes hands on a port, within the time that the listener gives; until it is known which one it is, within `limit`.
@@ -49,12 +52,13 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
     let start = timeout(limit, start).await.map_err(|_| Fault::ClientTimeout)?;
     let start = start.map_err(|_| Fault::ClientGone)?;
     let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
-    let (side, offers_http2, limit, place) = {
+    let (side, offers_http2, limit, place, trust) = {
         let adopted = adopted();
         let side = adopted.server_tls(port, name.as_deref(), trusts)?;
         let limit = adopted.clients(side.listener).handshake_timeout;
         let place = adopted.listening().place(side.listener)?;
-        (side, adopted.settings().downstream.http2.offered, limit, place)
+        let trust = adopted.listening().verification(side.listener).trust().cloned();
+        (side, adopted.settings().downstream.http2.offered, limit, place, trust)
     };
     let ServerSide { listener, protocol, config, clients } = side;
     let config = match protocol {
@@ -80,7 +84,7 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
         let shown = trust.and_then(|trust| trust.judge(chain, UnixTime::now()));
         Box::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
     });
-    Ok(Shaken { listener, protocol, stream, proof, place })
+    Ok(Shaken { listener, protocol, stream, proof, place, trust })
 }
 
 /// The same settings, but fewer protocols are offered. Next to a handshake the copy costs nothing.

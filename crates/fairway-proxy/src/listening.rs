@@ -86,6 +86,8 @@ pub(crate) struct ListenerFacts {
     pub(crate) public_port: u16,
     /// Where clients find over TLS what this listener serves.
     pub(crate) https_port: u16,
+    /// Whether it verifies its clients.
+    pub(crate) verifies: bool,
 }
 
 /// How clients are verified whose host says nothing about it.
@@ -317,6 +319,7 @@ fn facts(snapshot: &Snapshot, listener: &Listener, over_tls: &HashMap<&str, u16>
         table: snapshot.table(&listener.table)?,
         public_port: listener.public_port,
         https_port,
+        verifies: listener.protocol == ListenerProtocol::Https && listener.tls.clients.is_some(),
     })
 }
 
@@ -332,6 +335,14 @@ fn ports_over_tls(snapshot: &Snapshot) -> HashMap<&str, u16> {
 }
 
 impl Verification {
+    /// Whom it trusts.
+    pub(crate) fn trust(&self) -> Option<&Arc<ClientTrust>> {
+        match self {
+            Self::By(trust, _) => Some(trust),
+            Self::None | Self::Impossible => None,
+        }
+    }
+
     fn of(listener: &Listener, errors: &mut Vec<ListenerError>) -> Self {
         let Some(rules) = &listener.tls.clients else { return Self::None };
         match ClientTrust::new(rules) {
@@ -608,7 +619,7 @@ mod tests {
             let clients = listening.clients(id);
             (clients.idle_timeout, clients.head_timeout)
         };
-        assert_eq!(times(&listening, a), (seconds(60), seconds(10)));
+        assert_eq!(times(&listening, a), (seconds(75), seconds(10)));
         assert_eq!(times(&listening, b), (seconds(5), seconds(10)));
         (config.settings.downstream.idle_timeout, config.settings.downstream.head_timeout) =
             (seconds(7), seconds(8));

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_message::HeadLimits;
 use fairway_runtime::transport::{Transport, UpstreamStream};
 use fairway_runtime::wire::Workspace;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -30,12 +31,13 @@ pub(crate) trait Network: 'static {
         _ = stream;
     }
 
-    /// Speaks HTTP over a new stream.
+    /// Speaks HTTP over a new stream, on which heads may be so large.
     fn hop(
         &self,
         stream: UpstreamStream<Self::Stream>,
         spoken: Spoken,
         workspace: &Rc<Workspace>,
+        heads: HeadLimits,
     ) -> Self::Hop;
 }
 
@@ -66,8 +68,14 @@ impl Network for TcpNetwork {
         stream.ask_when_silent(self.patience);
     }
 
-    fn hop(&self, stream: UpstreamStream<TcpStream>, spoken: Spoken, workspace: &Rc<Workspace>) -> Self::Hop {
-        AnyHop::new(stream, spoken, workspace)
+    fn hop(
+        &self,
+        stream: UpstreamStream<TcpStream>,
+        spoken: Spoken,
+        workspace: &Rc<Workspace>,
+        heads: HeadLimits,
+    ) -> Self::Hop {
+        AnyHop::new(stream, spoken, workspace, heads)
     }
 }
 

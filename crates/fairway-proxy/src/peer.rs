@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use fairway_message::{OF_HTTP, OF_HTTPS, ReadyFields};
 use fairway_model::ClientVerification;
 use fairway_runtime::places::Place;
-use fairway_tls::{Agreed, Shown};
+use fairway_tls::{Agreed, ClientTrust, Shown};
 
 use crate::listener::{ListenerId, PortId};
 
@@ -30,6 +31,8 @@ pub(crate) struct Facts {
     noted: Option<Noted>,
     /// What the listener was chosen by, where there was a choice.
     chosen_by: Option<ChosenBy>,
+    /// By which its listener verified clients when it began, where it did.
+    trust: Option<Arc<ClientTrust>>,
     /// Its place among the connections of its listener, where these are counted.
     _place: Option<Place>,
 }
@@ -49,9 +52,11 @@ impl Facts {
         noted: Option<Noted>,
         chosen_by: Option<ChosenBy>,
         place: Option<Place>,
+        trust: Option<Arc<ClientTrust>>,
     ) -> Option<Arc<Self>> {
-        let is_any = proof.is_some() || noted.is_some() || chosen_by.is_some() || place.is_some();
-        is_any.then(|| Arc::new(Self { proof, noted, chosen_by, _place: place }))
+        let is_any =
+            proof.is_some() || noted.is_some() || chosen_by.is_some() || place.is_some() || trust.is_some();
+        is_any.then(|| Arc::new(Self { proof, noted, chosen_by, trust, _place: place }))
     }
 }
 
@@ -60,6 +65,12 @@ impl Peer {
     #[inline]
     pub(crate) fn proof(&self) -> Option<&Proof> {
         self.facts.as_ref()?.proof.as_deref()
+    }
+
+    /// Whether its listener verified it in the handshake by these rules, and not by others or by none.
+    pub(crate) fn is_verified_by(&self, trust: &Arc<ClientTrust>) -> bool {
+        let own = self.facts.as_ref().and_then(|facts| facts.trust.as_ref());
+        own.is_some_and(|own| Arc::ptr_eq(own, trust))
     }
 
     /// What its listener was chosen by, where that was another name than `host`.
@@ -108,6 +119,14 @@ impl Scheme {
         match self {
             Self::Http => "http",
             Self::Https => "https",
+        }
+    }
+
+    /// The fields that tell endpoints of it.
+    pub(crate) fn fields(self) -> &'static ReadyFields {
+        match self {
+            Self::Http => &OF_HTTP,
+            Self::Https => &OF_HTTPS,
         }
     }
 

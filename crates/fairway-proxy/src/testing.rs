@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_message::HeadLimits;
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
     ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
@@ -29,7 +30,7 @@ use crate::access_log::AccessLog;
 use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
-use crate::peer::{Peer, Scheme};
+use crate::peer::{Facts, Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
@@ -56,12 +57,24 @@ pub(crate) enum Meeting {
     Peer(DuplexStream),
     /// The same, until the other end vanishes without a word.
     Mortal(DuplexStream, Rc<Cell<bool>>),
+    /// A connection whose other end lives, and may owe an acknowledgement.
+    Owing(DuplexStream, Owed),
 }
+
+/// How long nothing came from an endpoint that owes an acknowledgement; none where it owes none.
+pub(crate) type Owed = Rc<Cell<Option<Duration>>>;
 
 /// A stream to an endpoint that may vanish: then what is written is not acknowledged, and nothing else is ever heard.
 pub(crate) struct ScriptedStream {
     stream: DuplexStream,
     vanished: Option<Rc<Cell<bool>>>,
+    owed: Owed,
+}
+
+impl From<DuplexStream> for ScriptedStream {
+    fn from(stream: DuplexStream) -> Self {
+        Self { stream, vanished: None, owed: Owed::default() }
+    }
 }
 
 impl AsyncRead for ScriptedStream {
@@ -100,7 +113,7 @@ impl Transport for ScriptedStream {
 
     fn owes_acknowledgement(&self) -> Option<Duration> {
         let vanished = self.vanished.as_ref().is_some_and(|vanished| vanished.get());
-        vanished.then_some(Duration::MAX)
+        if vanished { Some(Duration::MAX) } else { self.owed.get() }
     }
 }
 
@@ -130,6 +143,17 @@ impl Meeting {
     ) -> Self {
         match Self::with(endpoint) {
             Self::Peer(stream) => Self::Mortal(stream, Rc::clone(vanished)),
+            other => other,
+        }
+    }
+
+    /// The same, which lives and owes an acknowledgement as `owed` says.
+    pub(crate) fn owing<F: Future<Output = ()> + 'static>(
+        owed: &Owed,
+        endpoint: impl FnOnce(DuplexStream) -> F,
+    ) -> Self {
+        match Self::with(endpoint) {
+            Self::Peer(stream) => Self::Owing(stream, Rc::clone(owed)),
             other => other,
         }
     }
@@ -166,10 +190,13 @@ impl Network for ScriptedNetwork {
             Meeting::Silence => pending().await,
             Meeting::Late(after, stream) => {
                 tokio::time::sleep(after).await;
-                Ok(ScriptedStream { stream, vanished: None })
+                Ok(stream.into())
             }
-            Meeting::Peer(stream) => Ok(ScriptedStream { stream, vanished: None }),
-            Meeting::Mortal(stream, vanished) => Ok(ScriptedStream { stream, vanished: Some(vanished) }),
+            Meeting::Peer(stream) => Ok(stream.into()),
+            Meeting::Mortal(stream, vanished) => {
+                Ok(ScriptedStream { vanished: Some(vanished), ..stream.into() })
+            }
+            Meeting::Owing(stream, owed) => Ok(ScriptedStream { owed, ..stream.into() }),
         }
     }
 
@@ -178,8 +205,9 @@ impl Network for ScriptedNetwork {
         stream: UpstreamStream<ScriptedStream>,
         spoken: Spoken,
         workspace: &Rc<Workspace>,
+        heads: HeadLimits,
     ) -> Self::Hop {
-        AnyHop::new(stream, spoken, workspace)
+        AnyHop::new(stream, spoken, workspace, heads)
     }
 }
 
@@ -299,12 +327,23 @@ impl Stage {
         client
     }
 
-    /// The same, with what must run to serve it.
+    /// The same, of whose connection this is known.
+    pub(crate) fn client_with(&self, facts: Option<Arc<Facts>>) -> Client {
+        let (client, serving) = self.unserved_with(facts);
+        spawn_local(serving);
+        client
+    }
+
+    /// A client that has just connected, with what must run to serve it.
     pub(crate) fn unserved(&self) -> (Client, impl Future<Output = ()> + 'static) {
+        self.unserved_with(None)
+    }
+
+    fn unserved_with(&self, facts: Option<Arc<Facts>>) -> (Client, impl Future<Output = ()> + 'static) {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client, facts: None };
+        let peer = Peer { listener, scheme: Scheme::Http, client, facts };
         let serving = crate::downstream::serve_http1(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }
@@ -373,6 +412,7 @@ fn worker_within<N: Network>(
 
 /// Whether nothing is counted as being under way in a worker; else what is.
 pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
+    let groups = &worker.groups;
     let counts = [
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
@@ -383,6 +423,7 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("requests of limits", worker.guards.counts.under_way()),
         ("registered connections", worker.registered() as u64),
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
+        ("miscounted idle connections", groups.idle_connections().abs_diff(groups.idle_of_each()) as u64),
     ];
     match counts.iter().find(|(_, count)| *count > 0) {
         None => Ok(()),

@@ -6,7 +6,7 @@ use fairway_model::{FieldMatch, Match, TextMatch};
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
 use crate::query;
-use crate::request::{Fields, Request};
+use crate::request::{Fields, Request, cookies};
 
 /// All of it must hold.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ struct FieldTest {
 #[derive(Clone, Debug)]
 enum TextTest {
     Exact(Arc<str>),
-    /// A value that is longer than [`LONGEST_TEXT`] never matches.
+    /// Compared with values of at most [`LONGEST_TEXT`].
     Regex(Arc<Pattern>),
 }
 
@@ -60,7 +60,8 @@ impl Conditions {
         Ok(Some(Self { method: method.clone(), headers, query, cookies }))
     }
 
-    /// Whether all hold.
+    /// Whether all hold. Of several values of one name the first counts, and one that is too long to be compared holds for
+    /// nothing.
     pub(crate) fn hold<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         self.unmet(request).is_none()
     }
@@ -90,6 +91,20 @@ impl Conditions {
             .find(|test| !request.fields.cookie(&test.name).is_some_and(|value| test.value.holds(value)));
         cookie.map(|test| Unmet::Cookie(&test.name))
     }
+
+    /// Whether all hold for a request that they refuse: of several values of one name any is enough, and so is one that is
+    /// too long to be compared. What a client sends twice, or at length, must not get it past them.
+    pub(crate) fn refuse<F: Fields>(&self, request: &Request<'_, F>) -> bool {
+        let fields = request.fields;
+        self.method.as_ref().is_none_or(|method| method.as_bytes() == request.method)
+            && self.headers.iter().all(|test| fields.any(&test.name, |value| test.value.refuses(value)))
+            && self.query.iter().all(|test| {
+                query::all(request.query, test.name.as_bytes()).any(|raw| test.value.refuses_decoded(raw))
+            })
+            && self.cookies.iter().all(|test| {
+                fields.any("cookie", |line| cookies(line, &test.name).any(|value| test.value.refuses(value)))
+            })
+    }
 }
 
 impl FieldTest {
@@ -107,32 +122,55 @@ impl FieldTest {
 
 impl TextTest {
     fn holds(&self, value: &[u8]) -> bool {
-        match self {
-            Self::Exact(text) => text.as_bytes() == value,
-            Self::Regex(pattern) => value.len() <= LONGEST_TEXT && pattern.is_match(value),
-        }
+        self.compared(value) == Some(true)
     }
 
     fn holds_decoded(&self, raw: &[u8]) -> bool {
+        self.compared_decoded(raw) == Some(true)
+    }
+
+    /// Whether a value is refused: also one that cannot be known to be harmless.
+    fn refuses(&self, value: &[u8]) -> bool {
+        self.compared(value) != Some(false)
+    }
+
+    fn refuses_decoded(&self, raw: &[u8]) -> bool {
+        self.compared_decoded(raw) != Some(false)
+    }
+
+    /// `None` for a value that is too long to be compared.
+    fn compared(&self, value: &[u8]) -> Option<bool> {
         match self {
-            Self::Exact(text) => query::is(raw, text.as_bytes()),
-            Self::Regex(pattern) if query::needs_decoding(raw) => matches_decoded(pattern, raw),
-            Self::Regex(_) => self.holds(raw),
+            Self::Exact(text) => Some(text.as_bytes() == value),
+            Self::Regex(pattern) => (value.len() <= LONGEST_TEXT).then(|| pattern.is_match(value)),
+        }
+    }
+
+    fn compared_decoded(&self, raw: &[u8]) -> Option<bool> {
+        match self {
+            Self::Exact(text) => Some(query::is(raw, text.as_bytes())),
+            Self::Regex(pattern) if query::needs_decoding(raw) => match raw.len() <= SHORT {
+                true => matches_decoded::<SHORT>(pattern, raw),
+                false => matches_decoded::<LONGEST_TEXT>(pattern, raw),
+            },
+            Self::Regex(_) => self.compared(raw),
         }
     }
 }
 
-/// Decodes onto the stack: a lookup allocates nothing.
+/// A query can have thousands of values, each of which gets a buffer: most need no larger one.
+const SHORT: usize = 128;
+
+/// Decodes onto the stack: a lookup allocates nothing. `None` where there is no room for the value.
 #[cold]
-fn matches_decoded(pattern: &Pattern, raw: &[u8]) -> bool {
-    let mut decoded = [0; LONGEST_TEXT];
+fn matches_decoded<const ROOM: usize>(pattern: &Pattern, raw: &[u8]) -> Option<bool> {
+    let mut decoded = [0; ROOM];
     let mut length = 0;
     for byte in query::decoded(raw) {
-        let Some(place) = decoded.get_mut(length) else { return false };
-        *place = byte;
+        *decoded.get_mut(length)? = byte;
         length += 1;
     }
-    pattern.is_match(&decoded[..length])
+    Some(pattern.is_match(&decoded[..length]))
 }
 
 #[cfg(test)]
@@ -147,9 +185,32 @@ mod tests {
         }
     }
 
-    fn holds(of: &Match, method: &[u8], query: &[u8], fields: &One) -> bool {
-        let request = Request { host: "", method, normalised: b"/", decoded: b"/", query, fields };
+    /// Fields in their order.
+    struct Several<'t>(&'t [(&'t str, &'t str)]);
+
+    impl Fields for Several<'_> {
+        fn first(&self, name: &str) -> Option<&[u8]> {
+            self.0.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_bytes())
+        }
+
+        fn any(&self, name: &str, mut is_one: impl FnMut(&[u8]) -> bool) -> bool {
+            self.0.iter().any(|(field, value)| *field == name && is_one(value.as_bytes()))
+        }
+    }
+
+    fn asked<'r, F>(method: &'r [u8], query: &'r [u8], fields: &'r F) -> Request<'r, F> {
+        Request { host: "", method, normalised: b"/", decoded: b"/", query, fields }
+    }
+
+    fn holds(of: &Match, method: &[u8], query: &[u8], fields: &impl Fields) -> bool {
+        let request = asked(method, query, fields);
         Conditions::compiled(of).unwrap().is_none_or(|conditions| conditions.hold(&request))
+    }
+
+    fn refuses(of: &Match, query: &str, fields: &[(&str, &str)]) -> bool {
+        let fields = Several(fields);
+        let request = asked(b"GET", query.as_bytes(), &fields);
+        Conditions::compiled(of).unwrap().is_none_or(|conditions| conditions.refuse(&request))
     }
 
     fn field(name: &str, value: TextMatch) -> Vec<FieldMatch> {
@@ -198,6 +259,62 @@ mod tests {
             assert!(holds(of, b"GET", b"q=a+b", &NO_FIELD));
             assert!(!holds(of, b"GET", b"q=a+bb", &NO_FIELD));
             assert!(!holds(of, b"GET", b"q=ab&q=a+b", &NO_FIELD));
+        }
+    }
+
+    #[test]
+    fn what_refuses_looks_at_every_value_of_a_name() {
+        let regex = |pattern: &str| field("x-a", TextMatch::Regex(pattern.into()));
+        let bad = Match { headers: regex("bad"), ..Match::default() };
+        let not_good = Match { headers: regex("[a-z](?!ood$).*"), ..Match::default() };
+        for (fields, is_bad, is_not_good) in [
+            (&[("x-a", "good"), ("x-a", "bad")][..], true, true),
+            (&[("x-a", "bad"), ("x-a", "good")], true, true),
+            (&[("x-a", "good"), ("x-b", "bad"), ("x-a", "good")], false, false),
+            // A list in one field is one value.
+            (&[("x-a", "good, bad")], false, true),
+            (&[("x-b", "bad")], false, false),
+            (&[], false, false),
+        ] {
+            assert_eq!(refuses(&bad, "", fields), is_bad, "{fields:?}");
+            assert_eq!(refuses(&not_good, "", fields), is_not_good, "{fields:?}");
+        }
+        let cookie = Match { cookies: field("c", TextMatch::Exact("bad".into())), ..Match::default() };
+        assert!(refuses(&cookie, "", &[("cookie", "c=good; c=bad")]));
+        assert!(refuses(&cookie, "", &[("cookie", "c=good"), ("cookie", "c=bad")]));
+        assert!(!refuses(&cookie, "", &[("cookie", "c=good; d=bad")]));
+        let parameter = Match { query: field("q", TextMatch::Regex("b d".into())), ..Match::default() };
+        assert!(refuses(&parameter, "q=good&q=b%20d", &[]));
+        assert!(!refuses(&parameter, "q=good&r=b%20d", &[]));
+        let put = Match { method: Some("PUT".into()), ..parameter };
+        assert!(!refuses(&put, "q=b%20d", &[]), "all parts must hold");
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_refused_and_leads_nowhere() {
+        let regex = |name| field(name, TextMatch::Regex("x*y".into()));
+        let header = Match { headers: regex("x-a"), ..Match::default() };
+        let parameter = Match { query: regex("q"), ..Match::default() };
+        for (length, is_refused) in [(LONGEST_TEXT, false), (LONGEST_TEXT + 1, true)] {
+            let value = "x".repeat(length);
+            let fields = [("x-a", &*value)];
+            assert_eq!(refuses(&header, "", &fields), is_refused, "{length}");
+            assert!(!holds(&header, b"GET", b"", &Several(&fields)), "{length}");
+            for (plain, escaped) in [(length, 0), (length - 1, 1)] {
+                let query = ["q=", &"x".repeat(plain), &"%78".repeat(escaped)].concat();
+                assert_eq!(refuses(&parameter, &query, &[]), is_refused, "{length} {escaped}");
+                assert!(!holds(&parameter, b"GET", query.as_bytes(), &NO_FIELD), "{length} {escaped}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_and_long_values_are_decoded_alike() {
+        let of = Match { query: field("q", TextMatch::Regex(" x*".into())), ..Match::default() };
+        for length in [SHORT - 2, SHORT - 1, SHORT, SHORT + 1, LONGEST_TEXT - 1] {
+            let query = |end: &str| ["q=+", &"x".repeat(length), end].concat();
+            assert!(holds(&of, b"GET", query("").as_bytes(), &NO_FIELD), "{length}");
+            assert!(!holds(&of, b"GET", query("y").as_bytes(), &NO_FIELD), "{length}");
         }
     }
 

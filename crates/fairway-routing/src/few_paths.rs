@@ -10,7 +10,7 @@ use crate::candidate::{Proposal, covered_by_prefix};
 /// The most paths that are kept.
 const MOST: usize = 8;
 /// The most bytes that they have together. With the rest of [`FewPaths`] they are as large as a tree without its nodes.
-const TEXT: usize = 70;
+const TEXT: usize = 62;
 
 /// Up to [`MOST`] paths of which each leads to a rule: exact ones first, then prefixes, the longest first.
 #[derive(Clone, Debug)]

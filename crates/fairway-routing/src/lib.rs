@@ -26,6 +26,7 @@ pub mod oracle;
 mod ports;
 mod problem;
 mod query;
+mod rare_list;
 mod request;
 mod rewrite;
 mod rule;

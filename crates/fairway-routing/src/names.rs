@@ -27,16 +27,16 @@ pub(crate) struct Names<V> {
     hash: FastState,
 }
 
+/// Open addressing; the slots are a power of two, at most half full, so that most lookups end at the first one: each more is
+/// a branch that the processor has predicted wrongly. What a lookup compares is apart from what it returns, so that the tags of
+/// 100,000 hosts fit into a cache.
 struct Shard<V> {
-    /// Open addressing; a power of two, at most seven eighths full: four slots share a cache line, so that a few more of them
-    /// cost less than twice the memory, most of which would not be in a cache.
-    slots: Arc<[Option<Slot<V>>]>,
+    /// A part of the hash of what is in each slot; 0 where nothing is.
+    tags: Arc<[u16]>,
+    values: Arc<[Option<Arc<V>>]>,
+    /// Read only where a shard is laid out anew.
+    hashes: Arc<[u64]>,
     length: usize,
-}
-
-struct Slot<V> {
-    hash: u64,
-    value: Arc<V>,
 }
 
 /// A name that is stored with its value where it is short enough, which nearly all host names are.
@@ -86,7 +86,7 @@ impl<V: Named> Names<V> {
             self.double();
         }
         let hash = self.hash.of(0, value.name());
-        let before = self.shard_mut(hash).insert(Slot { hash, value });
+        let before = self.shard_mut(hash).insert(hash, value);
         self.length += usize::from(before.is_none());
         before
     }
@@ -113,8 +113,8 @@ impl<V: Named> Names<V> {
     fn double(&mut self) {
         let before = std::mem::take(&mut self.shards);
         self.shards = Arc::new((0..before.len() * 2).map(|_| Shard::default()).collect());
-        for slot in before.iter().flat_map(|shard| shard.slots.iter().flatten()) {
-            self.shard_mut(slot.hash).insert(slot.clone());
+        for (hash, value) in before.iter().flat_map(Shard::entries) {
+            self.shard_mut(hash).insert(hash, value.clone());
         }
     }
 }
@@ -122,58 +122,82 @@ impl<V: Named> Names<V> {
 impl<V: Named> Shard<V> {
     #[inline]
     fn find(&self, hash: u64, name: &[u8]) -> Option<&Arc<V>> {
-        let mask = self.slots.len().checked_sub(1)?;
-        let mut place = hash as usize & mask;
-        while let Some(slot) = &self.slots[place] {
-            if slot.hash == hash && slot.value.name() == name {
-                return Some(&slot.value);
+        let mask = self.tags.len().checked_sub(1)?;
+        let (mut place, own) = (hash as usize & mask, tag(hash));
+        loop {
+            match self.tags[place] {
+                0 => return None,
+                it if it == own => {
+                    let value = self.values[place].as_ref()?;
+                    if value.name() == name {
+                        return Some(value);
+                    }
+                }
+                _ => {}
             }
             place = (place + 1) & mask;
         }
-        None
     }
 
-    fn insert(&mut self, new: Slot<V>) -> Option<Arc<V>> {
-        if (self.length + 1) * 8 > self.slots.len() * 7 {
-            let size = (self.slots.len() * 2).max(4);
-            let before = std::mem::replace(&mut self.slots, empty(size));
-            self.length = 0;
-            self.fill(before.iter().flatten().cloned());
+    fn insert(&mut self, hash: u64, value: Arc<V>) -> Option<Arc<V>> {
+        if (self.length + 1) * 2 > self.tags.len() {
+            let before = std::mem::replace(self, Self::empty((self.tags.len() * 2).max(4)));
+            self.fill(before.entries());
         }
-        let slots = Arc::make_mut(&mut self.slots);
-        let mask = slots.len() - 1;
-        let mut place = new.hash as usize & mask;
-        while let Some(slot) = &mut slots[place] {
-            if slot.hash == new.hash && slot.value.name() == new.value.name() {
-                return Some(std::mem::replace(&mut slot.value, new.value));
+        let mask = self.tags.len() - 1;
+        let mut place = hash as usize & mask;
+        while let Some(there) = &self.values[place] {
+            if self.hashes[place] == hash && there.name() == value.name() {
+                return Arc::make_mut(&mut self.values)[place].replace(value);
             }
             place = (place + 1) & mask;
         }
-        slots[place] = Some(new);
+        Arc::make_mut(&mut self.tags)[place] = tag(hash);
+        Arc::make_mut(&mut self.hashes)[place] = hash;
+        Arc::make_mut(&mut self.values)[place] = Some(value);
         self.length += 1;
         None
     }
 
     /// Fills the table anew without the entry: an empty slot would cut off those that were pushed past it.
     fn remove(&mut self, hash: u64, name: &[u8]) -> Option<Arc<V>> {
-        let size = self.slots.len();
-        let before = std::mem::replace(&mut self.slots, empty(size));
-        self.length = 0;
-        let is_it = |slot: &Slot<V>| slot.hash == hash && slot.value.name() == name;
-        let (removed, kept): (Vec<_>, Vec<_>) = before.iter().flatten().partition(|slot| is_it(slot));
-        self.fill(kept.into_iter().cloned());
-        removed.first().map(|slot| slot.value.clone())
+        let before = std::mem::replace(self, Self::empty(self.tags.len()));
+        let is_it = |(at, value): &(u64, &Arc<V>)| *at == hash && value.name() == name;
+        self.fill(before.entries().filter(|entry| !is_it(entry)));
+        before.entries().find(is_it).map(|(_, value)| value.clone())
     }
 
-    fn fill(&mut self, slots: impl IntoIterator<Item = Slot<V>>) {
-        for slot in slots {
-            self.insert(slot);
+    fn fill<'v>(&mut self, entries: impl Iterator<Item = (u64, &'v Arc<V>)>)
+    where
+        V: 'v,
+    {
+        for (hash, value) in entries {
+            self.insert(hash, value.clone());
         }
     }
 }
 
-fn empty<V>(size: usize) -> Arc<[Option<Slot<V>>]> {
-    (0..size).map(|_| None).collect()
+impl<V> Shard<V> {
+    fn empty(slots: usize) -> Self {
+        Self {
+            tags: std::iter::repeat_n(0, slots).collect(),
+            values: std::iter::repeat_with(|| None).take(slots).collect(),
+            hashes: std::iter::repeat_n(0, slots).collect(),
+            length: 0,
+        }
+    }
+
+    /// What is in it, with the hash of each name.
+    fn entries(&self) -> impl Iterator<Item = (u64, &Arc<V>)> {
+        let all = self.hashes.iter().zip(&*self.values);
+        all.filter_map(|(hash, value)| Some((*hash, value.as_ref()?)))
+    }
+}
+
+/// The bits that choose neither the shard nor, in one of a usual size, the slot; never 0.
+#[inline]
+fn tag(hash: u64) -> u16 {
+    (hash >> 16) as u16 | 1
 }
 
 impl<V> Default for Names<V> {
@@ -184,7 +208,7 @@ impl<V> Default for Names<V> {
 
 impl<V> Default for Shard<V> {
     fn default() -> Self {
-        Self { slots: empty(0), length: 0 }
+        Self::empty(0)
     }
 }
 
@@ -197,13 +221,8 @@ impl<V> Clone for Names<V> {
 
 impl<V> Clone for Shard<V> {
     fn clone(&self) -> Self {
-        Self { slots: self.slots.clone(), length: self.length }
-    }
-}
-
-impl<V> Clone for Slot<V> {
-    fn clone(&self) -> Self {
-        Self { hash: self.hash, value: self.value.clone() }
+        let Self { tags, values, hashes, length } = self;
+        Self { tags: tags.clone(), values: values.clone(), hashes: hashes.clone(), length: *length }
     }
 }
 

@@ -1,9 +1,14 @@
-//! The first value of a query parameter, compared decoded without being copied.
+//! The values of a query parameter, compared decoded without being copied.
 
 /// The raw value of the first parameter whose decoded name is `name` (Gateway API `HTTPQueryParamMatch`: the first of
 /// several counts).
 pub(crate) fn first<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
-    query.split(|byte| *byte == b'&').find_map(|pair| {
+    all(query, name).next()
+}
+
+/// The raw values of all parameters whose decoded name is `name`.
+pub(crate) fn all<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = &'q [u8]> {
+    query.split(|byte| *byte == b'&').filter_map(move |pair| {
         let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
         let value = pair.get(end + 1..).unwrap_or_default();
         (!pair.is_empty() && is(&pair[..end], name)).then_some(value)
@@ -51,6 +56,7 @@ mod tests {
     fn the_first_of_several_counts() {
         assert_eq!(first(b"a=1&b=2&a=3", b"a"), Some(&b"1"[..]));
         assert_eq!(first(b"a=1&b=2&a=3", b"c"), None);
+        assert_eq!(all(b"a=1&b=2&%61=3", b"a").collect::<Vec<_>>(), [b"1", b"3"]);
     }
 
     #[test]

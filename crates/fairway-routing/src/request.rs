@@ -5,11 +5,22 @@ pub trait Fields {
     /// The value of the field `name` (lower case); how several of one name are joined is the caller's business.
     fn first(&self, name: &str) -> Option<&[u8]>;
 
+    /// Whether `is_one` holds for the value of any field `name` (lower case), each value as it was sent. The default knows
+    /// only the first: fields that can have a name twice need their own.
+    fn any(&self, name: &str, is_one: impl FnMut(&[u8]) -> bool) -> bool {
+        self.first(name).is_some_and(is_one)
+    }
+
     /// The value of the first cookie of this name, which is case-sensitive (RFC 6265 §4.1.1).
     fn cookie(&self, name: &str) -> Option<&[u8]> {
-        let mut pairs = self.first("cookie")?.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        pairs.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        cookies(self.first("cookie")?, name).next()
     }
+}
+
+/// The values of all cookies of this name in a line of them.
+pub(crate) fn cookies<'l>(line: &'l [u8], name: &str) -> impl Iterator<Item = &'l [u8]> {
+    let pairs = line.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    pairs.filter_map(move |pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// A request as lookup sees it.

@@ -1,12 +1,14 @@
 //! The target that a backend sees instead of the one that was received: new path, and query.
 //!
 //! Bytes that may not stand in a path are percent-encoded on the way out, so that a decoded capture can neither end the
-//! request line nor begin a query.
+//! request line nor begin a query. A target that is written here is not checked again, since it is valid by construction: it
+//! begins with a slash, texts of the configuration and captures are encoded, and the received query belongs to a target that
+//! [`fairway_message::Target::parse`] has accepted.
 
 use std::sync::Arc;
 
 use fairway_model::{PathForm, PathRewrite};
-use fairway_pattern::{Anchor, Finder, Pattern};
+use fairway_pattern::{Anchor, Finder, GroupBuffer, Pattern};
 
 /// A [`PathRewrite`], compiled.
 #[derive(Clone, Debug)]
@@ -90,8 +92,9 @@ impl CompiledRewrite {
         match &self.how {
             How::Full(target) => target.write(|_| &[], query, out),
             How::Prefix(replacement) => {
-                let rest = path.get(prefix..).unwrap_or_default();
+                let (start, rest) = (out.len(), path.get(prefix..).unwrap_or_default());
                 write_replaced_prefix(replacement, rest, self.form, out);
+                begin_with_slash(start, out);
                 write_query(query, out);
             }
             How::Pattern(pattern, target) => {
@@ -101,7 +104,8 @@ impl CompiledRewrite {
                 target.write(|_| &[], query, out);
             }
             How::Captures(finder, target) => {
-                let Some(found) = finder.find(path) else { return false };
+                let mut buffer = GroupBuffer::default();
+                let Some(found) = finder.find(path, &mut buffer) else { return false };
                 target.write(|n| found.group(n).map_or(&[], |range| &path[range]), query, out);
             }
         }
@@ -114,7 +118,8 @@ impl CompiledRewrite {
     /// before it and no query behind. Takes a path as [`Self::apply`] does. `false` writes nothing: the pattern was not found.
     pub fn expand(&self, path: &[u8], out: &mut Vec<u8>) -> bool {
         let How::Captures(finder, target) = &self.how else { return false };
-        let Some(found) = finder.find(path) else { return false };
+        let mut buffer = GroupBuffer::default();
+        let Some(found) = finder.find(path, &mut buffer) else { return false };
         target.write_path(|n| found.group(n).map_or(&[], |range| &path[range]), out);
         true
     }
@@ -152,10 +157,7 @@ impl NewTarget {
     fn write<'p>(&self, capture: impl Fn(usize) -> &'p [u8], query: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         self.write_path(&capture, out);
-        // RFC 9112 §3.2.1: an origin-form begins with a slash.
-        if out.get(start) != Some(&b'/') {
-            out.insert(start, b'/');
-        }
+        begin_with_slash(start, out);
         let received = if self.received == ReceivedQuery::Dropped { &[] } else { query };
         let Some(own) = &self.query else { return write_query(received, out) };
         out.push(b'?');
@@ -190,13 +192,20 @@ fn write_replaced_prefix(replacement: &str, rest: &[u8], form: PathForm, out: &m
         Some(bare) if rest_begins => bare,
         _ => replacement,
     };
-    out.extend_from_slice(&encoded(kept.as_bytes(), Keep::Escapes));
+    encode(kept.as_bytes(), illegal_but_escapes, out);
     if !rest_begins && (kept.is_empty() || !rest.is_empty() && !kept.ends_with('/')) {
         out.push(b'/');
     }
     match form {
         PathForm::Normalised => encode(rest, illegal_but_escapes, out),
         PathForm::Decoded => encode(rest, illegal_in_path, out),
+    }
+}
+
+/// RFC 9112 §3.2.1: an origin-form begins with a slash.
+fn begin_with_slash(start: usize, out: &mut Vec<u8>) {
+    if out.get(start) != Some(&b'/') {
+        out.insert(start, b'/');
     }
 }
 
@@ -247,9 +256,19 @@ fn encoded(text: &[u8], keep: Keep) -> Box<[u8]> {
     out.into()
 }
 
-/// Percent-encodes (RFC 3986 §2.1) the bytes that are `illegal`.
+/// Percent-encodes (RFC 3986 §2.1) the bytes that are `illegal`. Most texts have none, which a pass without an early exit finds
+/// out: they are written with one copy.
 #[inline]
-fn encode(mut bytes: &[u8], illegal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+fn encode(bytes: &[u8], illegal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+    if bytes.iter().fold(false, |found, byte| found | illegal(*byte)) {
+        escape(bytes, illegal, out);
+    } else {
+        out.extend_from_slice(bytes);
+    }
+}
+
+#[cold]
+fn escape(mut bytes: &[u8], illegal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     while let Some(place) = bytes.iter().position(|byte| illegal(*byte)) {
         let byte = bytes[place];
@@ -303,7 +322,48 @@ const fn forbid(mut table: [bool; 256], mut bytes: &[u8]) -> [bool; 256] {
 
 #[cfg(test)]
 mod tests {
+    use fairway_message::{Method, Target, TargetForm};
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_rewritten_target_is_one_that_could_have_been_received(
+            new in "[ -~é]{0,12}",
+            rest in proptest::collection::vec(any::<u8>(), 0..20),
+            query in "[!-\"$-~]{0,9}",
+            prefix in 0_usize..20,
+        ) {
+            let path = [b"/", &rest[..]].concat();
+            let patterns = ["/(.*)", "/((?s).*)", "/(a?)(.*)", "/"].map(|pattern| regex(pattern, &new));
+            let others = [PathRewrite::Full(new.as_str().into()), PathRewrite::Prefix(new.as_str().into())];
+            for rewrite in patterns.into_iter().chain(others) {
+                for form in [PathForm::Normalised, PathForm::Decoded] {
+                    let compiled = CompiledRewrite::compiled(&rewrite, form).unwrap();
+                    let mut out = Vec::new();
+                    if compiled.apply(&path, query.as_bytes(), prefix, &mut out) {
+                        let parsed = Target::parse(Method::Get, &out).map(|target| target.form);
+                        prop_assert_eq!(parsed, Ok(TargetForm::Origin), "{:?}: {:?}", rewrite, out);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_is_escaped_wherever_it_stands_and_the_others_are_copied() {
+        let all = regex("/(.*)", "/$1");
+        for length in 0..20 {
+            let plain = format!("/{}", "a".repeat(length));
+            assert_eq!(applied(&all, &plain, "", 0).as_deref(), Some(&*plain));
+            for place in 0..length {
+                let (before, behind) = ("a".repeat(place), "a".repeat(length - place - 1));
+                let escaped = applied(&all, &format!("/{before}^{behind}"), "", 0).unwrap();
+                assert_eq!(escaped, format!("/{before}%5E{behind}"));
+            }
+        }
+    }
 
     fn applied(rewrite: &PathRewrite, path: &str, query: &str, prefix: usize) -> Option<String> {
         let rewrite = CompiledRewrite::compiled(rewrite, PathForm::Normalised).unwrap();
@@ -415,6 +475,9 @@ mod tests {
             ("/foo/", 4, "/", "/"),
             ("/foo", 4, "/", "/"),
             ("/bar", 0, "/xyz", "/xyz/bar"),
+            // The API server takes a prefix without a slash, too.
+            ("/foo/bar", 4, "xyz", "/xyz/bar"),
+            ("/foo", 4, "xyz/", "/xyz/"),
         ] {
             let rewrite = PathRewrite::Prefix(replacement.into());
             assert_eq!(

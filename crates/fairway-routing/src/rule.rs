@@ -1,7 +1,8 @@
 //! A rule that requests can be given to: the rule of the model with its backends as slots and its rewrites compiled.
 
-use std::sync::Arc;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use fairway_model::{
     Action, BackendKey, Filter, PathForm, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
@@ -44,8 +45,20 @@ pub struct CompiledRule {
     targets: Targets,
     /// Where requests of connections with TLS go instead.
     secured: Option<BackendSlot>,
-    steps: Steps,
+    /// Those of most rules are none, or what holds for all: there are far fewer of them than rules.
+    steps: Arc<Steps>,
     path_form: PathForm,
+}
+
+/// Steps that were made last, and of what.
+struct LastSteps {
+    filters: Vec<Filter>,
+    form: PathForm,
+    steps: Arc<Steps>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<LastSteps>> = const { RefCell::new(None) };
 }
 
 impl CompiledRule {
@@ -101,8 +114,8 @@ impl CompiledRule {
 
     /// Whether the length of the path decides what its rewrites cost.
     pub(crate) fn reads_on(&self) -> bool {
-        let shares = self.targets.rules().map(|rule| &rule.steps);
-        shares.chain([&self.steps]).flat_map(Steps::rewrites).any(CompiledRewrite::reads_on)
+        let shares = self.targets.rules().map(|rule| &*rule.steps);
+        shares.chain([&*self.steps]).flat_map(Steps::rewrites).any(CompiledRewrite::reads_on)
     }
 
     /// The form of the path that the host's rules are written for.
@@ -136,7 +149,7 @@ impl CompiledRule {
             Err(why) => {
                 problem(why);
                 maker.give_back();
-                (Steps::default(), Targets::None, None)
+                (no_steps(), Targets::None, None)
             }
         };
         Self { route: route.clone(), number, id: next_id(), targets, secured, steps, path_form: form }
@@ -153,6 +166,9 @@ impl CompiledRule {
     }
 }
 
+/// The steps and the targets of a rule, and the one of requests over TLS.
+type Made = (Arc<Steps>, Targets, Option<BackendSlot>);
+
 /// Makes what a rule forwards by, and knows which slots that took.
 struct Maker<'m> {
     rule: &'m Rule,
@@ -162,12 +178,12 @@ struct Maker<'m> {
 }
 
 impl Maker<'_> {
-    /// The steps and the targets of the rule, and the one of requests over TLS; or why it forwards nothing.
-    fn made(&mut self, unserved: Option<&str>) -> Result<(Steps, Targets, Option<BackendSlot>), String> {
+    /// What the rule forwards by, or why it forwards nothing.
+    fn made(&mut self, unserved: Option<&str>) -> Result<Made, String> {
         if let Some(unserved) = unserved {
             return Err(unserved.to_owned());
         }
-        let steps = self.steps(&self.rule.filters)?;
+        let steps = self.shared_steps(&self.rule.filters)?;
         let targets = self.targets(&steps)?;
         let secured = self.rule.filters.iter().find_map(|filter| match filter {
             Filter::SecuredBackend(backend) => Some(backend),
@@ -180,6 +196,25 @@ impl Maker<'_> {
     fn give_back(self) {
         let Self { slots, taken, .. } = self;
         taken.into_iter().for_each(|slot| slots.release(slot));
+    }
+
+    /// The steps of a rule; the same as those of the rule before where their filters are equal.
+    fn shared_steps(&mut self, filters: &[Filter]) -> Result<Arc<Steps>, String> {
+        if filters.is_empty() {
+            return Ok(no_steps());
+        }
+        let form = self.form;
+        let is_same = |last: &&LastSteps| last.form == form && *last.filters == *filters;
+        let of_last = |last: &LastSteps| Arc::clone(&last.steps);
+        if let Some(steps) = LAST.with_borrow(|last| last.as_ref().filter(is_same).map(of_last)) {
+            return Ok(steps);
+        }
+        let steps = Arc::new(self.steps(filters)?);
+        // The rules that steps forward by have slots, which each rule takes and gives back by itself.
+        if steps.rules().next().is_none() {
+            LAST.set(Some(LastSteps { filters: filters.to_vec(), form, steps: Arc::clone(&steps) }));
+        }
+        Ok(steps)
     }
 
     fn steps(&mut self, filters: &[Filter]) -> Result<Steps, String> {
@@ -250,7 +285,7 @@ impl Maker<'_> {
             id: next_id(),
             targets: Targets::One(slot),
             secured: None,
-            steps,
+            steps: Arc::new(steps),
             path_form: self.form,
         }
     }
@@ -262,7 +297,23 @@ impl Maker<'_> {
     }
 }
 
+/// Those of a rule without filters.
+fn no_steps() -> Arc<Steps> {
+    static NONE: LazyLock<Arc<Steps>> = LazyLock::new(Arc::default);
+    Arc::clone(&NONE)
+}
+
 fn next_id() -> RuleId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     RuleId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_kept_in_few_bytes() {
+        assert!(size_of::<CompiledRule>() <= 80, "{}", size_of::<CompiledRule>());
+    }
 }

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use fairway_message::Known;
+use fairway_message::{Head, Known, ReadyFields};
 use fairway_model::{
     AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ClientCertificate, ConcurrencyLimit,
     CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Filter, HeaderEdit,
@@ -14,7 +14,7 @@ use fairway_model::{
     Redirect, RedirectTarget, Timeouts,
 };
 
-use fairway_pattern::{Anchor, Pattern};
+use fairway_pattern::Pattern;
 
 use crate::candidate::PathTest;
 use crate::conditions::Conditions;
@@ -57,6 +57,8 @@ pub struct Steps<R> {
 pub struct EndpointRequest {
     /// Those of HTTP/1.
     pub hop: EndpointHop,
+    /// Edits of fields that Fairway writes itself: done once they are written.
+    pub edits: Box<[FieldEdits]>,
     /// What is set in the request at last, when it is otherwise as its endpoint gets it.
     pub fields: Option<Arc<[FieldTemplate]>>,
 }
@@ -220,8 +222,7 @@ pub struct CompiledCertificate {
 impl CompiledCertificate {
     fn compiled(of: &ClientCertificate) -> Result<Self, String> {
         let subject = of.subject.as_ref().map(|pattern| {
-            // Anywhere in it.
-            Pattern::shared(&format!("(?s).*(?:{pattern})"), Anchor::Start, false)
+            Pattern::anywhere(pattern)
                 .map_err(|why| format!("the regular expression of the subject, {pattern:?}, {why}"))
         });
         Ok(Self { of: of.clone(), subject: subject.transpose()? })
@@ -252,14 +253,15 @@ impl CompiledDeny {
         Ok(Self { status: deny.status, all, when: when.collect::<Result<_, String>>()?, form })
     }
 
-    /// Whether a request is one of them.
+    /// Whether a request is one of them. Every value of a name counts, and one that is too long to be compared is one of
+    /// them.
     pub fn covers<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         let path = match self.form {
             PathForm::Normalised => request.normalised,
             PathForm::Decoded => request.decoded,
         };
         let holds = |(test, conditions): &(PathTest, Option<Conditions>)| {
-            test.covered(path).is_some() && conditions.as_ref().is_none_or(|it| it.hold(request))
+            test.covered(path).is_some() && conditions.as_ref().is_none_or(|it| it.refuse(request))
         };
         self.when.iter().any(holds)
     }
@@ -272,9 +274,9 @@ pub struct FieldEdits {
     /// All fields of these names go.
     pub remove: Box<[Arc<str>]>,
     /// These replace all of their name.
-    pub set: Box<[HeaderField]>,
+    pub set: ReadyFields,
     /// These come beside what is there.
-    pub add: Box<[HeaderField]>,
+    pub add: ReadyFields,
 }
 
 impl<R> Default for Steps<R> {
@@ -347,6 +349,8 @@ impl<R> Steps<R> {
             _ => None,
         });
         self.answer = std::mem::take(&mut self.answer).into_iter().chain(cookies).collect();
+        let edits = std::mem::take(&mut self.endpoint.edits).into_iter();
+        self.endpoint.edits = outer.endpoint.edits.iter().cloned().chain(edits).collect();
         self.trailers = outer.trailers;
         self
     }
@@ -430,8 +434,15 @@ impl<R> Lists<R> {
                 request.push(RequestStep::Preflight(Arc::clone(&cors)));
                 answer.push(AnswerStep::Cors(Box::new(CorsAnswer::of(cors))));
             }
-            Filter::RequestHeaders(edit) => request.push(RequestStep::Edit(FieldEdits::of(edit))),
-            Filter::ResponseHeaders(edit) => answer.push(AnswerStep::Edit(FieldEdits::of(edit))),
+            Filter::RequestHeaders(edit) => {
+                // Fields that Fairway writes itself are edited once they are written.
+                let ours = FieldEdits::of(edit, Known::is_of_the_client);
+                let others = FieldEdits::of(edit, |known| !known.is_of_the_client());
+                let edits = std::mem::take(&mut endpoint.edits).into_iter();
+                endpoint.edits = edits.chain((!ours.is_empty()).then_some(ours)).collect();
+                request.extend((!others.is_empty()).then_some(RequestStep::Edit(others)));
+            }
+            Filter::ResponseHeaders(edit) => answer.push(AnswerStep::Edit(FieldEdits::of(edit, |_| true))),
             Filter::StrictTransportSecurity(value) => {
                 answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
             }
@@ -565,43 +576,120 @@ impl CompiledRedirect {
 }
 
 impl FieldEdits {
-    fn of(edit: &HeaderEdit) -> Self {
+    /// Makes them.
+    #[inline]
+    pub fn apply(&self, head: &mut Head) {
+        for name in &self.remove {
+            head.remove(name.as_bytes());
+        }
+        head.set_ready(&self.set);
+        head.append_ready(&self.add);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+
+    /// Those of an edit that may be made, of the `chosen` names.
+    fn of(edit: &HeaderEdit, chosen: impl Fn(Known) -> bool) -> Self {
         let known = |name: &str| Known::of(name.as_bytes());
-        let may = |field: &&HeaderField| !known(&field.name).is_of_one_hop();
+        let may = |name: &str| !known(name).is_of_one_hop() && chosen(known(name));
         let is_host = |field: &HeaderField| known(&field.name) == Known::Host;
-        let removed =
-            edit.remove.iter().filter(|name| !known(name).is_of_one_hop() && known(name) != Known::Host);
+        let removed = edit.remove.iter().filter(|name| may(name) && known(name) != Known::Host);
+        let set = edit.set.iter().filter(|field| may(&field.name));
+        let added = edit.add.iter().filter(|field| may(&field.name));
         // One more `Host` is another `Host`.
-        let hosts = edit.add.iter().filter(|field| is_host(field));
+        let (hosts, added): (Vec<&HeaderField>, Vec<&HeaderField>) = added.partition(|field| is_host(field));
         Self {
             remove: removed.cloned().collect(),
-            set: edit.set.iter().filter(may).chain(hosts).cloned().collect(),
-            add: edit.add.iter().filter(may).filter(|field| !is_host(field)).cloned().collect(),
+            set: ReadyFields::distinct(set.chain(hosts).map(name_and_value)),
+            add: ReadyFields::new(added.into_iter().map(name_and_value)),
         }
     }
 }
 
+fn name_and_value(field: &HeaderField) -> (&[u8], &[u8]) {
+    (field.name.as_bytes(), field.value.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     fn field(name: &str) -> HeaderField {
         HeaderField { name: name.into(), value: "v".into() }
     }
 
-    fn names(fields: &[HeaderField]) -> Vec<&str> {
-        fields.iter().map(|field| &*field.name).collect()
+    fn names(fields: &ReadyFields) -> Vec<&str> {
+        fields.iter().map(|field| std::str::from_utf8(field.name).unwrap()).collect()
     }
 
     #[test]
     fn what_belongs_to_the_hop_is_not_edited_and_there_is_one_host() {
-        let edits = FieldEdits::of(&HeaderEdit {
+        let edit = HeaderEdit {
             remove: ["x-a", "host", "Connection", "content-length"].map(Into::into).into(),
             set: vec![field("X-B"), field("Transfer-Encoding"), field("Host")],
             add: vec![field("X-C"), field("host"), field("Upgrade")],
-        });
+        };
+        let edits = FieldEdits::of(&edit, |_| true);
         assert_eq!(edits.remove.iter().map(|name| &**name).collect::<Vec<_>>(), ["x-a"]);
-        assert_eq!((names(&edits.set), names(&edits.add)), (vec!["X-B", "Host", "host"], vec!["X-C"]));
+        assert_eq!((names(&edits.set), names(&edits.add)), (vec!["X-B", "host"], vec!["X-C"]));
+    }
+
+    /// Of few names, so that they meet.
+    fn some_fields() -> impl Strategy<Value = Vec<HeaderField>> {
+        let names = select(vec!["X-A", "x-a", "X-B", "X-Longer", "Date", "date", "Server"]);
+        let field = |(name, value): (&str, String)| HeaderField { name: name.into(), value: value.into() };
+        vec((names, "[a-z]").prop_map(field), 0..4)
+    }
+
+    proptest! {
+        #[test]
+        fn edits_come_out_as_if_each_were_made_by_itself(
+            had in some_fields(),
+            remove in vec(select(vec!["x-a", "x-b", "date", "x-none"]), 0..3),
+            set in some_fields(),
+            add in some_fields(),
+        ) {
+            let mut edited = Head::new();
+            edited.start_response(200);
+            had.iter().map(name_and_value).for_each(|(name, value)| edited.append(name, value));
+            let mut expected = edited.clone();
+            remove.iter().for_each(|name| expected.remove(name.as_bytes()));
+            set.iter().map(name_and_value).for_each(|(name, value)| expected.set(name, value));
+            add.iter().map(name_and_value).for_each(|(name, value)| expected.append(name, value));
+            let remove: Vec<Arc<str>> = remove.into_iter().map(Arc::from).collect();
+            FieldEdits::of(&HeaderEdit { remove, set, add }, |_| true).apply(&mut edited);
+            prop_assert_eq!(edited.fields().collect::<Vec<_>>(), expected.fields().collect::<Vec<_>>());
+            for known in [Known::Date, Known::Server] {
+                prop_assert_eq!(edited.first(known), expected.first(known));
+            }
+            let lines = |head: &Head| {
+                let mut lines = Vec::new();
+                head.for_each_run(|run| lines.extend_from_slice(run));
+                lines
+            };
+            prop_assert_eq!(lines(&edited), lines(&expected));
+        }
+    }
+
+    #[test]
+    fn what_fairway_writes_itself_is_edited_at_last() {
+        let set = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
+        let both = HeaderEdit { add: vec![field("X-A")], ..set("X-Forwarded-Proto") };
+        let filters = [both, set("x-real-ip"), set("X-B")].map(Filter::RequestHeaders);
+        let steps = Steps::<()>::compiled(&filters, PathForm::Decoded, &mut |_| ()).unwrap();
+        let ours: Vec<_> = steps.endpoint.edits.iter().flat_map(|edits| names(&edits.set)).collect();
+        assert_eq!(ours, ["X-Forwarded-Proto", "x-real-ip"]);
+        let [RequestStep::Edit(first), RequestStep::Edit(second)] = &*steps.request else {
+            panic!("two steps")
+        };
+        assert_eq!((names(&first.add), names(&second.set)), (vec!["X-A"], vec!["X-B"]));
+        assert!(first.set.is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use fairway_model::PathMatch;
 
 use crate::candidate::{Candidate, PathCandidate, Proposal};
 use crate::hash::FastState;
+use crate::rare_list::RareList;
 use crate::request::{Fields, Request};
 
 /// Where paths begin that start with a slash.
@@ -37,7 +38,7 @@ pub(crate) struct Tree {
     /// The lists of all nodes, one after the other.
     candidates: Box<[Candidate]>,
     /// The longest pattern first, and those that come after prefixes behind the others.
-    regexes: Box<[PathCandidate]>,
+    regexes: RareList<PathCandidate>,
 }
 
 /// The end of a path of elements. One cache line: whoever is here has all that most requests need.
@@ -345,7 +346,7 @@ impl<'m> Builder<'m> {
             hash,
             elements: self.elements.into(),
             candidates: self.entries.into_iter().map(|(_, _, candidate)| candidate).collect(),
-            regexes: self.regexes.into_iter().map(|(_, candidate)| candidate).collect(),
+            regexes: self.regexes.into_iter().map(|(_, candidate)| candidate).collect::<Vec<_>>().into(),
         }
     }
 

@@ -215,21 +215,42 @@ fn three_shares(filters: Vec<Filter>) -> Config {
     config(vec![host("a.test", vec![route("r", None, vec![rule])])])
 }
 
-#[test]
-fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
-    let mirror = Mirror {
+fn mirror() -> Filter {
+    Filter::Mirror(Mirror {
         backend: "copy".into(),
         numerator: 1,
         denominator: 1,
         most_body: 0,
         target: MirrorTarget::Forwarded,
         host: None,
+    })
+}
+
+#[test]
+fn rules_with_the_same_filters_share_their_steps_unless_these_forward_by_rules_of_their_own() {
+    let of_one_rule = |name: &str, filters: Vec<Filter>| {
+        let mut rule = rule(name, vec![prefix("/")]);
+        rule.filters = filters;
+        host(name, vec![route("r", None, vec![rule])])
     };
-    let own = vec![
-        Filter::RequestHeaders(edit("X-Own")),
-        Filter::Mirror(mirror),
-        Filter::ResponseHeaders(edit("X-Own")),
+    let edited = |name: &str| vec![Filter::ResponseHeaders(edit(name))];
+    let hosts = vec![
+        of_one_rule("a.test", edited("X-A")),
+        of_one_rule("b.test", edited("X-A")),
+        of_one_rule("c.test", edited("X-C")),
+        of_one_rule("d.test", vec![mirror()]),
+        of_one_rule("e.test", vec![mirror()]),
     ];
+    let snapshot = compile(&config(hosts), None).snapshot;
+    let steps = |name: &str| of(&snapshot, name).rules()[0].steps();
+    let are_one = |one: &str, other: &str| std::ptr::eq(steps(one), steps(other));
+    assert!(are_one("a.test", "b.test"));
+    assert!(!are_one("b.test", "c.test") && !are_one("d.test", "e.test"));
+}
+
+#[test]
+fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
+    let own = vec![Filter::RequestHeaders(edit("X-Own")), mirror(), Filter::ResponseHeaders(edit("X-Own"))];
     let mut config = three_shares(own);
     let first = compile(&config, None).snapshot;
     let slot = |snapshot: &Snapshot, name: &str| snapshot.slot(&name.into());
@@ -242,7 +263,9 @@ fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
     assert_eq!((a.targets().pick(7), b.targets().pick(7)), (slot(&first, "a"), slot(&first, "b")));
     assert!(matches!(*a.steps().request, [RequestStep::Edit(_)]), "the host was set by the whole rule");
     let edited = |step: &AnswerStep<CompiledRule>| match step {
-        AnswerStep::Edit(edits) => edits.set[0].name.to_string(),
+        AnswerStep::Edit(edits) => {
+            edits.set.iter().map(|field| String::from_utf8_lossy(field.name)).collect::<String>()
+        }
         _ => String::new(),
     };
     assert_eq!(a.steps().answer.iter().map(edited).collect::<Vec<_>>(), ["X-Own", "X-Rule"]);

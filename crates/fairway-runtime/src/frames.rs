@@ -31,20 +31,21 @@ impl<F: Future> Frames<F> {
         Self { spare: RefCell::new(Spares::new(MOST)) }
     }
 
-    /// Runs a future in a frame. It is dropped with what is returned.
-    pub fn run(&self, future: F) -> Running<'_, F> {
-        Running { frames: self, frame: Some(self.lay(future)) }
+    /// Runs the future that `begin` makes in a frame. It is dropped with what is returned.
+    pub fn run(&self, begin: impl FnOnce() -> F) -> Running<'_, F> {
+        Running { frames: self, frame: Some(self.lay(begin)) }
     }
 
-    /// Lays a future into a frame, for [`Frames::take_back`] when it is over.
-    pub fn lay(&self, future: F) -> Frame<F> {
+    /// Lays the future that `begin` makes into a frame, for [`Frames::take_back`] when it is over. A future that the caller
+    /// had made would be copied with the room for all its steps; of one that is made here, the arguments are.
+    pub fn lay(&self, begin: impl FnOnce() -> F) -> Frame<F> {
         let spare = self.spare.borrow_mut().take();
         match spare {
             Some(mut frame) => {
-                frame.set(Some(future));
+                frame.set(Some(begin()));
                 frame
             }
-            None => Box::pin(Some(future)),
+            None => Box::pin(Some(begin())),
         }
     }
 
@@ -154,7 +155,7 @@ mod tests {
         let kinds = FramesByKind::default();
         let frames = kinds.of(doubled);
         for number in 0..3 {
-            assert_eq!(frames.run(doubled(number)).await, 2 * number);
+            assert_eq!(frames.run(|| doubled(number)).await, 2 * number);
             assert_eq!(Rc::as_ptr(&kinds.of(doubled)), Rc::as_ptr(&frames), "one set of frames for one kind");
         }
         let first = frames.spare.borrow_mut().take().expect("the frame that all of them ran in");
@@ -178,7 +179,7 @@ mod tests {
         }
         let (kinds, dropped) = (FramesByKind::default(), Rc::new(Cell::new(0)));
         let frames = kinds.of(waits);
-        let mut running = Box::pin(frames.run(waits(Guard(Rc::clone(&dropped)))));
+        let mut running = Box::pin(frames.run(|| waits(Guard(Rc::clone(&dropped)))));
         assert!(futures_poll(&mut running).is_pending());
         drop(running);
         assert_eq!(dropped.get(), 1);

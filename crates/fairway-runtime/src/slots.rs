@@ -77,13 +77,13 @@ impl<F: Future> Slots<F> {
         Self { frames, bell: Arc::default(), slots: Vec::new(), held: [0; WORDS] }
     }
 
-    /// An exchange begins. It is polled with the next round.
-    pub fn begin(&mut self, slot: usize, exchange: F) {
+    /// Begins the exchange that `begin` makes. It is polled with the next round.
+    pub fn begin(&mut self, slot: usize, begin: impl FnOnce() -> F) {
         while self.slots.len() <= slot {
             let pull = Pull { bell: Arc::clone(&self.bell), slot: self.slots.len() };
             self.slots.push(Slot { frame: None, waker: Arc::new(pull).into() });
         }
-        self.slots[slot].frame = Some(self.frames.lay(exchange));
+        self.slots[slot].frame = Some(self.frames.lay(begin));
         self.ring(slot);
     }
 

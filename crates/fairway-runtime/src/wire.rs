@@ -181,8 +181,10 @@ pub enum Input<T> {
 pub enum Ahead {
     /// The peer may send more.
     Open,
-    /// It closed its direction, or the connection broke.
+    /// It closed its direction.
     Ended,
+    /// The connection broke.
+    Broken,
 }
 
 impl<S: Transport> Wire<S> {
@@ -330,7 +332,8 @@ impl<S: Transport> Wire<S> {
             let mut scratch = workspace.scratch.borrow_mut();
             match read(&mut self.stream, cx, &mut scratch[..HEAD_READ]) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(0) | Err(_)) => return Ahead::Ended,
+                Poll::Ready(Ok(0)) => return Ahead::Ended,
+                Poll::Ready(Err(_)) => return Ahead::Broken,
                 Poll::Ready(Ok(count)) => {
                     self.received += count as u64;
                     self.inbox.extend(&scratch[..count], workspace);

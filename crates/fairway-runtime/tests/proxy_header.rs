@@ -15,7 +15,9 @@ fn headers_of_the_proxy_protocol_hold() {
     for file in files {
         let input = fs::read(file.expect("a readable corpus").path()).expect("a readable file");
         checks::proxy_header(&input, |bytes| match parse(bytes) {
-            Ok(header) => Ok(header.map(|header| (header.client, bytes.len() - header.rest.len()))),
+            Ok(header) => {
+                Ok(header.map(|header| (header.client.zip(header.server), bytes.len() - header.rest.len())))
+            }
             Err(_) => Err(()),
         });
     }

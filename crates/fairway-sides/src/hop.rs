@@ -24,12 +24,12 @@ pub enum AnyHop<S: Transport> {
 }
 
 impl<S: Transport> AnyHop<S> {
-    /// Over a new stream.
-    pub fn new(stream: S, spoken: Spoken, workspace: &Rc<Workspace>) -> Self {
+    /// Over a new stream. HTTP/2 is told at once how large heads may be, HTTP/1 with each.
+    pub fn new(stream: S, spoken: Spoken, workspace: &Rc<Workspace>, heads: HeadLimits) -> Self {
         let wire = Wire::new(stream);
         match spoken {
             Spoken::Http1 => Self::Http1(H1::new(wire, Rc::clone(workspace))),
-            Spoken::Http2 => Self::Http2(H2Up::begin(wire, workspace)),
+            Spoken::Http2 => Self::Http2(H2Up::begin(wire, workspace, heads)),
         }
     }
 }
@@ -121,6 +121,10 @@ impl<S: Transport> Upstream for AnyHop<S> {
 
     fn owes_acknowledgement(&self) -> Option<Duration> {
         either!(self, hop => hop.owes_acknowledgement())
+    }
+
+    fn last_written(&self) -> Option<Instant> {
+        either!(self, hop => hop.last_written())
     }
 
     fn watch_closely(&self) {

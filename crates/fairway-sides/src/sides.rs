@@ -243,6 +243,11 @@ pub trait Upstream: Channel {
     /// Where the endpoint's host has not acknowledged all of what was sent: how long nothing at all came from it.
     fn owes_acknowledgement(&self) -> Option<Duration>;
 
+    /// When something was sent last, where other exchanges send on the same connection.
+    fn last_written(&self) -> Option<Instant> {
+        None
+    }
+
     /// The answer takes long: from now on an endpoint that vanishes is noticed sooner.
     fn watch_closely(&self);
 }

@@ -74,6 +74,11 @@ const GROUND: &[Ground] = &[
         why: "which streams are one row or one curve, and in which order",
     },
     Ground {
+        name: "fairway-message",
+        module: "head",
+        why: "what the crate is about: it is filled, kept ready, given a number and asked for its target",
+    },
+    Ground {
         name: "fairway-metrics",
         module: "fault",
         why: "the list of reasons why something was not served, which whoever counts, remembers or tells it names",

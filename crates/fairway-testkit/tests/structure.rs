@@ -190,7 +190,13 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-migrate",
-        may: &["fairway-gateway-types", "fairway-model", "fairway-translate"],
+        may: &[
+            "fairway-annotations",
+            "fairway-gateway-types",
+            "fairway-model",
+            "fairway-pattern",
+            "fairway-translate",
+        ],
         never: &["kube"],
     },
     Place {
@@ -333,6 +339,20 @@ fn every_crate_obeys_the_lints_of_the_workspace() {
         .map(|(name, _)| name)
         .collect();
     assert!(without.is_empty(), "[lints] workspace = true is missing in {without:?}");
+}
+
+/// The program counts as well: with `lto = "fat"` the passes over all crates run at the level of the one that is linked.
+#[test]
+fn what_serves_requests_is_not_built_for_size() {
+    let mut serving: BTreeSet<_> = ["fairway", "fairway-proxy"].map(str::to_owned).into();
+    reach("fairway-proxy", &packages(), &mut serving);
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let (_, overrides) = manifest.split_once("\n[profile.release.package]\n").unwrap();
+    let entries = overrides.lines().take_while(|line| !line.starts_with('['));
+    let names: Vec<_> = entries.filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    assert!(names.contains(&"fairway-control"), "{names:?}");
+    let wrong: Vec<_> = names.iter().filter(|name| serving.contains(**name)).collect();
+    assert!(wrong.is_empty(), "{wrong:?} must not have an opt-level of their own");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use k8s_openapi::api::networking::v1::Ingress;
 
 use fairway_objects::diagnostic::Diagnostics;
 use fairway_objects::object::ObjectKey;
+use fairway_objects::shared;
 
 /// What the objects mean. All parts are persistent: a clone costs nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +47,7 @@ impl IngressStatus {
     /// Of an Ingress with a part in `hosts`.
     pub(crate) fn new(key: &ObjectKey, ingress: &Ingress, hosts: Vec<HostPattern>) -> Self {
         let metadata = &ingress.metadata;
-        let text = |field: &Option<String>| field.as_deref().unwrap_or_default().into();
+        let text = |field: &Option<String>| shared::text(field.as_deref().unwrap_or_default());
         Self {
             ingress: key.clone(),
             hosts,

@@ -8,6 +8,7 @@ mod support;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use fairway_model::PortProtocol;
 use fairway_translate::{
     Change, Kind, ObjectKey, ObjectRef, Options, Places, Resources, Translator, translate,
 };
@@ -121,6 +122,35 @@ fn parent() -> impl Strategy<Value = Value> {
 fn backend() -> impl Strategy<Value = Value> {
     (0..2_u32, namespace())
         .prop_map(|(at, namespace)| json!({"name": format!("v{at}"), "namespace": namespace, "port": 80}))
+}
+
+/// The same route or policy with another status: first none, then that of another controller, then its own beside that.
+fn with_entries(mut value: Value, status: u32) -> Value {
+    value["metadata"]["resourceVersion"] = json!(status.to_string());
+    let to = json!({"name": "g0", "namespace": "a"});
+    let entry = |controller| json!({"controllerName": controller, "parentRef": to, "ancestorRef": to, "conditions": []});
+    let entries: Vec<_> = ["example.com/other", "fairway.dev/gateway-controller"][..status.min(2) as usize]
+        .iter()
+        .map(entry)
+        .collect();
+    let list = if value["kind"].as_str().unwrap().ends_with("Route") { "parents" } else { "ancestors" };
+    value["status"] = json!({list: entries});
+    value
+}
+
+/// The objects that a batch sets, with another status and nothing else that is new.
+fn with_other_status(batch: &[Edit], status: u32) -> Vec<Edit> {
+    let of_it = |edit: &Edit| match edit {
+        Edit::Set(value) => match value["kind"].as_str()? {
+            "Gateway" | "ListenerSet" => Some(Edit::Set(with_status(value.clone(), status))),
+            kind if kind.ends_with("Route") || kind.ends_with("Policy") => {
+                Some(Edit::Set(with_entries(value.clone(), status)))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    batch.iter().filter_map(of_it).collect()
 }
 
 /// The same Gateway or ListenerSet with another status.
@@ -327,7 +357,7 @@ proptest! {
     #[test]
     fn an_update_gives_what_a_translation_from_scratch_gives(
         fixed: bool,
-        batches in prop::collection::vec(prop::collection::vec(edit(), 1..6), 1..12),
+        batches in prop::collection::vec((prop::collection::vec(edit(), 1..6), 0..3_u32), 1..12),
     ) {
         let options = options(fixed);
         let (mut resources, mut translator) = (Resources::default(), Translator::new(options.clone()));
@@ -338,6 +368,11 @@ proptest! {
             resources.apply(Change::Set(object(secret.clone()), None));
         }
         translator.update(&resources, &[], NOW);
+        // Statuses that are written come back as changes.
+        let batches = batches.into_iter().flat_map(|(batch, status)| {
+            let written = with_other_status(&batch, status);
+            [batch, written]
+        });
         for batch in batches {
             let mut changed = Vec::new();
             for edit in &batch {
@@ -433,6 +468,77 @@ fn a_status_that_is_written_changes_nothing_but_its_version() {
     assert_eq!(first.config, second.config);
     let status = &second.gateway.statuses[&changed[0]];
     assert_eq!((&*status.version, &status.own), ("7", &first.gateway.statuses[&changed[0]].own));
+}
+
+/// A Gateway with a port for HTTPS, and with a ListenerSet that has another one; both show the certificate of Secret `a`, which
+/// the Gateway also shows to endpoints.
+fn with_certificates() -> Resources {
+    let mut resources = Resources::default();
+    let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
+                       "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+    let https = |port: u16| {
+        let tls = json!({"certificateRefs": [{"name": "a"}]});
+        json!([{"name": "https", "port": port, "protocol": "HTTPS", "tls": tls}])
+    };
+    let gateway = json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("a", "g0", 0), "spec": {
+        "gatewayClassName": "c0", "listeners": https(443), "allowedListeners": {"namespaces": {"from": "All"}},
+        "tls": {"backend": {"clientCertificateRef": {"name": "a"}}}}});
+    let set = json!({"apiVersion": GROUP, "kind": "ListenerSet", "metadata": metadata("a", "s0", 0),
+                     "spec": {"parentRef": {"name": "g0"}, "listeners": https(8443)}});
+    for value in [class, gateway, set] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    resources
+}
+
+#[test]
+fn a_port_is_served_once_its_listener_has_a_certificate() {
+    let mut resources = with_certificates();
+    let mut translator = Translator::new(options(true));
+    let key = ObjectKey::new("a", "g0");
+    let without = translator.update(&resources, &[], NOW).gateway.wanted[&key].clone();
+    assert!(without.ports.contains_key(&443), "its Service has the port");
+    assert!(without.served.is_empty(), "{:?}", without.served);
+    let secret = Change::Set(object(SECRETS[0].clone()), None);
+    let changed = [secret.reference()];
+    resources.apply(secret);
+    let with = translator.update(&resources, &changed, NOW).gateway.wanted[&key].clone();
+    assert_eq!(with.served, [443, 8443].map(|port| (PortProtocol::Tcp, port)).into());
+}
+
+#[test]
+fn a_certificate_that_breaks_stays_in_use_at_listener_sets_and_towards_endpoints() {
+    let mut resources = with_certificates();
+    resources.apply(Change::Set(object(SECRETS[0].clone()), None));
+    let route = json!({"apiVersion": GROUP, "kind": "HTTPRoute", "metadata": metadata("a", "r0", 0), "spec": {
+        "parentRefs": [{"kind": "ListenerSet", "name": "s0"}],
+        "rules": [{"backendRefs": [{"name": "v0", "port": 443}]}]}});
+    let service =
+        json!({"kind": "Service", "metadata": metadata("a", "v0", 0), "spec": {"ports": [{"port": 443}]}});
+    let policy = json!({"apiVersion": GROUP, "kind": "BackendTLSPolicy", "metadata": metadata("a", "p0", 0), "spec": {
+        "targetRefs": [{"group": "", "kind": "Service", "name": "v0"}],
+        "validation": {"hostname": "v0.test", "wellKnownCACertificates": "System"}}});
+    for value in [route, service, policy] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    let mut translator = Translator::new(options(true));
+    let good = translator.update(&resources, &[], NOW);
+    let mut broken = SECRETS[0].clone();
+    broken["stringData"]["tls.crt"] = json!("nonsense");
+    let broken = Change::Set(object(broken), None);
+    let changed = [broken.reference()];
+    resources.apply(broken);
+    let kept = translator.update(&resources, &changed, NOW);
+    assert_eq!(kept.config, good.config);
+    let key = ObjectKey::new("a", "g0");
+    assert_eq!(kept.gateway.wanted[&key], good.gateway.wanted[&key]);
+    let statuses = &kept.gateway.statuses;
+    let told = |kind: Kind, name: &str| {
+        format!("{:?}", statuses[&ObjectRef::new(kind, ObjectKey::new("a", name))].own)
+    };
+    let of_set = told(Kind::ListenerSet, "s0");
+    assert!(of_set.contains("has no certificate that can be used"), "{of_set}");
+    assert!(told(Kind::Gateway, "g0").contains("InvalidClientCertificateRef"));
 }
 
 #[test]

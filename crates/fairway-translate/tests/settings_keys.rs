@@ -4,6 +4,7 @@
 
 mod support;
 
+use fairway_model::{DownstreamSettings, Settings};
 use fairway_translate::{
     Change, HostOptions, ObjectKey, Options, Resources, UnsupportedProtection, translate,
 };
@@ -101,18 +102,20 @@ fn every_documented_key_is_known() {
     assert_eq!(codes("no-such-key", "true"), ["unknown-setting"]);
 }
 
+/// What becomes of keys of which there is nothing to say.
+fn settings(data: &Value) -> Settings {
+    let metadata = json!({"name": "settings", "namespace": "default"});
+    let mut resources = Resources::default();
+    let map = json!({"kind": "ConfigMap", "metadata": metadata, "data": data});
+    resources.apply(Change::Set(object(map), None));
+    let options = Options { configmap: ObjectKey::parse("default/settings"), ..Options::default() };
+    let translated = translate(&resources, &options, NOW);
+    assert!(translated.diagnostics.iter().next().is_none(), "{:?}", translated.diagnostics);
+    translated.config.settings
+}
+
 #[test]
 fn keys_of_a_template_that_mean_the_same_in_both_dialects_have_the_same_effect() {
-    let settings = |data: Value| {
-        let metadata = json!({"name": "settings", "namespace": "default"});
-        let mut resources = Resources::default();
-        let map = json!({"kind": "ConfigMap", "metadata": metadata, "data": data});
-        resources.apply(Change::Set(object(map), None));
-        let options = Options { configmap: ObjectKey::parse("default/settings"), ..Options::default() };
-        let translated = translate(&resources, &options, NOW);
-        assert!(translated.diagnostics.iter().next().is_none(), "{:?}", translated.diagnostics);
-        translated.config.settings
-    };
     let ours = json!({
         "log-format-upstream": "$host $status", "log-format-escape-json": "true", "disable-access-log": "true",
         "keep-alive": "315", "keep-alive-requests": "10000000", "max-worker-connections": "7",
@@ -123,5 +126,19 @@ fn keys_of_a_template_that_mean_the_same_in_both_dialects_have_the_same_effect()
         "keepalive-timeout": "315", "keepalive-requests": "10000000", "worker-connections": "7",
         "keepalive": "200", "http2": "false",
     });
-    assert_eq!(settings(ours), settings(theirs));
+    assert_eq!(settings(&ours), settings(&theirs));
+}
+
+#[test]
+fn without_keep_alive_each_connection_carries_one_request() {
+    let one = DownstreamSettings { requests_per_connection: 1, ..DownstreamSettings::default() };
+    for data in [
+        json!({"keep-alive": "0"}),
+        json!({"keep-alive": "0s", "keep-alive-requests": "100"}),
+        json!({"keepalive-requests": "100", "keepalive-timeout": "0"}),
+    ] {
+        assert_eq!(settings(&data).downstream, one, "{data}");
+    }
+    let usual = settings(&json!({"keep-alive": "30", "keep-alive-requests": "100"})).downstream;
+    assert_eq!((usual.idle_timeout.as_secs(), usual.requests_per_connection), (30, 100));
 }

@@ -63,7 +63,35 @@ pub struct Endpoint<H> {
 #[derive(Default)]
 struct Opening {
     under_way: Cell<usize>,
+    /// Connections that came.
+    opened: Cell<u32>,
+    /// How often something became of one: it came, failed, was given up or lost a race.
+    news: Cell<u32>,
     waiting: RefCell<Vec<Waker>>,
+}
+
+impl Opening {
+    /// All that wait look for themselves what became of the connect.
+    fn tell(&self) {
+        self.news.set(self.news.get().wrapping_add(1));
+        self.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+}
+
+/// What was known of connects when an exchange began to wait for one.
+#[derive(Clone, Copy)]
+pub struct Awaited {
+    opened: u32,
+    news: u32,
+}
+
+/// What became of a connect that was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// A connection came.
+    Connection,
+    /// None came, or another endpoint's was there first.
+    Nothing,
 }
 
 /// Exchanges that wait for one connection before another one is begun.
@@ -76,7 +104,7 @@ impl<H> Drop for Underway<H> {
     fn drop(&mut self) {
         let opening = &self.0.opening;
         opening.under_way.set(opening.under_way.get() - 1);
-        opening.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+        opening.tell();
     }
 }
 
@@ -179,6 +207,7 @@ impl<H: Hop> Endpoint<H> {
 
     /// Keeps a connection that was just made, where it carries several exchanges; gives what is to be lent of it.
     pub(crate) fn open(&self, hop: H) -> Box<Pooled<H>> {
+        self.opening.opened.set(self.opening.opened.get().wrapping_add(1));
         let mut connection =
             Box::new(Pooled { hop: Some(hop), is_part: false, served: 0, answered: Instant::now() });
         let Share::Part(hop) = connection.hop().share() else { return connection };
@@ -251,14 +280,27 @@ impl<H: Hop> Endpoint<H> {
         })
     }
 
-    /// Ready when a connection to share came or did not; at once where none is under way that has room for one exchange
-    /// more.
-    pub fn poll_opened(&self, cx: &Context<'_>, has_waited: bool) -> Poll<()> {
-        let mut waiting = self.opening.waiting.borrow_mut();
-        let under_way = self.opening.under_way.get();
-        if under_way == 0 || (!has_waited && waiting.len() >= under_way * SHARERS) {
-            return Poll::Ready(());
+    /// Begins to wait for a connection to share. `None` where none is under way that has room for one exchange more; one that
+    /// has waited before keeps its room.
+    pub fn await_opened(&self, has_waited: bool) -> Option<Awaited> {
+        let Opening { under_way, opened, news, waiting } = &self.opening;
+        let under_way = under_way.get();
+        if under_way == 0 || (!has_waited && waiting.borrow().len() >= under_way * SHARERS) {
+            return None;
         }
+        Some(Awaited { opened: opened.get(), news: news.get() })
+    }
+
+    /// Ready when something became of a connect since.
+    pub fn poll_opened(&self, cx: &Context<'_>, since: Awaited) -> Poll<Opened> {
+        let Opening { opened, news, waiting, .. } = &self.opening;
+        if opened.get() != since.opened {
+            return Poll::Ready(Opened::Connection);
+        }
+        if news.get() != since.news {
+            return Poll::Ready(Opened::Nothing);
+        }
+        let mut waiting = waiting.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
@@ -275,6 +317,13 @@ impl<H: Hop> Endpoint<H> {
         self.memberships.set(self.memberships.get() + 1);
     }
 
+    /// Idle connections to it.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.borrow().len()
+    }
+}
+
+impl<H> Endpoint<H> {
     /// A group has it no more. After the last one idle connections close now, busy ones after their exchange.
     pub(crate) fn leave(&self) {
         self.memberships.set(self.memberships.get().saturating_sub(1));
@@ -292,7 +341,9 @@ impl<H: Hop> Endpoint<H> {
         self.idle_of_all.set(others + idle.len());
         changed
     }
+}
 
+impl<H: Hop> Endpoint<H> {
     /// What is known of it.
     #[inline]
     pub fn health(&self) -> Health {
@@ -317,9 +368,10 @@ impl<H: Hop> Endpoint<H> {
         self.health.set(self.health.get().probe_abandoned(Instant::now()));
     }
 
-    /// Another endpoint's connect was there first.
+    /// Another endpoint's connect was there first: those that wait for one here look elsewhere.
     pub fn lost_race(&self, now: Instant) {
         self.health.set(self.health.get().lost_race(now));
+        self.opening.tell();
     }
 
     /// A connect completed after `took`.

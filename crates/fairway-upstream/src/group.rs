@@ -35,6 +35,8 @@ pub struct Group<H> {
     most: u32,
     /// What ejects a member; nothing where this is `None`.
     ejecting: Option<Ejecting>,
+    /// Whether it was retired: its members no longer count it.
+    is_retired: Cell<bool>,
 }
 
 /// Members of a group that this exchange has tried, by index.
@@ -124,14 +126,13 @@ impl<H: Hop> Groups<H> {
         let keys = fairway_session::keys(&backend);
         let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
         let ejecting = Ejecting::of(backend.traffic().ejection);
-        Rc::new(Group { backend, members, keys, next, most, ejecting })
+        let is_retired = Cell::new(false);
+        Rc::new(Group { backend, members, keys, next, most, ejecting, is_retired })
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
     pub fn retire(&self, gone: &Group<H>) {
-        for member in &gone.members {
-            member.leave();
-        }
+        gone.leave_members();
     }
 
     /// Once a second: closes what is too old or dead and forgets endpoints that nobody holds.
@@ -155,6 +156,11 @@ impl<H: Hop> Groups<H> {
         self.idle.get()
     }
 
+    /// The same, counted endpoint by endpoint.
+    pub fn idle_of_each(&self) -> usize {
+        self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.idle()).sum()
+    }
+
     /// The same, as it changes.
     pub fn idle(&self) -> Rc<Cell<usize>> {
         Rc::clone(&self.idle)
@@ -170,6 +176,22 @@ impl<H: Hop> Groups<H> {
             closed += endpoint.close_idle(count - closed);
         }
         closed
+    }
+}
+
+impl<H> Group<H> {
+    fn leave_members(&self) {
+        if !self.is_retired.replace(true) {
+            self.members.iter().for_each(|member| member.leave());
+        }
+    }
+}
+
+/// An exchange that began on an older snapshot may make a group that no newer one retires: otherwise idle connections of its
+/// members would stay counted for ever.
+impl<H> Drop for Group<H> {
+    fn drop(&mut self) {
+        self.leave_members();
     }
 }
 

@@ -17,7 +17,7 @@ pub mod health;
 pub mod lease;
 pub mod room;
 
-pub use endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits, Underway};
+pub use endpoint::{Awaited, Chosen, Endpoint, EndpointIdentity, Errand, Opened, PoolLimits, Underway};
 pub use group::{Group, Groups, Tried};
 pub use health::Blame;
 pub use lease::Lease;

@@ -131,9 +131,16 @@ async fn clients_of_http_2_that_wait_and_do_not_read_cost_others_nothing() {
 
 #[tokio::test]
 async fn honest_clients_are_as_many_as_attackers_and_ask_when_those_went_on() {
-    for (kind, expected) in [(Kind::SlowBodies, (200, Some(1_000))), (Kind::Pipelined, (8, None))] {
-        let effort =
-            Effort { time: Duration::from_secs(2), connections: 200, rate: 40.0, cores: 0.3, compared: true };
+    // What attackers cost is what the proxy spends beyond its other clients, who are few here: on a busy machine their
+    // cost differs from one second to the next by more than that of 200 bodies which grow by a byte each.
+    for (kind, expected) in [(Kind::SlowBodies, (1_000, Some(1_000))), (Kind::Pipelined, (8, None))] {
+        let effort = Effort {
+            time: Duration::from_secs(2),
+            connections: 1_000,
+            rate: 10.0,
+            cores: 0.3,
+            compared: true,
+        };
         let found = run(Path::new(BINARY), kind, &effort).await;
         let honest = found.honest.as_ref().unwrap();
         assert_eq!((honest.connections, honest.together_ms), expected, "{found:#?}");

@@ -91,9 +91,10 @@ pub(super) async fn follow(client: Client, reports: mpsc::Sender<WatchReport>, m
                 }
                 AGAIN
             }
-            // Whoever may not discover sees no CRD; everything else is served.
+            // Whoever may not discover sees no CRD; everything else is served. What was seen before stays: a permission that is
+            // gone says nothing about the objects.
             Err(fault @ Fault::Denied(_)) => {
-                if let Some(news) = told.news(Offered::new(), Instant::now()) {
+                if let Some(news) = told.nothing() {
                     tracing::warn!(%fault, "which kinds of the Gateway API there are cannot be asked for; none is served");
                     if report(&reports, news).await.is_err() {
                         return;
@@ -126,6 +127,11 @@ struct Told {
 }
 
 impl Told {
+    /// That there is no kind, unless something was told before.
+    fn nothing(&mut self) -> Option<Offered> {
+        self.offered.is_none().then(|| self.offered.insert(Offered::new()).clone())
+    }
+
     /// What to tell of an answer: nothing where it says the same, or where a kind may be back in a moment.
     fn news(&mut self, now: Offered, at: Instant) -> Option<Offered> {
         let Some(before) = &self.offered else {
@@ -178,6 +184,16 @@ mod tests {
         assert_eq!(told.news(routes(&["v1"]), begun + GONE), None, "it is back");
         assert_eq!(told.news(Offered::new(), begun + GONE), None, "and missing anew");
         assert_eq!(told.news(Offered::new(), begun + GONE * 2), Some(Offered::new()));
+    }
+
+    #[test]
+    fn without_a_permission_there_is_none_until_one_was_seen() {
+        let (mut told, begun) = (Told::default(), Instant::now());
+        assert_eq!(told.nothing(), Some(Offered::new()));
+        assert_eq!(told.nothing(), None, "it is told once");
+        assert_eq!(told.news(routes(&["v1"]), begun), Some(routes(&["v1"])));
+        assert_eq!(told.nothing(), None);
+        assert_eq!(told.news(routes(&["v1"]), begun + GONE * 2), None, "nothing was taken away meanwhile");
     }
 
     #[test]

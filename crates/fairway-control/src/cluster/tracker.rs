@@ -264,12 +264,18 @@ impl Tracker {
         self.outbox.actions.push(Action::Watch(id, progress.collection.clone()));
     }
 
-    /// Ends a watch, and removes its objects.
-    fn end(&mut self, collection: &Collection, now: Instant) {
-        let Some(id) = self.ids.remove(collection) else { return };
-        self.watches.remove(&id);
+    /// Ends a watch; its objects stay.
+    fn stop(&mut self, collection: &Collection) -> Option<(WatchId, Progress)> {
+        let id = self.ids.remove(collection)?;
+        let progress = self.watches.remove(&id)?;
         self.outbox.actions.push(Action::Stop(id));
         self.outbox.watches = Shown::default();
+        Some((id, progress))
+    }
+
+    /// Ends a watch, and removes its objects.
+    fn end(&mut self, collection: &Collection, now: Instant) {
+        let Some((id, _)) = self.stop(collection) else { return };
         let names: Vec<_> = self
             .entries
             .iter()

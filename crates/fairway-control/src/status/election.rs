@@ -8,12 +8,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 use super::lease::{Candidate, RENEW_DEADLINE, RETRY, Step};
 use super::permission::{Permit, Refusals};
 use super::standing::Standing;
+
+/// The pause between attempts of the last replica while it ends: another that goes, too, may be about to release.
+const URGENT_RETRY: Duration = Duration::from_millis(200);
 
 /// Whether this replica writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +26,18 @@ pub(crate) enum Role {
     Follower,
     /// Nobody else writes.
     Leader,
+}
+
+/// How much this replica wants to lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Like every replica.
+    #[default]
+    Steady,
+    /// Soon: it has only seconds left, and nobody else is there to lead.
+    Urgent,
+    /// No more: the Lease is released.
+    Ended,
 }
 
 /// Runs for the Lease.
@@ -86,21 +101,19 @@ impl Election {
         self.role.subscribe()
     }
 
-    /// Runs until it is asked to release the Lease, and releases it when it holds it.
-    pub(crate) async fn run(mut self, mut release: oneshot::Receiver<()>) {
+    /// Runs until the Lease is not wanted any more, and releases it when it holds it.
+    pub(crate) async fn run(mut self, mut wish: watch::Receiver<Wish>) {
+        let mut ending = wish.clone();
         loop {
             tokio::select! {
                 biased;
                 // An owner that is gone wants it no more than one that says so.
-                _ = &mut release => break,
+                _ = ending.wait_for(|wish| *wish == Wish::Ended) => break,
                 () = self.attempt() => {}
             }
             self.tell();
-            tokio::select! {
-                biased;
-                _ = &mut release => break,
-                () = sleep(self.pause()) => {}
-            }
+            let pause = self.pause(*wish.borrow_and_update());
+            _ = timeout(pause, wish.changed()).await;
             self.tell();
         }
         self.release().await;
@@ -187,9 +200,10 @@ impl Election {
 
     /// The pause after an attempt. Followers differ a little, so that they do not all ask at once (client-go's jitter);
     /// a leader never sleeps past the moment at which it must stop leading.
-    fn pause(&self) -> Duration {
+    fn pause(&self, wish: Wish) -> Duration {
         match self.candidate.until() {
             Some(until) => RETRY.min(until.saturating_duration_since(Instant::now())),
+            None if wish == Wish::Urgent => URGENT_RETRY,
             None => RETRY.mul_f64(1.0 + 1.2 * fastrand::f64()),
         }
     }

@@ -4,9 +4,11 @@
 //! [`Reporter`] runs all this on a thread of its own, so that a slow or absent API server delays nothing else.
 //! `election` keeps the Lease by the rules of `lease`; only its holder writes. `publish` follows the addresses of this
 //! fleet, `schedule` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
-//! writer; `objects` says whose status is due of the Gateway API, `object_writer` carries that out; `fleet` knows whether this is the last replica. `notices` says which diagnostic is due as an Event, `event` words
-//! it, `recorder` writes it. `pace` bounds how often the API server is asked, `permission` words what it refuses, `alternative`
-//! remembers which of two permissions is granted.
+//! writer. `objects` says whose status is due of the Gateway API, `statement` what of it differs from what it should say,
+//! `replacements` whether another writer has replaced it, `object_writer` carries all that out. `fleet` knows whether this is
+//! the last replica. `notices` says which diagnostic is due as an Event, `event` words it, `recorder` writes it. `pace`
+//! bounds how often the API server is asked, `permission` words what it refuses, `alternative` remembers which of two
+//! permissions is granted.
 
 mod alternative;
 mod contest;
@@ -25,9 +27,11 @@ mod pauses;
 mod permission;
 mod publish;
 mod recorder;
+mod replacements;
 mod reporter;
 mod schedule;
 mod standing;
+mod statement;
 #[cfg(test)]
 mod tests;
 mod updates;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Kind, ObjectRef, ObjectStatus, Resources};
+use fairway_translate::{Kind, ObjectRef, Resources};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -21,7 +21,9 @@ use super::objects::{Objects, Said};
 use super::observed::FIELD_MANAGER;
 use super::pace::Pace;
 use super::permission::{Permit, Refusals};
-use super::standing::Standing;
+use super::replacements::Before;
+use super::standing::{Standing, StatusOf};
+use super::statement::{Owed, Says, last_writer};
 use super::updates::Updates;
 use crate::clock;
 use crate::pipeline::View;
@@ -33,34 +35,14 @@ const AT_ONCE: usize = 16;
 const LOOKED_AT_TOGETHER: usize = 1_000;
 /// What takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Fights are told so long after something may be different: that costs what there is to say of all of them.
+const TELL: Duration = Duration::from_secs(1);
+/// While there are some, they are looked at so often: they end without an event.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 const LOST: &str = "the status of objects of the Gateway API there does not say what became of them";
 
 /// In which version a kind of the Gateway API is asked for.
 pub type Versions = Arc<dyn Fn(Kind) -> Option<&'static str> + Send + Sync>;
-
-/// What the status of an object should say.
-pub(crate) trait Says: PartialEq + Send + Sync + 'static {
-    /// The uid of the object that it is made for.
-    fn uid(&self) -> &str;
-    /// The generation that it is made for.
-    fn generation(&self) -> Option<i64>;
-    /// The status to write over `existing`; `None` where that says it already. `now` is in seconds since 1970.
-    fn merged(&self, existing: &Value, now: i64) -> Option<Value>;
-}
-
-impl Says for ObjectStatus {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn generation(&self) -> Option<i64> {
-        self.generation
-    }
-
-    fn merged(&self, existing: &Value, now: i64) -> Option<Value> {
-        self.merged(existing, now)
-    }
-}
 
 /// What the statuses should say, by a view.
 pub(crate) type Statuses<S> = Box<dyn Fn(&View) -> OrdMap<ObjectRef, Arc<S>> + Send>;
@@ -75,6 +57,8 @@ pub(crate) struct ObjectWriter<S> {
     objects: Objects<S>,
     resources: Resources,
     pace: Pace,
+    /// When the fights are told.
+    tell: Option<Instant>,
     running: FuturesUnordered<BoxFuture<'static, (ObjectRef, Said)>>,
 }
 
@@ -96,6 +80,7 @@ impl<S: Says> ObjectWriter<S> {
             objects: Objects::new(),
             resources: Resources::default(),
             pace: Pace::of_statuses(Instant::now()),
+            tell: None,
             running: FuturesUnordered::new(),
         }
     }
@@ -103,30 +88,53 @@ impl<S: Says> ObjectWriter<S> {
     /// Writes until it is given up.
     pub(crate) async fn run(mut self, mut updates: Updates, mut role: watch::Receiver<Role>) {
         self.look(&mut updates);
+        let mut led = false;
         loop {
             let leads = *role.borrow_and_update() == Role::Leader;
+            if leads != led {
+                led = leads;
+                self.change_role(leads);
+            }
             if leads {
                 self.start_jobs();
             }
             let due = self.objects.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
             let due = due.map(|due| due.max(self.pace.next()));
+            let tell = self.tell;
             tokio::select! {
                 Some((object, said)) = self.running.next(), if !self.running.is_empty() => {
                     self.done(&object, said);
                 }
                 () = updates.next() => self.look(&mut updates),
-                Ok(()) = role.changed() => self.change_role(&role),
+                Ok(()) = role.changed() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep_until(tell.unwrap_or_else(Instant::now)), if tell.is_some() => {
+                    self.tell_contests();
+                }
             }
         }
     }
 
     /// Another may write while this replica does not lead, or wrote while it did not.
-    fn change_role(&mut self, role: &watch::Receiver<Role>) {
+    fn change_role(&mut self, leads: bool) {
         self.running.clear();
-        if *role.borrow() == Role::Leader {
+        self.objects.forget_contests();
+        self.tell_contests();
+        if leads {
             self.objects.look_at_all(Instant::now());
         }
+    }
+
+    fn tell_soon(&mut self) {
+        let soon = Instant::now() + TELL;
+        self.tell = Some(self.tell.map_or(soon, |at| at.min(soon)));
+    }
+
+    fn tell_contests(&mut self) {
+        let now = Instant::now();
+        let contested = self.objects.contested(now);
+        self.tell = if contested.is_empty() { None } else { Some(now + TELL_AGAIN) };
+        self.standing.contests(StatusOf::GatewayApi, contested);
     }
 
     fn look(&mut self, updates: &mut Updates) {
@@ -134,6 +142,8 @@ impl<S: Says> ObjectWriter<S> {
             self.objects.want(&(self.statuses)(&view), Instant::now());
             self.resources = view.outcome.resources;
         }
+        // Objects may be gone, and fights over.
+        self.tell_soon();
     }
 
     fn start_jobs(&mut self) {
@@ -144,7 +154,7 @@ impl<S: Says> ObjectWriter<S> {
             }
             let Some((object, status)) = self.objects.take(Instant::now()) else { return };
             let known = known::status(&self.resources, &object);
-            if known.is_some_and(|known| status.merged(&known, clock::unix_seconds()).is_none()) {
+            if known.is_some_and(|known| status.owed(&known, clock::unix_seconds()).is_none()) {
                 self.objects.done(&object, Said::Nothing, Instant::now());
                 continue;
             }
@@ -154,15 +164,18 @@ impl<S: Says> ObjectWriter<S> {
                 continue;
             };
             self.pace.spend(Instant::now());
-            let job = Job { client: self.client.clone(), refusals: self.refusals.clone(), path, status };
+            let before = self.objects.before(&object);
+            let (client, refusals) = (self.client.clone(), self.refusals.clone());
+            let job = Job { client, refusals, path, status, before };
             self.running.push(Box::pin(job.run(object)));
         }
     }
 
     fn done(&mut self, object: &ObjectRef, said: Said) {
-        match said {
-            Said::Written => self.standing.status_written(),
+        match &said {
+            Said::Written(_) => self.standing.status_written(),
             Said::Refused | Said::Failed => self.standing.status_failed(),
+            Said::Replaced(_) => self.tell_soon(),
             Said::Nothing | Said::Conflict => {}
         }
         self.objects.done(object, said, Instant::now());
@@ -185,6 +198,7 @@ struct Job<S> {
     refusals: Arc<Refusals>,
     path: String,
     status: Arc<S>,
+    before: Before,
 }
 
 impl<S: Says> Job<S> {
@@ -211,16 +225,20 @@ impl<S: Says> Job<S> {
         if !self.is_about(&found) {
             return Ok(Said::Nothing);
         }
-        let existing = found.get("status").unwrap_or(&Value::Null);
-        let Some(status) = self.status.merged(existing, clock::unix_seconds()) else {
-            return Ok(Said::Nothing);
-        };
+        let Some(Owed { status, differing }) = self.owed(&found) else { return Ok(Said::Nothing) };
+        if self.before.is_replaced(&differing) {
+            return Ok(Said::Replaced(last_writer(&found)));
+        }
         found["status"] = status;
         let uri = format!("{}/status?fieldManager={FIELD_MANAGER}", self.path);
         let put = Request::put(uri).header(http::header::CONTENT_TYPE, "application/json");
         let put = put.body(found.to_string().into_bytes()).map_err(Error::HttpError)?;
-        self.ask("update", object, put).await?;
-        Ok(Said::Written)
+        let written = self.ask("update", object, put).await?;
+        Ok(Said::Written(self.owed(&written).map(|owed| owed.differing).unwrap_or_default()))
+    }
+
+    fn owed(&self, object: &Value) -> Option<Owed> {
+        self.status.owed(&object["status"], clock::unix_seconds())
     }
 
     /// Whether the status was made for this object as it is now; if not, another one is on its way.

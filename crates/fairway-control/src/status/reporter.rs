@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::election::{Candidacy, Election, Role};
+use super::election::{Candidacy, Election, Role, Wish};
 use super::fleet::{Fleet, Others};
 use super::gateways::{Keeper, PlaceOptions, Signals};
 use super::lease::RETRY;
@@ -159,7 +159,7 @@ struct Parts {
     order: watch::Sender<Order>,
     writer: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
-    release: oneshot::Sender<()>,
+    wish: watch::Sender<Wish>,
     election: JoinHandle<()>,
 }
 
@@ -190,7 +190,7 @@ impl Parts {
         let candidacy = Candidacy { namespace: &pod.namespace, lease: &election_id, identity: &pod.name };
         let election = Election::new(&client, &candidacy, refusals.clone(), standing.clone());
         let (role, order) = (election.role(), watch::Sender::new(Order::Publish));
-        let (release, released) = oneshot::channel();
+        let (wish, wishes) = watch::channel(Wish::Steady);
         let sources = Sources {
             updates: Updates::new(viewer.clone(), LOOK),
             contested: standing.contested(),
@@ -222,8 +222,8 @@ impl Parts {
             others.push(tokio::spawn(publish::follow(client.clone(), publish, refusals.clone(), told)));
         }
         let fleet = Fleet::new(&client, pod, refusals);
-        let election = tokio::spawn(election.run(released));
-        Self { fleet, role, order, writer, others, release, election }
+        let election = tokio::spawn(election.run(wishes));
+        Self { fleet, role, order, writer, others, wish, election }
     }
 
     async fn wind_down(mut self, end: Instant) {
@@ -235,7 +235,8 @@ impl Parts {
             writer.abort();
         }
         self.others.iter().for_each(JoinHandle::abort);
-        if self.release.send(()).is_ok() && timeout_at(end, self.election).await.is_err() {
+        self.wish.send_replace(Wish::Ended);
+        if timeout_at(end, self.election).await.is_err() {
             tracing::warn!("the Lease is not released in time; another replica takes it when it has run out");
         }
     }
@@ -248,7 +249,8 @@ impl Parts {
             }
             Ok(Others::None) => {}
         }
-        // The leader may have gone a moment ago; then its Lease is free.
+        // The leader may have gone a moment ago; then its Lease is free, or will be.
+        self.wish.send_replace(Wish::Urgent);
         let left = until.saturating_duration_since(Instant::now()).min(RETRY * 3);
         let leads = self.role.wait_for(|role| *role == Role::Leader);
         if !matches!(timeout(left, leads).await, Ok(Ok(_))) {

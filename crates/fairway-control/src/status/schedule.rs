@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Diagnostic, IngressStatus, ObjectKey, Translation};
+use fairway_translate::{Diagnostic, IngressStatus, Kind, ObjectKey, Translation};
 use tokio::time::Instant;
 
 use super::contest::Contest;
@@ -153,9 +153,11 @@ impl Schedule {
         self.consider_all(now);
     }
 
-    /// From now on our addresses are removed.
+    /// From now on our addresses are removed. Said again, it changes nothing.
     pub(crate) fn clear(&mut self, now: Instant) {
-        self.mode = Mode::Clearing;
+        if std::mem::replace(&mut self.mode, Mode::Clearing) == Mode::Clearing {
+            return;
+        }
         self.refused.forget();
         self.consider_all(now);
     }
@@ -243,7 +245,7 @@ impl Schedule {
     /// Whose status another writer fights for. Asked after every job: it costs what there is to say.
     pub(crate) fn contested(&self, now: Instant) -> Vec<Diagnostic> {
         let contested = self.contested.iter().filter_map(|key| self.entries.get_key_value(key));
-        contested.filter_map(|(key, entry)| entry.contest.diagnostic(key, now)).collect()
+        contested.filter_map(|(key, entry)| entry.contest.diagnostic(Kind::Ingress, key, now)).collect()
     }
 
     fn seen(&mut self, key: &ObjectKey, status: &Served, now: Instant) {

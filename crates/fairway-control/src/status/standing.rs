@@ -1,5 +1,6 @@
 //! What the status thread shows of itself to other threads: metrics and the diagnostics that it adds.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +21,18 @@ struct Shared {
     status_failed: AtomicU64,
     events: AtomicU64,
     gateways_placed: AtomicBool,
-    contests: Mutex<Vec<Diagnostic>>,
+    contests: Mutex<BTreeMap<StatusOf, Vec<Diagnostic>>>,
     /// Counts their changes.
     contested: watch::Sender<u64>,
+}
+
+/// Whose status is written: each has a writer of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StatusOf {
+    /// Ingresses.
+    Ingresses,
+    /// Objects of the Gateway API.
+    GatewayApi,
 }
 
 impl Standing {
@@ -35,7 +45,8 @@ impl Standing {
     /// What is wrong beyond the configuration: status that another writer fights for.
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        self.0.contests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let contests = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
+        contests.values().flatten().cloned().collect()
     }
 
     /// The metrics of status, Lease and Events in the Prometheus text format.
@@ -46,7 +57,7 @@ impl Standing {
         let mut out = String::new();
         for (name, kind, help, value) in [
             ("leader", "gauge", "1 when this replica writes status and Events.", u64::from(self.leads())),
-            ("status_contested", "gauge", "Ingresses whose status another writer fights for.", contested),
+            ("status_contested", "gauge", "Objects whose status another writer fights for.", contested),
             ("status_writes_total", "counter", "Statuses of objects written.", count(&self.0.status_written)),
             ("status_failures_total", "counter", "Failed tries to write one.", count(&self.0.status_failed)),
             ("events_total", "counter", "Kubernetes Events written.", count(&self.0.events)),
@@ -104,13 +115,14 @@ impl Standing {
     }
 
     /// Takes the fights as they are now; says each new one, but of one other writer only the first.
-    pub(crate) fn contests(&self, now: Vec<Diagnostic>) {
-        let mut before = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn contests(&self, of: StatusOf, now: Vec<Diagnostic>) {
+        let mut contests = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = contests.entry(of).or_default();
         if *before == now {
             return;
         }
-        for it in &now {
-            if !before.iter().any(|said| said.problem == it.problem) {
+        for (at, it) in now.iter().enumerate() {
+            if !before.iter().chain(&now[..at]).any(|said| said.problem == it.problem) {
                 tracing::warn!(code = it.code, origin = %it.origin, "{}; {}", it.problem, it.consequence);
             }
         }

@@ -24,7 +24,7 @@ use super::pace::Pace;
 use super::permission::{Permit, Refusals};
 use super::publish::Addresses;
 use super::schedule::{Done, Job, Schedule};
-use super::standing::Standing;
+use super::standing::{Standing, StatusOf};
 use super::updates::Updates;
 
 /// Requests at a time.
@@ -74,7 +74,11 @@ impl Writer {
         self.look(&mut signals);
         loop {
             let leads = *signals.role.borrow_and_update() == Role::Leader;
-            let clearing = *signals.order.borrow() == Order::Clear;
+            let clearing = *signals.order.borrow_and_update() == Order::Clear;
+            if clearing {
+                // Here, not where the order is waited for: the role may change in the same moment and be noticed first.
+                self.schedule.clear(Instant::now());
+            }
             if leads {
                 self.start_jobs(clearing);
             } else {
@@ -87,10 +91,7 @@ impl Writer {
             let due = due.map(|due| if clearing { due } else { due.max(self.pace.next()) });
             tokio::select! {
                 Some((key, done)) = self.running.next(), if !self.running.is_empty() => self.done(&key, done),
-                ended = signals.order.changed() => match ended {
-                    Ok(()) => self.schedule.clear(Instant::now()),
-                    Err(_) => return,
-                },
+                ordered = signals.order.changed() => if ordered.is_err() { return },
                 () = signals.updates.next() => self.look(&mut signals),
                 Ok(()) = signals.addresses.changed() => self.look(&mut signals),
                 Ok(()) = signals.role.changed() => {}
@@ -108,7 +109,7 @@ impl Writer {
         if self.schedule.wanted() != addresses.as_ref() {
             self.schedule.want(addresses, now);
         }
-        self.standing.contests(self.schedule.contested(now));
+        self.standing.contests(StatusOf::Ingresses, self.schedule.contested(now));
     }
 
     /// Starts what is due, as far as the pace permits; at the end there is no time to wait.
@@ -139,7 +140,7 @@ impl Writer {
             _ => {}
         }
         self.schedule.done(key, done, now);
-        self.standing.contests(self.schedule.contested(now));
+        self.standing.contests(StatusOf::Ingresses, self.schedule.contested(now));
     }
 }
 

@@ -14,16 +14,17 @@ fn wanted(ports: &[u16]) -> WantedGateway {
         class: "fairway".into(),
         created: None,
         ports: ports.iter().map(|port| (*port, PortTransport::Tcp)).collect(),
+        served: [].into(),
         addresses: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
-        parameters: BTreeMap::new(),
+        parameters: Some(BTreeMap::new()),
     }
 }
 
 fn listed(wanted: &WantedGateway) -> Ports {
     let (gateway, mut ports) = (gateway(), Ports::default());
-    ports.settle(wanted.ports.keys().map(|port| (&gateway, *port)), "20000-20099".parse().unwrap());
+    ports.settle(wanted.ports.keys().map(|port| (&gateway, *port)), true, "20000-20099".parse().unwrap());
     ports
 }
 
@@ -115,7 +116,7 @@ fn a_new_listener_is_added_and_the_others_keep_the_ports_of_the_nodes() {
     let mut ports = listed(&wanted(&[80]));
     let more = wanted(&[80, 443]);
     let gateway = gateway();
-    ports.settle(more.ports.keys().map(|port| (&gateway, *port)), "20000-20099".parse().unwrap());
+    ports.settle(more.ports.keys().map(|port| (&gateway, *port)), true, "20000-20099".parse().unwrap());
     let desired = desired(&gateway, &more, &ports, ServiceType::LoadBalancer).remove(0);
     let ServiceEdit::Patch(patch) = edit(Some(&existing), &desired, "uid-1") else { panic!("no patch") };
     assert_eq!(patch["metadata"], json!({ "resourceVersion": "7" }));
@@ -178,16 +179,27 @@ fn each_static_address_has_a_service_of_its_family() {
 #[test]
 fn parameters_choose_the_type_of_the_service() {
     let mut wanted = wanted(&[80]);
-    wanted.parameters = [
+    let parameters = [
         ("serviceType".into(), "NodePort".into()),
         ("externalTrafficPolicy".into(), "Local".into()),
         ("loadBalancerClass".into(), "example.com/lb".into()),
-    ]
-    .into();
+    ];
+    wanted.parameters = Some(parameters.into());
     let spec = one(&wanted).service.spec.unwrap();
     assert_eq!(spec.type_.as_deref(), Some("NodePort"));
     assert_eq!(spec.external_traffic_policy.as_deref(), Some("Local"));
     assert_eq!(spec.load_balancer_class, None, "which only a load balancer can have");
+}
+
+#[test]
+fn with_parameters_that_cannot_be_used_a_service_stays_as_it_is_and_none_is_made() {
+    let mut local = wanted(&[80]);
+    local.parameters = Some([("externalTrafficPolicy".into(), "Local".into())].into());
+    let existing = kept(&one(&local));
+    let unusable = one(&WantedGateway { parameters: None, ..wanted(&[80, 443]) });
+    assert_eq!(edit(Some(&existing), &unusable, "uid-1"), ServiceEdit::Nothing);
+    assert_eq!(edit(None, &unusable, "uid-1"), ServiceEdit::Nothing);
+    assert_eq!(edit(Some(&existing), &unusable, "uid-2"), ServiceEdit::Foreign);
 }
 
 #[test]
@@ -204,4 +216,17 @@ fn the_addresses_of_a_service_are_ipv4_first() {
     let inside = json!({ "spec": { "type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] } });
     assert_eq!(read(inside), ["10.0.0.1", "fd00::1"]);
     assert!(read(json!({ "spec": { "type": "LoadBalancer", "clusterIP": "10.0.0.1" } })).is_empty());
+}
+
+#[test]
+fn a_traffic_policy_that_parameters_no_longer_have_is_taken_back_and_one_of_others_stays() {
+    let plain = wanted(&[80]);
+    let mut local = wanted(&[80]);
+    local.parameters = Some([("externalTrafficPolicy".into(), "Local".into())].into());
+    let existing = kept(&one(&local));
+    let ServiceEdit::Patch(patch) = edit(Some(&existing), &one(&plain), "uid-1") else { panic!("no patch") };
+    assert_eq!(patch["spec"], json!({ "externalTrafficPolicy": "Cluster" }));
+    let mut theirs = kept(&one(&plain));
+    theirs.spec.as_mut().unwrap().external_traffic_policy = Some("Local".to_owned());
+    assert_eq!(edit(Some(&theirs), &one(&plain), "uid-1"), ServiceEdit::Nothing);
 }

@@ -1,4 +1,4 @@
-//! Reads the classes that are marked, and marks their Gateways.
+//! Reads the classes that are marked, and marks the Gateways that are made with other parameters from now on.
 
 use std::sync::Arc;
 
@@ -15,21 +15,20 @@ impl Gateways {
     pub(crate) fn read_classes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for key in std::mem::take(&mut work.classes) {
             let object = inputs.resources.gateway.classes.get(&key);
-            let class = object.and_then(|object| class::read(&key, object, inputs));
+            let class = object.and_then(|object| class::read(&key, object, inputs)).map(Arc::new);
             let reference: ObjectRef = class_reference(&key.name);
             let found = class.as_ref().map(|class| class.diagnostics.clone()).unwrap_or_default();
             work.pieces.diagnostics.push((reference.clone(), found));
-            match class {
-                Some(class) => {
-                    self.set_status(&reference, Some(class.status.clone()));
-                    self.listening.classes.insert(key, Arc::new(class));
-                }
-                None => {
-                    self.set_status(&reference, None);
-                    self.listening.classes.remove(&key);
-                }
+            self.set_status(&reference, class.as_ref().map(|class| class.status.clone()));
+            let before = match &class {
+                Some(class) => self.listening.classes.insert(key, class.clone()),
+                None => self.listening.classes.remove(&key),
+            };
+            // Gateways read nothing else of their class, least of all its status.
+            let (old, new) = (before.as_deref(), class.as_deref());
+            if old.map(|it| &it.parameters) != new.map(|it| &it.parameters) {
+                self.mark_dependent(&reference, work);
             }
-            self.mark_dependent(&reference, work);
         }
     }
 }

@@ -266,16 +266,30 @@ fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>
         let found = Diagnostic::new(Severity::Error, "not-accepted", place.clone());
         found.because(fault.message.clone(), "none of its listeners is served")
     });
-    let client = reading.filter(|_| reference.kind == Kind::Gateway);
-    let client = client.and_then(|reading| reading.client_certificate.as_ref().err()).map(|fault| {
-        let at = place.at("spec.tls.backend.clientCertificateRef");
-        let found = Diagnostic::new(Severity::Error, "missing-reference", at);
-        found.because(fault.message.clone(), "endpoints are shown no certificate")
+    let own = reading.filter(|_| reference.kind == Kind::Gateway);
+    let unusable = own.and_then(|reading| reading.unusable.as_ref()).map(|fault| {
+        let found = Diagnostic::new(Severity::Error, "invalid-parameters", place.clone());
+        found.because(
+            fault.message.clone(),
+            "the Services that it has stay as they are, and it gets no new ones",
+        )
     });
+    let client = own.map(|reading| &reading.client_certificate);
+    let client = client.and_then(|shown| Some((shown.fault.as_ref()?, shown.secret.is_some()))).map(
+        |(fault, kept)| {
+            let at = place.at("spec.tls.backend.clientCertificateRef");
+            let found = Diagnostic::new(Severity::Error, "missing-reference", at);
+            let consequence = match kept {
+                true => "endpoints are shown the certificate that the Secret had before",
+                false => "endpoints are shown no certificate",
+            };
+            found.because(fault.message.clone(), consequence)
+        },
+    );
     let default = parent.asks_for_all.then(|| {
         let found = Diagnostic::new(Severity::Warning, "not-supported", place.at("spec.defaultScope"));
         found
             .because("default Gateways are not supported", "it serves only routes that name it in parentRefs")
     });
-    refused.into_iter().chain(client).chain(default).chain(parent.diagnostics()).collect()
+    refused.into_iter().chain(unusable).chain(client).chain(default).chain(parent.diagnostics()).collect()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{self as model, HostKey, HostPattern, PathForm, RuleOrder, StreamKey, VirtualHost};
+use fairway_objects::filling::filling;
 use fairway_objects::object::{Kind, ObjectRef};
 use fairway_pattern::budget::Budget;
 
@@ -18,7 +19,7 @@ use crate::work::Work;
 impl Gateways {
     /// Makes hosts.
     pub(crate) fn make_hosts(&mut self, work: &mut Work) {
-        for key in std::mem::take(&mut work.hosts) {
+        for key in filling(std::mem::take(&mut work.hosts)) {
             let parts: Vec<&Contribution> = self.parts(&key).collect();
             let is_stream = |part: &&Contribution| {
                 matches!(part.route.kind, Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute)
@@ -60,6 +61,7 @@ impl Gateways {
                 same && !route.rules.is_empty()
             });
         }
+        routes.shrink_to_fit();
         (routes, over)
     }
 

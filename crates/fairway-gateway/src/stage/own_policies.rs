@@ -140,7 +140,7 @@ impl Gateways {
         let mut before = before.into_iter().flat_map(|status| &status.ancestors);
         let had = before.any(|it| it.controller_name == *self.controller);
         let status = (had || !ancestors.is_empty())
-            .then(|| ObjectStatus::new(metadata, &self.controller, OwnStatus::Policy(ancestors)));
+            .then(|| ObjectStatus::new(metadata, &self.controller, OwnStatus::Policy(ancestors.into())));
         (status, diagnostics)
     }
 

@@ -1,13 +1,16 @@
 //! Reads the routes that are marked, and marks the listeners to which they are attached; then gives each its part
 //! in hosts, after it is known which of them keep others from a listener.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_model::{self as model, HostKey, HostPattern};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::shared::Recent;
 
 use crate::afford::{self, Unaffordable};
 use crate::attach::{self, AtParent, Attaching, Attachment};
@@ -21,10 +24,15 @@ use crate::status::{ObjectStatus, OwnStatus, ParentStatus};
 use crate::tls_policy;
 use crate::work::Work;
 
+thread_local! {
+    /// What was last said of routes: the same for most routes of a Gateway.
+    static STATUSES: RefCell<Recent<[ParentStatus]>> = const { RefCell::new(Recent::new()) };
+}
+
 impl Gateways {
     /// Reads routes.
     pub(crate) fn read_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for reference in std::mem::take(&mut work.routes.read) {
+        for reference in filling(std::mem::take(&mut work.routes.read)) {
             let route = Route::find(&reference, inputs.resources);
             let memo = route.map(|route| self.read_route(&reference, route, inputs));
             self.remember_route(&reference, memo.map(Arc::new).as_ref(), work);
@@ -75,7 +83,7 @@ impl Gateways {
 
     fn variant(&self, attachment: &Attachment) -> Variant {
         let reading = self.listening.readings.get(&attachment.gateway);
-        let shown = reading.and_then(|reading| reading.client_certificate.as_ref().ok());
+        let shown = reading.and_then(|reading| reading.client_certificate.secret.clone());
         let parent = self.listening.parents.get(&attachment.listener.owner);
         let mut listeners = parent.iter().flat_map(|parent| &parent.listeners);
         let listener = listeners.find(|it| it.entry.id == attachment.listener);
@@ -83,7 +91,7 @@ impl Gateways {
         let port = listener.map(|it| it.entry.port).filter(|_| !guards.is_empty());
         let frontend = reading.zip(port).map(|(reading, port)| reading.frontend.of(port));
         Variant {
-            client_certificate: shown.cloned().flatten(),
+            client_certificate: shown,
             passes_through: listener.is_some_and(|it| it.entry.protocol == Protocol::Passthrough),
             guards,
             verified: frontend.is_some_and(|clients| clients.verification.is_some()),
@@ -157,7 +165,7 @@ impl Gateways {
     /// Gives the routes that were read, and those that others keep from a listener or no longer keep, their part in
     /// hosts.
     pub(crate) fn finish_routes(&mut self, work: &mut Work) {
-        for reference in std::mem::take(&mut work.routes.finished) {
+        for reference in filling(std::mem::take(&mut work.routes.finished)) {
             let memo = self.routes.by_key.get(&reference).cloned();
             let contributed = memo.as_ref().map(|memo| self.contributions(memo)).unwrap_or_default();
             let is_served = !contributed.is_empty();
@@ -173,7 +181,7 @@ impl Gateways {
 
     /// Makes statuses and diagnostics, after it is known what hosts cannot afford.
     pub(crate) fn tell_routes(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for reference in std::mem::take(&mut work.routes.told) {
+        for reference in filling(std::mem::take(&mut work.routes.told)) {
             let memo = self.routes.by_key.get(&reference).cloned();
             let route = Route::find(&reference, inputs.resources);
             let over = self.over_budget(&reference);
@@ -304,7 +312,8 @@ impl Gateways {
                 .collect();
             ParentStatus { parent: at.reference.clone(), conditions: conditions(at, &rules, over) }
         };
-        let own = OwnStatus::Route(parents.iter().map(status).collect());
+        let own: Arc<[ParentStatus]> = parents.iter().map(status).collect();
+        let own = OwnStatus::Route(STATUSES.with_borrow_mut(|recent| recent.shared(own)));
         Some(ObjectStatus::new(route.metadata(), &self.controller, own))
     }
 }

@@ -38,7 +38,8 @@ impl Gateways {
         let reading = self.listening.readings.get(key)?;
         let placement = self.listening.places.get(key).cloned().unwrap_or_default();
         let own = gateway_status::gateway(reading, &placement, &|listener| self.attached(listener));
-        Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Gateway(own)))
+        let own = OwnStatus::Gateway(Box::new(own));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
     }
 
     fn listener_set_status(&self, set: &ObjectRef, inputs: Inputs<'_>) -> Option<ObjectStatus> {
@@ -56,7 +57,8 @@ impl Gateways {
                 object.object.status.as_ref().filter(|_| is_gone).and_then(gateway_status::without_gateway)?
             }
         };
-        Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::ListenerSet(own)))
+        let own = OwnStatus::ListenerSet(Box::new(own));
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
     }
 
     fn policy_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
@@ -75,8 +77,8 @@ impl Gateways {
             return None;
         }
         let conflict = policy.conflict(&self.policies.targets);
-        let own = OwnStatus::Policy(policy.ancestors(conflict.as_ref(), gateways.into_iter()));
-        Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
+        let own = policy.ancestors(conflict.as_ref(), gateways.into_iter());
+        Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Policy(own.into())))
     }
 
     /// The Gateways whose routes name a Service. Found when they are asked for, since few Services have a policy.

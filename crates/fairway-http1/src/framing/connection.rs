@@ -65,9 +65,7 @@ pub fn strip_hop_by_hop(head: &mut Head) {
     if names_fields(head) {
         strip_named(head);
     }
-    if head.may_have(Known::HOP_BY_HOP) {
-        head.remove_set(Known::HOP_BY_HOP);
-    }
+    head.remove_hop_by_hop();
 }
 
 /// Whether an option is more than the usual ones, which name no field or one that goes anyway.

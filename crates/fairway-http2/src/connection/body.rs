@@ -10,8 +10,16 @@ use crate::frame::{END_STREAM, HEADER_BYTES, Header, PADDED};
 use crate::stream::{Half, Life, Past};
 use crate::verdict::Defect;
 
-/// Bytes below which a frame is charged until it is read.
+/// Bytes below which a frame is small.
 const SMALL: u32 = 256;
+
+/// What becomes of a DATA frame.
+enum Fate<'a> {
+    /// Its stream gets it.
+    Taken,
+    /// It is skipped, which may be an event.
+    Dropped(Option<Event<'a>>),
+}
 
 impl Connection {
     /// The header of a DATA frame is there.
@@ -34,10 +42,10 @@ impl Connection {
         }
         self.take_from_connection(header.length)?;
         let (used, end) = (HEADER_BYTES + before as usize, header.has(END_STREAM));
-        if let Err(event) = self.accept_data(now, header, content, end) {
+        if let Fate::Dropped(event) = self.accept_data(now, header, content, end)? {
             self.give_to_connection(header.length);
             self.reading = Reading::Skip { left: header.length - before };
-            return Ok((used, event?));
+            return Ok((used, event));
         }
         self.give(header.stream, padding + before);
         self.reading = Reading::Data { stream: header.stream, left: content, padding, end };
@@ -49,19 +57,21 @@ impl Connection {
         Ok((used, None))
     }
 
-    /// Whether the stream takes this frame; if not, what comes of it.
+    /// Whether the stream takes this frame.
     fn accept_data<'a>(
         &mut self,
         now: u64,
         header: &Header,
         content: u32,
         end: bool,
-    ) -> Result<(), Result<Option<Event<'a>>, Fault>> {
+    ) -> Result<Fate<'a>, Fault> {
         let Some(stream) = self.streams.get_mut(header.stream) else {
-            return Err(self.late_data(now, header.stream));
+            return self.late_data(now, header.stream).map(Fate::Dropped);
         };
         let fault = match (stream.life, stream.received) {
-            (Life::ResetByUs, _) => return Err(self.charge(now, Weight::Light).map(|()| None)),
+            (Life::ResetByUs, _) => {
+                return self.charge(now, Weight::Light).map(|()| Fate::Dropped(None));
+            }
             (Life::ResetByPeer, _) | (Life::Live, Half::Ended) => {
                 Some(Fault::stream(Code::StreamClosed, "stream_closed"))
             }
@@ -81,14 +91,14 @@ impl Connection {
             }
         };
         if let Some(fault) = fault {
-            return Err(self.fail_stream(now, header.stream, fault));
+            return self.fail_stream(now, header.stream, fault).map(Fate::Dropped);
         }
         // What a client leaves unread is not its endpoint's fault: all streams of a connection would pay for the slow ones.
-        if content > 0 && content < SMALL && !end && self.role == Role::Server {
-            stream.incoming.small = stream.incoming.small.saturating_add(1);
-            self.charge(now, Weight::Light).map_err(Err)?;
+        let is_small = content > 0 && content < SMALL && !end && self.role == Role::Server;
+        if is_small && stream.incoming.small.came(stream.incoming.window.most()) {
+            self.charge(now, Weight::Light)?;
         }
-        Ok(())
+        Ok(Fate::Taken)
     }
 
     /// DATA on a stream that has no record any more.

@@ -39,7 +39,7 @@ impl Connection {
         self.charge(now, Weight::Heavy)?;
         let Some(stream) = self.streams.get_mut(id) else {
             if self.ids.memory.of(id) != Past::Unknown {
-                frame::write_reset(id, fault.code, self.outbox.reply());
+                self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
                 self.ids.memory.note(id, Past::Unknown);
             }
             return Ok(None);
@@ -51,7 +51,7 @@ impl Connection {
         stream.life = Life::ResetByUs;
         let held = std::mem::take(&mut stream.incoming.held);
         self.give_to_connection(held);
-        frame::write_reset(id, fault.code, self.outbox.reply());
+        self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
         let event = Event::Reset { stream: id, code: fault.code, by: By::Us(fault.rule) };
         Ok((before == Life::Live).then_some(event))
     }
@@ -60,7 +60,7 @@ impl Connection {
     pub(super) fn refuse<'a>(&mut self, now: u64, id: u32, fault: Fault) -> Result<Option<Event<'a>>, Fault> {
         self.conduct.notes.add(Noted::StreamFault, fault.rule);
         self.charge(now, Weight::Heavy)?;
-        frame::write_reset(id, fault.code, self.outbox.reply());
+        self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
         self.ids.memory.note(id, Past::Unknown);
         Ok(None)
     }
@@ -108,6 +108,10 @@ impl Connection {
             _ => self.reset(id, Code::Cancel),
         }
         let Some(stream) = self.streams.remove(id) else { return };
+        self.pause_if_quiet();
+        if self.streams.len() == 0 {
+            self.times.stalled = None;
+        }
         self.give_to_connection(stream.incoming.held);
         self.shrink(stream.incoming.grown);
         self.ids.memory.note(

@@ -51,7 +51,7 @@ impl Connection {
             }
         }
         let opened = windows.map_or(Ok(false), |(last, largest)| self.resize_windows(last, largest))?;
-        frame::write_settings_ack(self.outbox.reply());
+        self.outbox.reply(frame::write_settings_ack);
         Ok(match self.role {
             Role::Client => Some(Event::Settings),
             Role::Server => opened.then_some(Event::Writable { stream: 0 }),
@@ -192,7 +192,7 @@ impl Connection {
         if header.has(ACK) {
             return self.pong(now, opaque);
         }
-        frame::write_ping(opaque, true, self.outbox.reply());
+        self.outbox.reply(|out| frame::write_ping(opaque, true, out));
         if self.conduct.account.is_idle_ping() {
             self.charge(now, Weight::Middling)?;
         }

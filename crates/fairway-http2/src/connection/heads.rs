@@ -211,18 +211,18 @@ impl Connection {
                 return self.fail_stream(now, open.stream, fault);
             }
         } else {
-            stream.received = if end { Half::Ended } else { Half::Open };
             // "A client MUST ignore any Content-Length or Transfer-Encoding header fields received in a successful response to
             // CONNECT" (RFC 9110 §9.3.6).
-            if stream.asked.for_tunnel && (200..300).contains(&head.status()) {
+            let opens_tunnel = stream.asked.for_tunnel && (200..300).contains(&head.status());
+            if end && !bodiless && !opens_tunnel && length.is_some_and(|length| length > 0) {
+                return self.fail_stream(now, open.stream, malformed(Defect::LengthDisagrees));
+            }
+            stream.received = if end { Half::Ended } else { Half::Open };
+            if opens_tunnel {
                 return Ok(Some(Event::Head { stream: open.stream, end, length: None, protocol: None }));
             }
             stream.asked.for_tunnel = false;
             stream.announced = if bodiless { Some(0) } else { length };
-            if end && !bodiless && length.is_some_and(|length| length > 0) {
-                stream.received = Half::Open;
-                return self.fail_stream(now, open.stream, malformed(Defect::LengthDisagrees));
-            }
         }
         Ok(Some(Event::Head { stream: open.stream, end, length, protocol: None }))
     }

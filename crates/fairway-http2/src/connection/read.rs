@@ -95,10 +95,12 @@ impl Connection {
             }
             return Ok(NEED_MORE);
         };
-        if kind == Kind::Headers && self.must_wait(header.stream) {
+        if kind == Kind::Headers
+            && let Some(wait) = self.must_wait(header.stream)
+        {
             // All of it came; the rest of the wait is not the client's.
             self.times.head = Due::NEVER;
-            return Ok((0, Some(Event::Wait(Wait::Release))));
+            return Ok((0, Some(Event::Wait(wait))));
         }
         if !matches!(self.reading, Reading::Block(_)) {
             self.reading = Reading::Frame;
@@ -179,13 +181,21 @@ impl Connection {
         self.streams.len() >= self.config.streams as usize
     }
 
-    /// Whether a new stream must wait until one that is over is released: all records are in use, and the peer cannot
-    /// know that some still are.
-    fn must_wait(&self, stream: u32) -> bool {
-        self.role == Role::Server
-            && stream > self.ids.highest
-            && stream & 1 == 1
-            && self.is_full()
-            && self.streams.counted() < self.config.streams as usize
+    /// What a new stream must wait for: that answers are written, where those of more streams would only wait behind them;
+    /// or that a stream which is over is released, where all records are in use and the peer cannot know that some still are.
+    fn must_wait(&self, stream: u32) -> Option<Wait> {
+        if self.role == Role::Client || stream <= self.ids.highest || stream & 1 == 0 {
+            return None;
+        }
+        if self.outbox.is_crowded() {
+            return Some(Wait::Flush);
+        }
+        let must = self.is_full() && self.streams.counted() < self.config.streams as usize;
+        must.then_some(Wait::Release)
+    }
+
+    /// Whether too much waits to be written for anything to be read.
+    pub(crate) fn must_flush(&self) -> bool {
+        self.outbox.is_clogged() || self.outbox.is_crowded()
     }
 }

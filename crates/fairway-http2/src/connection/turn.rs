@@ -61,6 +61,11 @@ impl Connection {
         stream.outgoing.wanted = false;
         stream.outgoing.patience.pause(self.times.now);
         self.streams.arrange(id);
+        self.pause_if_quiet();
+    }
+
+    /// The window of the connection may stay closed while no stream waits for it.
+    pub(super) fn pause_if_quiet(&mut self) {
         if self.streams.is_quiet() {
             self.windows.patience.pause(self.times.now);
         }
@@ -77,15 +82,17 @@ impl Connection {
             return None;
         }
         loop {
-            let (id, alone) = self.streams.choose()?;
-            let room = self.room(id);
-            if room == 0 {
+            let (id, is_alone) = self.streams.choose()?;
+            let bytes = self.room(id);
+            if bytes == 0 {
                 // A setting closed its window, or it is over.
                 self.stall(id);
                 continue;
             }
-            let shared = !alone && self.priority(id).incremental;
-            return Some(Turn { stream: id, bytes: if shared { room.min(PAYLOAD) } else { room } });
+            let is_shared = !is_alone && self.priority(id).incremental;
+            let bytes = if is_shared { bytes.min(PAYLOAD) } else { bytes };
+            let room = self.windows.outbound.room().min(self.outbox.room());
+            return Some(Turn { stream: id, bytes, room, is_alone });
         }
     }
 

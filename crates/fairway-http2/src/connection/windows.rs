@@ -19,11 +19,11 @@ impl Connection {
         let Some(record) = self.streams.get_mut(stream).filter(|record| record.life == Life::Live) else {
             return;
         };
-        let bytes = bytes.min(record.incoming.held);
-        record.incoming.held -= bytes;
-        if record.incoming.held == 0 {
-            self.conduct.account.refund(u32::from(std::mem::take(&mut record.incoming.small)));
-        }
+        let incoming = &mut record.incoming;
+        let bytes = bytes.min(incoming.held);
+        let refunded = incoming.small.read(bytes, incoming.held, incoming.window.most());
+        incoming.held -= bytes;
+        self.conduct.account.refund(refunded);
         self.give(stream, bytes);
     }
 

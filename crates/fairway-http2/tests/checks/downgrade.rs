@@ -5,14 +5,14 @@
 use arbitrary::Unstructured;
 use fairway_http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, request_framing,
-    strip_hop_by_hop, write_request,
+    write_request,
 };
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, write_frame};
 use fairway_http2::{Config, Event, Server};
-use fairway_message::{Head, HeadLimits, Known, Method};
+use fairway_message::{Head, HeadLimits, Method};
 
 /// Names that matter to framing and routing, and others.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     ":method",
     ":scheme",
     ":path",
@@ -27,6 +27,7 @@ const NAMES: [&str; 26] = [
     "upgrade",
     "te",
     "trailer",
+    "proxy",
     "expect",
     "cookie",
     "cookie",
@@ -202,8 +203,7 @@ fn written(request: &mut Request) -> Vec<u8> {
         (false, None) => Framing::Chunked,
     };
     let head = &mut request.head;
-    head.remove_known(Known::Te);
-    strip_hop_by_hop(head);
+    head.remove_hop_by_hop();
     let (mut out, mut writer) = (Vec::new(), BodyWriter::new(framing));
     let hop = RequestHop { chunked: framing == Framing::Chunked, ..RequestHop::default() };
     write_request(head, head.target(), &hop, &mut out);
@@ -256,7 +256,10 @@ fn one_by_another(out: &[u8], request: &Request, expected: &Wanted) {
         |name: &[u8]| fields.iter().filter(|field| field.0.eq_ignore_ascii_case(name)).collect::<Vec<_>>();
     let (lengths, codings) = (all(b"content-length"), all(b"transfer-encoding"));
     assert!(lengths.len() + codings.len() <= 1, "{lengths:?} and {codings:?}");
-    assert!(all(b"host").len() <= 1 && all(b"connection").is_empty() && all(b"upgrade").is_empty());
+    assert!(all(b"host").len() <= 1);
+    for name in [&b"connection"[..], b"upgrade", b"te", b"trailer", b"proxy"] {
+        assert!(all(name).is_empty(), "{}", String::from_utf8_lossy(name));
+    }
     let body = match (lengths.first(), codings.first()) {
         (Some((_, length)), _) => {
             let length: usize = str::from_utf8(length).expect("digits").parse().expect("a number");

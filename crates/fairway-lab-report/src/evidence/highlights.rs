@@ -42,8 +42,8 @@ pub(super) fn page(
     text += &format!(
         "\nA ratio is a peer's CPU time divided by Fairway's, the median of paired blocks with its 95% interval; above 1,\n\
          Fairway spends less. Few pairs make wide intervals: below {ENOUGH_PAIRS} pairs, take a ratio as an indication.\n\
-         {unclean} of {all} results files [name no clean revision](docs/performance.md#origin-of-the-results) and are to be\n\
-         measured again.\n"
+         Results files [without a clean revision](docs/performance.md#origin-of-the-results), to be measured again: {unclean} of\n\
+         {all}.\n"
     );
     text += "\nGoals that were missed:\n\n";
     let missed = bench.missed().into_iter().chain(cluster::missed(root)?);

@@ -10,6 +10,7 @@
 mod bench;
 mod cluster;
 pub mod command;
+pub mod condense;
 mod floods;
 mod git;
 mod highlights;
@@ -22,7 +23,7 @@ use anyhow::Context;
 use serde::de::DeserializeOwned;
 
 /// The published runs of the laboratory, in the order in which they are shown.
-pub const RUNS: [&str; 3] = ["docs/results/capacity", "docs/results/quick", "docs/results/defaults"];
+pub const RUNS: [&str; 2] = ["docs/results/capacity", "docs/results/long"];
 /// The page of all figures.
 const PAGE: &str = "docs/performance.md";
 /// The page with the table of floods.

@@ -1,7 +1,6 @@
 //! Fairway as its chart installs it. Routes are Ingresses with the annotations of ingress-nginx.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -11,7 +10,7 @@ use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 use super::artifacts::Artifacts;
 use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};
 use super::objects::{IngressShape, class_name, ingress, namespace};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Errand, Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
@@ -35,12 +34,23 @@ impl Peer for Fairway {
         Ok(GatewayApi { controller, ports: [80, 443], listener_sets: true })
     }
 
+    fn errand(&self, artifacts: &Artifacts) -> Errand {
+        if !artifacts.in_pods || programs::has_helm(artifacts) {
+            return Errand { what: "its program is here".to_owned(), seconds: 1.0 };
+        }
+        let what = "its program is here; build helm once, which renders its chart".to_owned();
+        Errand { what, seconds: 90.0 }
+    }
+
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
         let (archive, image) = &artifacts.fairway_image;
         anyhow::ensure!(
             !artifacts.in_pods || archive.is_file(),
             "the image {image} is not there; make image makes it"
         );
+        if artifacts.in_pods {
+            programs::build_helm(artifacts)?;
+        }
         let version = programs::version(&artifacts.fairway, "version", "fairway")?;
         let values = |settings| serde_json::to_string_pretty(&chart_values(image, &sample(settings)));
         Ok(Prepared {
@@ -70,7 +80,7 @@ impl Peer for Fairway {
         let values = artifacts.folder.join("fairway-values.json");
         std::fs::write(&values, chart_values(&artifacts.fairway_image.1, placement).to_string())
             .context("write the values of the chart")?;
-        let mut helm = Command::new(artifacts.checkout.join("charts/tools/helm"));
+        let mut helm = programs::helm(artifacts);
         helm.args(["template", PROXY]).arg(artifacts.checkout.join("charts/fairway"));
         helm.args(["--namespace", &placement.namespace, "--values"]).arg(values);
         let rendered = programs::output(&mut helm).context("render the chart of Fairway")?;

@@ -103,6 +103,25 @@ pub(super) fn tool_errand(artifacts: &Artifacts, name: &str, seconds: f64) -> Er
     }
 }
 
+/// The command that runs the pinned helm.
+pub(super) fn helm(artifacts: &Artifacts) -> Command {
+    Command::new(artifacts.checkout.join("charts/tools/helm"))
+}
+
+/// Whether [`helm`] has nothing to build first. Like what the laboratory builds, it is in Fairway's folder of the cache.
+pub(super) fn has_helm(artifacts: &Artifacts) -> bool {
+    let folder = artifacts.cache.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let mut names =
+        folder.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    std::env::var_os("HELM").is_some() || names.any(|name| name.starts_with("helm-v"))
+}
+
+/// Builds helm if it has to be built. A testbed's network does not reach what it is built from, so this comes before.
+pub(super) fn build_helm(artifacts: &Artifacts) -> anyhow::Result<()> {
+    let said = heard(helm(artifacts).args(["version", "--short"]));
+    said.context("build helm, which renders the chart").map(drop)
+}
+
 /// The first line that a program prints which has `mark` in it; on either output, since programs do not agree.
 pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Result<String> {
     let asked = Command::new(program)

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fairway_lab_results::{Distance, Grounds};
 use serde_json::json;
 
 use super::browser::Browser;
@@ -11,6 +12,9 @@ use super::fixture::{HOSTILE, SMALL, results};
 
 /// The plot of latency over time, with all peers on one axis.
 const TIMELINE: &str = "[...document.querySelectorAll('.plot')].find((plot) => plot.querySelector('h4').textContent.startsWith('Latency over time, 1000/s: all'))";
+
+/// The parts of the tables of ratios that end to the right of their frame, which scrolls.
+const CUT_OFF: &str = "[...document.querySelectorAll('.ratios .scroll *')].filter((part) => part.getBoundingClientRect().right > part.closest('.scroll').getBoundingClientRect().right + 0.5).map((part) => part.tagName + ' ' + part.textContent)";
 
 fn opened(folder: &Path) -> (Browser, PathBuf) {
     let file = fairway_lab_report::write(&[results(SMALL)], folder).unwrap();
@@ -151,6 +155,36 @@ fn it_fits_a_phone() {
     keep("report-phone-timeline.png", &browser.picture());
     browser.value("window.scrollTo(0, 0)");
     keep("report-phone.png", &browser.picture());
+}
+
+#[test]
+fn the_ratios_fit_a_window_of_1200_pixels_and_paper() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut results = results(SMALL);
+    for ratio in results.runs.iter_mut().flat_map(|run| &mut run.ratios) {
+        // The longest text in each column, as a long run has it.
+        (ratio.pairs, ratio.set_aside) = (23, 1);
+        let median_of_all = Some(ratio.median);
+        ratio.grounds = Grounds { distance: Some(Distance::TwoCores), coverage: Some(0.965), median_of_all };
+    }
+    let file = fairway_lab_report::write(&[results], folder.path()).unwrap();
+    let mut browser = Browser::start();
+    browser.size(1200, 900, false);
+    browser.prefer("light");
+    browser.open(&file);
+    let text = browser.value("document.querySelector('.ratios').textContent");
+    let text = text.as_str().unwrap();
+    for long in ["(96.5%)", "no difference: interval includes 1", "23 of 24", HOSTILE] {
+        assert!(text.contains(long), "{long}: {text}");
+    }
+    assert_eq!(browser.value("document.documentElement.scrollWidth"), json!(1200));
+    assert_eq!(browser.value(CUT_OFF), json!([]));
+    browser.value("document.querySelector('.ratios').scrollIntoView()");
+    keep("report-ratios.png", &browser.picture());
+    // A4 without its margins.
+    browser.size(700, 1000, false);
+    browser.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
+    assert_eq!(browser.value(CUT_OFF), json!([]));
 }
 
 #[test]

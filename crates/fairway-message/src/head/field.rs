@@ -19,7 +19,9 @@ impl Span {
     #[inline]
     #[must_use]
     pub fn new(start: usize, end: usize) -> Self {
-        Span { start: offset(start), end: offset(end) }
+        debug_assert!(start <= end);
+        // What comes before an offset that fits, fits.
+        Span { start: start as u32, end: offset(end) }
     }
 
     /// The bytes of this piece.
@@ -48,6 +50,15 @@ pub(crate) struct Field {
 }
 
 impl Field {
+    /// One that lies there, its name from `start` to `name_end`.
+    #[inline]
+    pub(super) fn at(start: usize, name_end: usize, end: usize, known: Known) -> Self {
+        debug_assert!(start <= name_end && name_end <= end);
+        // What comes before an offset that fits, fits.
+        let end = offset(end);
+        Field { start: start as u32, name_end: name_end as u32, end, known, sensitive: false }
+    }
+
     #[inline]
     pub(super) fn name(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..self.name_end as usize]

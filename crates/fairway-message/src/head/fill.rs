@@ -1,6 +1,7 @@
 //! How a codec fills a head, and gets out what it writes: bytes are copied once, and spans say what they are.
 
-use super::{Field, FieldRef, Head, Known, Method, Span, Start, Version, offset};
+use super::field::offset;
+use super::{Field, FieldRef, Head, Known, Method, Span, Start, Version};
 
 impl Head {
     /// Begins a received message of these bytes. Which of them are what, [`Head::found_request`] or
@@ -55,8 +56,8 @@ impl Head {
         debug_assert!(line.ends_with(b"\r\n") && &line[name_bytes..name_bytes + 2] == b": ");
         let start = self.bytes.len();
         self.bytes.extend_from_slice(line);
-        let end = offset(self.bytes.len() - 2);
-        self.add(Field { start: offset(start), name_end: offset(start + name_bytes), end, known, sensitive });
+        let field = Field::at(start, start + name_bytes, self.bytes.len() - 2, known);
+        self.add(Field { sensitive, ..field });
     }
 
     /// Continues the value of the field that was appended last.

@@ -146,6 +146,24 @@ impl Known {
         | Known::XAccelLimitRate.bit()
         | Known::XAccelRedirect.bit();
 
+    /// Fields that tell an endpoint of the client, which Fairway always writes anew.
+    pub const OF_THE_CLIENT: [Known; 7] = [
+        Known::XForwardedFor,
+        Known::XForwardedHost,
+        Known::XForwardedPort,
+        Known::XForwardedProto,
+        Known::XForwardedScheme,
+        Known::XScheme,
+        Known::XRealIp,
+    ];
+
+    /// Whether Fairway writes this field of a request itself: [`Known::OF_THE_CLIENT`], and what a client said in their place.
+    #[must_use]
+    pub fn is_of_the_client(self) -> bool {
+        Self::OF_THE_CLIENT.contains(&self)
+            || matches!(self, Known::XOriginalForwardedFor | Known::XOriginalForwardedHost)
+    }
+
     /// Whether this field is about the connection or the length of the body: only whoever writes the message may set it.
     #[inline]
     #[must_use]
@@ -166,18 +184,27 @@ fn pick<const N: usize>(name: &[u8], lower: &[u8; N], known: Known) -> Known {
     if same(name, lower) { known } else { Known::Other }
 }
 
-/// Equal without case; `lower` is lower case. Without an early exit, so that a few wide compares do it.
+/// Equal without case; `lower` is lower case. Eight bytes at a time; the last eight overlap those before them.
 #[inline]
 fn same<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
-    match <&[u8; N]>::try_from(name) {
-        Ok(name) => (0..N).fold(0, |differs, at| differs | ((name[at] | 0x20) ^ lower[at])) == 0,
-        Err(_) => false,
+    const CASE: u64 = u64::from_le_bytes([0x20; 8]);
+    let Ok(name) = <&[u8; N]>::try_from(name) else { return false };
+    let differs =
+        |one: &[u8; 8], other: &[u8; 8]| (u64::from_le_bytes(*one) | CASE) ^ u64::from_le_bytes(*other);
+    match (name.last_chunk::<8>(), lower.last_chunk::<8>()) {
+        (Some(one), Some(other)) => {
+            let (ones, others) = (name.as_chunks::<8>().0, lower.as_chunks::<8>().0);
+            let pairs = ones.iter().zip(others);
+            pairs.fold(differs(one, other), |all, (one, other)| all | differs(one, other)) == 0
+        }
+        _ => (0..N).fold(0, |differs, at| differs | ((name[at] | 0x20) ^ lower[at])) == 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::is_token;
 
     #[test]
     fn every_known_name_is_found_in_any_case() {
@@ -193,8 +220,12 @@ mod tests {
         for &known in Known::ALL {
             for at in 0..known.name().len() {
                 let mut name = known.name().as_bytes().to_vec();
-                name[at] = b'!';
-                assert_eq!(Known::of(&name), Known::Other);
+                let right = name[at];
+                let is_wrong = |byte: &u8| is_token(&[*byte]) && !byte.eq_ignore_ascii_case(&right);
+                for wrong in (0..=255).filter(is_wrong) {
+                    name[at] = wrong;
+                    assert_eq!(Known::of(&name), Known::Other, "{name:?}");
+                }
             }
             assert_eq!(Known::of(format!("{}s", known.name()).as_bytes()), Known::Other);
         }

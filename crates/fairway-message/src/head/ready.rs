@@ -9,6 +9,8 @@ pub struct ReadyFields {
     lines: Box<[u8]>,
     fields: Box<[Field]>,
     known: u64,
+    /// Which lengths their names have (`length_bit`).
+    lengths: u64,
 }
 
 impl ReadyFields {
@@ -17,7 +19,23 @@ impl ReadyFields {
     pub fn new<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut head = Head::new();
         fields.into_iter().for_each(|(name, value)| head.append(name, value));
-        Self { lines: head.bytes.into(), fields: head.fields.into(), known: head.present }
+        let lengths = head.fields.iter().fold(0, |set, field| set | length_bit(field));
+        Self { lines: head.bytes.into(), fields: head.fields.into(), known: head.present, lengths }
+    }
+
+    /// What [`Head::set`] leaves of these, one after the other: the last one of each name, where its first one stood.
+    #[must_use]
+    pub fn distinct<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut head = Head::new();
+        fields.into_iter().for_each(|(name, value)| head.set(name, value));
+        Self::new(head.fields().map(|field| (field.name, field.value)))
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
     }
 
     /// Their names and values.
@@ -30,6 +48,9 @@ impl Head {
     /// Appends all of them.
     #[inline]
     pub fn append_ready(&mut self, ready: &ReadyFields) {
+        if ready.is_empty() {
+            return;
+        }
         let by = offset(self.bytes.len());
         self.bytes.extend_from_slice(&ready.lines);
         self.fields.reserve(ready.fields.len());
@@ -43,16 +64,32 @@ impl Head {
         self.present |= ready.known;
     }
 
-    /// Whether the name of a field begins with `start`, in any case.
+    /// Sets each of them, as [`Head::set`] does: with one copy where the head has none of their names, which must differ
+    /// from each other.
     #[inline]
-    #[must_use]
-    pub fn has_names_in(&self, start: &[u8]) -> bool {
-        let begins = |field: &Field| {
-            let name = field.name(&self.bytes);
-            name.len() >= start.len() && name[..start.len()].eq_ignore_ascii_case(start)
-        };
-        self.fields.iter().any(begins)
+    pub fn set_ready(&mut self, ready: &ReadyFields) {
+        if self.has_one_of(ready) {
+            ready.iter().for_each(|field| self.set(field.name, field.value));
+        } else {
+            self.append_ready(ready);
+        }
     }
+
+    /// Whether a field has one of their names.
+    #[inline]
+    fn has_one_of(&self, ready: &ReadyFields) -> bool {
+        let may_be = |field: &&Field| ready.lengths & length_bit(field) != 0;
+        let is_one = |field: &Field| {
+            ready.fields.iter().any(|one| field.is(one.known, one.name(&ready.lines), &self.bytes))
+        };
+        self.may_have(ready.known) && self.fields.iter().filter(may_be).any(is_one)
+    }
+}
+
+/// The bit of the length of its name in a set of lengths. Most names that differ do so in their lengths.
+#[inline]
+fn length_bit(field: &Field) -> u64 {
+    1 << ((field.name_end - field.start) & 63)
 }
 
 #[cfg(test)]
@@ -76,10 +113,33 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_by_their_start() {
-        let mut head = Head::new();
-        head.append(b"X-One", b"1");
-        assert!(head.has_names_in(b"x-o") && head.has_names_in(b"X-ONE"));
-        assert!(!head.has_names_in(b"x-one-") && !head.has_names_in(b"one"));
+    fn of_ready_fields_with_one_name_the_last_stands_where_the_first_did() {
+        let fields: [(&[u8], &[u8]); 4] = [(b"Date", b"1"), (b"X-A", b"2"), (b"x-a", b"3"), (b"date", b"4")];
+        let ready = ReadyFields::distinct(fields);
+        let left: [(&[u8], &[u8]); 2] = [(b"date", b"4"), (b"x-a", b"3")];
+        assert_eq!(ready.iter().map(|field| (field.name, field.value)).collect::<Vec<_>>(), left);
+        assert!(ReadyFields::distinct([]).is_empty() && !ready.is_empty());
+    }
+
+    #[test]
+    fn ready_fields_replace_those_of_their_names_and_no_others() {
+        let long = [b'x'; 69];
+        let ready = ReadyFields::new([(&b"Server"[..], &b"a"[..]), (b"X-One", b"1")]);
+        // Names in the head, and the values of all fields afterwards.
+        for (names, values) in [
+            (&[&b"Date"[..]][..], &["0", "a", "1"][..]),
+            (&[b"X-Two", b"X-One-", b"x", &long], &["0", "0", "0", "0", "a", "1"]),
+            (&[b"x-one", b"Date", b"X-ONE"], &["1", "0", "a"]),
+            (&[b"Date", b"server"], &["0", "a", "1"]),
+            (&[b"server", b"x-one"], &["a", "1"]),
+            (&[], &["a", "1"]),
+        ] {
+            let mut head = Head::new();
+            names.iter().for_each(|name| head.append(name, b"0"));
+            head.set_ready(&ready);
+            let found: Vec<_> = head.fields().map(|field| String::from_utf8_lossy(field.value)).collect();
+            assert_eq!(found, values, "{names:?}");
+            assert_eq!((head.first(Known::Server), head.named(b"X-One")), (Some(&b"a"[..]), Some(&b"1"[..])));
+        }
     }
 }

@@ -38,6 +38,32 @@ fn what_may_have_another_form_is_not_plain() {
     }
 }
 
+/// What [`is_plain`] says, byte by byte.
+fn is_plain_bytewise(path: &[u8]) -> bool {
+    let [b'/', rest @ ..] = path else { return path == b"*" };
+    let mut pairs = path.iter().zip(rest);
+    !pairs.any(|(before, byte)| {
+        let begins_segment = *before == b'/';
+        *byte == b'%' || !byte.is_ascii_graphic() || begins_segment && matches!(byte, b'/' | b'.')
+    })
+}
+
+#[test]
+fn each_byte_counts_in_every_place_and_with_the_one_before_it() {
+    for length in 2..=18 {
+        for place in 1..length {
+            for before in [b'/', b'.', b'b'] {
+                for byte in 0..=255 {
+                    let mut path = vec![b'b'; length];
+                    path[0] = b'/';
+                    (path[place - 1], path[place]) = (before, byte);
+                    assert_eq!(is_plain(&path), is_plain_bytewise(&path), "{path:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn dot_segments_are_removed() {
     both("/a/./b", "/a/b");

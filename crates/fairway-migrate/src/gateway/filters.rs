@@ -334,7 +334,8 @@ fn origin(of: &CorsOrigin) -> Vec<String> {
 }
 
 fn listed(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
 }
 
 fn merge(into: &mut HttpHeaderFilter, edit: &HeaderEdit) {
@@ -426,6 +427,11 @@ mod tests {
     fn an_origin_without_a_scheme_is_one_of_each() {
         let of = CorsOrigin::OneLabel { before: "".into(), after: ".a.test".into() };
         assert_eq!(origin(&of), ["http://*.a.test", "https://*.a.test"]);
+    }
+
+    #[test]
+    fn names_are_separated_by_commas_spaces_or_both() {
+        assert_eq!(listed("GET, PUT POST,"), ["GET", "PUT", "POST"]);
     }
 
     #[test]

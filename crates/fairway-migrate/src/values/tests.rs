@@ -201,6 +201,26 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
 }
 
 #[test]
+fn settings_that_would_change_answers_are_lost() {
+    let with = |buffers: &str, on: bool| {
+        converted(&json!({ "controller": { "config": {
+            "allow-cross-namespace-resources": on, "disable-proxy-intercept-errors": on,
+            "large-client-header-buffers": buffers,
+        } } }))
+    };
+    let keys =
+        ["allow-cross-namespace-resources", "disable-proxy-intercept-errors", "large-client-header-buffers"];
+    let it = with("4 32k", true);
+    let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(paths, keys.map(|key| format!("controller.config.{key}")));
+    assert_eq!(it.notes, []);
+    let it = with("4 8k", false);
+    assert_eq!(it.lost, []);
+    let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(notes, ["controller.config.large-client-header-buffers"]);
+}
+
+#[test]
 fn listeners_expect_a_proxy_header_where_those_of_ingress_nginx_do() {
     let with = |config: Value| json!({ "controller": { "config": config } });
     let ranges = json!({ "use-proxy-protocol": "true", "proxy-real-ip-cidr": "10.0.0.0/8, 192.0.2.1,2001:db8::/32,nobody" });

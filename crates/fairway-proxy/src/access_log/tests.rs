@@ -357,7 +357,7 @@ fn a_connection_is_shown_as_far_as_it_was_noted() {
         resumed: true,
         protocol: None,
     };
-    let noted = |tls| Facts::of(None, Some(Noted { number: 9, port: 4711, tls }), None, None);
+    let noted = |tls| Facts::of(None, Some(Noted { number: 9, port: 4711, tls }), None, None, None);
     let secured = Peer { scheme: Scheme::Https, facts: noted(Some(tls)), ..peer() };
     assert_eq!(
         line(&secured, false),

@@ -101,7 +101,7 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
             };
             let request = (Rc::clone(worker), connection, buffers, arrival);
             let ending;
-            (connection, ending, now) = frames.run(exchange(request)).await;
+            (connection, ending, now) = frames.run(|| exchange(request)).await;
             connection.served = connection.served.saturating_add(1);
             match ending {
                 Ending::Again => {
@@ -176,7 +176,8 @@ fn poll_next<N: Network, S: Transport>(
         Poll::Pending => {
             // It has read, or can read, every answer.
             connection.own_answers = 0;
-            drop(buffers);
+            // A head is only written when all of it is there.
+            buffers.give_back_untouched();
         }
     }
     if worker.phase() == Phase::Draining {

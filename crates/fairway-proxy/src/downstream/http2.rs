@@ -234,7 +234,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     fn drain(&mut self, worker: &Rc<Worker<N>>) {
         let most = worker.clients(self.peer.listener, |clients| clients.requests_per_connection);
         let goes = match worker.phase_of(self.peer.listener) {
-            Phase::Running => self.conduct.served >= most,
+            Phase::Running => self.conduct.served >= most || worker.is_unverified(&self.peer),
             Phase::Leaving => self.conduct.served > 0,
             Phase::Draining => true,
         };
@@ -286,7 +286,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     fn may_read(&mut self) -> bool {
         let is_over = match self.reading {
             Reading::Hungry | Reading::Residue => return true,
-            Reading::Held(Wait::Flush) => self.streams.borrow().codec.pending().is_empty(),
+            Reading::Held(Wait::Flush) => !self.streams.borrow().codec.must_flush(),
             Reading::Held(Wait::Release) => !self.streams.borrow().codec.is_full(),
             Reading::Over => false,
         };
@@ -298,6 +298,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
 
     fn poll_exchanges(&mut self, worker: &Worker<N>) -> usize {
         let Self { slots, sides, streams, conduct, .. } = self;
+        streams.borrow_mut().take_turns(|slot| slots.ring(slot));
         conduct.release(streams.borrow().unanswered(), worker.takebacks().are_many(), slots);
         slots.poll_round(|slot, (side, _, _)| {
             let departed = streams.borrow_mut().close(slot);
@@ -307,12 +308,13 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         })
     }
 
-    /// Writes what waits. Says whether that made room which an exchange waits for.
+    /// Writes what waits. Says whether something was written, so that there is room for exchanges and reading may go on, or the
+    /// client has gone.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         if self.stage == Stage::Broken {
             return false;
         }
-        let Self { wire, streams, slots, clock, .. } = self;
+        let Self { wire, streams, clock, .. } = self;
         let mut shared = streams.borrow_mut();
         let mut failed = false;
         let mut moved = false;
@@ -332,16 +334,14 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         if let Poll::Ready(Err(_)) = wire.poll_flush(cx) {
             failed = true;
         }
-        let mut has_room = false;
         if moved {
             clock.moved = Instant::now();
-            has_room = shared.take_turns(|slot| slots.ring(slot));
         }
         drop(shared);
         if failed {
             self.break_off();
         }
-        has_room || failed
+        moved || failed
     }
 
     /// The client has gone.
@@ -532,7 +532,8 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                     }
                     self.at(stream, Streams::broke, streams);
                 }
-                Event::Writable { .. } => _ = streams.take_turns(|slot| self.slots.ring(slot)),
+                // Streams that wait for room get their turns once all was read.
+                Event::Writable { .. } => {}
                 Event::Priority { .. } | Event::Settings | Event::Pong(_) | Event::GoAway { .. } => {}
             }
         }
@@ -564,8 +565,8 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
         let served = u32::try_from(self.conduct.served).unwrap_or(u32::MAX);
         (side.served, side.own_answers) = (served, 0);
         self.conduct.served += 1;
-        let exchange = (self.begin)((Rc::clone(self.worker), side, loan, arrival));
-        self.slots.begin(slot, exchange);
+        let request = (Rc::clone(self.worker), side, loan, arrival);
+        self.slots.begin(slot, || (self.begin)(request));
         if self.worker.takebacks().are_many()
             && self.conduct.is_exceeded_by(self.streams.borrow().unanswered())
         {
@@ -604,7 +605,7 @@ fn arrival(head: &mut Head, head_bytes: usize, (end, length): (bool, Option<u64>
         Some(expected) if expected.eq_ignore_ascii_case(b"100-continue") => Ok(true),
         Some(_) => Err(Malformed::ExpectationUnsupported),
     };
-    head.remove_known(Known::Te);
+    head.remove_hop_by_hop();
     let (persistence, upgrade) = (Persistence::KeepAlive, Upgrade::None);
     let head_bytes = u32::try_from(head_bytes).unwrap_or(u32::MAX);
     Arrival { head_bytes, body: Ok(body), expects_continue, persistence, upgrade }

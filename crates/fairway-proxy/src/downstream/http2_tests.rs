@@ -51,7 +51,7 @@ impl Browser {
         Self::with(stage, Config::default())
     }
 
-    fn with(stage: &Stage, config: Config) -> Self {
+    pub(super) fn with(stage: &Stage, config: Config) -> Self {
         Self {
             stream: stage.client().stream,
             codec: Client::new(config, 0),
@@ -112,6 +112,16 @@ impl Browser {
             }
         };
         timeout(Duration::from_secs(3600), done).await.unwrap_or_else(|_| panic!("an hour without: {what}"));
+    }
+
+    /// Reads once, and so many bytes at most.
+    pub(super) async fn sip(&mut self, most: usize) {
+        let mut piece = vec![0; most];
+        let count = self.stream.read(&mut piece).await.unwrap();
+        assert!(count > 0, "the connection ended");
+        self.input.extend_from_slice(&piece[..count]);
+        self.take();
+        self.flush().await;
     }
 
     fn take(&mut self) {
@@ -198,7 +208,7 @@ pub(super) async fn echoing(mut stream: DuplexStream) {
     }
 }
 
-async fn read_path(stream: &mut DuplexStream) -> Option<String> {
+pub(super) async fn read_path(stream: &mut DuplexStream) -> Option<String> {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
         bytes.push(stream.read_u8().await.ok()?);
@@ -319,96 +329,9 @@ async fn a_request_that_is_reset_in_the_read_that_brought_it_reaches_no_endpoint
     }
 }
 
-/// Reads a body of this length, slowly, and answers with its sum.
-async fn summing(mut stream: DuplexStream, length: usize) {
-    assert!(read_head(&mut stream).await);
-    let (mut sum, mut left) = (0u64, length);
-    let mut piece = vec![0; 1000];
-    while left > 0 {
-        let most = left.min(piece.len());
-        let count = stream.read(&mut piece[..most]).await.unwrap();
-        if count == 0 {
-            return;
-        }
-        sum += piece[..count].iter().map(|byte| u64::from(*byte)).sum::<u64>();
-        left -= count;
-    }
-    let sum = sum.to_string();
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{sum}", sum.len());
-    stream.write_all(answer.as_bytes()).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_upload_larger_than_all_windows_arrives_whole() {
-    on_stage(async {
-        const LENGTH: usize = 900 * 1024;
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(|stream| summing(stream, LENGTH)));
-        let mut browser = Browser::new(&stage);
-        let mut head = Head::new();
-        head.start_request(b"POST", b"/");
-        head.append(b"Host", b"a");
-        head.append(b"Content-Length", LENGTH.to_string().as_bytes());
-        let id = browser.codec.send_head(&head, b"/", b"http", false).unwrap();
-        browser.answers.insert(id, Answer::default());
-        let body: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
-        let mut sent = 0;
-        while sent < LENGTH {
-            browser.until("room", |browser| browser.codec.room(id) > 0).await;
-            sent += browser.codec.send_data(id, &body[sent..], true);
-        }
-        let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
-        assert_eq!(browser.answered(id).await.body, sum.to_string().as_bytes());
-    })
-    .await;
-}
-
 /// How often something happened on connections.
 fn events(stage: &Stage, event: &str, reason: &str) -> u64 {
     stage.value(&format!("fairway_http2_events_total{{event=\"{event}\",reason=\"{reason}\"}}"))
-}
-
-/// Uploads this much and gives the most that windows had grown by meanwhile.
-async fn upload(stage: &Stage, browser: &mut Browser, length: usize, pause: Duration) -> u64 {
-    let length_text = length.to_string();
-    let id = browser.ask_with(b"POST", b"/", &[("Content-Length", &length_text)], false);
-    let (mut sent, mut most) = (0, 0);
-    let body = vec![b'x'; length];
-    while sent < length {
-        browser.until("room", |browser| browser.codec.room(id) > 0).await;
-        sent += browser.codec.send_data(id, &body[sent..], true);
-        sleep(pause).await;
-        most = most.max(stage.value("fairway_http2_window_growth_bytes"));
-    }
-    assert_eq!(browser.answered(id).await.status, 200);
-    most
-}
-
-#[tokio::test(start_paused = true)]
-async fn windows_of_a_fast_upload_grow_and_those_of_slow_and_idle_ones_do_not() {
-    on_stage(async {
-        const LENGTH: usize = 4 * 1024 * 1024;
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(|stream| summing(stream, LENGTH)));
-        let mut idle = Browser::new(&stage);
-        let length = LENGTH.to_string();
-        let waiting = idle.ask_with(b"POST", b"/", &[("Content-Length", &length)], false);
-        assert_eq!(idle.codec.send_data(waiting, b"begun", false), 5);
-        idle.flush().await;
-        let mut slow = Browser::new(&stage);
-        assert_eq!(
-            upload(&stage, &mut slow, LENGTH, Duration::from_millis(300)).await,
-            0,
-            "nothing is gained"
-        );
-        drop(slow);
-        let mut fast = Browser::new(&stage);
-        let most = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
-        assert_eq!(most, 1024 * 1024 - 64 * 1024, "up to the largest window of a stream");
-        let again = upload(&stage, &mut fast, LENGTH, Duration::ZERO).await;
-        assert!(again <= 2 * most, "what the first had is not forgotten: {again}");
-        drop((fast, idle));
-        comes_to_rest(&stage).await;
-    })
-    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,8 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod http2_tests;
+#[cfg(test)]
+mod http2_windows_tests;
 mod ledger;
 mod spread;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::blame::note_connect_failure;
 use super::environment::{ClientSide, Environment, Exchange};
 use super::retry::{Age, Failed, Progress, RetryState, Reuse};
 use crate::network::Network;
-use crate::upstream::{Chosen, Connecting, Errand, Group, Lease, Underway};
+use crate::upstream::{Chosen, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
 use crate::worker::{ToEndpoint, Worker};
 use fairway_metrics::Fault;
 use fairway_metrics::record::{Detour, Micros};
@@ -56,27 +56,31 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
     let found = at_hand(chosen, retry_state);
     async move {
         let Exchange { env, client_side, record, .. } = exchange;
-        let mut chosen = match found {
+        let chosen = match found {
             Ok(mut acquired) => {
                 if !acquired.lease.up().is_silent(retry_state.now) {
                     return Ok(acquired);
                 }
-                match Box::pin(prove(acquired, &mut client_side.down)).await? {
+                match Box::pin(prove(acquired, retry_state, &mut client_side.down)).await? {
                     Ok(acquired) => return Ok(acquired),
                     Err(chosen) => chosen,
                 }
             }
             Err(chosen) => chosen,
         };
-        if chosen.endpoint.is_opening() {
-            chosen = match Box::pin(share(chosen, retry_state, &mut client_side.down)).await? {
-                Ok(acquired) => return Ok(acquired),
-                Err(chosen) => chosen,
-            };
-        }
+        let (chosen, detour) = if chosen.endpoint.is_opening() {
+            let waiting = (chosen, &mut **client_side);
+            match Box::pin(share((&*env, record.forwarding_began()), group, retry_state, waiting)).await? {
+                Shared::Acquired(acquired) => return Ok(acquired),
+                Shared::Nothing(chosen, detour) => (chosen, detour),
+            }
+        } else {
+            (chosen, Detour::None)
+        };
+        let start = (&*env, record.forwarding_began());
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
         let connected =
-            Box::pin(Race::begin((env, record.began), group, retry_state, chosen).run(client_side)).await;
+            Box::pin(Race::begin(start, group, retry_state, (chosen, detour)).run(client_side)).await;
         connected.map_err(|(chosen, fault)| {
             let progress = Progress::Nothing;
             Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
@@ -91,6 +95,7 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
 /// The client has gone.
 async fn prove<H: Hop, D: Downstream>(
     mut acquired: Acquired<H>,
+    retry_state: &mut RetryState,
     client: &mut D,
 ) -> Result<Result<Acquired<H>, Chosen<H>>, Failed> {
     let lease = &mut acquired.lease;
@@ -98,7 +103,9 @@ async fn prove<H: Hop, D: Downstream>(
         Poll::Pending => client.poll_gone(cx).map(|()| None),
         proven => proven.map(Some),
     });
-    match tokio::time::timeout(PROOF, proven).await {
+    let proven = tokio::time::timeout(PROOF, proven).await;
+    retry_state.now = Instant::now();
+    match proven {
         Ok(Some(true)) => Ok(Ok(acquired)),
         Ok(None) => {
             let (fault, progress) = (Fault::ClientGone, Progress::Nothing);
@@ -108,36 +115,88 @@ async fn prove<H: Hop, D: Downstream>(
     }
 }
 
-/// Waits for a connection that is under way and can be shared. Gives the choice back where none came of it.
+/// What came of waiting for a connect that exchanges share.
+enum Shared<H: Hop> {
+    Acquired(Acquired<H>),
+    /// No connection: one to this endpoint is to be made.
+    Nothing(Chosen<H>, Detour),
+}
+
+/// Waits for a connection that is under way and can be shared. When none comes, or not before the connect is late, the exchange
+/// moves to another endpoint. It needs no budget for that: it gives up a connect, and a hundred exchanges begin one elsewhere.
 ///
 /// # Errors
-/// The client has gone.
-async fn share<H: Hop, D: Downstream>(
-    mut chosen: Chosen<H>,
-    retry_state: &RetryState,
-    client: &mut D,
-) -> Result<Result<Acquired<H>, Chosen<H>>, Failed> {
-    loop {
-        let mut waited = false;
-        let opened = poll_fn(|cx| {
-            if client.poll_gone(cx).is_ready() {
-                return Poll::Ready(false);
-            }
-            let opened = chosen.endpoint.poll_opened(cx, waited);
-            waited |= opened.is_pending();
-            opened.map(|()| true)
+/// The client has gone, or the time for connecting is over.
+async fn share<N: Network, D: Downstream>(
+    (env, began): (&Environment<'_, N>, Instant),
+    group: &Group<To<N>>,
+    retry_state: &mut RetryState,
+    (mut chosen, client_side): (Chosen<To<N>>, &mut ClientSide<D>),
+) -> Result<Shared<To<N>>, Failed> {
+    let ClientSide { down, deadline, .. } = client_side;
+    let (mut detour, mut has_waited) = (Detour::None, false);
+    let mut late = timer(patience(env, group, &chosen.endpoint));
+    while let Some(since) = chosen.endpoint.await_opened(has_waited) {
+        has_waited = true;
+        let now = Instant::now();
+        env.arm(deadline, now, RetryState::connect_limit(env, group, now.saturating_duration_since(began)));
+        let opened = poll_fn(|cx| match chosen.endpoint.poll_opened(cx, since) {
+            Poll::Ready(opened) => Poll::Ready(Ok(opened)),
+            Poll::Pending if down.poll_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
+            Poll::Pending if has_passed(&mut late, cx) => Poll::Ready(Ok(Opened::Nothing)),
+            Poll::Pending => deadline.poll_passed(cx).map(|()| Err(out_of_time(env))),
         });
-        if !opened.await {
-            let (fault, progress) = (Fault::ClientGone, Progress::Nothing);
-            return Err(Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index });
+        let opened = opened.await.map_err(|fault| {
+            let (progress, age) = (Progress::Nothing, Age::Fresh);
+            Failed { fault, progress, age, endpoint: chosen.index }
+        })?;
+        retry_state.now = Instant::now();
+        if opened == Opened::Nothing {
+            retry_state.tried.insert(chosen.index);
+            let rival = env.worker.random(|random| group.rival(&retry_state.tried, random));
+            // Without another endpoint, this one's next connection is waited for, or made.
+            let Some(rival) = rival else { continue };
+            count(&env.worker.counters.attempts.hedges.moved);
+            (chosen, detour, has_waited) = (rival, Detour::Hedged, false);
+            late = timer(patience(env, group, &chosen.endpoint));
         }
         chosen = match at_hand(chosen, retry_state) {
-            Ok(acquired) => return Ok(Ok(acquired)),
-            // It took its place among those that wait for the next one, or there is no place.
-            Err(chosen) if waited && chosen.endpoint.is_opening() => chosen,
-            Err(chosen) => return Ok(Err(chosen)),
+            Ok(acquired) => return Ok(Shared::Acquired(Acquired { detour, ..acquired })),
+            Err(chosen) => chosen,
         };
     }
+    Ok(Shared::Nothing(chosen, detour))
+}
+
+/// When a connect is late: none where nothing may race it.
+type Late = Option<Pin<Box<Sleep>>>;
+
+fn timer(patience: Option<Duration>) -> Late {
+    patience.map(|patience| Box::pin(tokio::time::sleep(patience)))
+}
+
+/// Says so once.
+fn has_passed(late: &mut Late, cx: &mut Context<'_>) -> bool {
+    let has_passed = late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready());
+    if has_passed {
+        *late = None;
+    }
+    has_passed
+}
+
+/// How long a connect to the endpoint may take before another endpoint is tried as well.
+fn patience<N: Network>(
+    env: &Environment<'_, N>,
+    group: &Group<To<N>>,
+    endpoint: &Endpoint<To<N>>,
+) -> Option<Duration> {
+    let most = group.backend().traffic().hedge.unwrap_or(env.worker.options.limits.connect_hedge);
+    endpoint.hedge_after(most)
+}
+
+/// Which time is over: that of the exchange, or that of all its connects.
+fn out_of_time<N: Network>(env: &Environment<'_, N>) -> Fault {
+    if env.is_overdue() { env.overdue() } else { Fault::ConnectTimeout }
 }
 
 /// An idle connection, if one may be used.
@@ -166,13 +225,13 @@ fn idle<H: Hop>(chosen: Chosen<H>, retry_state: &RetryState) -> Result<Lease<H>,
 /// Connects for one attempt.
 struct Race<'a, 's, N: Network> {
     env: &'a Environment<'s, N>,
-    /// When the exchange began.
+    /// When forwarding began.
     begun: Instant,
     group: &'a Rc<Group<To<N>>>,
     retry_state: &'a mut RetryState,
     racers: Vec<Racer<N>>,
-    /// When the youngest racer is late; none where nothing may race it.
-    late: Option<Pin<Box<Sleep>>>,
+    /// When the youngest racer is late.
+    late: Late,
     detour: Detour,
 }
 
@@ -208,10 +267,9 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         (env, begun): (&'a Environment<'s, N>, Instant),
         group: &'a Rc<Group<To<N>>>,
         retry_state: &'a mut RetryState,
-        chosen: Chosen<To<N>>,
+        (chosen, detour): (Chosen<To<N>>, Detour),
     ) -> Self {
-        let mut race =
-            Self { env, begun, group, retry_state, racers: Vec::new(), late: None, detour: Detour::None };
+        let mut race = Self { env, begun, group, retry_state, racers: Vec::new(), late: None, detour };
         race.enter(chosen, Entry::Free);
         race
     }
@@ -292,20 +350,16 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         ));
         let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
         self.retry_state.tried.insert(chosen.index);
-        let most = self.group.backend().traffic().hedge.unwrap_or(worker.options.limits.connect_hedge);
-        let patience = chosen.endpoint.hedge_after(most);
+        let patience = patience(env, self.group, &chosen.endpoint);
         let _underway = chosen.endpoint.begin_connect();
         self.racers.push(Racer { chosen, connecting, began: now, entry, _underway });
-        self.look_after(patience.filter(|_| self.racers.len() < MOST_RACERS));
-    }
-
-    fn look_after(&mut self, patience: Option<Duration>) {
-        self.late = patience.map(|patience| Box::pin(tokio::time::sleep(patience)));
+        self.late = timer(patience.filter(|_| self.racers.len() < MOST_RACERS));
     }
 
     /// The youngest connect is late: uses another endpoint's idle connection, or begins a connect there.
     fn hedge(&mut self) -> Option<Acquired<To<N>>> {
-        self.look_after(None);
+        self.late = None;
+        self.retry_state.now = Instant::now();
         let hedges = self.hedges();
         let rival = self.env.worker.random(|random| self.group.rival(&self.retry_state.tried, random))?;
         let rival = match idle(rival, self.retry_state) {
@@ -327,7 +381,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             self.enter(rival, Entry::Paid);
         } else {
             count(&hedges.refused);
-            self.look_after(Some(AGAIN));
+            self.late = timer(Some(AGAIN));
         }
         None
     }

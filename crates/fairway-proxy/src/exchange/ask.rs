@@ -53,7 +53,8 @@ pub(super) async fn ask<N: Network, D: Downstream>(
             }
             heed(exchange, asking, &question.answer)
         }
-        Err(fault @ (Fault::ClientGone | Fault::DeadlineExceeded)) => Answer::None(fault),
+        Err(Fault::ClientGone) => Answer::None(Fault::ClientGone),
+        Err(_) if exchange.env.is_overdue() => Answer::None(exchange.env.overdue()),
         Err(_) => Answer::None(Fault::Undecided),
     }
 }

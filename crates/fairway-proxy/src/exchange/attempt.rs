@@ -72,7 +72,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
 
 /// Why an attempt failed: when its own time is over, there may be some left for another one.
 fn fault_of_attempt<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, fault: Fault) -> Fault {
-    exchange.env.end_attempt(exchange.record.began, &exchange.buffers.request);
+    exchange.env.end_attempt(exchange.record.began, exchange.buffers);
     match fault {
         Fault::DeadlineExceeded | Fault::RequestTimeout if !exchange.env.is_overdue() => {
             Fault::UpstreamTimeout

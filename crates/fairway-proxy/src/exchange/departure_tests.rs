@@ -15,6 +15,9 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use super::hostile_tests::{
+    self, CANCEL, DATA, END, HEADERS, RESET, Raw, SETTINGS, WHOLE, frame, head, setting,
+};
 use super::{ClientSide, exchange};
 use crate::network::TcpNetwork;
 use crate::testing::{Client, GET, Meeting, Stage, answering, endpoint, on_stage, read_head};
@@ -143,6 +146,48 @@ async fn a_client_that_leaves_while_the_endpoint_takes_no_more_of_its_body_is_go
     // More than the pipe to the endpoint and the proxy hold, less than with the pipe from the client.
     let request = [head.as_bytes(), &[b'b'; 120_000]].concat();
     on_stage(gone(Wait::RoomForTheBody, &request, Leaving::Closes)).await;
+}
+
+/// An endpoint of HTTP/2 that has no room for bodies, and answers requests without one.
+async fn without_a_window(mut raw: Raw) {
+    raw.say(setting(4, 0)).await;
+    while let Some((kind, flags, stream, _)) = raw.next().await {
+        match kind {
+            HEADERS if flags & END > 0 => raw.say(head(stream, END, &[])).await,
+            SETTINGS if flags & END == 0 => raw.say(frame(SETTINGS, END, 0, &[])).await,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_the_window_of_the_endpoint_is_closed_is_gone() {
+    let text = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
+    let of_http1 = [&text[..], &[b'b'; 10_000]].concat();
+    // `POST http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
+    let asked = frame(HEADERS, WHOLE, 1, b"\x83\x86\x84\x01\x01a");
+    let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, END, 0, &[])].concat();
+    let body = frame(DATA, 0, 1, &[b'b'; 10_000]);
+    let of_http2 = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &asked, &body].concat();
+    for request in [of_http1, of_http2] {
+        on_stage(async {
+            let (stage, said) = hostile_tests::stage(1, |_, raw| without_a_window(raw));
+            // With the answer the endpoint's settings are known.
+            assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+            let mut client = stage.client();
+            client.send(&request).await;
+            sleep(Duration::from_millis(5)).await;
+            assert_eq!(stage.worker.exchanges(), 1);
+            drop(client);
+            sleep(Duration::from_millis(5)).await;
+            assert!(stage.counts("fairway_faults_total{reason=\"client_gone\"} 1"));
+            assert_eq!(stage.value("fairway_connections_open"), 0);
+            let cancelled = said.borrow().iter().filter(|one| (one.0, one.2) == (RESET, CANCEL)).count();
+            assert_eq!(cancelled, 1);
+            assert_eq!(stage.at_rest(), Ok(()));
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

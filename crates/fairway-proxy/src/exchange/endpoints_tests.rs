@@ -2,18 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_http2::{Code, Config, Event, Server};
 use fairway_message::Head;
-use fairway_model::BackendProtocol;
+use fairway_model::{BackendProtocol, Policy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{JoinSet, spawn_local};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::testing::{GET, Meeting, Stage, on_stage};
+use crate::testing::{GET, Meeting, Owed, Stage, endpoint, on_stage};
 
 /// What an endpoint saw.
 #[derive(Default)]
@@ -193,6 +194,140 @@ async fn many_at_once_share_connections_of_a_hundred() {
     .await;
 }
 
+/// The statuses of so many requests at once, and how long each took.
+async fn asked_at_once(stage: &Stage, count: u32) -> Vec<(u16, Duration)> {
+    let asked: Vec<_> = (0..count)
+        .map(|_| {
+            let (mut client, began) = (stage.client(), Instant::now());
+            spawn_local(async move { (client.ask(GET).await.unwrap().status, began.elapsed()) })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for answer in asked {
+        answers.push(answer.await.unwrap());
+    }
+    answers
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_wait_for_a_silent_endpoint_go_to_another_one_when_its_connect_is_late() {
+    on_stage(async {
+        let seen = Shared::default();
+        let script = {
+            let seen = Rc::clone(&seen);
+            move |to: SocketAddr| {
+                let seen = Rc::clone(&seen);
+                match to == endpoint(0) {
+                    true => Meeting::Silence,
+                    false => Meeting::with(move |stream| serve(stream, seen, |_| Does::Answer)),
+                }
+            }
+        };
+        let stage = Stage::speaking(BackendProtocol::H2c, 2, script);
+        for (status, took) in asked_at_once(&stage, 150).await {
+            assert_eq!(status, 200);
+            assert!(took <= Duration::from_millis(270), "{took:?}");
+        }
+        assert_eq!(seen.borrow().requests.len(), 150, "each was sent once");
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_request_ends_while_it_waits_for_the_connect_of_another() {
+    on_stage(async {
+        let limit = Duration::from_millis(300);
+        let mut policy = Policy::default();
+        policy.timeouts.request = Some(limit);
+        let stage = Stage::speaking_under(policy, BackendProtocol::H2c, 1, |_| Meeting::Silence);
+        for (status, took) in asked_at_once(&stage, 20).await {
+            assert_eq!(status, 504);
+            assert!(took >= limit && took <= limit + Duration::from_millis(20), "{took:?}");
+        }
+        assert_eq!(stage.value("fairway_faults_total{reason=\"request_timeout\"}"), 20);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_wait_for_the_only_endpoint_have_the_time_of_its_connects_together() {
+    on_stage(async {
+        let stage = Stage::speaking(BackendProtocol::H2c, 1, |_| Meeting::Silence);
+        for (status, took) in asked_at_once(&stage, 20).await {
+            assert_eq!(status, 504);
+            assert!(took <= Duration::from_millis(5100), "{took:?}");
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_exchange_has_just_sent_is_no_silence_of_the_endpoint() {
+    on_stage(async {
+        let (owed, seen) = (Owed::default(), Shared::default());
+        let script = {
+            let (owed, seen) = (Rc::clone(&owed), Rc::clone(&seen));
+            move |_| {
+                let seen = Rc::clone(&seen);
+                let does = |path: &str| if path == "/slow" { Does::Nothing } else { Does::Answer };
+                Meeting::owing(&owed, move |stream| serve(stream, seen, does))
+            }
+        };
+        let stage = Stage::speaking(BackendProtocol::H2c, 1, script);
+        let (mut slow, mut fast) = (stage.client(), stage.client());
+        slow.send(get("/slow")).await;
+        sleep(Duration::from_millis(240)).await;
+        owed.set(Some(Duration::from_millis(300)));
+        fast.send(get("/fast")).await;
+        assert!(fast.answer_text().await.starts_with("HTTP/1.1 200"));
+        sleep(Duration::from_millis(100)).await;
+        owed.set(None);
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(seen.borrow().requests.len(), 2, "none was sent again");
+        assert!(stage.counts("fairway_upstream_unacknowledged_total 0"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_connection_that_went_dead_is_given_up_however_often_it_is_written_to() {
+    on_stage(async {
+        let gone = Rc::new(Cell::new(false));
+        let script = {
+            let gone = Rc::clone(&gone);
+            move |to: SocketAddr| {
+                let serving = |stream| serve(stream, Shared::default(), |_| Does::Answer);
+                match to == endpoint(0) {
+                    true => Meeting::mortal(&gone, serving),
+                    false => Meeting::with(serving),
+                }
+            }
+        };
+        let stage = Stage::speaking(BackendProtocol::H2c, 2, script);
+        assert!(asked_at_once(&stage, 2).await.iter().all(|(status, _)| *status == 200));
+        gone.set(true);
+        let mut calls = JoinSet::new();
+        for at in 0..10 {
+            let mut client = stage.client();
+            calls.spawn_local(async move {
+                sleep(Duration::from_millis(60 * at)).await;
+                let began = Instant::now();
+                assert_eq!(client.ask(GET).await.unwrap().status, 200);
+                began.elapsed()
+            });
+        }
+        while let Some(took) = calls.join_next().await {
+            let took = took.unwrap();
+            assert!(took <= Duration::from_millis(650), "{took:?}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_an_endpoint_has_not_acted_on_is_sent_to_another_one_be_it_a_post() {
     for refusal in [Does::Reset(Code::Refused), Does::GoAway] {
@@ -225,7 +360,7 @@ async fn a_post_that_an_endpoint_may_have_acted_on_is_not_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn a_post_like_the_one_before_it_on_its_connection_is_not_sent_again() {
     on_stage(async {
-        let asked = Rc::new(std::cell::Cell::new(0));
+        let asked = Rc::new(Cell::new(0));
         let (stage, seen) = stage(2, move |_, path| {
             if path == "/goaway" {
                 return Does::Close;

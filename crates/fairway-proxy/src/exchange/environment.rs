@@ -126,18 +126,18 @@ impl<N: Network> Environment<'_, N> {
 
     /// An attempt that had less time than the exchange is over: the limit is that of the exchange again.
     #[inline]
-    pub(super) fn end_attempt(&mut self, began: Instant, request: &Head) {
+    pub(super) fn end_attempt(&mut self, began: Instant, buffers: &Buffers) {
         if self.rule.rule().policy.timeouts.backend_request.is_some() {
-            self.limit = self.limit_of_exchange(began, request);
+            self.limit = self.limit_of_exchange(began, buffers);
         }
     }
 
-    /// When the time for an exchange that began then is over.
+    /// When the time for an exchange that began then is over. A question has no more than what is left to its asker.
     #[cold]
-    fn limit_of_exchange(&self, began: Instant, request: &Head) -> Option<Instant> {
+    pub(super) fn limit_of_exchange(&self, began: Instant, buffers: &Buffers) -> Option<Instant> {
         let own = self.rule.rule().policy.timeouts.request.and_then(|most| began.checked_add(most));
-        let call = self.intake.dialect.is_grpc().then(|| limit_of_call(request, began)).flatten();
-        earlier(own, call)
+        let call = self.intake.dialect.is_grpc().then(|| limit_of_call(&buffers.request, began)).flatten();
+        earlier(earlier(own, call), buffers.forms.read().limit)
     }
 
     /// Gives the next step `patience` from `since`, and never more than there is for all of them.

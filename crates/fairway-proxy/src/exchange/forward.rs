@@ -166,6 +166,9 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
         buffers.request.append(b"Host", b"");
     }
     forwarded::rewrite(buffers, &env.client, || env.number());
+    for edits in &env.rule.steps().endpoint.edits {
+        edits.apply(&mut buffers.request);
+    }
     let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
     if normalised && buffers.forms.read().target.is_empty() && !env.intake.is_plain() {
         let mut target = std::mem::take(&mut buffers.forms.write().target);
@@ -189,7 +192,7 @@ fn deliver<'e, N: Network, D: Downstream>(
     group: &'e Rc<Group<ToEndpoint<N>>>,
 ) -> impl Future<Output = Result<Delivered<ToEndpoint<N>>, Fault>> {
     let mut retry_state =
-        RetryState::begin(exchange.record.began, exchange.env.intake.method.is_idempotent());
+        RetryState::begin(exchange.record.forwarding_began(), exchange.env.intake.method.is_idempotent());
     async move {
         loop {
             if let Some(backoff) = retry_state.backoff(&exchange.env, group) {
@@ -227,7 +230,7 @@ fn deliver<'e, N: Network, D: Downstream>(
                     if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
                         return Ok(Delivered { answered, sent, attempts: retry_state.attempts });
                     }
-                    exchange.env.end_attempt(exchange.record.began, &exchange.buffers.request);
+                    exchange.env.end_attempt(exchange.record.began, exchange.buffers);
                     put_aside(exchange, answered);
                 }
             }
@@ -258,7 +261,7 @@ fn conclude_attempt<N: Network, D: Downstream>(
 ) -> Result<(), Fault> {
     retry_state.now = Instant::now();
     retry_state.note(failed);
-    let took = retry_state.now.saturating_duration_since(exchange.record.began);
+    let took = retry_state.now.saturating_duration_since(exchange.record.forwarding_began());
     let address = group.member(failed.endpoint).identity.address;
     exchange.record.upstream = Some(UpstreamRecord::failed(address, retry_state.attempts, took));
     if may_retry(&exchange.env, group, failed, (&*retry_state, &exchange.buffers.body))
@@ -288,7 +291,7 @@ fn is_tried_elsewhere<N: Network, D: Downstream>(
         return false;
     }
     retry_state.now = answered.headed;
-    let took = answered.headed.saturating_duration_since(record.began);
+    let took = answered.headed.saturating_duration_since(record.forwarding_began());
     let may = may_repeat(env, group, retry_state, (answered.lease.index(), &buffers.body));
     if may && !RetryState::is_late(env, group, took) {
         let address = answered.lease.endpoint().identity.address;

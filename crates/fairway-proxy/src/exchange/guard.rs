@@ -4,13 +4,15 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use fairway_guards::{Claim, Word};
 use fairway_model::BasicAuth;
 use fairway_routing::{AnyOf, RequestStep};
+use fairway_runtime::clock::Instant;
 
 use super::ask::{self, Answer};
-use super::environment::Exchange;
+use super::environment::{ClientSide, Exchange};
 use super::respond;
 use crate::filter::{Verdict, own_answer, vouch_for_nobody};
 use crate::network::Network;
@@ -31,7 +33,7 @@ pub(super) async fn pass<'r, N: Network, D: Downstream>(
             Ok(Word::Right) => Verdict::Pass,
             Ok(Word::Wrong) => challenge(exchange, basic),
             Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
-            Err(gone) => Verdict::Refused(gone),
+            Err(fault) => Verdict::Refused(fault),
         },
         // Its list of addresses has not let the request pass.
         RequestStep::Any(any) => pass_one(exchange, any).await,
@@ -56,7 +58,7 @@ async fn pass_one<'r, N: Network, D: Downstream>(
             return Verdict::Pass;
         }
         Ok(Word::Wrong | Word::None) => {}
-        Err(gone) => return Verdict::Refused(gone),
+        Err(fault) => return Verdict::Refused(fault),
     }
     let answer = match &any.asking {
         Some(asking) => ask::ask(exchange, asking).await,
@@ -100,7 +102,8 @@ fn challenge<'r, N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, basic: &B
 /// Verifies what the client claims.
 ///
 /// # Errors
-/// The client has gone: it is not waited for, and nothing is verified that nobody has begun to.
+/// The client has gone, or its request's time is over: the word is not waited for, and nothing is verified that nobody has begun
+/// to.
 async fn verify<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     basic: &BasicAuth,
@@ -113,9 +116,12 @@ async fn verify<N: Network, D: Downstream>(
     };
     let Some(claim) = claim else { return Ok(Word::Wrong) };
     let mut verified = pin!(env.worker.guards.passwords.verify(basic, claim));
+    let ClientSide { down, deadline, .. } = &mut **client_side;
+    env.arm(deadline, Instant::now(), Duration::MAX);
     poll_fn(|cx| match verified.as_mut().poll(cx) {
         Poll::Ready(word) => Poll::Ready(Ok(word)),
-        Poll::Pending => client_side.down.poll_gone(cx).map(|()| Err(Fault::ClientGone)),
+        Poll::Pending if down.poll_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
+        Poll::Pending => deadline.poll_passed(cx).map(|()| Err(env.overdue())),
     })
     .await
 }

@@ -118,6 +118,8 @@ const MESSAGES: &[(&str, Says, Gets, Told)] = &[
     ("GOAWAY below it, mid-answer", |id| [head(id, 0, &[]), go_away(0)].concat(), Broken, Reset(CANCEL)),
     ("GOAWAY that rises", |id| [go_away(id), go_away(id + 2)].concat(), Whole(502), GoAway(PROTOCOL)),
     ("a large head", |id| large(id), Whole(502), Reset(CANCEL)),
+    ("as many fields as may be", |id| head(id, END, &[("a", "b"); 99]), Whole(200), Nothing),
+    ("more fields than may be", |id| head(id, END, &[("a", "b"); 110]), Whole(502), Reset(CANCEL)),
 ];
 
 /// A head of 100 fields that are one entry of the table, of 4,000 bytes each.

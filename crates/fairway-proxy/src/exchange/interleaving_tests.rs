@@ -386,7 +386,7 @@ impl Network for LineNetwork {
         Ok(Plug(line))
     }
 
-    fn hop(&self, stream: UpstreamStream<Plug>, _: Spoken, _: &Rc<Workspace>) -> Part {
+    fn hop(&self, stream: UpstreamStream<Plug>, _: Spoken, _: &Rc<Workspace>, _: HeadLimits) -> Part {
         match stream {
             Secured::Plain(Plug(line)) => Part::new(&line, 0),
             Secured::Tls(_) => unreachable!("the backend is in the clear"),
@@ -434,7 +434,7 @@ impl Pair {
         let request = (Rc::clone(&self.worker), side, buffers, Ok(arrival));
         let frames = self.worker.reuse.frames.of(exchange::<LineNetwork, Part>);
         spawn_local(async move {
-            let _ = frames.run(exchange(request)).await;
+            let _ = frames.run(|| exchange(request)).await;
         });
         number
     }

@@ -163,15 +163,15 @@ async fn the_way_to_the_sign_in_page_has_no_fields_of_the_rules_own() {
             timeouts: Timeouts::default(),
             kept: None,
         };
-        let filters = vec![Filter::ExternalAuth(auth), own_field(), field_of_all()];
+        let filters = vec![Filter::ExternalAuth(Box::new(auth)), own_field(), field_of_all()];
         let stage = Stage::filtered(1, filters.clone(), always(NO));
         let of_ingress = text(&stage, GET).await;
         assert!(of_ingress.starts_with("HTTP/1.1 302 "), "{of_ingress}");
         assert!(of_ingress.contains("X-Of-All: 1") && !of_ingress.contains("X-Own"), "{of_ingress}");
         // Its other answers have them.
         let Filter::ExternalAuth(auth) = &filters[0] else { unreachable!("it is the first") };
-        let refused = Filter::ExternalAuth(ExternalAuth { sign_in: None, ..auth.clone() });
-        let stage = Stage::filtered(1, vec![refused, own_field()], always(NO));
+        let refused = Box::new(ExternalAuth { sign_in: None, ..ExternalAuth::clone(auth) });
+        let stage = Stage::filtered(1, vec![Filter::ExternalAuth(refused), own_field()], always(NO));
         assert!(text(&stage, GET).await.contains("X-Own: 1"));
     })
     .await;

@@ -25,7 +25,8 @@ pub(super) fn begin<N: Network>(env: &Environment<'_, N>, peer: &Peer, buffers: 
         let Mirror { numerator, denominator, .. } = copying.mirror;
         let chosen = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
         if chosen && env.intake.upgrade == Upgrade::None {
-            begin_one(env, peer.clone(), buffers, copying);
+            // The copy may outlive the connection, and must not keep its place among those of its listener.
+            begin_one(env, Peer { facts: None, ..*peer }, buffers, copying);
         }
     }
 }

@@ -12,6 +12,10 @@ mod acquire;
 mod any_split_tests;
 mod ask;
 mod attempt;
+#[cfg(test)]
+mod back_pressure_tests;
+#[cfg(test)]
+mod black_hole_tests;
 pub(crate) mod blame;
 mod decide;
 #[cfg(test)]
@@ -49,6 +53,14 @@ mod retry;
 mod route_tests;
 mod share;
 #[cfg(test)]
+mod steps_auth_tests;
+#[cfg(test)]
+mod steps_limit_tests;
+#[cfg(test)]
+mod steps_mirror_tests;
+#[cfg(test)]
+mod steps_page_tests;
+#[cfg(test)]
 mod steps_tests;
 mod sticky;
 #[cfg(test)]
@@ -82,7 +94,7 @@ use fairway_metrics::Fault;
 use fairway_metrics::grpc::dialect_of_answers;
 use fairway_metrics::record::Record;
 use fairway_sides::sides::Hop;
-use fairway_sides::sides::{Arrival, Downstream, Upgrade};
+use fairway_sides::sides::{Arrival, Downstream, Persistence, Upgrade};
 
 use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};
@@ -199,7 +211,10 @@ async fn wait_on<'a, N: Network, D: Downstream>(
     mut next: u32,
 ) -> Verdict<'a> {
     loop {
-        match guard::pass(exchange, step).await {
+        let verdict = guard::pass(exchange, step).await;
+        // The endpoint is not late for what guards took.
+        exchange.record.waited_until(Instant::now());
+        match verdict {
             Verdict::Pass => {
                 match decide(&exchange.env, next, (&exchange.client_side.peer, exchange.buffers)) {
                     Verdict::Wait(again, then) => (step, next) = (again, then),
@@ -224,7 +239,7 @@ fn admit<'a, N: Network>(
     if worker.is_shedding() {
         return Err(Unroutable::Broken(Fault::Overloaded));
     }
-    let intake = Intake::check(buffers, &arrival).map_err(Unroutable::Broken)?;
+    let mut intake = Intake::check(buffers, &arrival).map_err(Unroutable::Broken)?;
     record.method = intake.method;
     let limit = call_limit(&intake, &buffers.request, record);
     let listener = adopted.listener(peer.listener);
@@ -233,6 +248,11 @@ fn admit<'a, N: Network>(
     let client = Client::of(peer, public_port, trust, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = Some(client.address);
+    if adopted.is_unverified(peer, listener) {
+        // Only a new handshake can show what the listener asks for by now.
+        intake.persistence = Persistence::Close;
+        return Err(Unroutable::Unserved(intake, Fault::Misdirected));
+    }
     if is_misdirected(adopted, peer, &buffers.host) {
         return Err(Unroutable::Unserved(intake, Fault::Misdirected));
     }

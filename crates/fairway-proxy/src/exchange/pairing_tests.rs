@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use fairway_testkit::wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{sleep, timeout};
 
-use super::hostile_tests::{DATA, END, HEADERS, Raw, SETTINGS, Shared, WHOLE, field, frame, head, settle};
+use super::hostile_tests::{
+    self, DATA, END, HEADERS, OK, Raw, SETTINGS, Shared, WHOLE, field, frame, head, setting, settle,
+};
 use crate::testing::{Meeting, Stage, on_stage};
 
 const ALL: [(Speaks, Speaks); 4] = [
@@ -327,4 +329,71 @@ async fn clients_die_at_every_byte() {
         }
         assert!(cut > 40, "{cut}");
     }
+}
+
+/// A message whose body has five bytes, as its head says; perhaps with trailers.
+fn of_five_bytes(head: &[u8], with_trailers: bool) -> Vec<u8> {
+    let head = frame(HEADERS, WHOLE, 1, &[head, &field("content-length", "5")].concat());
+    match with_trailers {
+        true => {
+            let trailers = frame(HEADERS, END | WHOLE, 1, &field("grpc-status", "0"));
+            [head, frame(DATA, 0, 1, b"hello"), trailers].concat()
+        }
+        false => [head, frame(DATA, END, 1, b"hello")].concat(),
+    }
+}
+
+/// The frames of the next message: their types, whether they end it, and what they carry.
+async fn message(raw: &mut Raw) -> Vec<(u8, bool, Vec<u8>)> {
+    let mut frames: Vec<(u8, bool, Vec<u8>)> = Vec::new();
+    while !frames.last().is_some_and(|(_, ends, _)| *ends) {
+        let (kind, flags, _, payload) = raw.next().await.unwrap();
+        match kind {
+            HEADERS | DATA => frames.push((kind, flags & END > 0, payload)),
+            SETTINGS if flags & END == 0 => raw.say(frame(SETTINGS, END, 0, &[])).await,
+            _ => {}
+        }
+    }
+    frames
+}
+
+/// A request and its answer, both of five bytes, between two ends that speak HTTP/2.
+async fn both_messages(with_trailers: bool) -> [Vec<(u8, bool, Vec<u8>)>; 2] {
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let theirs = Rc::clone(&asked);
+    let (stage, _) = hostile_tests::stage(1, move |_, mut raw| {
+        let asked = Rc::clone(&theirs);
+        async move {
+            raw.say(frame(SETTINGS, 0, 0, &[])).await;
+            let request = message(&mut raw).await;
+            *asked.borrow_mut() = request;
+            raw.say(of_five_bytes(OK, with_trailers)).await;
+            raw.rest().await;
+        }
+    });
+    let mut client = Raw::new(stage.client().stream, &Shared::default());
+    // The body fills the window: what ends it needs none (RFC 9113 §6.9.1).
+    let settings = setting(4, 5);
+    // `POST http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
+    let request = of_five_bytes(b"\x83\x86\x84\x01\x01a", with_trailers);
+    client.say([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &request].concat()).await;
+    let answer = timeout(Duration::from_secs(20), message(&mut client)).await.unwrap();
+    [asked.take(), answer]
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_may_follow_a_body_of_known_length_over_http2() {
+    on_stage(async {
+        for frames in both_messages(true).await {
+            let kinds: Vec<_> = frames.iter().map(|(kind, ends, _)| (*kind, *ends)).collect();
+            assert_eq!(kinds, [(HEADERS, false), (DATA, false), (HEADERS, true)]);
+            assert_eq!(frames[1].2, b"hello");
+            assert!(frames[2].2.windows(11).any(|name| name == b"grpc-status"), "{frames:?}");
+        }
+        for frames in both_messages(false).await {
+            assert!(frames.iter().skip(1).all(|(kind, ..)| *kind == DATA), "{frames:?}");
+            assert_eq!(frames[1].2, b"hello");
+        }
+    })
+    .await;
 }

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 #[derive(Default)]
 pub(crate) struct PeerWatch<'w> {
     wait: Option<Wait<'w>>,
-    /// When it was first seen to owe an acknowledgement.
+    /// When it was first seen to owe an acknowledgement; nothing has come from it since.
     owes_since: Option<Instant>,
 }
 
@@ -67,12 +67,20 @@ impl<'w> PeerWatch<'w> {
             return PeerState::Present;
         };
         let now = Instant::now();
-        let since = *self.owes_since.get_or_insert(now);
+        // Whatever came from it since may have acknowledged what it owed then.
+        let is_same = |since: &Instant| now.saturating_duration_since(*since) <= unheard;
+        let since = self.owes_since.filter(is_same).unwrap_or(now);
+        self.owes_since = Some(since);
         let limit = worker.options.limits.upstream_unacknowledged;
         match unheard >= limit && now.saturating_duration_since(since) + AGAIN >= limit {
             true => PeerState::Gone,
             false => PeerState::Silent,
         }
+    }
+
+    /// How long it has owed the same acknowledgement, as far as looks have seen.
+    pub(crate) fn owed_for(&self) -> Duration {
+        self.owes_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// There is more to see.

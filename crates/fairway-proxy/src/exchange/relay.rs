@@ -64,7 +64,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
                 return Poll::Pending;
             }
             Poll::Pending => {
-                if body.leaves_alone(up, deaf) && client_side.down.poll_gone(cx).is_ready() {
+                if body.leaves_alone(deaf) && client_side.down.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
                 }
                 if flow.is_held(record.body_bytes, most) {

@@ -2,6 +2,7 @@
 
 use fairway_message::{Head, Known, Method};
 use fairway_routing::Replacing;
+use fairway_runtime::clock::Instant;
 
 use super::decide::has_endpoint;
 use super::environment::{Ending, Environment, Exchange};
@@ -40,8 +41,9 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     question.forms.take_session_cookie(&mut buffers.forms);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);
     let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit: None };
-    // Counted and logged as the client's own, by its own rule.
-    let mut own = Record::new(record.began, 0);
+    // Counted and logged as the client's own, by its own rule. Its time begins here: nobody who makes a page is late for what
+    // came before.
+    let mut own = Record::new(Instant::now(), 0);
     let ending = {
         let mut inner =
             Exchange { env, client_side: &mut **client_side, buffers: &mut question, record: &mut own };
@@ -74,7 +76,7 @@ fn write_question<N: Network>(
         [] => question.start_request(method, b"/"),
         query => question.start_request(method, &[b"/?", query].concat()),
     }
-    let skipped = |known| matches!(known, Known::ContentLength | Known::Expect) || forwarded::is_ours(known);
+    let skipped = |known| matches!(known, Known::ContentLength | Known::Expect) || known.is_of_the_client();
     for field in request.fields().filter(|field| !skipped(field.known)) {
         question.append(field.name, field.value);
     }

@@ -63,9 +63,13 @@ pub(super) async fn run<N: Network, D: Downstream>(
 ) -> Result<(), Fault> {
     let Environment { worker, adopted, limit, .. } = *outer;
     let Question { rule, intake, client, prefix, buffers } = question;
-    let env = Environment { worker, adopted, rule, intake, client, prefix, https_port: 0, limit };
+    let mut env = Environment { worker, adopted, rule, intake, client, prefix, https_port: 0, limit };
     let mut client_side = ClientSide::new(down, peer);
     let mut record = Record::new(Instant::now(), 0);
+    if limit.is_some() {
+        buffers.forms.write().limit = limit;
+    }
+    env.limit = env.limit_of_exchange(record.began, buffers);
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
     let outcome = forward(&mut exchange).await;

@@ -2,23 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
-use crate::options::Limits;
 use crate::testing::{GET, Meeting, OK, Stage, answering, endpoint, filtered, on_stage, read_head};
 
-fn seconds(count: u64) -> Duration {
+pub(super) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
 /// Within a tick of the timer wheel.
 #[track_caller]
-fn assert_took(began: Instant, expected: Duration) {
+pub(super) fn assert_took(began: Instant, expected: Duration) {
     let took = began.elapsed();
     assert!(
         took >= expected && took <= expected + Duration::from_millis(20),
@@ -46,151 +45,6 @@ async fn a_connect_has_one_second_and_all_of_them_have_five() {
                 "another one each time"
             );
         }
-    })
-    .await;
-}
-
-/// `true` while the first endpoint is a black hole: it takes connects and bytes, and nothing comes back.
-fn first_may_vanish(gone: &Rc<Cell<bool>>) -> impl Fn(std::net::SocketAddr) -> Meeting + 'static {
-    let gone = Rc::clone(gone);
-    move |to| match to == endpoint(0) {
-        true if gone.get() => Meeting::Silence,
-        true => Meeting::mortal(&gone, answering),
-        false => Meeting::with(answering),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_endpoint_that_vanishes_behind_a_pooled_connection_costs_a_quarter_of_a_second_and_then_nothing() {
-    on_stage(async {
-        let vanished = Rc::new(Cell::new(false));
-        let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
-        let stage = Stage::new(2, edit, first_may_vanish(&vanished));
-        let mut client = stage.client();
-        for _ in 0..4 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
-        }
-        let connected = stage.connects().len();
-        assert_eq!(connected, 2, "both are pooled");
-        vanished.set(true);
-        let began = Instant::now();
-        for _ in 0..10 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
-        }
-        assert!(began.elapsed() <= LOOKED_AT, "{:?}", began.elapsed());
-        assert_eq!(stage.connects().len(), connected, "no connect goes to it within its ejection");
-        assert!(stage.counts("fairway_upstream_unacknowledged_total 1"));
-    })
-    .await;
-}
-
-/// A quarter of a second, and until the table of waits is looked through.
-const LOOKED_AT: Duration = Duration::from_millis(310);
-
-#[tokio::test(start_paused = true)]
-async fn a_post_on_a_connection_that_went_dead_is_answered_504_after_two_seconds_and_never_sent_twice() {
-    on_stage(async {
-        let vanished = Rc::new(Cell::new(false));
-        let stage = Stage::new(2, |_, _| {}, first_may_vanish(&vanished));
-        let mut client = stage.client();
-        for _ in 0..2 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
-        }
-        vanished.set(true);
-        let began = Instant::now();
-        assert_eq!(client.ask("POST / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap().status, 504);
-        assert_took(began, seconds(2));
-        assert!(stage.counts("fairway_upstream_lost_non_idempotent_total 1"));
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_black_hole_costs_every_method_a_quarter_of_a_second_and_then_nothing() {
-    on_stage(async {
-        for method in ["GET", "POST"] {
-            let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
-            let stage = Stage::new(2, |policy, _| policy.timeouts.connect = seconds(5), script);
-            let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
-            let mut client = stage.client();
-            let began = Instant::now();
-            assert_eq!(client.ask(&request).await.unwrap().status, 200);
-            assert_took(began, Duration::from_millis(250));
-            let began = Instant::now();
-            for _ in 0..10 {
-                assert_eq!(client.ask(&request).await.unwrap().status, 200);
-            }
-            assert_took(began, Duration::ZERO);
-            assert!(stage.counts("fairway_upstream_hedges_total{outcome=\"won\"} 1"));
-            assert!(stage.counts("fairway_upstream_retries_total 0"));
-        }
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connect_that_lost_its_race_is_the_only_one_there_and_is_pooled_when_it_completes() {
-    on_stage(async {
-        let slow = |to| match to == endpoint(0) {
-            true => Meeting::after(seconds(3), answering),
-            false => Meeting::with(answering),
-        };
-        let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
-        let stage = Stage::new(2, edit, slow);
-        let mut client = stage.client();
-        let to_the_slow =
-            |stage: &Stage| stage.connects().iter().filter(|(_, to)| *to == endpoint(0)).count();
-        for _ in 0..20 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
-            sleep(Duration::from_millis(100)).await;
-        }
-        assert_eq!(to_the_slow(&stage), 1);
-        assert_eq!(stage.worker.groups.idle_connections(), 1);
-        sleep(seconds(2)).await;
-        assert_eq!(stage.worker.groups.idle_connections(), 2);
-        for _ in 0..4 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
-        }
-        assert_eq!(to_the_slow(&stage), 1, "the connection that lost is used");
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_burst_into_a_black_hole_is_carried_by_moving_and_not_by_the_budget() {
-    on_stage(async {
-        let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
-        let edit = |policy: &mut fairway_model::Policy, _: &mut _| policy.timeouts.connect = seconds(5);
-        let stage = Stage::new(2, edit, script);
-        let began = Instant::now();
-        let asked: Vec<_> = (0..200)
-            .map(|_| {
-                let mut client = stage.client();
-                tokio::task::spawn_local(async move { client.ask(GET).await.unwrap().status })
-            })
-            .collect();
-        for status in asked {
-            assert_eq!(status.await.unwrap(), 200);
-        }
-        assert_took(began, Duration::from_millis(250));
-        let hedges =
-            |outcome: &str| stage.value(&format!("fairway_upstream_hedges_total{{outcome=\"{outcome}\"}}"));
-        // A tenth of 200 connects and one second's ten.
-        assert!(hedges("won") + hedges("lost") <= 30, "{} and {}", hedges("won"), hedges("lost"));
-        assert!(hedges("moved") + hedges("reused") >= 70);
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_hedging_a_black_hole_costs_the_connect_time_out() {
-    on_stage(async {
-        let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
-        let limits = Limits { connect_hedge: Duration::ZERO, ..Limits::default() };
-        let stage = Stage::within(limits, 2, |_, _| {}, script);
-        let began = Instant::now();
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
-        assert_took(began, seconds(1));
     })
     .await;
 }
@@ -510,94 +364,6 @@ async fn the_silence_of_an_endpoint_is_no_slowness_of_the_client() {
         let began = Instant::now();
         assert_eq!(stage.client().ask(GET).await.unwrap().body, [b'a'; 50]);
         assert_took(began, seconds(50 * 20));
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn interim_answers_without_end_are_not_hoarded() {
-    on_stage(async {
-        let written = Rc::new(Cell::new(0));
-        let counter = Rc::clone(&written);
-        let endless = move |_| {
-            let counter = Rc::clone(&counter);
-            Meeting::with(|mut stream| async move {
-                read_head(&mut stream).await;
-                let hints =
-                    b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(100);
-                // Ten times what streams and buffers may hold.
-                while counter.get() < 10_000_000 && stream.write_all(&hints).await.is_ok() {
-                    counter.set(counter.get() + hints.len());
-                }
-                std::future::pending::<()>().await;
-            })
-        };
-        let stage = Stage::new(1, |_, _| {}, endless);
-        let mut client = stage.client();
-        client.send(GET).await;
-        sleep(seconds(10)).await;
-        assert!(written.get() < 1_000_000, "{} bytes were taken for a client that reads none", written.get());
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
-    for framing in ["Content-Length: 10000000", "Transfer-Encoding: chunked"] {
-        on_stage(async {
-            let written = Rc::new(Cell::new(0));
-            let counter = Rc::clone(&written);
-            let eager = move |_| {
-                let counter = Rc::clone(&counter);
-                Meeting::with(move |mut stream| async move {
-                    read_head(&mut stream).await;
-                    stream
-                        .write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes())
-                        .await
-                        .unwrap();
-                    let piece =
-                        b"3f8\r\n".iter().chain(&[b'a'; 1016]).chain(b"\r\n").copied().collect::<Vec<_>>();
-                    while counter.get() < 9_000_000 && stream.write_all(&piece).await.is_ok() {
-                        counter.set(counter.get() + piece.len());
-                    }
-                    std::future::pending::<()>().await;
-                })
-            };
-            let stage = Stage::new(1, |_, _| {}, eager);
-            let mut client = stage.client();
-            client.send(GET).await;
-            sleep(seconds(10)).await;
-            let taken = written.get();
-            assert!((1_000..1_000_000).contains(&taken), "{taken} bytes with {framing}");
-            let mut some = vec![0; 2_000_000];
-            client.stream.read_exact(&mut some).await.unwrap();
-            assert!(written.get() > taken, "it flows again");
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_the_endpoint_does_not_read_is_not_taken_from_the_client() {
-    on_stage(async {
-        let deaf = |_| {
-            Meeting::with(|stream| async move {
-                sleep(seconds(3600)).await;
-                drop(stream);
-            })
-        };
-        let stage = Stage::new(1, |_, _| {}, deaf);
-        let mut client = stage.client();
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").await;
-        let mut taken = 0;
-        let flood = async {
-            while client.stream.write_all(&[b'a'; 1000]).await.is_ok() {
-                taken += 1000;
-            }
-        };
-        let stopped = tokio::time::timeout(seconds(10), flood).await;
-        assert!(stopped.is_err(), "the client stands still");
-        assert!((1_000..1_000_000).contains(&taken), "{taken} bytes");
     })
     .await;
 }

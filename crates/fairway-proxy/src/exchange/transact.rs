@@ -31,7 +31,8 @@ pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
     announce(exchange);
     exchange.env.worker.reuse.take_back(&mut exchange.buffers.answer);
     let (hearing, acknowledged_within, watch) = (Hearing::Unasked, patience.into(), PeerWatch::default());
-    let mut transaction = Transaction { up, seen: (0, 0), since: now, hearing, acknowledged_within, watch };
+    let mut transaction =
+        Transaction { up, seen: (0, 0), since: now, hearing, interim: 0, acknowledged_within, watch };
     poll_fn(move |cx| transaction.poll(cx, exchange))
 }
 
@@ -45,6 +46,12 @@ fn announce<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) {
     }
 }
 
+/// The most that the kernel's clock of what it heard may be late by: one of its ticks.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Interim answers that may come before the final one.
+const INTERIM: u8 = 8;
+
 /// One try with one connection to an endpoint.
 struct Transaction<'a, 'b, U> {
     up: &'a mut U,
@@ -53,6 +60,8 @@ struct Transaction<'a, 'b, U> {
     /// When the last progress was made.
     since: Instant,
     hearing: Hearing,
+    /// Interim answers that came.
+    interim: u8,
     /// When the endpoint is looked at for the first time, should it not have answered by then.
     acknowledged_within: Micros,
     watch: PeerWatch<'b>,
@@ -95,16 +104,17 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
                 reply => reply,
             });
         }
-        if buffers.body.leaves_alone(self.up, self.hearing == Hearing::Deaf)
+        if buffers.body.leaves_alone(self.hearing == Hearing::Deaf)
             && client_side.down.poll_gone(cx).is_ready()
         {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if let Some(fault) = self.look_at_endpoint(cx, env, &buffers.body) {
-            return Poll::Ready(Err(fault));
-        }
+        // Before the look at the endpoint, which has to know what was just sent.
         if self.note_progress(env, client_side, &mut buffers.body) {
             return Poll::Ready(Err(Fault::ClientTimeout));
+        }
+        if let Some(fault) = self.look_at_endpoint(cx, env, &buffers.body) {
+            return Poll::Ready(Err(fault));
         }
         ready!(client_side.deadline.poll_passed(cx));
         Poll::Ready(Err(self.lateness(env, &buffers.body)))
@@ -149,19 +159,25 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
                 }
                 // Nobody asked for another protocol, or for this one (RFC 9110 §15.2.2).
                 101 => return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::StatusLine))),
-                // Fairway has said it itself, if it was to be said.
-                100 => {}
-                102..=199 if env.intake.version != Version::Http10 => {
-                    client_side.down.send_interim(&buffers.answer);
+                // An endless head is no answer, whatever its pieces are.
+                100 | 102..=199 if self.interim == INTERIM => {
+                    return Poll::Ready(Err(Fault::UpstreamMalformed(Malformed::HeadTooLarge)));
                 }
-                102..=199 => {}
+                // Fairway has said it itself, if it was to be said.
+                100 => self.interim += 1,
+                102..=199 => {
+                    self.interim += 1;
+                    if env.intake.version != Version::Http10 {
+                        client_side.down.send_interim(&buffers.answer);
+                    }
+                }
                 _ => return Poll::Ready(Ok(reply)),
             }
         }
     }
 
-    /// When the answer has not come for a while: an endpoint that has not even acknowledged the request is given up, at
-    /// once where the request can go to another one; one that has all of it is asked often from now on whether it is
+    /// When the answer has not come for a while: an endpoint that has not even acknowledged the request in time is given up,
+    /// where the request can go to another one; one that has all of it is asked often from now on whether it is
     /// still there.
     fn look_at_endpoint<N: Network>(
         &mut self,
@@ -169,9 +185,15 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         env: &Environment<'b, N>,
         body: &RequestBody,
     ) -> Option<Fault> {
-        // The first poll, which asks for the time, comes before any progress.
+        // The first poll, which asks for the time, sees no progress.
         let first = || self.since + self.acknowledged_within.duration();
-        match self.watch.look(cx, first, env.worker, self.up) {
+        let mut unheard = Duration::ZERO;
+        let owes = || {
+            let owes = self.up.owes_acknowledgement();
+            unheard = owes.unwrap_or_default();
+            owes
+        };
+        match self.watch.look_at(cx, first, env.worker, owes) {
             PeerState::NotYet => return None,
             PeerState::Present if body.is_sent() && self.up.queued() == 0 => {
                 self.up.watch_closely();
@@ -180,7 +202,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
             PeerState::Present => {}
             PeerState::Silent => {
                 let repeatable = env.intake.method.is_idempotent() && body.is_replayable();
-                if repeatable && body.is_sent() {
+                if repeatable && body.is_sent() && self.has_waited_for_acknowledgement(unheard) {
                     count(&env.worker.counters.attempts.unacknowledged);
                     return Some(Fault::UpstreamUnreachable);
                 }
@@ -189,6 +211,15 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         }
         self.watch.go_on();
         None
+    }
+
+    /// Whether the endpoint, which owes an acknowledgement and was not heard for so long, has had its time for it. What it owes
+    /// may be for something that was only just sent: the last piece of a body, or what another exchange sent on its connection.
+    fn has_waited_for_acknowledgement(&self, unheard: Duration) -> bool {
+        let within = self.acknowledged_within.duration();
+        let is_over = |time: Duration| time.saturating_add(TICK) >= within;
+        let sent = self.up.last_written().map_or(self.since, |written| written.max(self.since));
+        is_over(unheard) && (is_over(sent.elapsed()) || is_over(self.watch.owed_for()))
     }
 
     /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
@@ -220,7 +251,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         let timeouts = &env.rule.rule().policy.timeouts;
         if body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
-        } else if self.up.queued() > 0 {
+        } else if body.is_stopped() || self.up.queued() > 0 {
             timeouts.send
         } else if env.intake.dialect.is_grpc() {
             // A stream, in which nobody need have anything to say.
@@ -234,7 +265,8 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
     fn lateness<N: Network>(&self, env: &Environment<'_, N>, body: &RequestBody) -> Fault {
         if env.is_overdue() {
             env.overdue()
-        } else if body.is_sent() || self.hearing == Hearing::Deaf || self.up.queued() > 0 {
+        } else if body.is_sent() || body.is_stopped() || self.hearing == Hearing::Deaf || self.up.queued() > 0
+        {
             Fault::UpstreamTimeout
         } else {
             Fault::ClientTimeout

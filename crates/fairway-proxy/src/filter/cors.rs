@@ -30,17 +30,12 @@ pub(super) fn answer(of: &CorsAnswer, buffers: &mut Buffers) {
         // "Cache requirements" (Fetch Standard §3.2): another origin gets another answer.
         answer.append(b"Vary", b"Origin");
     }
-    let Some(origin) = allowed(&of.cors, request) else { return };
-    let is_preflight = of.cors.manner == CorsManner::GatewayApi && is_preflight(request);
-    let fields = if is_preflight { &of.preflight } else { &of.fields };
-    let name = b"Access-Control-Allow-Origin";
-    if answer.has_names_in(b"Access-Control-") {
-        answer.set(name, origin);
-        fields.iter().for_each(|field| answer.set(field.name, field.value));
-    } else {
-        answer.append(name, origin);
-        answer.append_ready(fields);
+    if !of.open {
+        let Some(origin) = allowed(&of.cors, request) else { return };
+        answer.set(b"Access-Control-Allow-Origin", origin);
     }
+    let is_preflight = of.cors.manner == CorsManner::GatewayApi && is_preflight(request);
+    answer.set_ready(if is_preflight { &of.preflight } else { &of.fields });
     if is_preflight && of.cors.credentials {
         grant_what_is_asked(&of.cors, request, answer);
     }

@@ -1,12 +1,11 @@
 //! Fields that the settings give all requests and answers, and those that they hide.
 
-use fairway_message::{Head, Known};
+use fairway_message::{Head, Known, identify};
 use fairway_model::{FieldTemplate, TemplatePart};
 use fairway_routing::{CompiledRule, ReceivedStep};
 
 use super::template::{self, Sources};
 use crate::buffers::Buffers;
-use crate::request::id::identify;
 
 /// Sets fields of the request in the buffers.
 pub(crate) fn set_on_request(fields: &[FieldTemplate], of: Sources<'_>, buffers: &mut Buffers) {

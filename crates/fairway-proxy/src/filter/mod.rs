@@ -18,11 +18,9 @@ pub(crate) use template::{Sources, compared, text};
 pub(crate) use verdict::{FilterContext, Verdict};
 pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
 
-use fairway_message::{Head, Known, Method};
+use fairway_message::{Known, Method};
 use fairway_model::AccessList;
-use fairway_routing::{
-    AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, FieldEdits, Replacing, RequestStep,
-};
+use fairway_routing::{AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, Replacing, RequestStep};
 
 use crate::buffers::{Buffers, Made};
 use crate::peer::Scheme;
@@ -81,7 +79,7 @@ fn run<'r>(
             _ => Verdict::Pass,
         },
         RequestStep::Edit(edits) => {
-            apply(edits, &mut buffers.request);
+            edits.apply(&mut buffers.request);
             Verdict::Pass
         }
         RequestStep::Host(host) => {
@@ -142,7 +140,7 @@ pub(crate) fn on_answer(
             AnswerStep::Replace(_) => {}
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
             AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
-            AnswerStep::Edit(edits) => apply(edits, &mut buffers.answer),
+            AnswerStep::Edit(edits) => edits.apply(&mut buffers.answer),
             AnswerStep::Fields(fields) => fields::set_on_answer(fields, of, &number, buffers),
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
@@ -186,19 +184,7 @@ fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &mut 
     }
 }
 
-fn apply(edits: &FieldEdits, head: &mut Head) {
-    for name in &edits.remove {
-        head.remove(name.as_bytes());
-    }
-    for field in &edits.set {
-        head.set(field.name.as_bytes(), field.value.as_bytes());
-    }
-    for field in &edits.add {
-        head.append(field.name.as_bytes(), field.value.as_bytes());
-    }
-}
-
-/// Writes the new target to the buffers; a pattern that finds nothing leaves the request's own.
+/// Sets `X-Forwarded-Prefix`, where the pattern finds something.
 fn forwarded_prefix(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
     let mut value = std::mem::take(&mut buffers.forms.write().value);
     value.clear();
@@ -209,12 +195,11 @@ fn forwarded_prefix(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buff
     buffers.forms.write().value = value;
 }
 
+/// Writes the new target to the buffers; a pattern that finds nothing writes nothing, which leaves the request's own.
 fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
     let mut target = std::mem::take(&mut buffers.forms.write().target);
     target.clear();
     let path = context.intake.path_in(rewrite.path_form(), buffers);
-    if !rewrite.apply(path, context.intake.query(buffers), context.prefix, &mut target) {
-        target.clear();
-    }
+    rewrite.apply(path, context.intake.query(buffers), context.prefix, &mut target);
     buffers.forms.write().target = target;
 }

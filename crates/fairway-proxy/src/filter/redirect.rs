@@ -82,6 +82,10 @@ fn push_path(
     let received = context.intake.received(buffers);
     let own = received.split(|byte| *byte == b'?').next().unwrap_or(received);
     if let Some(PathRewrite::Full(full)) = path {
+        // The API server takes one without a slash, too, which would continue the name of the host.
+        if !full.starts_with('/') {
+            location.push(b'/');
+        }
         return location.extend_from_slice(full.as_bytes());
     }
     let start = location.len();

@@ -7,7 +7,6 @@ use fairway_grpc::Decoder;
 use fairway_message::Malformed;
 use fairway_runtime::pace::Pace;
 use fairway_runtime::turns::go_on_later;
-use fairway_runtime::wire::GATHER;
 
 use super::copy::CopyWriter;
 use super::fields;
@@ -70,6 +69,8 @@ enum Arrival {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sending {
     Flowing,
+    /// The endpoint has no room for more of it now.
+    Stopped,
     Finished,
     Sent,
 }
@@ -170,10 +171,15 @@ impl RequestBody {
         self.sending == Sending::Sent
     }
 
+    /// Whether the endpoint is waited for: it has no room for more of it now.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.sending == Sending::Stopped
+    }
+
     /// Whether nothing is read from the client now: all of the body came, or the endpoint takes no more of it for the
     /// moment, or, being `deaf`, at all.
-    pub(crate) fn leaves_alone<U: Upstream>(&self, up: &U, deaf: bool) -> bool {
-        deaf || self.arrival == Arrival::Whole || up.queued() > GATHER
+    pub(crate) fn leaves_alone(&self, deaf: bool) -> bool {
+        deaf || self.arrival == Arrival::Whole || self.is_stopped()
     }
 
     /// Whether another attempt can send what this one did.
@@ -223,20 +229,24 @@ impl RequestBody {
             let room = match self.sending {
                 Sending::Finished => ready!(up.poll_flush(cx)).map(|()| 0),
                 Sending::Sent => Ok(0),
-                Sending::Flowing => ready!(up.poll_room(cx)),
+                Sending::Flowing | Sending::Stopped => {
+                    let room = up.poll_room(cx);
+                    self.sending = if room.is_ready() { Sending::Flowing } else { Sending::Stopped };
+                    ready!(room)
+                }
             };
             let room = room.map_err(|_| BodyFault::Upstream)?;
             match (self.sending, self.arrival) {
                 (Sending::Sent, _) => return Poll::Ready(Ok(())),
                 (Sending::Finished, _) => self.sending = Sending::Sent,
-                (Sending::Flowing, Arrival::Whole) => {
+                (Sending::Flowing | Sending::Stopped, Arrival::Whole) => {
                     let trust = self.trust;
                     let passes = |name: &[u8]| trust.is_some_and(|trust| fields::passes(name, trust));
                     let trailers = down.trailers().filter(|(name, _)| passes(name));
                     up.finish(trailers).map_err(|_| BodyFault::Upstream)?;
                     self.sending = Sending::Finished;
                 }
-                (Sending::Flowing, Arrival::Coming) => {
+                (Sending::Flowing | Sending::Stopped, Arrival::Coming) => {
                     let has_had_its_turn = pieces == PIECES_IN_A_TURN;
                     if has_had_its_turn {
                         go_on_later(cx);

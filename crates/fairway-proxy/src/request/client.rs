@@ -1,6 +1,6 @@
 //! Who the client is: what a peer says of others counts only where the peer is in a trusted range.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use fairway_message::{Head, Known};
 use fairway_model::{ForwardedTrust, RealIp};
@@ -83,8 +83,12 @@ fn rightmost_stranger<'r>(
     })
 }
 
+/// An address, whatever port stands behind it: some load balancers write the port of the client, and nginx reads that as well.
 fn address(part: &[u8]) -> Option<IpAddr> {
-    std::str::from_utf8(part).ok()?.trim().parse().ok()
+    let text = std::str::from_utf8(part).ok()?.trim();
+    let before_port = || text.parse::<SocketAddr>().ok().map(|both| both.ip());
+    let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+    text.parse::<IpAddr>().ok().or_else(before_port).or_else(in_brackets)
 }
 
 fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {
@@ -93,4 +97,34 @@ fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {
 
 fn text(request: &Head, known: Known) -> Option<&str> {
     std::str::from_utf8(request.first(known)?).ok().map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_have_a_port_and_what_is_no_address_ends_the_list() {
+        let is_balancer = |address: IpAddr| address == IpAddr::from([10, 0, 0, 1]);
+        for (told, client) in [
+            ("203.0.113.9", Some("203.0.113.9")),
+            ("203.0.113.9:51234", Some("203.0.113.9")),
+            ("2001:db8::1", Some("2001:db8::1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("[2001:db8::1]:443", Some("2001:db8::1")),
+            ("198.51.100.7, 203.0.113.9:51234, 10.0.0.1:80", Some("203.0.113.9")),
+            ("198.51.100.7:1,10.0.0.1", Some("198.51.100.7")),
+            ("10.0.0.1:80", Some("10.0.0.1")),
+            ("198.51.100.7, 203.0.113.9:port", None),
+            ("198.51.100.7, 203.0.113.9:", None),
+            ("198.51.100.7, 203.0.113.9:65536", None),
+            ("198.51.100.7, [203.0.113.9]", None),
+            ("198.51.100.7, [2001:db8::1", None),
+            ("198.51.100.7, _hidden:80, 10.0.0.1", Some("10.0.0.1")),
+            ("", None),
+        ] {
+            let found = rightmost_stranger([told.as_bytes()].into_iter(), is_balancer);
+            assert_eq!(found, client.map(|client| client.parse::<IpAddr>().unwrap()), "{told}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! This comes before routing and filters, so that no rule is chosen by a field that never arrives, and what a filter
 //! sets stays.
 
+use fairway_message::bytes::is_plain_name;
 use fairway_message::{FieldRef, Head, Known};
 
 use crate::request::client::Trust;
@@ -15,32 +16,24 @@ pub(crate) fn admit(request: &mut Head, trust: Trust) {
         Known::XForwardedFor | Known::XForwardedHost => true,
         // In nearly every request, and no claim: nothing of the name need be looked at.
         Known::Host | Known::UserAgent | Known::Referer | Known::ContentLength | Known::Origin => true,
-        _ => passes(name, trust),
+        _ => is_usual(name) || passes(name, trust),
     });
 }
 
-/// Whether a field or trailer of this name goes on.
-pub(crate) fn passes(name: &[u8], trust: Trust) -> bool {
-    is_plain(name) && (trust == Trust::Trusted || !is_claim(name))
+/// Whether it is a name that browsers always send, as they spell it in HTTP/1 or HTTP/2: it passes without a closer look.
+fn is_usual(name: &[u8]) -> bool {
+    matches!(name, b"Accept" | b"Accept-Encoding" | b"Accept-Language" | b"Cookie")
+        || matches!(name, b"accept" | b"accept-encoding" | b"accept-language" | b"cookie")
 }
 
+/// Whether a field or trailer of this name goes on.
+///
 /// `a_b` and `a-b` are one variable to CGI-like backends, to PHP `a.b` is too, so a client could slip a forged field
 /// past whoever checks the other: like nginx (`ignore_invalid_headers`), Fairway drops names of other bytes than letters,
 /// digits and `-`.
-fn is_plain(name: &[u8]) -> bool {
-    // Without an early end: names are short, and nearly all of them are plain.
-    name.iter().fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)])
+pub(crate) fn passes(name: &[u8], trust: Trust) -> bool {
+    is_plain_name(name) && (trust == Trust::Trusted || !is_claim(name))
 }
-
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < plain.len() {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric() || byte == b'-' as usize;
-        byte += 1;
-    }
-    plain
-};
 
 /// Whether this is a name in which a proxy, or an authenticator in front of it, tells a backend who the client is and
 /// what it asked for.
@@ -63,4 +56,21 @@ fn is_claim(name: &[u8]) -> bool {
     claims
         .iter()
         .any(|claim| name.get(..claim.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(claim)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_names_are_names_that_pass() {
+        for usual in ["Accept", "Accept-Encoding", "Accept-Language", "Cookie"] {
+            for name in [usual.to_owned(), usual.to_lowercase()] {
+                assert!(is_usual(name.as_bytes()) && passes(name.as_bytes(), Trust::Stranger), "{name}");
+            }
+        }
+        for other in ["", "Accep", "Accept_Encoding", "accept.language", "X-Forwarded-By", "cookie "] {
+            assert!(!is_usual(other.as_bytes()), "{other}");
+        }
+    }
 }

@@ -246,6 +246,10 @@ impl fairway_routing::Fields for Fields<'_> {
         }
     }
 
+    fn any(&self, name: &str, is_one: impl FnMut(&[u8]) -> bool) -> bool {
+        self.0.all_named(name.as_bytes()).any(is_one)
+    }
+
     fn cookie(&self, name: &str) -> Option<&[u8]> {
         cookie_of(self.0, name.as_bytes())
     }

@@ -1,25 +1,29 @@
 //! Which backend gets a connection, and a connection to one of its endpoints: another one is tried while connecting fails, or as
-//! well when a connect is late (docs/design/0018-hedged-connects.md). No byte of the client's goes out before that.
+//! well when a connect is late (docs/design/0018-hedged-connects.md). No byte of the client goes out before that: what comes is kept,
+//! and when the client leaves, the search is over.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_metrics::{Fault, Hedges, count};
 use fairway_model::{ListenerProtocol, ProxyHeaderVersion, Retry, RetryBy, StreamPolicy, Timeouts};
 use fairway_routing::{BackendSlot, CompiledStream};
-use fairway_runtime::clock::Instant;
+use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
-use fairway_runtime::transport::UpstreamStream;
-use fairway_runtime::wire::Wire;
+use fairway_runtime::transport::{Transport, UpstreamStream};
+use fairway_runtime::wire::{Ahead, Wire};
 use fairway_session::{Belongs, Session};
 use fairway_stream::race::{Event, Race, Racer};
 
+use super::end::End;
 use super::peer::StreamPeer;
 use crate::exchange::blame::{note_connect_failure, unpicked};
 use crate::network::Network;
 use crate::upstream::{Chosen, Errand, Group, Tried};
-use crate::worker::{Adopted, ToEndpoint, Worker};
+use crate::worker::{Adopted, Phase, ToEndpoint, Worker};
 
 /// Endpoints that are tried for one connection, where their backend says nothing.
 const MOST_TRIES: u8 = 8;
@@ -54,25 +58,25 @@ impl<N: Network> Reached<N> {
 /// There is no endpoint for a connection.
 #[derive(Debug)]
 pub(super) struct Refused {
-    pub(super) fault: Fault,
+    pub(super) end: End,
     /// The last endpoint that was tried, and how many were.
     pub(super) tried: Option<(SocketAddr, u8)>,
 }
 
 impl From<Fault> for Refused {
     fn from(fault: Fault) -> Self {
-        Self { fault, tried: None }
+        Self { end: End::Failed(fault), tried: None }
     }
 }
 
-/// Connects with an endpoint for a client. `local` is asked for the address that the client is connected to.
+/// Connects with an endpoint for a client. What the client sends meanwhile is kept.
 ///
 /// # Errors
-/// Nothing serves it, or no endpoint can be reached.
-pub(super) async fn connect<N: Network>(
+/// Nothing serves it, no endpoint can be reached, or nobody waits for one any more.
+pub(super) async fn connect<N: Network, S: Transport>(
     worker: &Rc<Worker<N>>,
     peer: &StreamPeer,
-    local: impl FnOnce() -> Option<SocketAddr>,
+    client: &mut Wire<S>,
 ) -> Result<Reached<N>, Refused> {
     let adopted = worker.adopted();
     let stream = adopted.stream(peer.listener, peer.name.as_deref())?;
@@ -82,7 +86,8 @@ pub(super) async fn connect<N: Network>(
     let least = policy.connect_timeout.unwrap_or_default().saturating_mul(CONNECTS);
     retry.connect_total = retry.connect_total.max(least);
     let model = adopted.listening().model(peer.listener).ok_or(Fault::NoListener)?;
-    let ahead = policy.introduce.map(|version| header(version, peer.addresses(local(), model.public_port)));
+    let ahead =
+        policy.introduce.map(|version| header(version, peer.addresses(client.local(), model.public_port)));
     let mut search = Search {
         worker,
         adopted: &adopted,
@@ -97,10 +102,13 @@ pub(super) async fn connect<N: Network>(
         attempts: 0,
         began: Instant::now(),
     };
+    let drained = Deadline::unset();
+    let mut waiting = Waiting { worker, peer, client, protocol: model.protocol, drained };
     worker.budgets.retries.earn();
     search.go_on()?;
     loop {
-        match search.race.event().await {
+        let event = waiting.wait(search.race.event()).await.map_err(|end| search.given_up(end))?;
+        match event {
             Event::Connected(racer, stream, took) => {
                 let (chosen, attempts) = search.won(racer, took);
                 let wire = Wire::new(stream);
@@ -111,7 +119,8 @@ pub(super) async fn connect<N: Network>(
                 drop(runner);
                 if goes_on {
                     if !retry.backoff.is_zero() {
-                        tokio::time::sleep(retry.backoff).await;
+                        let pause = tokio::time::sleep(retry.backoff);
+                        waiting.wait(pause).await.map_err(|end| search.given_up(end))?;
                     }
                     search.go_on()?;
                 }
@@ -132,6 +141,43 @@ fn header(version: ProxyHeaderVersion, addresses: Addresses) -> Vec<u8> {
     match version {
         ProxyHeaderVersion::V1 => write_v1(addresses),
         ProxyHeaderVersion::V2 => write_v2(addresses, Carries::Stream, &mut [0; MOST_OF_V2]).to_vec(),
+    }
+}
+
+/// The client while it has no endpoint.
+struct Waiting<'c, N: Network, S> {
+    worker: &'c Rc<Worker<N>>,
+    peer: &'c StreamPeer,
+    client: &'c mut Wire<S>,
+    protocol: ListenerProtocol,
+    /// When it has to be over; unset while its listener stays.
+    drained: Deadline,
+}
+
+impl<N: Network, S: Transport> Waiting<'_, N, S> {
+    /// Waits for this; gives up when nobody needs an endpoint any more.
+    async fn wait<T>(&mut self, event: impl Future<Output = T>) -> Result<T, End> {
+        tokio::select! {
+            biased;
+            event = event => Ok(event),
+            end = poll_fn(|cx| self.poll_over(cx)) => Err(end),
+        }
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let has_left = match self.client.poll_ahead(cx, &self.worker.reuse.workspace) {
+            Ahead::Open => false,
+            Ahead::Broken => true,
+            // A client that has asked may end its direction and wait for the answer; within a handshake of TLS none can.
+            Ahead::Ended => self.client.residue() == 0 || self.protocol == ListenerProtocol::TlsPassthrough,
+        };
+        if has_left {
+            return Poll::Ready(End::Failed(Fault::ClientGone));
+        }
+        if self.worker.phase_of(self.peer.listener) == Phase::Draining {
+            self.drained.set_once(self.worker.options.drain.timeout);
+        }
+        self.drained.poll_passed(cx).map(|()| End::Drained)
     }
 }
 
@@ -222,10 +268,18 @@ impl<'a, N: Network> Search<'a, N> {
         let is_granted = || retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now());
         if !(may && is_in_time && is_granted()) {
             let tried = Some((runner.chosen.endpoint.identity.address, self.attempts));
-            return Err(Refused { fault, tried });
+            return Err(Refused { end: End::Failed(fault), tried });
         }
         count(&worker.counters.attempts.retried);
         Ok(true)
+    }
+
+    /// Nobody waits for an endpoint any more.
+    fn given_up(&self, end: End) -> Refused {
+        let racers = self.race.racers();
+        racers.iter().for_each(|racer| racer.token.lost(self.hedges()));
+        let last = racers.last().map(|racer| racer.token.chosen.endpoint.identity.address);
+        Refused { end, tried: last.map(|address| (address, self.attempts)) }
     }
 
     /// One is connected: what is still on its way goes on without the client, for the health of its endpoint.

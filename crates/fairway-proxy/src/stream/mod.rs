@@ -16,6 +16,9 @@ mod relay;
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use fairway_log::Forwarded;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
@@ -45,15 +48,19 @@ pub(crate) fn serve<N: Network, S: Transport>(
         let worker = &*open;
         let listener = worker.adopted().listening().model(peer.listener).cloned();
         let _ticket = worker.begin_stream();
+        let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
         let began = Instant::now();
         worker.counters.streams.moved(ahead, 0);
-        let connecting = connect::connect(worker, &peer, || client.local());
+        let connecting = connect::connect(worker, &peer, &mut client);
         let (end, upstream) = match Box::pin(connecting).await {
             Ok(mut reached) => {
                 let end = relay::relay(worker, &peer, &mut client, &mut reached).await;
                 (end, Some(reached.tried()))
             }
-            Err(Refused { fault, tried }) => (End::Failed(fault), tried),
+            Err(Refused { end, tried }) => {
+                worker.counters.streams.moved(client.received(), 0);
+                (end, tried)
+            }
         };
         worker.counters.stream_ended(end.label());
         let seen = StreamSeen {

@@ -54,7 +54,6 @@ pub(super) async fn relay<N: Network, S: Transport>(
     client: &mut Wire<S>,
     reached: &mut Reached<N>,
 ) -> End {
-    let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
     let mut pump = Pump::default();
     let mut watching = Watching {
         worker,

@@ -19,7 +19,7 @@ use super::{StreamPeer, serve};
 use crate::listener::ListenerId;
 use crate::options::Limits;
 use crate::testing::{Meeting, Stage, endpoint, filtered, on_stage};
-use crate::worker::Open;
+use crate::worker::{Open, Phase};
 
 const PIPE: usize = 64 * 1024;
 
@@ -339,6 +339,70 @@ async fn a_listener_says_how_long_its_streams_may_be_idle() {
         let (_client, serving) = client(&stage);
         serving.await.unwrap();
         assert_eq!((began.elapsed().as_secs(), ended(&stage, "idle")), (7, 1));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_before_it_has_an_endpoint_leaves_nothing_behind() {
+    on_stage(async {
+        let stage = Stage::serving(&config(2, 1), |_| Meeting::Silence);
+        let (mut client, serving) = client(&stage);
+        client.write_all(b"early").await.unwrap();
+        // Long enough for the second endpoint to be tried as well.
+        sleep(Duration::from_millis(400)).await;
+        assert!(!serving.is_finished());
+        let left = Instant::now();
+        drop(client);
+        serving.await.unwrap();
+        assert!(left.elapsed() < Duration::from_millis(10), "{:?}", left.elapsed());
+        assert_eq!((stage.connects().len(), ended(&stage, "client_gone")), (2, 1));
+        assert_eq!(stage.value("fairway_stream_received_bytes_total"), 11);
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+/// The configuration of one endpoint, for connections without TLS.
+fn in_the_clear() -> Config {
+    let mut config = config(1, 1);
+    let listener = Listener::new("streams", ListenerProtocol::Tcp, 443, "streams");
+    config.listeners.insert("streams".into(), Arc::new(listener));
+    config
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_sends_before_it_has_an_endpoint_arrives_though_it_has_ended_its_direction() {
+    on_stage(async {
+        let stage = Stage::serving(&in_the_clear(), |_| Meeting::after(Duration::from_millis(200), echoing));
+        let (mut client, serving) = client(&stage);
+        client.write_all(b"world").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut seen = Vec::new();
+        client.read_to_end(&mut seen).await.unwrap();
+        assert_eq!(seen, b"hello world");
+        serving.await.unwrap();
+        assert_eq!(ended(&stage, "closed"), 1);
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_an_endpoint_yet_has_the_time_of_a_drain() {
+    on_stage(async {
+        let mut config = config(1, 1);
+        let route = StreamRoute::clone(config.streams.values().next().unwrap());
+        let policy = StreamPolicy { connect_timeout: Some(Duration::from_secs(3_600)), ..route.policy };
+        config.streams.insert(route.key.clone(), Arc::new(StreamRoute { policy, ..route }));
+        let stage = Stage::serving(&config, |_| Meeting::Silence);
+        let (_client, serving) = client(&stage);
+        sleep(Duration::from_secs(1)).await;
+        let began = Instant::now();
+        stage.worker.enter(Phase::Draining);
+        serving.await.unwrap();
+        assert_eq!((began.elapsed().as_secs(), ended(&stage, "drained")), (240, 1));
+        stage.at_rest().unwrap();
     })
     .await;
 }

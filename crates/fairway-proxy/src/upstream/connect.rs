@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_http2::{Note, Noted};
+use fairway_message::HeadLimits;
 use fairway_model::{BackendProtocol, UpstreamTls};
 use fairway_runtime::shortage::Shortage;
 use fairway_runtime::transport::{Secured, UpstreamStream};
@@ -37,7 +38,7 @@ type Kind = (Arc<UpstreamTls>, BackendProtocol);
 
 /// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
 pub(crate) struct Connector<N: Network> {
-    network: Rc<N>,
+    means: Rc<Means<N>>,
     room: Rc<Room<N::Hop>>,
     workspace: Rc<Workspace>,
     /// What endpoints do over HTTP/2.
@@ -45,9 +46,22 @@ pub(crate) struct Connector<N: Network> {
     tls: RefCell<HashMap<Kind, Arc<ClientConfig>>>,
 }
 
+/// What connections are made with.
+struct Means<N> {
+    network: N,
+    /// How large heads of answers may be.
+    heads: HeadLimits,
+}
+
 impl<N: Network> Connector<N> {
-    pub(crate) fn new(network: N, room: Rc<Room<N::Hop>>, workspace: Rc<Workspace>, events: Events) -> Self {
-        Self { network: Rc::new(network), room, workspace, events, tls: RefCell::new(HashMap::new()) }
+    pub(crate) fn new(
+        (network, heads): (N, HeadLimits),
+        room: Rc<Room<N::Hop>>,
+        workspace: Rc<Workspace>,
+        events: Events,
+    ) -> Self {
+        let means = Rc::new(Means { network, heads });
+        Self { means, room, workspace, events, tls: RefCell::new(HashMap::new()) }
     }
 
     /// Forgets TLS settings: a new snapshot may bring other certificates.
@@ -62,7 +76,7 @@ impl<N: Network> Connector<N> {
         identities: &Identities,
         limit: Duration,
     ) -> Connecting<N::Hop> {
-        let network = Rc::clone(&self.network);
+        let means = Rc::clone(&self.means);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
         let (address, protocol, events) = (to.address, to.protocol, self.events.clone());
         let secure = match self.tls(to, identities) {
@@ -72,20 +86,20 @@ impl<N: Network> Connector<N> {
         Box::pin(async move {
             // Made where it is awaited: what is handed in keeps its room beside it.
             let connect = async {
-                let stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
-                network.keep(&stream);
+                let stream = reach(&means.network, &room, address).await.map_err(|error| fault_of(&error))?;
+                means.network.keep(&stream);
                 let Some((tls, name)) = secure else {
                     let spoken = match protocol {
                         BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
                         BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
                     };
-                    return Ok(network.hop(Secured::Plain(stream), spoken, &workspace));
+                    return Ok(means.network.hop(Secured::Plain(stream), spoken, &workspace, means.heads));
                 };
                 // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
                 let tls = TlsConnector::from(tls);
                 let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
                 let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
-                Ok(network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace))
+                Ok(means.network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace, means.heads))
             };
             let mut hop = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
             hop.tell(watch(address, events));
@@ -107,11 +121,12 @@ impl<N: Network> Connector<N> {
             Ok(secure) => secure,
             Err(fault) => return Box::pin(ready(Err(fault))),
         };
-        let (network, room) = (Rc::clone(&self.network), Rc::clone(&self.room));
+        let (means, room) = (Rc::clone(&self.means), Rc::clone(&self.room));
         let (address, ahead) = (to.address, Rc::clone(ahead));
         Box::pin(async move {
             let connect = async {
-                let mut stream = reach(&*network, &room, address).await.map_err(|error| fault_of(&error))?;
+                let mut stream =
+                    reach(&means.network, &room, address).await.map_err(|error| fault_of(&error))?;
                 if !ahead.is_empty() {
                     stream.write_all(&ahead).await.map_err(|_| Fault::ConnectFailed)?;
                 }

@@ -7,5 +7,5 @@ mod tests;
 
 pub(crate) use connect::{Connecting, Connector, fault_of};
 pub(crate) use fairway_upstream::{
-    Chosen, Endpoint, Errand, Group, Groups, Lease, Room, Tried, Underway, endpoint, health,
+    Chosen, Endpoint, Errand, Group, Groups, Lease, Opened, Room, Tried, Underway, endpoint, health,
 };

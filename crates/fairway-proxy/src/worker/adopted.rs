@@ -12,6 +12,7 @@ use rustls::ServerConfig;
 
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening, Verification};
+use crate::peer::Peer;
 use crate::publish::Published;
 use crate::upstream::{Group, Groups};
 use crate::worker::guards::Trusts;
@@ -88,6 +89,17 @@ impl<H: Hop> Adopted<H> {
     #[inline]
     pub(crate) fn listener(&self, id: ListenerId) -> Option<ListenerFacts> {
         self.published.listening.facts(id)
+    }
+
+    /// Whether the client's listener verifies clients, but did not verify this one in its handshake as it does now.
+    #[inline]
+    pub(crate) fn is_unverified(&self, peer: &Peer, listener: Option<ListenerFacts>) -> bool {
+        listener.is_some_and(|listener| listener.verifies) && !self.has_verified(peer)
+    }
+
+    fn has_verified(&self, peer: &Peer) -> bool {
+        let trust = self.listening().verification(peer.listener).trust();
+        trust.is_some_and(|trust| peer.is_verified_by(trust))
     }
 
     /// What holds for the clients of a listener.

@@ -25,6 +25,7 @@ use crate::buffers::Buffers;
 use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::ProxyOptions;
+use crate::peer::Peer;
 use crate::publish::Published;
 use crate::upstream::endpoint::PoolLimits;
 use crate::upstream::{Connector, Groups, Room};
@@ -72,6 +73,7 @@ impl<N: Network> Worker<N> {
     ) -> Self {
         let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
         let limits = &options.limits;
+        let heads = limits.head();
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
         let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
@@ -81,7 +83,7 @@ impl<N: Network> Worker<N> {
         Self {
             options,
             connector: Connector::new(
-                network,
+                (network, heads),
                 Rc::clone(&room),
                 Rc::clone(&reuse.workspace),
                 counters.http2.endpoints.clone(),
@@ -228,6 +230,12 @@ impl<N: Network> Worker<N> {
         self.adopted.borrow().listening().has(listener)
     }
 
+    /// Whether the client's listener verifies clients in the snapshot to serve by, but did not verify this one as it does now.
+    pub(crate) fn is_unverified(&self, peer: &Peer) -> bool {
+        let adopted = self.adopted.borrow();
+        adopted.is_unverified(peer, adopted.listener(peer.listener))
+    }
+
     /// What the snapshot to serve by says of the clients of a listener.
     #[inline]
     pub(crate) fn clients<T>(&self, listener: ListenerId, read: impl FnOnce(&ClientLimits) -> T) -> T {
@@ -306,9 +314,8 @@ impl<N: Network> Worker<N> {
         self.admission.stopping.registered()
     }
 
-    fn take_back(&self, mut buffers: Box<Buffers>) {
+    fn take_back(&self, buffers: Box<Buffers>) {
         self.admission.room.descriptors.end();
-        buffers.trim();
         self.reuse.buffers.borrow_mut().keep(buffers);
     }
 }
@@ -333,9 +340,20 @@ impl<N: Network> DerefMut for Loan<N> {
     }
 }
 
+impl<N: Network> Loan<N> {
+    /// Gives back buffers in which nothing was written: there is nothing to empty.
+    pub(crate) fn give_back_untouched(mut self) {
+        if let Some(buffers) = self.buffers.take() {
+            debug_assert!(buffers.request.target().is_empty() && buffers.request.field_count() == 0);
+            self.worker.take_back(buffers);
+        }
+    }
+}
+
 impl<N: Network> Drop for Loan<N> {
     fn drop(&mut self) {
-        if let Some(buffers) = self.buffers.take() {
+        if let Some(mut buffers) = self.buffers.take() {
+            buffers.trim();
             self.worker.take_back(buffers);
         }
     }

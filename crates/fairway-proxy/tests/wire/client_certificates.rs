@@ -1,15 +1,18 @@
-//! Hosts that verify their clients: what is served, what is refused, and what the endpoint is told.
+//! Hosts that verify their clients: what is served, what is refused, and what the endpoint is told. And listeners that begin to
+//! verify those that are connected already.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairway_model::{
-    ClientCertificate, ClientDemand, ClientVerification, Config, Filter, HostKey, HostPattern,
+    ClientCertificate, ClientDemand, ClientVerification, Config, Filter, HostKey, HostPattern, Listener,
 };
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, RawResponse, Request};
 use rustls::ClientConfig;
 
+use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup, certificate};
 
 /// A host of the same certificate that asks nobody for one.
@@ -219,4 +222,53 @@ async fn a_session_that_resumes_is_verified_again() {
     publish(&mut proxy, &it.config(&Guarded::asks(rules))).await;
     let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
     assert_eq!(client.exchange(&get()).await.unwrap().status, 400);
+}
+
+/// What `setup` is, where the listener of TLS verifies its clients.
+fn verifying(setup: &Setup, rules: ClientVerification) -> Config {
+    edited(setup.config(), |https| https.tls.clients = Some(rules))
+}
+
+fn edited(mut config: Config, edit: impl FnOnce(&mut Listener)) -> Config {
+    let mut https = Listener::clone(&config.listeners["https"]);
+    edit(&mut https);
+    config.listeners.insert(https.name.clone(), Arc::new(https));
+    config
+}
+
+/// Shows that what the connection asks for is refused, and that it ends with that.
+async fn expect_misdirected(mut client: Client) {
+    let answer = client.exchange(&get()).await.unwrap();
+    assert_eq!((answer.status, answer.header("Connection")), (421, Some("close")));
+    client.expect_closed().await;
+}
+
+#[tokio::test]
+async fn what_a_listener_begins_to_ask_of_its_clients_is_asked_of_open_connections() {
+    let it = Guarded::new().await;
+    let (good, gone) = (it.authority.leaf(&["good"]), it.authority.leaf(&["gone"]));
+    let offer = TlsOffer::new(showing(&good), HOST);
+    let mut proxy = it.setup.start();
+    let mut http1 = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    let (mut http2, mut clear) = (Browser::secure(&proxy).await, proxy.client().await);
+    assert_eq!((http1.exchange(&get()).await.unwrap().status, http2.get("/").await.0), (200, 200));
+    let required = verifying(&it.setup, it.rules(ClientDemand::Required));
+    publish(&mut proxy, &required).await;
+    // It would show a certificate, and was not asked for one.
+    expect_misdirected(http1).await;
+    assert_eq!(http2.get("/").await.0, 421);
+    assert!(http2.closed().await);
+    assert_eq!(clear.exchange(&get()).await.unwrap().status, 200, "another listener");
+    let mut verified = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    assert_eq!(verified.exchange(&get()).await.unwrap().status, 200);
+    let patient = edited(required, |https| https.clients.idle_timeout = Some(Duration::from_secs(50)));
+    publish(&mut proxy, &patient).await;
+    assert_eq!(verified.exchange(&get()).await.unwrap().status, 200, "the same is asked");
+    let revoked = it.authority.revoking(&[&gone]).into();
+    let rules = ClientVerification { revoked, ..it.rules(ClientDemand::Required) };
+    publish(&mut proxy, &verifying(&it.setup, rules)).await;
+    expect_misdirected(verified).await;
+    let mut verified = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    publish(&mut proxy, &it.setup.config()).await;
+    assert_eq!(verified.exchange(&get()).await.unwrap().status, 200, "nothing is asked any more");
 }

@@ -90,13 +90,16 @@ async fn a_redirect_replaces_the_parts_it_names() {
         path,
         keep_query,
     };
-    let full = Some(PathRewrite::Full("/new".into()));
+    let whole = |path: &str| Some(PathRewrite::Full(path.into()));
+    let full = whole("/new");
     for (target, location) in [
         (RedirectTarget::Url("https://other.example/x".into()), "https://other.example/x"),
         (parts(None, Some("other.example"), None, None, true), "http://other.example/a/b?c=d"),
         (parts(Some("https"), None, None, full.clone(), false), "https://example.com/new"),
         (parts(Some("https"), None, Some(8443), full, true), "https://example.com:8443/new?c=d"),
         (parts(None, None, Some(80), None, false), "http://example.com/a/b"),
+        (parts(None, None, Some(80), whole(".other.example"), false), "http://example.com/.other.example"),
+        (parts(None, None, Some(80), whole(""), false), "http://example.com/"),
         (RedirectTarget::Path("/a/b/".into()), "/a/b/?c=d"),
         (RedirectTarget::Host("www.example.com".into()), "http://www.example.com:80/a/b?c=d"),
     ] {
@@ -227,6 +230,37 @@ async fn requests_are_refused_by_what_they_are() {
 }
 
 #[tokio::test]
+async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
+    let regex = |name: &str| vec![FieldMatch { name: name.into(), value: TextMatch::Regex("bad".into()) }];
+    let when = vec![
+        Match { headers: regex("x-kind"), ..Match::default() },
+        Match { headers: regex("host"), ..Match::default() },
+        Match { query: regex("kind"), ..Match::default() },
+    ];
+    let (backend, proxy) = behind(vec![Filter::Deny(Deny { status: 403, when })]).await;
+    let of = |values: &[&str]| {
+        values.iter().fold(Request::get(HOST, "/"), |request, value| request.header("X-Kind", value))
+    };
+    let (longest, too_long) = ("x".repeat(8 * 1024), "x".repeat(8 * 1024 + 1));
+    for (request, status) in [
+        (of(&["good", "bad"]), 403),
+        (of(&["bad", "good"]), 403),
+        (of(&["good", "better"]), 200),
+        (of(&["good, bad"]), 200),
+        (of(&[&longest]), 200),
+        (of(&[&too_long]), 403),
+        (of(&["good", &too_long]), 403),
+        (Request::get("bad", "/"), 403),
+        (Request::get(HOST, "/?kind=good&kind=b%61d"), 403),
+        (Request::get(HOST, "/?kind=good&other=bad"), 200),
+    ] {
+        let described: String = format!("{request:?}").chars().take(200).collect();
+        assert_eq!(ask(&proxy, request).await.status, status, "{described}");
+    }
+    assert_eq!(backend.request_count(), 4);
+}
+
+#[tokio::test]
 async fn a_rule_may_believe_what_some_peers_say_of_the_client() {
     let backend = Backend::http(|request| {
         let seen = |name| request.header(name).unwrap_or("-").to_owned();
@@ -307,6 +341,33 @@ async fn other_answers_carry_the_headers_for_allowed_origins_only() {
     let (_backend, open) = behind(vec![cors(vec![CorsOrigin::Any])]).await;
     let answer = ask(&open, Request::get(HOST, "/").header("Origin", "https://a")).await;
     assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
+}
+
+#[tokio::test]
+async fn what_an_endpoint_says_of_other_origins_is_replaced() {
+    let said = [
+        ("Access-Control-Allow-Origin", "https://b.test"),
+        ("access-control-max-age", "5"),
+        ("access-control-allow-origin", "https://c.test"),
+        ("Access-Control-Allow-Private-Network", "true"),
+    ];
+    let backend = Backend::http(move |_| Answer::with_headers(200, &said, "")).await;
+    let exact = CorsOrigin::Exact("https://a.test".into());
+    for (origin, answered) in [(CorsOrigin::Any, "*"), (exact, "https://a.test")] {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.filters = vec![cors(vec![origin])];
+        let proxy = setup.start();
+        let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", "https://a.test")).await;
+        for (name, value) in [
+            ("Access-Control-Allow-Origin", answered),
+            ("Access-Control-Max-Age", "600"),
+            ("Access-Control-Allow-Methods", "GET, PUT"),
+            // None of those that an answer here has.
+            ("Access-Control-Allow-Private-Network", "true"),
+        ] {
+            assert_eq!(answer.header_values(name), [value], "{name}");
+        }
+    }
 }
 
 /// As Gateway API asks for it.

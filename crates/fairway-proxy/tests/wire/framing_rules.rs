@@ -1,6 +1,9 @@
 //! The rules for requests (robustness.md, rules 1 to 8): status, close, nothing forwarded, counted by its reason.
 
-use fairway_testkit::{Answer, Backend, Client, Request};
+use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::{Answer, Backend, Client, Request, eventually};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::support::{HOST, Running, Setup};
 
@@ -296,6 +299,37 @@ async fn rule_8_proxy_is_dropped_and_names_with_underscores_too() {
     assert_eq!(client.exchange(&request).await.unwrap().status, 200);
     let got = &backend.requests()[0];
     assert_eq!((got.header("Proxy"), got.header("X_Real_IP")), (None, None));
+}
+
+#[tokio::test]
+async fn rule_8_fields_of_one_hop_are_dropped_over_http2_as_well() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let proxy = Setup::to(&[backend.address()]).start();
+    // `GET http://a/`: fields of the static table, and literals that enter no table (RFC 7541 §6).
+    let mut block = b"\x82\x86\x84\x01\x01a".to_vec();
+    for (name, value) in [
+        ("proxy", "http://evil"),
+        ("trailer", "x"),
+        ("te", "trailers"),
+        ("x_real_ip", "1.2.3.4"),
+        ("x-b", "c"),
+    ] {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    let mut stream = TcpStream::connect(proxy.http).await.unwrap();
+    let settings = b"\0\0\0\x04\0\0\0\0\0";
+    let head = [0, 0, u8::try_from(block.len()).unwrap(), 1, 5, 0, 0, 0, 1];
+    let all = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], settings, &head, &block].concat();
+    stream.write_all(&all).await.unwrap();
+    eventually("the request comes", PATIENCE, || async { backend.request_count() == 1 }).await;
+    let got = &backend.requests()[0];
+    let of = |name| got.header(name);
+    assert_eq!((of("Proxy"), of("Trailer"), of("TE"), of("X_Real_IP")), (None, None, None, None));
+    assert_eq!((of("X-B"), of("Host")), (Some("c"), Some("a")));
 }
 
 #[tokio::test]

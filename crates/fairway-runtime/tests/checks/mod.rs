@@ -3,8 +3,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a reader says: more is needed, a client and the bytes of the header, or that this is none.
-pub(crate) type Said = Result<Option<(Option<SocketAddr>, usize)>, ()>;
+/// A client, and what it connected to.
+pub(crate) type Both = (SocketAddr, SocketAddr);
+
+/// What a reader says: more is needed, the two addresses and the bytes of the header, or that this is none.
+pub(crate) type Said = Result<Option<(Option<Both>, usize)>, ()>;
 
 /// Any bytes as the beginning of a connection, read by `parse`.
 pub(crate) fn proxy_header(input: &[u8], parse: impl Fn(&[u8]) -> Said) {
@@ -55,22 +58,20 @@ fn line(input: &[u8]) -> Said {
         true => text.parse::<u16>().map_err(|_| ()),
         false => Err(()),
     };
-    let client = match words[..] {
+    let both = match words[..] {
         ["PROXY", "TCP4", from, to, port, other] => {
-            let (from, _): (Ipv4Addr, Ipv4Addr) =
+            let (from, to): (Ipv4Addr, Ipv4Addr) =
                 (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
-            number(other)?;
-            Some((from, number(port)?).into())
+            ((from, number(port)?).into(), (to, number(other)?).into())
         }
         ["PROXY", "TCP6", from, to, port, other] => {
-            let (from, _): (Ipv6Addr, Ipv6Addr) =
+            let (from, to): (Ipv6Addr, Ipv6Addr) =
                 (from.parse().map_err(|_| ())?, to.parse().map_err(|_| ())?);
-            number(other)?;
-            Some((from, number(port)?).into())
+            ((from, number(port)?).into(), (to, number(other)?).into())
         }
         _ => return Err(()),
     };
-    Ok(Some((client, end + 2)))
+    Ok(Some((Some(both), end + 2)))
 }
 
 /// What follows the signature.
@@ -93,10 +94,16 @@ fn binary(input: &[u8]) -> Said {
     }
     let Some(body) = input.get(4..4 + length) else { return Ok(None) };
     let port = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
-    let client = match (command, family >> 4) {
-        (0x21, 1) => Some((*body.first_chunk::<4>().expect("twelve bytes"), port(8)).into()),
-        (0x21, 2) => Some((*body.first_chunk::<16>().expect("36 bytes"), port(32)).into()),
+    let both = match (command, family >> 4) {
+        (0x21, 1) => {
+            let address = |at: usize| *body[at..].first_chunk::<4>().expect("twelve bytes");
+            Some(((address(0), port(8)).into(), (address(4), port(10)).into()))
+        }
+        (0x21, 2) => {
+            let address = |at: usize| *body[at..].first_chunk::<16>().expect("36 bytes");
+            Some(((address(0), port(32)).into(), (address(16), port(34)).into()))
+        }
         _ => None,
     };
-    Ok(Some((client, 16 + length)))
+    Ok(Some((both, 16 + length)))
 }

@@ -237,7 +237,7 @@ impl<S: Transport> Downstream for H1<S> {
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.wire.poll_ahead(cx, &self.workspace) {
             Ahead::Open => Poll::Pending,
-            Ahead::Ended => Poll::Ready(()),
+            Ahead::Ended | Ahead::Broken => Poll::Ready(()),
         }
     }
 

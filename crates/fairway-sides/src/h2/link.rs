@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use fairway_http2::fields::Limits;
 use fairway_http2::{Asks, By, Client, Code, Config, Event, Note, Timeouts, Wait};
 use fairway_message::Head;
 
@@ -53,6 +54,8 @@ pub(super) struct Link<S> {
     is_retired: Cell<bool>,
     pub(super) told: RefCell<Option<Told>>,
     began: Instant,
+    /// When something was written last.
+    pub(super) written: Cell<Instant>,
 }
 
 /// How far a connection is.
@@ -79,10 +82,10 @@ pub(super) struct Core {
 
 impl<S: Transport> Link<S> {
     /// Begins a connection, and the task that drives it.
-    pub(super) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Rc<Self> {
+    pub(super) fn begin(wire: Wire<S>, workspace: &Rc<Workspace>, limits: Limits) -> Rc<Self> {
         let timeouts = Timeouts { silence: SILENCE, ..Timeouts::default() };
-        let config =
-            Config { streams: 100, connection_window: 100 * 64 * 1024, timeouts, ..Config::default() };
+        let connection_window = 100 * 64 * 1024;
+        let config = Config { streams: 100, connection_window, limits, timeouts, ..Config::default() };
         let core = Core {
             codec: Client::new(config, 0),
             lent: Lent::default(),
@@ -92,6 +95,7 @@ impl<S: Transport> Link<S> {
             heard: 0,
             asked: None,
         };
+        let began = Instant::now();
         let link = Rc::new(Self {
             is_secure: wire.stream().is_secure(),
             core: RefCell::new(core),
@@ -99,7 +103,8 @@ impl<S: Transport> Link<S> {
             workspace: Rc::clone(workspace),
             is_retired: Cell::new(false),
             told: RefCell::new(None),
-            began: Instant::now(),
+            began,
+            written: Cell::new(began),
         });
         // Its own turns are bounded, as those of a client's connection.
         tokio::task::spawn_local(tokio::task::unconstrained(drive(Rc::clone(&link))));
@@ -236,7 +241,7 @@ impl<S: Transport> Link<S> {
         for _ in 0..TURN {
             let has_read = self.read(cx, driven, now);
             self.core.borrow_mut().take_turns(now);
-            let has_written = self.write(cx, driven);
+            let has_written = self.write(cx);
             let core = self.core.borrow();
             if core.state != LinkState::Open || (core.lent.taken() == 0 && self.is_retired.get()) {
                 drop(core);
@@ -258,7 +263,7 @@ impl<S: Transport> Link<S> {
         let mut wire = self.wire.borrow_mut();
         core.lend_memory(&self.workspace);
         match driven.held {
-            Some(Wait::Flush) if !core.codec.pending().is_empty() => return false,
+            Some(Wait::Flush) if core.codec.must_flush() => return false,
             None => {}
             Some(_) => {
                 driven.held = None;
@@ -280,7 +285,7 @@ impl<S: Transport> Link<S> {
         true
     }
 
-    fn write(&self, cx: &mut Context<'_>, driven: &mut Driven) -> bool {
+    fn write(&self, cx: &mut Context<'_>) -> bool {
         let mut core = self.core.borrow_mut();
         let mut wire = self.wire.borrow_mut();
         let mut moved = false;
@@ -301,7 +306,7 @@ impl<S: Transport> Link<S> {
             core.broke(LinkState::Closed);
         }
         if moved {
-            driven.moved = Instant::now();
+            self.written.set(Instant::now());
         }
         moved
     }
@@ -310,7 +315,7 @@ impl<S: Transport> Link<S> {
         let now = Instant::now();
         let mut core = self.core.borrow_mut();
         let waits = !core.codec.pending().is_empty();
-        if waits && driven.moved + WRITE <= now {
+        if waits && self.written.get() + WRITE <= now {
             core.broke(LinkState::Unreachable);
         }
         let micros = self.now();
@@ -335,7 +340,7 @@ impl<S: Transport> Link<S> {
             return Poll::Pending;
         }
         let codec = core.codec.deadline().map(|at| self.began + Duration::from_micros(at));
-        let write = waits.then(|| driven.moved + WRITE);
+        let write = waits.then(|| self.written.get() + WRITE);
         if let Some(next) = codec.into_iter().chain(write).min() {
             driven.deadline.set(now, next.saturating_duration_since(now));
             if driven.deadline.poll_passed(cx).is_ready() {
@@ -364,14 +369,11 @@ struct Driven {
     /// What the next head is read into.
     head: Head,
     held: Option<Wait>,
-    /// When something was written last.
-    moved: Instant,
     deadline: Deadline,
 }
 
 async fn drive<S: Transport>(link: Rc<Link<S>>) {
-    let mut driven =
-        Driven { head: Head::new(), held: None, moved: Instant::now(), deadline: Deadline::unset() };
+    let mut driven = Driven { head: Head::new(), held: None, deadline: Deadline::unset() };
     poll_fn(|cx| link.poll(cx, &mut driven)).await;
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use fairway_message::{BodySize, Head};
+use fairway_message::{BodySize, Head, Version};
 
 use super::stream::{Arrival, Follow};
 use super::streams::SharedStreams;
@@ -69,9 +69,7 @@ impl Channel for H2Side {
     }
 
     fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        let mut streams = self.streams.borrow_mut();
-        let (stream, mut tools) = streams.at(self.slot);
-        match stream.room(&mut tools) {
+        match self.streams.borrow_mut().room(self.slot) {
             Ok(Some(room)) => Poll::Ready(Ok(room)),
             Ok(None) => Poll::Pending,
             Err(failure) => Poll::Ready(Err(failure)),
@@ -79,9 +77,7 @@ impl Channel for H2Side {
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
-        let mut streams = self.streams.borrow_mut();
-        let (stream, mut tools) = streams.at(self.slot);
-        stream.send_data(data, &mut tools)
+        self.streams.borrow_mut().send_data(self.slot, data)
     }
 
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
@@ -140,7 +136,8 @@ impl Downstream for H2Side {
             self.streams.borrow_mut().send_head(self.slot, answer, Follow::Tunnel);
             return Persistence::Upgraded;
         }
-        self.streams.borrow_mut().send_head(self.slot, answer, Follow::Body(length(plan.body)));
+        let follow = follow(plan.body, answer.version());
+        self.streams.borrow_mut().send_head(self.slot, answer, follow);
         Persistence::KeepAlive
     }
 
@@ -165,11 +162,13 @@ impl Downstream for H2Side {
     }
 }
 
-/// How long a body is, where that is known.
-pub(super) fn length(body: BodySize) -> Option<u64> {
+/// What follows the head of a message that came in this version, or is Fairway's own. In HTTP/1 nothing follows a body whose
+/// length the head says (RFC 9112 §6.3); in HTTP/2 trailers may (RFC 9113 §8.1).
+pub(super) fn follow(body: BodySize, from: Version) -> Follow {
     match body {
-        BodySize::None => Some(0),
-        BodySize::Exact(length) => Some(length),
-        BodySize::Unknown => None,
+        BodySize::None => Follow::Body(Some(0)),
+        BodySize::Exact(length) if from == Version::Http2 => Follow::Trailed(length),
+        BodySize::Exact(length) => Follow::Body(Some(length)),
+        BodySize::Unknown => Follow::Body(None),
     }
 }

@@ -24,7 +24,10 @@ pub(super) enum Arrival {
 enum Departure {
     /// The head that a body follows is still to come.
     Head,
+    /// Where its length is known, its last byte ends the stream.
     Body,
+    /// Trailers may follow its last byte.
+    Trailed,
     /// All of it was given to us; what waits in the outbox is its end.
     Closing,
     /// All of it is in frames.
@@ -36,6 +39,8 @@ enum Departure {
 pub(super) enum Follow {
     /// A body; with its length, where that is known.
     Body(Option<u64>),
+    /// A body of this length, and perhaps trailers.
+    Trailed(u64),
     /// Nothing before both sides agreed on a tunnel.
     Tunnel,
 }
@@ -154,6 +159,7 @@ impl Stream {
         (self.left, self.departure) = match follow {
             Follow::Body(Some(0)) | Follow::Tunnel => (Some(0), Departure::Ended),
             Follow::Body(length) => (length, Departure::Body),
+            Follow::Trailed(length) => (Some(length), Departure::Trailed),
         };
     }
 
@@ -167,10 +173,10 @@ impl Stream {
         if self.arrival == Arrival::Broken {
             return Err(Failure::Closed);
         }
-        if self.departure != Departure::Body {
+        if !matches!(self.departure, Departure::Body | Departure::Trailed) {
             return if data.is_empty() { Ok(()) } else { Err(Failure::Refused) };
         }
-        let end = self.left == Some(data.len() as u64);
+        let end = self.departure == Departure::Body && self.left == Some(data.len() as u64);
         self.left = match self.left.map(|left| left.checked_sub(data.len() as u64)) {
             Some(None) => return Err(Failure::Refused),
             left => left.flatten(),
@@ -196,10 +202,10 @@ impl Stream {
     ) -> Result<(), Failure> {
         match self.departure {
             Departure::Ended | Departure::Closing => Ok(()),
-            // Less came than was announced: the peer must not take it for the whole.
-            Departure::Body if self.left.is_some_and(|left| left > 0) => Err(Failure::Closed),
             Departure::Head => Err(Failure::Closed),
-            Departure::Body => {
+            // Less came than was announced: the peer must not take it for the whole.
+            _ if self.left.is_some_and(|left| left > 0) => Err(Failure::Closed),
+            Departure::Body | Departure::Trailed => {
                 self.departure = Departure::Closing;
                 self.follow = Trailers::collect(trailers);
                 self.push(tools);
@@ -211,7 +217,11 @@ impl Stream {
     /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
     pub(super) fn push<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
         let is_closing = self.departure == Departure::Closing;
-        let is_last = if is_closing { self.follow.is_empty() } else { self.left == Some(0) };
+        let is_last = match self.departure {
+            Departure::Closing => self.follow.is_empty(),
+            Departure::Body => self.left == Some(0),
+            Departure::Head | Departure::Trailed | Departure::Ended => false,
+        };
         if !self.outbox.is_empty() || (is_last && is_closing) {
             let pending = self.outbox.pending();
             let all = pending.len();
@@ -219,7 +229,7 @@ impl Stream {
             self.sent += taken as u64;
             self.outbox.consume(taken);
             if taken < all {
-                tools.codec.want_to_send(tools.now.micros(), self.id);
+                self.await_turn(tools);
                 return false;
             }
             self.outbox.release(tools.workspace);
@@ -242,11 +252,21 @@ impl Stream {
             return Ok(None);
         }
         let room = tools.codec.room(self.id);
-        if room == 0 && self.departure == Departure::Body {
-            tools.codec.want_to_send(tools.now.micros(), self.id);
+        if room == 0 && self.has_more() {
+            self.await_turn(tools);
             return Ok(None);
         }
         Ok(Some(room.max(1)))
+    }
+
+    /// Whether bytes of a body are still to be given to us. Its end needs no room.
+    pub(super) fn has_more(&self) -> bool {
+        matches!(self.departure, Departure::Body | Departure::Trailed) && self.left != Some(0)
+    }
+
+    /// The codec gives it a turn.
+    pub(super) fn await_turn<R>(&self, tools: &mut Tools<'_, R>) {
+        tools.codec.want_to_send(tools.now.micros(), self.id);
     }
 
     pub(super) fn queued(&self) -> usize {

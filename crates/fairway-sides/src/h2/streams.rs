@@ -4,18 +4,18 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use fairway_http2::{Answers, Config, Server};
+use fairway_http2::{Answers, Config, Server, Turn};
 use fairway_message::Head;
 use fairway_runtime::wire::Workspace;
 
 use super::stream::{Arrival, Follow, Stream, Time, Tools};
-use crate::sides::Departed;
+use crate::sides::{Departed, Failure};
 
 /// What the exchanges of a connection and the connection itself act on, one after the other.
 pub type SharedStreams = Rc<RefCell<Streams>>;
 
-/// Bytes of bodies that are asked for before what they make is written.
-const ROUND: usize = 128 * 1024;
+/// What a stream has in a turn at least, where it may send so much: each turn is a read from an endpoint.
+const PIECE: usize = 32 * 1024;
 
 /// The streams of a connection.
 pub struct Streams {
@@ -26,8 +26,25 @@ pub struct Streams {
     /// Of the codec, in microseconds.
     pub now: u64,
     streams: Vec<Stream>,
+    /// Whose turn it is; nothing until a stream had to wait for room.
+    turns: Option<Box<Turns>>,
     /// Those whose final heads are still to come.
     unanswered: usize,
+}
+
+/// Whose turn it is, since that was last asked.
+#[derive(Default)]
+struct Turns {
+    granted: Vec<Granted>,
+    /// Whether streams wait for room that have no turn.
+    is_crowded: bool,
+}
+
+/// A stream that has its turn.
+struct Granted {
+    slot: usize,
+    /// What it may still send.
+    bytes: usize,
 }
 
 impl Streams {
@@ -38,8 +55,8 @@ impl Streams {
         (peer, workspace): (Option<IpAddr>, &Rc<Workspace>),
     ) -> SharedStreams {
         let codec = Server::new(config, now);
-        let streams =
-            Self { codec, peer, workspace: Rc::clone(workspace), now, streams: Vec::new(), unanswered: 0 };
+        let (workspace, streams) = (Rc::clone(workspace), Vec::new());
+        let streams = Self { codec, peer, workspace, now, streams, turns: None, unanswered: 0 };
         Rc::new(RefCell::new(streams))
     }
 
@@ -109,19 +126,77 @@ impl Streams {
     }
 
     /// Hands the slots of streams to `ring` whose exchanges waited for room and have it now, in the order of their priority
-    /// and as far as the room reaches; says whether there was one.
-    pub fn take_turns(&mut self, mut ring: impl FnMut(usize)) -> bool {
-        let mut promised = 0;
-        while promised < ROUND
+    /// and as far as the room reaches. To be called before exchanges are polled, as long as one was: whoever has its turn may
+    /// have nothing to send.
+    pub fn take_turns(&mut self, mut ring: impl FnMut(usize)) {
+        if let Some(turns) = &mut self.turns {
+            turns.granted.clear();
+            turns.is_crowded = false;
+        }
+        let mut left = usize::MAX;
+        while left > 0
             && let Some(turn) = self.codec.next_to_send(self.now)
         {
-            // Its exchange sends now, or waits for the endpoint; then it asks again.
-            self.codec.send_no_more(turn.stream);
-            let Some(slot) = self.slot(turn.stream) else { continue };
-            promised += turn.bytes;
-            ring(slot);
+            left = left.min(turn.room);
+            left -= self.grant(turn, left);
         }
-        promised > 0
+        let Self { codec, streams, turns, .. } = self;
+        for granted in turns.iter().flat_map(|turns| &turns.granted) {
+            // Its exchange sends now, or waits for the endpoint; then it asks again.
+            codec.send_no_more(streams[granted.slot].id);
+            ring(granted.slot);
+        }
+    }
+
+    /// Adds a turn to what its stream may send, `most` at most; gives how much that is.
+    fn grant(&mut self, turn: Turn, most: usize) -> usize {
+        let (room, slot) = (self.codec.room(turn.stream), self.slot(turn.stream));
+        let turns = self.turns.get_or_insert_default();
+        turns.is_crowded = !turn.is_alone;
+        let Some(slot) = slot.filter(|slot| *slot < self.streams.len()) else {
+            self.codec.send_no_more(turn.stream);
+            return 0;
+        };
+        let at = turns.granted.iter().position(|granted| granted.slot == slot).unwrap_or_else(|| {
+            turns.granted.push(Granted { slot, bytes: 0 });
+            turns.granted.len() - 1
+        });
+        let granted = &mut turns.granted[at];
+        let bytes = turn.bytes.max(PIECE).min(room.saturating_sub(granted.bytes)).min(most);
+        granted.bytes += bytes;
+        if granted.bytes >= room {
+            self.codec.send_no_more(turn.stream);
+        }
+        bytes
+    }
+
+    /// How many bytes of its body a stream may send now: all that there is room for, unless others wait for room as well.
+    pub(super) fn room(&mut self, slot: usize) -> Result<Option<usize>, Failure> {
+        let turns = self.turns.as_deref();
+        let is_shared =
+            turns.is_some_and(|it| it.is_crowded || it.granted.iter().any(|granted| granted.slot != slot));
+        let own = turns.and_then(|it| it.granted.iter().find(|granted| granted.slot == slot));
+        let granted = own.map_or(0, |own| own.bytes);
+        let (stream, mut tools) = self.at(slot);
+        let Some(room) = stream.room(&mut tools)? else { return Ok(None) };
+        if !is_shared || !stream.has_more() {
+            return Ok(Some(room));
+        }
+        if granted == 0 {
+            stream.await_turn(&mut tools);
+            return Ok(None);
+        }
+        Ok(Some(room.min(granted)))
+    }
+
+    /// Takes a piece of a body.
+    pub(super) fn send_data(&mut self, slot: usize, data: &[u8]) -> Result<(), Failure> {
+        let granted = self.turns.iter_mut().flat_map(|turns| &mut turns.granted);
+        if let Some(granted) = granted.into_iter().find(|granted| granted.slot == slot) {
+            granted.bytes = granted.bytes.saturating_sub(data.len());
+        }
+        let (stream, mut tools) = self.at(slot);
+        stream.send_data(data, &mut tools)
     }
 
     /// Memory for what is to be written: the connection has none while it waits.
@@ -140,7 +215,7 @@ impl Streams {
 
     /// No stream is open: memory goes back.
     pub fn rest(&mut self) {
-        self.streams = Vec::new();
+        (self.streams, self.turns) = (Vec::new(), None);
         self.codec.rest();
     }
 

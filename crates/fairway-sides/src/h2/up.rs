@@ -5,12 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_http2::Note;
-use fairway_http2::fields::Connect;
-use fairway_message::{BodySize, Head, HeadLimits, Known, Method};
+use fairway_http2::fields::{Connect, Limits};
+use fairway_message::{BodySize, Head, HeadLimits, Known, Method, Version};
 
 use super::carried::Fate;
 use super::link::{Link, LinkState};
-use super::side::length;
+use super::side::follow;
 use super::stream::{Arrival, Follow};
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
@@ -54,9 +54,10 @@ enum Role {
 }
 
 impl<S: Transport> H2Up<S> {
-    /// A new connection.
-    pub fn begin(wire: Wire<S>, workspace: &Rc<Workspace>) -> Self {
-        Self::of(Link::begin(wire, workspace), Role::Whole)
+    /// A new connection, on which heads may be so large.
+    pub fn begin(wire: Wire<S>, workspace: &Rc<Workspace>, heads: HeadLimits) -> Self {
+        let limits = Limits { list_bytes: heads.head_bytes, fields: u32::from(heads.fields) };
+        Self::of(Link::begin(wire, workspace, limits), Role::Whole)
     }
 
     fn of(link: Rc<Link<S>>, role: Role) -> Self {
@@ -108,9 +109,9 @@ impl<S: Transport> H2Up<S> {
         match (end, length) {
             (true, None) => {
                 answer.append(b"Content-Length", b"0");
-                BodySize::Exact(0)
+                BodySize::None
             }
-            (true, Some(_)) => BodySize::Exact(0),
+            (true, Some(_)) => BodySize::None,
             (false, Some(length)) => BodySize::Exact(length),
             (false, None) => BodySize::Unknown,
         }
@@ -222,11 +223,9 @@ impl<S: Transport> Upstream for H2Up<S> {
             return self.ask_later(request, plan.target);
         }
         self.asked = if request.method() == Method::Head { Asked::Head } else { Asked::Other };
-        let (scheme, body) = (self.scheme(), length(plan.body));
-        let end = body == Some(0);
-        self.link.open(self.slot(), Follow::Body(body), |codec| {
-            codec.send_head(request, plan.target, scheme, end)
-        });
+        let (scheme, follow) = (self.scheme(), follow(plan.body, request.version()));
+        let end = follow == Follow::Body(Some(0));
+        self.link.open(self.slot(), follow, |codec| codec.send_head(request, plan.target, scheme, end));
     }
 
     fn poll_answer(
@@ -265,6 +264,7 @@ impl<S: Transport> Upstream for H2Up<S> {
             answer.set(b"Sec-WebSocket-Accept", accept.as_bytes());
             return Poll::Ready(HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::WebSocket }));
         }
+        answer.set_version(Version::Http2);
         let body = self.body(answer, facts.end, facts.length);
         Poll::Ready(HeadRead::Whole(Reply { body, upgrade: Upgrade::None }))
     }
@@ -279,6 +279,10 @@ impl<S: Transport> Upstream for H2Up<S> {
 
     fn owes_acknowledgement(&self) -> Option<Duration> {
         self.link.wire.borrow().stream().owes_acknowledgement()
+    }
+
+    fn last_written(&self) -> Option<Instant> {
+        Some(self.link.written.get())
     }
 
     fn watch_closely(&self) {

@@ -12,6 +12,7 @@ use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::shared;
 
 /// How the paths of a host are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +219,7 @@ pub(crate) fn location_at(ingress: &Arc<ServedIngress>, (rule, path): (usize, us
 fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) -> Location {
     let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
     let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
-    Location { path: text.into(), kind, owner: Some(ingress.clone()), place }
+    Location { path: shared::text(text), kind, owner: Some(ingress.clone()), place }
 }
 
 /// That a canary takes nothing: another one does, or there is nothing to take.

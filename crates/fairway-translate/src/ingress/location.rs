@@ -11,6 +11,7 @@ use crate::ingress::contributions::PathSyntax;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use fairway_objects::options::Compat;
+use fairway_objects::shared;
 
 /// One path of a host and whose it is.
 #[derive(Clone, Debug)]
@@ -122,15 +123,15 @@ pub(crate) fn services_of(ingress: &ServedIngress) -> BTreeSet<ServiceName> {
 fn service_name(ingress: &ServedIngress, backend: &IngressBackend) -> Option<ServiceName> {
     let service = backend.service.as_ref()?;
     let namespace = ingress.key.namespace.clone();
-    Some(ServiceName { namespace, name: service.name.as_str().into(), port: port_text(service)? })
+    Some(ServiceName { namespace, name: shared::text(&service.name), port: port_text(service)? })
 }
 
 /// The port of a rule as text.
 pub(crate) fn port_text(backend: &IngressServiceBackend) -> Option<Arc<str>> {
     let port = backend.port.as_ref()?;
     match (&port.name, port.number) {
-        (Some(name), _) if !name.is_empty() => Some(name.as_str().into()),
-        (_, Some(number)) => Some(number.to_string().into()),
+        (Some(name), _) if !name.is_empty() => Some(shared::text(name)),
+        (_, Some(number)) => Some(shared::text(&number.to_string())),
         _ => None,
     }
 }

@@ -11,6 +11,7 @@ use fairway_pattern::{Anchor, Cost, Finder, Pattern, Refusal};
 use k8s_openapi::api::networking::v1::IngressSpec;
 
 use crate::ingress::contributions::{Contributions, PathSyntax};
+use fairway_objects::shared;
 
 /// Whether a path can be used as a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Patterns {
         let mut judged: BTreeMap<Arc<str>, Verdict> = BTreeMap::new();
         let mut add = |path: &str, captures| {
             if !judged.contains_key(path) {
-                judged.insert(path.into(), judge(path, captures, &mut account));
+                judged.insert(shared::text(path), judge(path, captures, &mut account));
             }
         };
         for path in paths.filter_map(|path| path.path.as_deref()) {

@@ -91,6 +91,7 @@ fn rules(reader: &mut Reader<'_>) -> Vec<(HostPattern, usize)> {
             }
         }
     }
+    rules.shrink_to_fit();
     rules
 }
 

@@ -4,12 +4,13 @@ use crate::ingress::annotations::read;
 use crate::ingress::reader::Annotations;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::references::Referenced;
+use fairway_objects::shared;
 
 /// What an Ingress refers to, before anything is judged.
 pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {
     let mut referenced = Referenced::default();
     let namespace = &annotations.key.namespace;
-    let here = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.into() };
+    let here = |name: &str| ObjectKey { namespace: namespace.clone(), name: shared::text(name) };
     if let Some(spec) = &annotations.ingress.spec {
         let rules = spec.rules.iter().flatten().filter_map(|rule| rule.http.as_ref());
         let paths = rules.flat_map(|http| &http.paths).map(|path| &path.backend);

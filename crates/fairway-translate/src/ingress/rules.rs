@@ -29,6 +29,7 @@ use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::Compat;
+use fairway_objects::shared;
 use fairway_objects::transport::Transport;
 
 /// How a backend is used.
@@ -117,7 +118,10 @@ impl<'a> Builder<'a> {
                 append(&mut routes, location, self.guarded(rule));
             }
         }
-        routes.into_iter().map(|route| Arc::new(fitted(route))).collect()
+        let mut routes: Vec<_> = routes.into_iter().map(|route| Arc::new(fitted(route))).collect();
+        // The list of pointers takes over the memory of the list of routes, which is larger.
+        routes.shrink_to_fit();
+        routes
     }
 
     /// Where TLS goes that ends at the backend of a location; nowhere where that has none, or is closed. What is wrong with it
@@ -209,8 +213,8 @@ impl<'a> Builder<'a> {
         if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
             && let Some(port) = port_text(service)
         {
-            let key =
-                ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
+            let name = shared::text(&service.name);
+            let key = ObjectKey { namespace: owner.key.namespace.clone(), name };
             let secured = self.secured(location, &key, &port).map(|it| Filter::SecuredBackend(it.key));
             secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
         }
@@ -238,12 +242,8 @@ impl<'a> Builder<'a> {
 
     fn goes_to_https(&self, location: &Location, to_https: ToHttps) -> bool {
         let exempt = &self.context.defaults.https.never;
-        let goes = match to_https {
-            ToHttps::Never => false,
-            ToHttps::WithCertificate => self.has_certificate,
-            ToHttps::Always => true,
-        };
-        goes && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
+        to_https.applies(self.has_certificate)
+            && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
     }
 
     /// What becomes of the requests of a location, which may have a canary and pages for its errors.
@@ -458,7 +458,7 @@ impl<'a> Builder<'a> {
             self.unresolved(origin, "its backend names no port", settings.otherwise);
             return None;
         };
-        let key = ObjectKey { namespace: owner.key.namespace.clone(), name: service.name.as_str().into() };
+        let key = ObjectKey { namespace: owner.key.namespace.clone(), name: shared::text(&service.name) };
         let reference = BackendRef::new(key, port, (settings.transport, settings.balance)).via(settings.via);
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin, settings.otherwise));
@@ -622,7 +622,7 @@ fn labels(location: &Location) -> RuleLabels {
     RuleLabels {
         namespace: owner.key.namespace.clone(),
         ingress: owner.key.name.clone(),
-        service: service.map(|service| service.name.as_str().into()).unwrap_or_default(),
+        service: service.map(|service| shared::text(&service.name)).unwrap_or_default(),
         service_port: service.and_then(port_text).unwrap_or_default(),
         path: location.path.clone(),
     }

@@ -13,8 +13,8 @@ use crate::ingress::order::Entry;
 use crate::ingress::ownership::decides;
 use crate::ingress::pattern::looks_like_pattern;
 use crate::ingress::served::ServedIngress;
-use crate::ingress::to_https::ToHttps;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::transport::Transport;
 
 /// How often a pattern is held against a path for one host: beyond that the search ends, for a host of thousands of
 /// patterns would hold up every other change.
@@ -68,6 +68,7 @@ impl SharedHost<'_> {
         let mut found = Vec::new();
         self.report_roots(&mut found);
         self.report_https(&mut found);
+        self.report_endpoint_tls(&mut found);
         if self.layout.matching == Matching::Patterns && self.is_shared() {
             self.report_turned(&mut found);
             self.report_taken(&mut found);
@@ -145,8 +146,9 @@ impl SharedHost<'_> {
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
         for location in self.layout.locations.iter().filter(|location| is_of_another(location, tls)) {
             let Some(owner) = &location.owner else { continue };
-            let is_sent = owner.contributions.redirects.when == ToHttps::WithCertificate
-                && owner.contributions.closed.is_none();
+            let to_https = owner.contributions.redirects.when;
+            let is_open = owner.contributions.closed.is_none();
+            let is_sent = to_https.with_certificate && !to_https.always && is_open;
             if !is_sent || owner.age() > tls.age() || reported.iter().any(|known| known.key == owner.key) {
                 continue;
             }
@@ -158,6 +160,33 @@ impl SharedHost<'_> {
                 found_here
                     .because(problem, "plain requests for paths of this Ingress are redirected to https"),
             );
+        }
+    }
+
+    /// In ingress-nginx, the oldest Ingress with a `proxy-ssl-secret` decides for all paths of the host.
+    fn report_endpoint_tls(&self, found: &mut Vec<Diagnostic>) {
+        let owners = self.layout.locations.iter().filter_map(|location| location.owner.as_ref());
+        let deciding = owners.filter(|owner| decides(self.layout.host_owner.as_ref(), owner));
+        let with_secret = deciding.filter(|owner| has_endpoint_secret(owner) == Some(true));
+        let Some(oldest) = with_secret.min_by(|one, other| one.age().cmp(&other.age())) else { return };
+        let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
+        for location in self.layout.locations.iter().filter(|location| is_of_another(location, oldest)) {
+            let Some(owner) = &location.owner else { continue };
+            let without = has_endpoint_secret(owner) == Some(false) && owner.contributions.closed.is_none();
+            if !without || reported.iter().any(|known| known.key == owner.key) {
+                continue;
+            }
+            reported.push(owner);
+            let problem = format!(
+                "ingress-nginx would use the proxy-ssl-secret of {} for all paths of host {}",
+                oldest.origin(""),
+                self.host
+            );
+            let field = format!("metadata.annotations[\"{}/backend-protocol\"]", self.annotations_prefix);
+            let consequence =
+                "this Ingress has none, so its endpoints are not verified and get no client certificate";
+            let found_here = Diagnostic::new(Severity::Warning, "proxy-ssl-not-shared", owner.origin(&field));
+            found.push(found_here.because(problem, consequence));
         }
     }
 
@@ -306,6 +335,14 @@ fn may_match(entry: &Entry, path: &str) -> bool {
 
 fn starts_with(path: &str, start: &str) -> bool {
     path.as_bytes().get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
+}
+
+/// Whether there is a `proxy-ssl-secret` for the endpoints of an Ingress; `None` where TLS is not spoken to them.
+fn has_endpoint_secret(ingress: &ServedIngress) -> Option<bool> {
+    match &ingress.contributions.upstream.transport {
+        Transport::Tls(tls) | Transport::AsClient(tls) | Transport::H2(tls) => Some(tls.secret.is_some()),
+        _ => None,
+    }
 }
 
 fn is_of_another(location: &Location, ingress: &ServedIngress) -> bool {

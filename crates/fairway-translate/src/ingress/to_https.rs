@@ -55,16 +55,28 @@ pub(crate) enum Location {
     Relative,
 }
 
-/// When plain requests are sent to https.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ToHttps {
-    /// Never.
-    Never,
-    /// When the host has a certificate.
-    #[default]
-    WithCertificate,
-    /// Always: TLS may end before the proxy.
-    Always,
+/// When plain requests are sent to https: two switches, each with an annotation and a key of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ToHttps {
+    /// `ssl-redirect`: when the host has a certificate.
+    pub(crate) with_certificate: bool,
+    /// `force-ssl-redirect`: always; TLS may end before the proxy.
+    pub(crate) always: bool,
+}
+
+impl ToHttps {
+    pub(crate) const NEVER: Self = Self { with_certificate: false, always: false };
+
+    /// Whether plain requests for a host are sent there.
+    pub(crate) fn applies(self, has_certificate: bool) -> bool {
+        self.always || (self.with_certificate && has_certificate)
+    }
+}
+
+impl Default for ToHttps {
+    fn default() -> Self {
+        Self { with_certificate: true, always: false }
+    }
 }
 
 /// What the redirect to https does with one trailing slash of the path.

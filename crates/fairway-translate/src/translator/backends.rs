@@ -9,13 +9,14 @@ use crate::translator::work::Work;
 use fairway_objects::backend::{self, BackendRef, Target};
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::few::Few;
+use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::resources::Resources;
 
 impl State {
     /// Marks the backends whose slices changed: those of the Service that each names, and named before.
     pub(super) fn assign_slices(&mut self, resources: &Resources, work: &mut Work) {
-        for key in std::mem::take(&mut work.slices) {
+        for key in filling(std::mem::take(&mut work.slices)) {
             let service = resources.slices.get(&key).and_then(|slice| slice.object.service.clone());
             let before = match &service {
                 Some(service) => self.slice_services.insert(key, service.clone()),
@@ -61,7 +62,7 @@ impl State {
 
     /// Makes backends, and forgets those that nobody uses.
     pub(super) fn make_backends(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for key in std::mem::take(&mut work.backends) {
+        for key in filling(std::mem::take(&mut work.backends)) {
             let Some(mut memo) = self.backends.remove(&key).map(Arc::unwrap_or_clone) else { continue };
             let used = !memo.users.is_empty();
             let built = used.then(|| backend::build(&memo.reference, inputs)).flatten();
@@ -72,13 +73,13 @@ impl State {
             self.exchange_external(&key, memo.external.as_ref(), external.as_ref());
             let certificate = memo.reference.transport.client_certificate().filter(|_| used).cloned();
             let user = CertificateUser::Backend(key.clone());
-            let secrets = self.exchange_certificate(user, memo.certificate.as_ref(), certificate.as_ref());
+            let secrets = self.exchange_certificate(user, memo.certificate.as_deref(), certificate.as_ref());
             work.certificates.extend(secrets);
             let (made, diagnostics) = built.unzip();
             self.current.diagnostics.replace(Scope::Backend(key.0.clone()), diagnostics.unwrap_or_default());
             self.set_backend(&key, made);
             if used {
-                (memo.external, memo.certificate) = (external, certificate);
+                (memo.external, memo.certificate) = (external, certificate.map(Box::new));
                 self.backends.insert(key, Arc::new(memo));
             } else {
                 self.dependencies.backends.remove(&memo.reference.service, &key);

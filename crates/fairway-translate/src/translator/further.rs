@@ -57,7 +57,7 @@ impl State {
             let (serving, _) = self.serving(main, self.above(main), inputs.options.hosts.ownership);
             let Some(asking) = further.asking(&serving) else { continue };
             let above = self.above(name);
-            let owner = above.and_then(|(_, memo)| memo.ownership.owner());
+            let owner = above.and_then(|(_, memo)| memo.owner());
             let foreign = owner.filter(|owner| serving.owner.as_ref().is_some_and(|own| own != *owner));
             let taken =
                 foreign.map(|owner| format!("belongs to namespace {owner}")).or_else(|| holder.clone());

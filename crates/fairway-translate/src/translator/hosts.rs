@@ -15,6 +15,7 @@ use crate::translator::dependencies::parent;
 use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
 use crate::translator::work::Work;
 use fairway_objects::diagnostic::Scope;
+use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::HostOwnership;
@@ -42,7 +43,7 @@ impl State {
                 exact.extend(self.dependencies.below.of(suffix).cloned());
             }
         }
-        for host in exact {
+        for host in filling(exact) {
             self.make_host(&host, inputs, work);
         }
     }
@@ -66,7 +67,7 @@ impl State {
             self.built_host((host, None), &serving, above.map(|(_, memo)| memo), inputs);
         let names = further::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
-        let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0));
+        let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0)).map(Box::new);
         let used: BTreeSet<_> = backends.iter().map(|reference| reference.key.clone()).collect();
         for reference in backends {
             self.use_backend(BackendUser::Host(host.clone()), reference, work);
@@ -94,17 +95,18 @@ impl State {
         host: &HostPattern,
         above: Option<(&HostPattern, &HostMemo)>,
         hosts: HostOwnership,
-    ) -> (HostIngresses, Ownership) {
+    ) -> (HostIngresses, Option<Box<Ownership>>) {
         let keys = self.dependencies.hosts.of(host);
         let ingresses: Vec<_> = keys.filter_map(|(_, key)| self.ingresses.get(key).cloned()).collect();
         if hosts == HostOwnership::Off {
-            return (HostIngresses::equal(ingresses), Ownership::default());
+            return (HostIngresses::equal(ingresses), None);
         }
         let ownership = match host {
-            HostPattern::Wildcard { .. } => Ownership::of(&ingresses),
-            HostPattern::Exact(_) | HostPattern::Any => Ownership::default(),
+            HostPattern::Wildcard { .. } => Some(Ownership::of(&ingresses)),
+            HostPattern::Exact(_) | HostPattern::Any => None,
         };
-        let above = above.map(|(wildcard, memo)| (wildcard, &memo.ownership));
+        let ownership = ownership.filter(|it| *it != Ownership::default()).map(Box::new);
+        let above = above.and_then(|(wildcard, memo)| Some((wildcard, memo.ownership.as_deref()?)));
         (HostIngresses::of(host, ingresses, above), ownership)
     }
 
@@ -117,7 +119,7 @@ impl State {
         inputs: Inputs<'_>,
     ) -> Built {
         // A certificate comes from a wildcard only where both have one owner, or none.
-        let wildcard = above.filter(|memo| memo.ownership.owner() == serving.owner.as_ref());
+        let wildcard = above.filter(|memo| memo.owner() == serving.owner.as_ref());
         let inputs = HostInputs {
             context: self.context(inputs),
             services: &self.ingresses.shared,
@@ -136,8 +138,8 @@ impl State {
             self.release_backend(&BackendUser::Host(host.clone()), key, work);
         }
         let user = CertificateUser::Host(host.clone());
-        let secrets = self.exchange_certificate(user, before.certificate.as_ref(), memo.certificate.as_ref());
-        work.certificates.extend(secrets);
+        let (old, new) = (before.certificate.as_deref(), memo.certificate.as_deref());
+        work.certificates.extend(self.exchange_certificate(user, old, new));
         self.remember_names(host, (&before.names, &memo.names), work);
         self.hosts.insert(host.clone(), Arc::new(memo));
     }

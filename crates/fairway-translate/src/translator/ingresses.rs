@@ -10,6 +10,7 @@ use crate::translation::IngressStatus;
 use crate::translator::state::State;
 use crate::translator::work::{TrustWork, Work};
 use fairway_objects::diagnostic::Scope;
+use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
@@ -17,7 +18,7 @@ use fairway_objects::resources::Resources;
 impl State {
     /// Reads Ingresses, and marks their hosts as they were and as they are.
     pub(super) fn read_ingresses(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        for key in std::mem::take(&mut work.ingresses) {
+        for key in filling(std::mem::take(&mut work.ingresses)) {
             if let Some(before) = self.ingresses.remove(&key) {
                 self.dependencies.leave_hosts(&before);
                 work.hosts.extend(before.hosts());
@@ -49,7 +50,8 @@ impl State {
             self.current.status.remove(key);
             return;
         };
-        let hosts = served.hosts().into_iter().collect();
+        let mut hosts: Vec<_> = served.hosts().into_iter().collect();
+        hosts.shrink_to_fit();
         let status = IngressStatus::new(key, &served.object.object, hosts);
         if self.current.status.get(key).is_none_or(|before| **before != status) {
             self.current.status.insert(key.clone(), Arc::new(status));

@@ -15,6 +15,7 @@ use crate::ingress::shared_service::{Givers, SharedService, SharedServices};
 use fairway_objects::balance::Balance;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::Compat;
+use fairway_objects::shared;
 
 /// The Ingresses that are served.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,7 @@ pub(super) struct Ingresses {
     /// The canaries of each host, as facts about the Services whose requests they take.
     joins: OrdMap<HostPattern, Arc<[Fact]>>,
     /// What is said about these Services changed.
-    touched: BTreeSet<ServiceName>,
+    touched: BTreeSet<Arc<ServiceName>>,
     pub(super) shared: SharedServices,
     /// The contributions of the Ingress that was read last.
     recent: Option<Arc<Contributions>>,
@@ -33,14 +34,15 @@ pub(super) struct Ingresses {
 /// One thing that an Ingress says about a Service. The order is that in which they are searched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fact {
-    service: ServiceName,
+    /// All facts of an Ingress about it share this.
+    service: Arc<ServiceName>,
     facet: Facet,
     /// Of [`Facet::Balance`] and [`Facet::Cookie`]: the same text is the same wish.
     text: Arc<str>,
     created: i64,
     ingress: ObjectKey,
     /// Of [`Facet::Joined`]: rule and path.
-    path: (usize, usize),
+    path: (u32, u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,7 +132,7 @@ impl Ingresses {
         hosts
     }
 
-    fn mark_users(&self, service: &ServiceName, hosts: &mut BTreeSet<HostPattern>) {
+    fn mark_users(&self, service: &Arc<ServiceName>, hosts: &mut BTreeSet<HostPattern>) {
         self.users(service).for_each(|ingress| hosts.extend(self.hosts_reached(ingress)));
     }
 
@@ -148,12 +150,12 @@ impl Ingresses {
     }
 
     /// The Ingresses that use a Service, the oldest first.
-    fn users(&self, service: &ServiceName) -> impl Iterator<Item = &Arc<ServedIngress>> {
+    fn users(&self, service: &Arc<ServiceName>) -> impl Iterator<Item = &Arc<ServedIngress>> {
         self.all(service, Facet::Used).filter_map(|fact| self.by_key.get(&fact.ingress))
     }
 
     /// What the Ingresses with a Service share; `None` where there are not two, or a canary of it.
-    fn shared_by(&self, service: &ServiceName) -> Option<SharedService> {
+    fn shared_by(&self, service: &Arc<ServiceName>) -> Option<SharedService> {
         let joined = self.all(service, Facet::Joined).next();
         if joined.is_none() && self.all(service, Facet::Used).nth(1).is_none() {
             return None;
@@ -180,32 +182,37 @@ impl Ingresses {
             balance: Balance { cookie, ..upstream.balance.clone() },
             via: upstream.via,
             givers,
-            canary: joined.and_then(|fact| location_at(&known(fact)?, fact.path)),
+            canary: joined.and_then(|fact| location_at(&known(fact)?, fact.place())),
             share: first(Facet::Canary).and_then(known),
         })
     }
 
-    fn all(&self, service: &ServiceName, facet: Facet) -> impl DoubleEndedIterator<Item = &Fact> {
+    fn all(&self, service: &Arc<ServiceName>, facet: Facet) -> impl DoubleEndedIterator<Item = &Fact> {
         self.facts.range(Fact::begin(service, facet)..Fact::begin(service, facet.next()))
     }
 }
 
 impl Fact {
-    fn new(ingress: &ServedIngress, service: &ServiceName, facet: Facet) -> Self {
+    fn new(ingress: &ServedIngress, service: &Arc<ServiceName>, facet: Facet) -> Self {
         let (created, key) = ingress.age();
         let (service, ingress) = (service.clone(), key.clone());
         Self { service, facet, text: Arc::default(), created, ingress, path: (0, 0) }
     }
 
     /// Before all facts of a facet.
-    fn begin(service: &ServiceName, facet: Facet) -> Self {
+    fn begin(service: &Arc<ServiceName>, facet: Facet) -> Self {
         let (service, ingress) = (service.clone(), ObjectKey::default());
         Self { service, facet, text: Arc::default(), created: i64::MIN, ingress, path: (0, 0) }
     }
 
+    /// Rule and path of [`Facet::Joined`].
+    fn place(&self) -> (usize, usize) {
+        (self.path.0 as usize, self.path.1 as usize)
+    }
+
     /// A text decides about its place, and age about nothing.
     fn with_text(self, text: &str) -> Self {
-        Self { text: text.into(), created: 0, ..self }
+        Self { text: shared::text(text), created: 0, ..self }
     }
 }
 
@@ -236,7 +243,7 @@ fn facts(ingress: &ServedIngress) -> Vec<Fact> {
         format!("{}{:?}", wish.suffix(), upstream.mode)
     });
     let mut facts = Vec::new();
-    for service in services_of(ingress) {
+    for service in services_of(ingress).into_iter().map(Arc::new) {
         let fact = |facet| Fact::new(ingress, &service, facet);
         facts.extend([fact(Facet::Used), fact(Facet::Balance).with_text(&balance)]);
         match (ingress.canary(), &cookie) {
@@ -253,5 +260,16 @@ fn facts(ingress: &ServedIngress) -> Vec<Fact> {
 
 fn joined((service, canary): (ServiceName, &Location)) -> Option<Fact> {
     let (owner, Place::Path(rule, path)) = (canary.owner.as_ref()?, canary.place) else { return None };
-    Some(Fact { path: (rule, path), ..Fact::new(owner, &service, Facet::Joined) })
+    let path = (u32::try_from(rule).ok()?, u32::try_from(path).ok()?);
+    Some(Fact { path, ..Fact::new(owner, &Arc::new(service), Facet::Joined) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ingress_pays_for_several_facts() {
+        assert!(size_of::<Fact>() <= 80, "{}", size_of::<Fact>());
+    }
 }

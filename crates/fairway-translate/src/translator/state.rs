@@ -57,11 +57,11 @@ pub(super) enum Progress {
 pub(super) struct HostMemo {
     /// Its own, before that of a wildcard host takes its place.
     pub(super) own_certificate: HostCertificate,
-    /// Of a wildcard: what the Ingresses that name it say about its ownership.
-    pub(super) ownership: Ownership,
+    /// Of a wildcard: what the Ingresses that name it say about its ownership, if anything.
+    pub(super) ownership: Option<Box<Ownership>>,
     /// In order, each once.
     pub(super) backends: Box<[BackendKey]>,
-    pub(super) certificate: Option<ObjectKey>,
+    pub(super) certificate: Option<Box<ObjectKey>>,
     /// The names that it asks for besides its own.
     pub(super) names: Names,
 }
@@ -72,7 +72,7 @@ pub(super) struct BackendMemo {
     pub(super) reference: BackendRef,
     pub(super) users: Few<BackendUser>,
     pub(super) external: Option<Arc<str>>,
-    pub(super) certificate: Option<ObjectKey>,
+    pub(super) certificate: Option<Box<ObjectKey>>,
 }
 
 /// Who uses a backend.
@@ -94,6 +94,13 @@ pub(super) enum CertificateUser {
     Backend(BackendKey),
     /// A listener of a Gateway, by its name in the configuration.
     Listener(Arc<str>),
+}
+
+impl HostMemo {
+    /// The namespace that owns the names below a wildcard.
+    pub(super) fn owner(&self) -> Option<&Arc<str>> {
+        self.ownership.as_deref().and_then(Ownership::owner)
+    }
 }
 
 impl State {

@@ -107,6 +107,34 @@ async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_stay_until_they_are_listed_in_another_version() {
+    let server = Server::new();
+    let (old, new) = (("v1beta1", "referencegrants"), ("v1", "referencegrants"));
+    server.with(|state| state.crds.gateway.insert(old));
+    for name in ["gone", "kept"] {
+        let metadata = json!({ "namespace": "shop", "name": name });
+        let to = json!({ "group": "", "kind": "Secret" });
+        server.put("referencegrants", json!({ "metadata": metadata, "spec": { "from": [], "to": [to] } }));
+    }
+    let mut harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::ReferenceGrant, "shop", "kept"));
+    server.with(|state| {
+        state.crds.gateway.remove(&old);
+        state.crds.gateway.insert(new);
+        state.denied.insert(("referencegrants".to_owned(), String::new()));
+    });
+    server.close_watches();
+    server.delete("referencegrants", "shop", "gone");
+    assert!(harness.pass(Duration::from_secs(60)).await.is_empty(), "a list that fails removes nothing");
+    let condition = harness.condition();
+    let versions = condition.stores.iter().filter(|it| it.collection.kind == Watched::ReferenceGrant);
+    assert_eq!(versions.map(|it| it.collection.version).collect::<Vec<_>>(), ["v1"]);
+    server.with(|state| state.denied.clear());
+    let changes = texts(&harness.pass(Duration::from_secs(60)).await);
+    assert_eq!(changes, ["+ReferenceGrant shop/kept", "-ReferenceGrant shop/gone"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gateway_comes_with_the_secrets_that_it_names_in_whichever_namespace() {
     let server = with_crds();
     server.put("secrets", secret("infra", "a"));

@@ -1,12 +1,15 @@
-//! The kinds of the Gateway API that the cluster has: their watches begin and end with them.
+//! The kinds of the Gateway API that the cluster has: their watches begin and end with them. Until a kind is listed in
+//! another version of its API, its objects stay as they were.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Gateways, Tracker};
+use super::{Entry, Gateways, Tracker};
 use crate::cluster::collection::{Collection, OF_GATEWAYS, Offered, Watched};
+use crate::cluster::trimmed::Version;
+use crate::cluster::watch::WatchId;
 
 impl Tracker {
     /// Takes what the cluster has now.
@@ -34,7 +37,7 @@ impl Tracker {
             }
         }
         for (kind, version) in before.iter().filter(|(kind, version)| now.get(kind) != Some(version)) {
-            self.end_kind(*kind, version, at);
+            self.end_kind((*kind, *version), now.get(kind).copied(), at);
         }
         match (before.is_empty(), now.is_empty()) {
             (true, false) => drop(self.begin(Collection::all(Watched::LabelledNamespace))),
@@ -64,11 +67,30 @@ impl Tracker {
         }
     }
 
-    fn end_kind(&mut self, kind: Watched, version: &str, at: Instant) {
-        let of_it = |it: &&Collection| it.kind == kind && it.version == version;
-        let ended: Vec<_> = self.ids.keys().filter(of_it).cloned().collect();
-        for collection in ended {
-            self.end(&collection, at);
+    /// Ends the watches of a kind in a version; `next` is the one in which it is watched from now on, if any.
+    fn end_kind(&mut self, ended: (Watched, &str), next: Option<&'static str>, at: Instant) {
+        let of_it = |it: &&Collection| (it.kind, it.version) == ended;
+        let collections: Vec<_> = self.ids.keys().filter(of_it).cloned().collect();
+        for collection in collections {
+            let in_next = next.map(|next| collection.clone().in_version(next));
+            match in_next.and_then(|it| self.ids.get(&it).copied()) {
+                Some(heir) => self.hand_over(&collection, heir),
+                None => self.end(&collection, at),
+            }
+        }
+    }
+
+    /// Ends a watch whose objects another one lists from now on: what that lacks is removed when its list is complete.
+    fn hand_over(&mut self, collection: &Collection, heir: WatchId) {
+        let Some((id, before)) = self.stop(collection) else { return };
+        let Some(progress) = self.watches.get_mut(&heir) else { return };
+        // They count as those of a list before its first one.
+        progress.round += 1;
+        progress.listed = before.listed;
+        let round = progress.round;
+        for entry in self.entries.values_mut().filter(|entry| entry.watch == id) {
+            // The other version may have more fields, so that what is listed is passed on even if the object did not change.
+            *entry = Entry { version: Version::default(), watch: heir, round, ..*entry };
         }
     }
 }

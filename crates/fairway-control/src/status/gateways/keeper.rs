@@ -17,7 +17,6 @@ use fairway_model::PortProtocol;
 use fairway_translate::{Change, ObjectKey, Placement, PortPlacement, PortState, Resources, WantedGateway};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use tokio::sync::watch;
@@ -26,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use super::bindings::Bindings;
 use super::edits::{Edits, Failure};
 use super::efforts::{ECHO, Efforts, Task};
+use super::plan::{Plan, Slices, by_service, in_order, owner, slice_edits, takes_away, versions_of};
 use super::replicas::{Asker, Replicas, Sight};
 use super::sources::{Places, Sources};
 use crate::cluster::Namespaces;
@@ -97,11 +97,12 @@ struct Written {
     at: Instant,
 }
 
-/// What Gateways want, and the Services that this makes.
-struct Plan {
-    wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
-    ports: Ports,
-    services: BTreeMap<ObjectKey, Vec<DesiredService>>,
+/// What this replica may do.
+#[derive(Clone, Copy)]
+struct Part {
+    leads: bool,
+    /// Whether all that says what Gateways want is known. Otherwise nothing is freed or deleted.
+    knows_all: bool,
 }
 
 impl Keeper {
@@ -139,7 +140,7 @@ impl Keeper {
                 let leads = *signals.role.borrow_and_update() == Role::Leader;
                 self.efforts.begin();
                 if self.sources.are_listed() {
-                    self.look(&view, leads && is_complete(&view)).await;
+                    self.look(&view, Part { leads, knows_all: is_complete(&view) }).await;
                 } else if view.outcome.translation.gateway.wanted.is_empty() || self.sources.are_refused() {
                     self.standing.gateways_placed();
                 }
@@ -157,19 +158,22 @@ impl Keeper {
         }
     }
 
-    async fn look(&mut self, view: &View, leads: bool) {
+    async fn look(&mut self, view: &View, part: Part) {
         let (wanted, resources) = (&view.outcome.translation.gateway.wanted, &view.outcome.resources);
-        let ports = self.ports(wanted, leads).await;
+        let ports = self.ports(wanted, part).await;
         let plan = Plan::of(wanted.clone(), ports, self.options.service_type);
-        if leads {
-            self.keep_services(&plan, resources).await;
+        if part.leads {
+            self.keep_services(&plan, part.knows_all).await;
         }
-        self.keep_slices(&plan, resources).await;
-        self.place(&plan, resources, leads);
+        if part.leads && part.knows_all {
+            self.delete_services(&plan, resources).await;
+        }
+        self.keep_slices(&plan, resources, part).await;
+        self.place(&plan, resources, part.leads);
     }
 
     /// The list of ports; the leader gives what is missing, and writes back a list that somebody has deleted or emptied.
-    async fn ports(&mut self, wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>, leads: bool) -> Ports {
+    async fn ports(&mut self, wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>, part: Part) -> Ports {
         let (seen, now) = (self.sources.list(), Instant::now());
         self.written.take_if(|it| it.is_seen(seen.as_deref()) || now >= it.at + ECHO);
         self.written.iter().for_each(|it| self.efforts.look_again(it.at + ECHO));
@@ -180,8 +184,8 @@ impl Keeper {
         let given = listed.unwrap_or_else(|| self.known.clone());
         self.known.clone_from(&given);
         let mut settled = given.clone();
-        let differs = settled.settle(in_order(wanted).into_iter(), self.options.ports);
-        if !leads || !(differs || is_lost) || self.efforts.must_wait(&Task::List, "", now) {
+        let differs = settled.settle(in_order(wanted).into_iter(), part.knows_all, self.options.ports);
+        if !part.leads || !(differs || is_lost) || self.efforts.must_wait(&Task::List, "", now) {
             return given;
         }
         match self.edits.list(&self.list, current.as_ref(), settled.data()).await {
@@ -200,16 +204,25 @@ impl Keeper {
         }
     }
 
-    /// Makes and changes the Services of Gateways, and deletes those that they no longer need.
-    async fn keep_services(&mut self, plan: &Plan, resources: &Resources) {
+    /// Makes and changes the Services of Gateways. A port that somebody may still want stays.
+    async fn keep_services(&mut self, plan: &Plan, knows_all: bool) {
         let existing = self.sources.services();
         for (gateway, desired) in &plan.services {
             let Some(wanted) = plan.wanted.get(gateway) else { continue };
             for service in desired {
-                self.keep_service(service, existing.get(&service.key), &wanted.uid).await;
+                let found = existing.get(&service.key);
+                if knows_all || !found.is_some_and(|it| takes_away(it, service)) {
+                    self.keep_service(service, found, &wanted.uid).await;
+                }
             }
         }
-        let controller = self.options.controller.clone();
+        let desired = |key: &ObjectKey| plan.services.values().flatten().any(|service| service.key == *key);
+        self.efforts.problems.retain(|key, _| desired(key));
+    }
+
+    /// Deletes the Services that Gateways no longer need.
+    async fn delete_services(&mut self, plan: &Plan, resources: &Resources) {
+        let (existing, controller) = (self.sources.services(), self.options.controller.clone());
         for (key, service) in &existing {
             let (task, seen) = (Task::Service(key.clone()), version(Some(&service.metadata)));
             if !plan.is_needless(key, service, (resources, &controller))
@@ -222,8 +235,6 @@ impl Keeper {
                 Err(failure) => self.efforts.failed(task, &failure, Instant::now()),
             }
         }
-        let desired = |key: &ObjectKey| plan.services.values().flatten().any(|service| service.key == *key);
-        self.efforts.problems.retain(|key, _| desired(key));
     }
 
     async fn keep_service(&mut self, desired: &DesiredService, existing: Option<&Arc<Service>>, uid: &str) {
@@ -263,17 +274,20 @@ impl Keeper {
     }
 
     /// Copies the slices of the pods to the Services of Gateways, when it is this replica's turn.
-    async fn keep_slices(&mut self, plan: &Plan, resources: &Resources) {
-        let (pods, copies, services) = (self.sources.pods(), self.sources.copies(), self.sources.services());
+    async fn keep_slices(&mut self, plan: &Plan, resources: &Resources, part: Part) {
+        let (pods, services) = (self.sources.pods(), self.sources.services());
+        let (copies, no_copies) = (by_service(self.sources.copies()), Slices::new());
         let now = Instant::now();
         let wait = TURN * u32::try_from(slices::rank(pods.iter().map(|it| &**it), &self.own)).unwrap_or(60);
         let mut differing = BTreeMap::new();
         for (key, service) in &services {
+            let own = copies.get(key).unwrap_or(&no_copies);
             let edits = match plan.desired(key, service) {
-                Some(desired) => slice_edits(service, Some(desired), (pods.as_slice(), &copies)),
+                Some(desired) if !part.knows_all && takes_away(service, desired) => continue,
+                Some(desired) => slice_edits(service, Some(desired), (pods.as_slice(), own)),
                 // The ports may soon be those of another Gateway.
-                None if owner(key, service, resources).is_some() => {
-                    slice_edits(service, None, (pods.as_slice(), &copies))
+                None if part.knows_all && owner(key, service, resources).is_some() => {
+                    slice_edits(service, None, (pods.as_slice(), own))
                 }
                 None => continue,
             };
@@ -282,7 +296,7 @@ impl Keeper {
             }
             let since = self.differing.get(key).copied().unwrap_or(now);
             differing.insert(key.clone(), since);
-            let (task, seen) = (Task::Slices(key.clone()), versions_of(key, &copies));
+            let (task, seen) = (Task::Slices(key.clone()), versions_of(own));
             if now < since + wait {
                 self.efforts.look_again(since + wait);
             } else if !self.efforts.must_wait(&task, &seen, now) {
@@ -323,8 +337,7 @@ impl Keeper {
         };
         let mut now: BTreeMap<_, _> = plan.wanted.iter().map(placement).collect();
         // The own ports alone decide whether this replica is ready: otherwise replicas would wait for each other.
-        let is_settled = |port: &PortPlacement| port.bind.is_empty() || port.state != PortState::Pending;
-        if now.values().flat_map(|placement| placement.all_ports()).all(is_settled) {
+        if now.iter().all(|(gateway, placement)| is_settled(&plan.wanted[gateway], placement)) {
             self.standing.gateways_placed();
         }
         match leads {
@@ -396,93 +409,19 @@ fn is_programmed(gateway: &Gateway) -> bool {
     })
 }
 
+/// Whether the ports at which listeners are served are bound, or cannot be. Nothing binds the others: they would be awaited for ever.
+fn is_settled(wanted: &WantedGateway, placement: &Placement) -> bool {
+    let mut served = wanted.served.iter().filter_map(|(protocol, number)| placement.port(*protocol, *number));
+    served.all(|port| port.bind.is_empty() || port.state != PortState::Pending)
+}
+
 /// The version of an object; empty where there is none.
 fn version(metadata: Option<&ObjectMeta>) -> String {
     metadata.and_then(|metadata| metadata.resource_version.clone()).unwrap_or_default()
-}
-
-/// The versions of all slices of a Service.
-fn versions_of(service: &ObjectKey, copies: &BTreeMap<ObjectKey, Arc<EndpointSlice>>) -> String {
-    let of_service = copies.iter().filter(|(key, slice)| slices::is_of(key, slice, service));
-    of_service.map(|(key, slice)| format!("{key}@{} ", version(Some(&slice.metadata)))).collect()
-}
-
-/// The ports of Gateways, those of the oldest Gateway first.
-fn in_order(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&ObjectKey, u16)> {
-    let mut gateways: Vec<_> = wanted.iter().collect();
-    gateways.sort_by_key(|(key, gateway)| (gateway.created.unwrap_or(i64::MAX), *key));
-    gateways
-        .into_iter()
-        .flat_map(|(key, gateway)| gateway.ports.keys().map(move |port| (key, *port)))
-        .collect()
-}
-
-/// What is to be done about the slices of a Service; without a desired one there should be none.
-fn slice_edits(
-    service: &Service,
-    desired: Option<&DesiredService>,
-    (pods, copies): (&[Arc<EndpointSlice>], &BTreeMap<ObjectKey, Arc<EndpointSlice>>),
-) -> Vec<SliceEdit> {
-    let copied = |it: &DesiredService| slices::desired(service, &it.service, pods.iter().map(|it| &**it));
-    let wanted = desired.map(copied).unwrap_or_default();
-    let own = ObjectKey::of(&service.metadata);
-    let of_service = copies.iter().filter(|(key, slice)| slices::is_of(key, slice, &own));
-    slices::edits(of_service.map(|(key, slice)| (key, &**slice)), &wanted)
 }
 
 /// Whether all that says what Gateways want is known: what is missing only because it may not be read takes nothing away.
 fn is_complete(view: &View) -> bool {
     let of_gateways = |kind: &str| gateway_kinds::KINDS.iter().any(|known| known.kind.name() == kind);
     !view.source.iter().any(|it| of_gateways(&it.origin.kind))
-}
-
-/// The Gateway, served or not, that owns a Service.
-fn owner<'a>(key: &ObjectKey, service: &Service, resources: &'a Resources) -> Option<&'a Gateway> {
-    let gateways =
-        resources.gateway.gateways.iter().filter(|(gateway, _)| gateway.namespace == key.namespace);
-    let mut owners = gateways.map(|(_, gateway)| &*gateway.object);
-    owners.find(|it| services::is_owned(service, it.metadata.uid.as_deref().unwrap_or_default()))
-}
-
-impl Plan {
-    fn of(wanted: OrdMap<ObjectKey, Arc<WantedGateway>>, ports: Ports, service_type: ServiceType) -> Self {
-        let desired = |(key, gateway): (&ObjectKey, &Arc<WantedGateway>)| {
-            (key.clone(), services::desired(key, gateway, &ports, service_type))
-        };
-        let services = wanted.iter().map(desired).collect();
-        Self { wanted, ports, services }
-    }
-
-    /// Whether a Service is one that its Gateway no longer needs. One whose Gateway is gone is deleted by Kubernetes; one whose
-    /// Gateway is not accepted for now keeps its address.
-    fn is_needless(
-        &self,
-        key: &ObjectKey,
-        service: &Service,
-        (resources, controller): (&Resources, &str),
-    ) -> bool {
-        if let Some(desired) = self.of_owner(key, service) {
-            return !desired.is_empty() && desired.iter().all(|it| it.key != *key);
-        }
-        // It has another class now, whose controller is somebody else.
-        owner(key, service, resources).is_some_and(|gateway| {
-            let class = ObjectKey::new("", &gateway.spec.gateway_class_name);
-            let class = resources.gateway.classes.get(&class);
-            class.is_some_and(|class| class.object.spec.controller_name != controller)
-        })
-    }
-
-    /// The Services that the served Gateway should have which owns this one.
-    fn of_owner(&self, key: &ObjectKey, service: &Service) -> Option<&[DesiredService]> {
-        let own = |(gateway, wanted): &(&ObjectKey, &Arc<WantedGateway>)| {
-            gateway.namespace == key.namespace && services::is_owned(service, &wanted.uid)
-        };
-        let (gateway, _) = self.wanted.iter().find(own)?;
-        self.services.get(gateway).map(Vec::as_slice)
-    }
-
-    /// How a Service should be.
-    fn desired(&self, key: &ObjectKey, service: &Service) -> Option<&DesiredService> {
-        self.of_owner(key, service)?.iter().find(|it| it.key == *key)
-    }
 }

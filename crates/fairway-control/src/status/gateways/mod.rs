@@ -2,13 +2,14 @@
 //!
 //! `keeper` looks at all of it and does what is missing: the leader gives ports and writes Services, every replica copies its
 //! pods into EndpointSlices and tells the pipeline where Gateways are. What should be there is decided by
-//! `fairway_gateway_control`; `sources` follow what is there, `edits` write, `efforts` know what was tried, `bindings` say what the data plane has bound, and
-//! `replicas` what the other replicas serve.
+//! `fairway_gateway_control`, and `plan` has it for all Gateways; `sources` follow what is there, `edits` write, `efforts` know what
+//! was tried, `bindings` say what the data plane has bound, and `replicas` what the other replicas serve.
 
 mod bindings;
 mod edits;
 mod efforts;
 mod keeper;
+mod plan;
 mod replicas;
 mod sources;
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairway_gateway_control::agreement::{ServedGateway, ServedGateways};
-use fairway_model::PortProtocol;
+use fairway_model::{Origin, PortProtocol};
 use fairway_translate::{
-    Addresses, Change, Object, ObjectKey, Options, Placement, PortState, PortTransport, WantedGateway,
+    AddressKind, Addresses, Change, Diagnostic, Object, ObjectKey, Options, Placement, PortState,
+    PortTransport, Severity, WantedAddress, WantedGateway,
 };
 use http::Method;
 use imbl::OrdMap;
@@ -20,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use super::scripted::ApiServer;
 use super::world::{pass, within};
 use crate::cluster::Namespaces;
-use crate::engine::Engine;
+use crate::engine::{Engine, Outcome};
 use crate::inlet::{Outlet, pipe};
 use crate::pipeline::Viewer;
 use crate::status::gateways::{Asker, Bindings, PlaceOptions, ServiceType};
@@ -61,10 +62,11 @@ fn gateway(name: &str, ports: &[u16]) -> (ObjectKey, Arc<WantedGateway>) {
         created: None,
         class: "fairway".into(),
         ports: ports.iter().map(|port| (*port, PortTransport::Tcp)).collect(),
+        served: ports.iter().map(|port| (PortProtocol::Tcp, *port)).collect(),
         addresses: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
-        parameters: BTreeMap::new(),
+        parameters: Some(BTreeMap::new()),
     };
     (ObjectKey::new("shop", name), Arc::new(wanted))
 }
@@ -83,6 +85,18 @@ impl World {
 
     /// The same, with this status.
     fn want_with(&self, gateways: &[(&str, &[u16])], status: &Value) {
+        self.viewer.show(Self::outcome(gateways, status));
+    }
+
+    /// The same, while the source may not read a kind of the Gateway API.
+    fn want_without_permission(&self, gateways: &[(&str, &[u16])]) {
+        let origin = Origin { kind: "UDPRoute".into(), ..Origin::default() };
+        let denied = Diagnostic::new(Severity::Error, "no-permission", origin);
+        let source = [denied.because("listing udproutes is forbidden", "UDPRoutes are not served")].into();
+        self.viewer.show_of(Self::outcome(gateways, &json!({})), source);
+    }
+
+    fn outcome(gateways: &[(&str, &[u16])], status: &Value) -> Outcome {
         let object = |name: &str| {
             let metadata =
                 json!({ "name": name, "namespace": "shop", "uid": format!("uid-{name}"), "generation": 1 });
@@ -95,7 +109,13 @@ impl World {
         let mut outcome = engine.current().unwrap().clone();
         let wanted: OrdMap<_, _> = gateways.iter().map(|(name, ports)| gateway(name, ports)).collect();
         outcome.translation.gateway.wanted = wanted;
-        self.viewer.show(outcome);
+        outcome
+    }
+
+    /// The ports that were given before.
+    fn list_ports(&self, ports: &str) {
+        let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
+        self.api.put(LIST, json!({ "metadata": metadata, "data": { "ports": ports, "last": "20001" } }));
     }
 
     /// What Kubernetes knows of Fairway's pods.
@@ -235,9 +255,7 @@ async fn a_gateway_gets_ports_a_service_and_slices_and_its_address_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_is_placed_once_its_ports_are_bound_or_cannot_be() {
     let world = World::new();
-    let list = json!({ "ports": "shop/edge:80 20000\nshop/edge:443 20001\n", "last": "20001" });
-    let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
-    world.api.put(LIST, json!({ "metadata": metadata, "data": list }));
+    world.list_ports("shop/edge:80 20000\nshop/edge:443 20001\n");
     world.want(&[("edge", &[80, 443])]);
     let mut replica = world.replica("one");
     replica.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
@@ -248,6 +266,64 @@ async fn a_replica_is_placed_once_its_ports_are_bound_or_cannot_be() {
     let PortState::Failed(why) = &placement.ports[&443].state else { panic!("{placement:?}") };
     assert_eq!(&**why, "0.0.0.0:20001 cannot be bound: in use");
     assert!(replica.standing.has_placed_gateways());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_whose_listeners_wait_for_a_certificate_keeps_no_replica_from_being_ready() {
+    let world = World::new();
+    world.list_ports("shop/edge:80 20000\nshop/edge:443 20001\n");
+    let mut outcome = World::outcome(&[("edge", &[80, 443])], &json!({}));
+    let wanted = outcome.translation.gateway.wanted.get_mut(&ObjectKey::new("shop", "edge")).unwrap();
+    Arc::make_mut(wanted).served.remove(&(PortProtocol::Tcp, 443));
+    world.viewer.show(outcome);
+    let mut replica = world.replica("one");
+    replica.until("edge", |it| it.ports.get(&443).is_some_and(|port| !port.bind.is_empty())).await;
+    assert!(!replica.standing.has_placed_gateways(), "port 80 is not bound yet");
+    replica.bindings.show(tcp(20_000), std::iter::empty());
+    within(5, "it is ready", || replica.standing.has_placed_gateways()).await;
+    assert_eq!(replica.placement("edge").unwrap().ports[&443].state, PortState::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_permission_new_gateways_get_a_place_and_nothing_is_taken_away() {
+    let world = World::new();
+    world.want(&[("edge", &[80, 443]), ("gone", &[80])]);
+    let mut replica = world.replica("one");
+    within(5, "the Service", || world.api.object(SERVICE).is_some()).await;
+    replica.until("gone", |it| !it.ports[&80].bind.is_empty()).await;
+    world.want_without_permission(&[("edge", &[80]), ("new", &[80])]);
+    replica.until("new", |it| it.ports.get(&80).is_some_and(|port| port.bind == bind(20_003))).await;
+    let made = "/api/v1/namespaces/shop/services/new-fairway";
+    within(5, "the Service of the new one", || world.api.object(made).is_some()).await;
+    pass(60).await;
+    let list = world.api.object(LIST).unwrap();
+    let listed = list["data"]["ports"].as_str().unwrap();
+    assert!(listed.contains("shop/gone:80 20002\n") && listed.contains("shop/edge:443 20001\n"), "{listed}");
+    let ports = world.api.object(SERVICE).unwrap()["spec"]["ports"].as_array().unwrap().len();
+    assert_eq!(ports, 2, "the listener may be of a ListenerSet that cannot be read");
+    assert_eq!(world.copied().unwrap().1.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_parameters_that_cannot_be_used_a_service_stays_and_none_is_made() {
+    let world = World::new();
+    world.want(&[("edge", &[80])]);
+    let _replica = world.replica("one");
+    within(5, "the Service", || world.api.object(SERVICE).is_some()).await;
+    let before = world.api.object(SERVICE);
+    let mut outcome = World::outcome(&[("edge", &[80]), ("new", &[80])], &json!({}));
+    for name in ["edge", "new"] {
+        let wanted = outcome.translation.gateway.wanted.get_mut(&ObjectKey::new("shop", name)).unwrap();
+        let wanted = Arc::make_mut(wanted);
+        wanted.parameters = None;
+        // Another address is another Service.
+        let value = Some("192.0.2.9".into());
+        wanted.addresses = vec![WantedAddress { kind: AddressKind::Ip, value }];
+    }
+    world.viewer.show(outcome);
+    pass(600).await;
+    assert_eq!(world.api.object(SERVICE), before);
+    assert_eq!(world.api.asked(&Method::POST, "/services"), 1, "that of before");
 }
 
 #[tokio::test(start_paused = true)]

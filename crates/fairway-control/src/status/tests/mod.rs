@@ -1,5 +1,6 @@
 //! Replicas against a scripted API server, in virtual time.
 
+mod contests;
 mod election;
 mod events;
 mod gateways;

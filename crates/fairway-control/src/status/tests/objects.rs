@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::scripted::ApiServer;
+use super::scripted::{ApiServer, Reach, manage};
 use super::world::{pass, within};
 use crate::engine::Engine;
 use crate::pipeline::Viewer;
 use crate::status::election::Role;
-use crate::status::object_writer::{ObjectWriter, Says};
+use crate::status::object_writer::ObjectWriter;
 use crate::status::standing::Standing;
+use crate::status::statement::{Says, Statement};
 use crate::status::updates::Updates;
 
 const ROUTE: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes/web";
@@ -25,6 +26,14 @@ const ROUTE: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httprout
 struct Word {
     word: &'static str,
     generation: i64,
+    /// The version of the object that it is made of.
+    version: String,
+}
+
+impl Statement for Word {
+    fn repeats(&self, before: &Self) -> bool {
+        (self.word, self.generation) == (before.word, before.generation)
+    }
 }
 
 impl Says for Word {
@@ -87,11 +96,33 @@ impl World {
 
     /// The status of the route should be this word.
     fn say(&self, word: &'static str, generation: i64) {
+        let found = self.api.object(ROUTE).unwrap_or_default();
+        let version = found["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let route = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("shop", "web"));
-        self.wanted.lock().unwrap().insert(route, Arc::new(Word { word, generation }));
+        self.wanted.lock().unwrap().insert(route, Arc::new(Word { word, generation, version }));
         let mut engine = Engine::new(Options::default());
         engine.update(Vec::new(), 0);
         self.viewer.show(engine.current().unwrap().clone());
+    }
+
+    /// Another controller writes a field of the status, and the change is noticed.
+    fn other_writes(&self, field: &str, word: &str) {
+        let mut route = self.api.object(ROUTE).unwrap();
+        route["status"][field] = json!(word);
+        manage(&mut route, "rival");
+        self.api.put(ROUTE, route);
+        self.say("good", 1);
+    }
+
+    /// Writes, and three times another controller replaces that.
+    async fn fight(&self) {
+        self.say("good", 1);
+        within(2, "written", || self.status()["word"] == "good").await;
+        for _ in 0..3 {
+            self.other_writes("word", "bad");
+            within(30, "written again", || self.status()["word"] == "good").await;
+        }
+        within(2, "said", || !self.standing.diagnostics().is_empty()).await;
     }
 
     fn status(&self) -> Value {
@@ -150,6 +181,50 @@ async fn only_the_leader_writes_and_a_new_one_looks_at_everything() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
+    let world = World::new();
+    world.fight().await;
+    let said = world.standing.diagnostics()[0].to_string();
+    assert!(said.contains("HTTPRoute shop/web status: field manager \"rival\" keeps replacing"), "{said}");
+    let before = world.api.asked(&Method::PUT, "/status");
+    for _ in 0..3600 {
+        if world.status()["word"] == "good" {
+            world.other_writes("word", "bad");
+        }
+        pass(1).await;
+    }
+    let writes = world.api.asked(&Method::PUT, "/status") - before;
+    assert!((3..=9).contains(&writes), "{writes} writes in an hour");
+    world.role.send_replace(Role::Follower);
+    within(2, "no fight of a follower", || world.standing.diagnostics().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_fight_ends_an_hour_after_the_last_replacement_also_if_nothing_changes() {
+    let world = World::new();
+    world.fight().await;
+    pass(55 * 60).await;
+    assert!(!world.standing.diagnostics().is_empty());
+    pass(10 * 60).await;
+    assert!(world.standing.diagnostics().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_say_elsewhere_in_a_status_is_no_fight() {
+    let world = World::new();
+    world.say("good", 1);
+    within(2, "written", || world.status()["word"] == "good").await;
+    for word in ["a", "b", "c", "d"] {
+        world.other_writes("theirs", word);
+        pass(1).await;
+    }
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 1);
+    world.other_writes("word", "bad");
+    within(4, "written after the first pause", || world.status()["word"] == "good").await;
+    assert!(world.standing.diagnostics().is_empty(), "once is no fight");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_from_the_fresh_object() {
     let world = World::new();
     world.api.overtake(Method::PUT, "/httproutes/web/status", 2);
@@ -168,4 +243,21 @@ async fn an_object_that_is_gone_is_let_be() {
     pass(60).await;
     assert_eq!(world.api.asked(&Method::GET, "/httproutes/web"), 1);
     assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_comes_back_beside_other_news_frees_what_was_under_way() {
+    // Which of the two is seen first is left to chance.
+    for attempt in 0..20 {
+        let world = World::new();
+        world.api.reach(Reach::Silent);
+        world.say("good", 1);
+        pass(1).await;
+        world.role.send_replace(Role::Follower);
+        pass(1).await;
+        world.api.reach(Reach::Answers);
+        world.role.send_replace(Role::Leader);
+        world.say("good", 1);
+        within(5, &format!("written, attempt {attempt}"), || world.status()["word"] == "good").await;
+    }
 }

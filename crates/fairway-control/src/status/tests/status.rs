@@ -158,6 +158,25 @@ async fn status_stays_while_another_replica_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_replica_leads_in_time_when_it_goes_a_moment_after_the_leader() {
+    // Followers ask for the Lease when chance says so.
+    for _ in 0..50 {
+        let world = World::new();
+        world.ingress("web", "fairway");
+        let leader = world.replica("one", &["192.0.2.1"]);
+        within(2, "written", || world.status("web").len() == 1).await;
+        let last = world.replica("two", &["192.0.2.1"]);
+        pass(1).await;
+        world.pod("one", &json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+        leader.stop(Duration::from_secs(5)).await;
+        assert_eq!(world.status("web"), ["192.0.2.1"], "the other replica was there");
+        let took = last.stop(Duration::from_secs(5)).await;
+        assert!(world.status("web").is_empty());
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn status_stays_when_the_replicas_left_cannot_be_known() {
     let world = World::new();
     world.ingress("web", "fairway");

@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::Context;
+use tempfile::TempDir;
 
 use crate::peers::local::{LocalSite, Upstream, local as local_peer};
 use crate::scenario::handover::Handover;
 use crate::scenario::progress::Progress;
-use crate::scenario::running_peer::{Contender, file_name};
+use crate::scenario::running_peer::Contender;
 use crate::scenario::site::{Certificate, HOST};
 use fairway_lab_adapter::TlsChoice;
 use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
@@ -42,6 +43,8 @@ pub(super) struct Runner<'a> {
     pub(super) contender: &'a Contender<'a>,
     pub(super) proxy: Program,
     pub(super) site: LocalSite,
+    /// Goes with it, after the proxy has ended.
+    _folder: TempDir,
 }
 
 pub(super) fn start<'a>(
@@ -53,15 +56,9 @@ pub(super) fn start<'a>(
     let mut runners = Vec::new();
     for contender in local.contenders {
         let name = contender.peer.name();
-        let tag = file_name(&[
-            name,
-            &format!("{:?}", contender.settings),
-            &format!("{tls:?}"),
-            &format!("{upstream:?}"),
-            &workers.to_string(),
-        ]);
-        let folder = local.handover.artifacts.folder.join(tag);
-        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        // Proxies make sockets there, whose paths have at most 107 bytes: a folder below that of the results is too deep.
+        let folder = tempfile::Builder::new().prefix("fairway-lab-").tempdir();
+        let folder = folder.context("make a folder for a proxy")?;
         let [http, https, admin] = free()?;
         let site = LocalSite {
             backends: backend.addresses().to_vec(),
@@ -75,14 +72,14 @@ pub(super) fn start<'a>(
             workers,
             settings: contender.settings,
             tls,
-            folder,
+            folder: folder.path().to_owned(),
         };
         let started = local_peer(name)
             .and_then(|peer| peer.start(&local.handover.artifacts, &site))
             .and_then(|proxy| placed(proxy, workers))
             .and_then(|proxy| passes_calls(&site).map(|()| proxy));
         match started {
-            Ok(proxy) => runners.push(Runner { contender, proxy, site }),
+            Ok(proxy) => runners.push(Runner { contender, proxy, site, _folder: folder }),
             Err(error) => {
                 if let Some(record) = left_out(name, upstream, &error, absent) {
                     local.progress.say(&format!("{name} takes no part in capacity: {}", record.reason));

@@ -96,7 +96,7 @@ fn authentication(
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
     let basic = basic(reader, context)?;
-    let external = external(reader, context, contributions)?;
+    let external = external(reader, context, contributions)?.map(Box::new);
     let any = match reader.value("satisfy") {
         None | Some("" | "all") => false,
         Some("any") => true,
@@ -124,7 +124,6 @@ fn authentication(
         let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
         // A list that held nothing but what is blocked guards nothing.
         let access = access.filter(|list| !open(list));
-        let external = external.map(Box::new);
         filters.push(Phase::Access, Filter::AnyGuard(AnyGuard { access, basic, external }));
     } else {
         filters.extend(Phase::Access, lists.into_iter().map(Filter::Access));

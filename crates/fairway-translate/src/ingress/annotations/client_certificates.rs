@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fairway_model::{ClientCertificate, ClientDemand, ClientVerification};
+use fairway_pattern::Pattern;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::context::Context;
@@ -32,7 +33,11 @@ const ANNOTATIONS: &[Known] = &[
         "auth-tls-secret",
         "with `auth-tls-verify-client: on`, plain HTTP that nothing redirects to https is refused with 403, and not let in",
     ),
-    done("auth-tls-verify-client"),
+    differs(
+        "auth-tls-verify-client",
+        "with `off`, a younger Ingress of the host that has `auth-tls-secret` decides; ingress-nginx would ask no client for a \
+         certificate",
+    ),
     done("auth-tls-verify-depth"),
 ];
 
@@ -48,6 +53,7 @@ fn secret(annotations: &Annotations<'_>) -> Option<ObjectKey> {
 fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients> {
     let value = reader.value("auth-tls-secret").filter(|value| !value.is_empty())?;
     let demand = match reader.value("auth-tls-verify-client") {
+        // It protects nothing, so it does not keep a younger Ingress from protecting the host.
         Some("off") => return None,
         Some("optional") => ClientDemand::Optional,
         Some("optional_no_ca") => ClientDemand::Unverified,
@@ -123,7 +129,7 @@ fn subject(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     if !value.starts_with("CN=") {
         return Err(wrong(format!("\"{value}\" does not begin with CN=")));
     }
-    match fairway_pattern::Pattern::shared(value, fairway_pattern::Anchor::Start, false) {
+    match Pattern::anywhere(value) {
         Ok(_) => Ok(Some(value.into())),
         Err(why) => Err(wrong(format!("the regular expression \"{value}\" {why}"))),
     }

@@ -36,16 +36,16 @@ fn cors(reader: &mut Reader<'_>) -> Option<Cors> {
     if !reader.switch("enable-cors", false) {
         return None;
     }
-    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let are_methods = |text: &str| are_separated(text, |c| c.is_ascii_alphabetic());
+    let are_headers = |text: &str| text.chars().all(|c| is_of_header(c) || matches!(c, ',' | ' '));
+    let are_exposed = |text: &str| are_separated(text, |c| is_of_header(c) || c == '*');
     Some(Cors {
         origins: origins(reader),
-        methods: names(reader, "cors-allow-methods", METHODS, |c| c.is_ascii_alphabetic()),
-        headers: names(reader, "cors-allow-headers", HEADERS, word),
-        expose: names(reader, "cors-expose-headers", "", |c| word(c) || c == '*'),
+        methods: names(reader, "cors-allow-methods", METHODS, are_methods),
+        headers: names(reader, "cors-allow-headers", HEADERS, are_headers),
+        expose: names(reader, "cors-expose-headers", "", are_exposed),
         credentials: reader.switch("cors-allow-credentials", true),
-        max_age: reader
-            .number("cors-max-age", 0..=u64::from(u32::MAX))
-            .map_or(MAX_AGE, |seconds| u32::try_from(seconds).expect("the range says so")),
+        max_age: max_age(reader),
         manner: CorsManner::IngressNginx,
     })
 }
@@ -76,20 +76,19 @@ fn origin(text: &str) -> Option<CorsOrigin> {
     if text == "null" {
         return Some(CorsOrigin::Exact(text.into()));
     }
-    let authority_at = text.find("://").map_or(0, |at| at + 3);
-    let (scheme, authority) = text.split_at(authority_at);
+    let (scheme, authority) = text.split_once("://")?;
     let (star, rest) = match authority.strip_prefix("*.") {
         Some(_) => (true, &authority[1..]),
         None => (false, authority),
     };
-    let scheme_name = scheme.trim_end_matches("://");
-    let good_scheme =
-        scheme_name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
-    if !good_scheme || !is_host_and_port(rest.strip_prefix('.').unwrap_or(rest)) {
+    let good_scheme = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    if scheme.is_empty() || !good_scheme || !is_host_and_port(rest.strip_prefix('.').unwrap_or(rest)) {
         return None;
     }
     Some(if star {
-        CorsOrigin::OneLabel { before: scheme.into(), after: rest.into() }
+        // An origin is compared with both in lower case.
+        let before = format!("{}://", scheme.to_ascii_lowercase());
+        CorsOrigin::OneLabel { before: before.into(), after: rest.to_ascii_lowercase().into() }
     } else {
         CorsOrigin::Exact(text.into())
     })
@@ -102,16 +101,44 @@ fn is_host_and_port(text: &str) -> bool {
     !host.is_empty() && good_host && good_port
 }
 
-/// A list of names as it is sent, `default` where it is absent or has another character in a name.
-fn names(reader: &mut Reader<'_>, name: &str, default: &str, allowed: impl Fn(char) -> bool) -> Arc<str> {
+/// A list of names as it is sent, `default` where it is absent or no list.
+fn names(reader: &mut Reader<'_>, name: &str, default: &str, is_list: impl Fn(&str) -> bool) -> Arc<str> {
     let Some(value) = reader.value(name) else { return default.into() };
-    let good = |part: &str| !part.is_empty() && part.chars().all(&allowed);
-    if value.split(',').map(str::trim).all(good) {
+    if !value.is_empty() && is_list(value) {
         return value.into();
     }
     let sent = if default.is_empty() { "none is sent".to_owned() } else { format!("\"{default}\" is sent") };
     reader.invalid(name, format!("\"{value}\" is not a list of names"), sent);
     default.into()
+}
+
+fn is_of_header(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
+}
+
+/// ingress-nginx: `^([names]+,?\s?)+$`. Between two names and after the last one may be a comma, a space, or both.
+fn are_separated(text: &str, is_of_name: impl Fn(char) -> bool) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let behind = rest.trim_start_matches(&is_of_name);
+        if behind.len() == rest.len() {
+            return false;
+        }
+        let behind = behind.strip_prefix(',').unwrap_or(behind);
+        rest = behind.strip_prefix([' ', '\t']).unwrap_or(behind);
+    }
+    true
+}
+
+/// ingress-nginx takes any whole number. Browsers take a negative one for 0: they keep nothing.
+fn max_age(reader: &mut Reader<'_>) -> u32 {
+    let name = "cors-max-age";
+    let Some(value) = reader.value(name) else { return MAX_AGE };
+    let Ok(seconds) = value.parse::<i64>() else {
+        reader.invalid(name, format!("\"{value}\" is not a whole number"), "the default is used");
+        return MAX_AGE;
+    };
+    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -127,11 +154,30 @@ mod tests {
             Some(CorsOrigin::OneLabel { before: "https://".into(), after: ".a.test:8443".into() })
         );
         assert_eq!(
-            origin("*.a.test"),
-            Some(CorsOrigin::OneLabel { before: "".into(), after: ".a.test".into() })
+            origin("HTTPS://*.A.test"),
+            Some(CorsOrigin::OneLabel { before: "https://".into(), after: ".a.test".into() })
         );
         for bad in ["https://", "https://a b", "https://a/b", "https://*a.test", "https://a:x", "ht tp://a"] {
             assert_eq!(origin(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_a_scheme() {
+        assert_eq!(origin("null"), Some(CorsOrigin::Exact("null".into())));
+        for bad in ["a.test", "a.test:8080", "*.a.test", "//a.test", "://a.test"] {
+            assert_eq!(origin(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_are_separated_by_a_comma_a_space_or_both() {
+        let are_methods = |text: &str| are_separated(text, |c| c.is_ascii_alphabetic());
+        for good in ["GET", "GET, PUT", "GET,PUT,", "GET PUT", "GET, "] {
+            assert!(are_methods(good), "{good}");
+        }
+        for bad in [",GET", "GET,,PUT", "GET,  PUT", "GET ,PUT", "GET;PUT", "GET2", "GET\nPUT"] {
+            assert!(!are_methods(bad), "{bad}");
         }
     }
 }

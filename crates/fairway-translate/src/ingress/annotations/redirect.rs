@@ -14,7 +14,7 @@ use crate::ingress::to_https::{Location, Port, Redirects, Slash, ToHttps};
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     if reader.is_catch_all() {
-        contributions.redirects = Redirects { when: ToHttps::Never, ..Redirects::default() };
+        contributions.redirects = Redirects { when: ToHttps::NEVER, ..Redirects::default() };
         report_ignored(reader);
         return Ok(());
     }
@@ -78,15 +78,11 @@ fn redirects(reader: &mut Reader<'_>, default: Redirects) -> Redirects {
     }
 }
 
-/// Reads `ssl-redirect` and `force-ssl-redirect`.
+/// Reads `ssl-redirect` and `force-ssl-redirect`. Each falls back to the key of its own name.
 fn to_https(reader: &mut Reader<'_>, default: ToHttps) -> ToHttps {
-    let with_certificate = reader.switch("ssl-redirect", default != ToHttps::Never);
-    if reader.switch("force-ssl-redirect", default == ToHttps::Always) {
-        ToHttps::Always
-    } else if with_certificate {
-        ToHttps::WithCertificate
-    } else {
-        ToHttps::Never
+    ToHttps {
+        with_certificate: reader.switch("ssl-redirect", default.with_certificate),
+        always: reader.switch("force-ssl-redirect", default.always),
     }
 }
 

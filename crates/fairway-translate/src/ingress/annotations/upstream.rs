@@ -55,7 +55,11 @@ const ANNOTATIONS: &[Known] = &[
         "proxy-ssl-protocols",
         "without it TLS 1.2 and 1.3 are offered; ingress-nginx would offer TLS 1.2",
     ),
-    done("proxy-ssl-secret"),
+    differs(
+        "proxy-ssl-secret",
+        "applies to the paths of its own Ingress, as in ingress-nginx with `proxy-ssl-location-only: \"true\"`; without that key, the \
+         oldest one of the host would apply to all of its paths",
+    ),
     done("proxy-ssl-server-name"),
     differs(
         "proxy-ssl-verify",

@@ -8,11 +8,11 @@ use fairway_model::{AccessLog, Balancing, ForwardedPath, TlsVersions};
 use ipnet::IpNet;
 
 use crate::ingress::defaults::HstsSent;
-use crate::ingress::settings::draft::Draft;
+use crate::ingress::settings::draft::{Draft, KeepAlive};
 use crate::ingress::settings::forwarded::{ClientField, Switch};
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
-use crate::ingress::to_https::{Location, Port, Slash, ToHttps};
+use crate::ingress::to_https::{Location, Port, Slash};
 use fairway_annotations::text::{self, bytes, switch};
 use fairway_objects::options::ProxySenders;
 
@@ -77,7 +77,12 @@ impl Draft<'_> {
                 ))
             }
             "keep-alive" | "keepalive-timeout" => {
-                self.settings.downstream.idle_timeout = duration(value)?;
+                let time = duration(value)?;
+                if time.is_zero() {
+                    self.keep_alive = KeepAlive::Off;
+                } else {
+                    self.settings.downstream.idle_timeout = time;
+                }
                 Ok(())
             }
             "keep-alive-requests" | "keepalive-requests" => {
@@ -183,18 +188,8 @@ impl Draft<'_> {
     fn read_redirect(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         let defaults = &mut self.defaults;
         match name {
-            "ssl-redirect" => {
-                let on = flag(value)?;
-                if defaults.https.redirects.when != ToHttps::Always {
-                    defaults.https.redirects.when =
-                        if on { ToHttps::WithCertificate } else { ToHttps::Never };
-                }
-            }
-            "force-ssl-redirect" => {
-                if flag(value)? {
-                    defaults.https.redirects.when = ToHttps::Always;
-                }
-            }
+            "ssl-redirect" => defaults.https.redirects.when.with_certificate = flag(value)?,
+            "force-ssl-redirect" => defaults.https.redirects.when.always = flag(value)?,
             "http-redirect-code" => {
                 let allowed = |status: &u16| matches!(status, 301 | 302 | 307 | 308);
                 let status = number::<u16>(value).ok().filter(allowed);

@@ -2,7 +2,7 @@
 //! knows what is lost and what is simply not needed.
 
 use crate::ingress::settings::problem::KeyProblem;
-use fairway_annotations::text::switch;
+use fairway_annotations::text::{bytes, switch};
 
 /// What becomes of a key.
 enum Fate {
@@ -30,6 +30,10 @@ const fn needless(names: &'static [&'static str], problem: &'static str, consequ
 const fn lost(names: &'static [&'static str], problem: &'static str, consequence: &'static str) -> Group {
     Group { names, fate: Fate::Lost, problem, consequence }
 }
+
+/// What Fairway takes where no flag says otherwise (docs/limits.md), in bytes.
+const REQUEST_LINE: u64 = 8 << 10;
+const HEAD: u64 = 32 << 10;
 
 const NO_EFFECT: &str = "it has no effect";
 const NOT_NEEDED: &str = "it is not needed";
@@ -90,13 +94,13 @@ const GROUPS: &[Group] = &[
         "keys are exchanged by X25519, P-256 or P-384",
         NO_EFFECT,
     ),
+    lost(
+        &["allow-cross-namespace-resources"],
+        "annotations can only name Secrets and ConfigMaps in the namespace of their Ingress",
+        "where one names another namespace, the paths of the Ingress answer 503, or its hosts 403 (auth-tls-secret)",
+    ),
     needless(
-        &[
-            "allow-cross-namespace-resources",
-            "allow-snippet-annotations",
-            "annotation-value-word-blocklist",
-            "strict-validate-path-type",
-        ],
+        &["allow-snippet-annotations", "annotation-value-word-blocklist", "strict-validate-path-type"],
         "annotations are read as data and cannot bring configuration with them",
         NOT_NEEDED,
     ),
@@ -128,12 +132,16 @@ const GROUPS: &[Group] = &[
             "limit-conn-zone-variable",
             "lua-shared-dicts",
             "plugins",
-            "proxy-ssl-location-only",
             "resolver-*",
             "upstream-zone-size",
         ],
         "it configures a part of nginx that is not here",
         NO_EFFECT,
+    ),
+    needless(
+        &["proxy-ssl-location-only"],
+        "proxy-ssl-secret and its companions always apply to the paths of their own Ingress only",
+        "it counts as true",
     ),
     needless(
         &["proxy-stream-next-upstream-timeout", "proxy-stream-next-upstream-tries"],
@@ -165,10 +173,10 @@ const GROUPS: &[Group] = &[
         "requests that no Ingress serves are logged like all others",
         NO_EFFECT,
     ),
-    needless(
+    lost(
         &["disable-proxy-intercept-errors"],
-        "only the statuses in custom-http-errors are replaced, and only where an Ingress has a default-backend or the flag --default-backend is set",
-        NO_EFFECT,
+        "only the annotation of this name leaves the error responses of backends as they are",
+        "where custom-http-errors names their status, pages replace them",
     ),
     needless(
         &["external-status-address"],
@@ -299,6 +307,13 @@ impl Group {
 /// What is said of a key; nothing where its value asks for nothing.
 pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
     match name {
+        "client-header-buffer-size" | "large-client-header-buffers" if hold_more(value) => {
+            return Err(KeyProblem::Lost(
+                "unless --max-request-line-bytes and --max-head-bytes say otherwise, a request line may have 8 KiB and a \
+                 request head 32 KiB",
+                "longer request lines are answered 414, and larger heads 431",
+            ));
+        }
         "generate-request-id" if switch(value) == Some(true) => return Ok(()),
         "generate-request-id" => {
             return Err(KeyProblem::Lost("requests without X-Request-ID always get one", NO_EFFECT));
@@ -325,6 +340,14 @@ pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
     }
 }
 
+/// Whether buffers of nginx, `SIZE` or `NUMBER SIZE`, hold more of a request than Fairway takes.
+fn hold_more(buffers: &str) -> bool {
+    let mut words = buffers.split_whitespace().rev();
+    let size = words.next().and_then(bytes);
+    let number = words.next().map_or(Some(1), |number| number.parse::<u64>().ok());
+    size.zip(number).is_some_and(|(size, number)| size > REQUEST_LINE || size.saturating_mul(number) > HEAD)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,6 +360,8 @@ mod tests {
             ("http-snippet", ""),
             ("generate-request-id", "true"),
             ("proxy-stream-next-upstream", "true"),
+            ("allow-cross-namespace-resources", "false"),
+            ("disable-proxy-intercept-errors", "false"),
         ];
         for (name, value) in quiet {
             assert!(read(name, value).is_ok(), "{name}: {value}");
@@ -351,5 +376,26 @@ mod tests {
         assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("http-snippet", "deny all;"), Err(KeyProblem::Unprotected(_))));
         assert!(matches!(read("gzipped", "true"), Err(KeyProblem::Unknown)));
+    }
+
+    #[test]
+    fn what_answers_requests_otherwise_is_lost() {
+        for (name, value) in [
+            ("allow-cross-namespace-resources", "true"),
+            ("disable-proxy-intercept-errors", "true"),
+            ("large-client-header-buffers", "4 16k"),
+            ("large-client-header-buffers", "8 8k"),
+            ("client-header-buffer-size", "64k"),
+        ] {
+            assert!(matches!(read(name, value), Err(KeyProblem::Lost(..))), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("large-client-header-buffers", "4 8k"),
+            ("large-client-header-buffers", "many 64k"),
+            ("client-header-buffer-size", "1k"),
+            ("proxy-ssl-location-only", "true"),
+        ] {
+            assert!(matches!(read(name, value), Err(KeyProblem::Note(..))), "{name}: {value}");
+        }
     }
 }

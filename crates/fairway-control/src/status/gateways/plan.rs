@@ -1,0 +1,132 @@
+//! What Gateways want, and the Services and slices that this makes. Finds whose a Service is and what differs; never writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_gateway_control::ports::Ports;
+use fairway_gateway_control::services::{self, DesiredService, ServiceType};
+use fairway_gateway_control::slices::{self, SliceEdit};
+use fairway_gateway_types::Gateway;
+use fairway_translate::{ObjectKey, Resources, WantedGateway};
+use imbl::OrdMap;
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+/// Slices by their own keys.
+pub(super) type Slices = BTreeMap<ObjectKey, Arc<EndpointSlice>>;
+
+/// What Gateways want, and the Services that this makes.
+pub(super) struct Plan {
+    pub(super) wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
+    pub(super) ports: Ports,
+    pub(super) services: BTreeMap<ObjectKey, Vec<DesiredService>>,
+    /// The wanted Gateways by their uid.
+    by_uid: BTreeMap<Arc<str>, ObjectKey>,
+}
+
+impl Plan {
+    pub(super) fn of(
+        wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
+        ports: Ports,
+        service_type: ServiceType,
+    ) -> Self {
+        let desired = |(key, gateway): (&ObjectKey, &Arc<WantedGateway>)| {
+            (key.clone(), services::desired(key, gateway, &ports, service_type))
+        };
+        let services = wanted.iter().map(desired).collect();
+        let known = wanted.iter().filter(|(_, gateway)| !gateway.uid.is_empty());
+        let by_uid = known.map(|(key, gateway)| (gateway.uid.clone(), key.clone())).collect();
+        Self { wanted, ports, services, by_uid }
+    }
+
+    /// Whether a Service is one that its Gateway no longer needs. One whose Gateway is gone is deleted by Kubernetes; one whose
+    /// Gateway is not accepted for now, or whose parameters cannot be used, keeps its address.
+    pub(super) fn is_needless(
+        &self,
+        key: &ObjectKey,
+        service: &Service,
+        (resources, controller): (&Resources, &str),
+    ) -> bool {
+        if let Some(desired) = self.of_owner(key, service) {
+            return !desired.is_empty() && desired.iter().all(|it| it.key != *key && !it.is_held);
+        }
+        // It has another class now, whose controller is somebody else.
+        owner(key, service, resources).is_some_and(|gateway| {
+            let class = ObjectKey::new("", &gateway.spec.gateway_class_name);
+            let class = resources.gateway.classes.get(&class);
+            class.is_some_and(|class| class.object.spec.controller_name != controller)
+        })
+    }
+
+    /// The Services that the served Gateway should have which owns this one.
+    fn of_owner(&self, key: &ObjectKey, service: &Service) -> Option<&[DesiredService]> {
+        let owners = service.metadata.owner_references.iter().flatten();
+        let mut gateways = owners.filter_map(|owner| self.by_uid.get(owner.uid.as_str()));
+        let gateway = gateways.find(|gateway| gateway.namespace == key.namespace)?;
+        self.services.get(gateway).map(Vec::as_slice)
+    }
+
+    /// How a Service should be.
+    pub(super) fn desired(&self, key: &ObjectKey, service: &Service) -> Option<&DesiredService> {
+        self.of_owner(key, service)?.iter().find(|it| it.key == *key)
+    }
+}
+
+/// The Gateway, served or not, that owns a Service.
+pub(super) fn owner<'a>(key: &ObjectKey, service: &Service, resources: &'a Resources) -> Option<&'a Gateway> {
+    let gateways =
+        resources.gateway.gateways.iter().filter(|(gateway, _)| gateway.namespace == key.namespace);
+    let mut owners = gateways.map(|(_, gateway)| &*gateway.object);
+    owners.find(|it| services::is_owned(service, it.metadata.uid.as_deref().unwrap_or_default()))
+}
+
+/// Whether a Service would lose a port.
+pub(super) fn takes_away(existing: &Service, desired: &DesiredService) -> bool {
+    fn ports(service: &Service) -> &[ServicePort] {
+        service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default()
+    }
+    let transport = |port: &ServicePort| port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+    let kept = |port: &ServicePort| {
+        let same = |new: &ServicePort| new.port == port.port && transport(new) == transport(port);
+        ports(&desired.service).iter().any(same)
+    };
+    !ports(existing).iter().all(kept)
+}
+
+/// The ports of Gateways, those of the oldest Gateway first.
+pub(super) fn in_order(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&ObjectKey, u16)> {
+    let mut gateways: Vec<_> = wanted.iter().collect();
+    gateways.sort_by_key(|(key, gateway)| (gateway.created.unwrap_or(i64::MAX), *key));
+    gateways
+        .into_iter()
+        .flat_map(|(key, gateway)| gateway.ports.keys().map(move |port| (key, *port)))
+        .collect()
+}
+
+/// The slices of each Service.
+pub(super) fn by_service(slices: Slices) -> BTreeMap<ObjectKey, Slices> {
+    let mut all: BTreeMap<ObjectKey, Slices> = BTreeMap::new();
+    for (key, slice) in slices {
+        if let Some(service) = slices::service_of(&key, &slice) {
+            all.entry(service).or_default().insert(key, slice);
+        }
+    }
+    all
+}
+
+/// What is to be done about the slices of a Service; without a desired one there should be none.
+pub(super) fn slice_edits(
+    service: &Service,
+    desired: Option<&DesiredService>,
+    (pods, copies): (&[Arc<EndpointSlice>], &Slices),
+) -> Vec<SliceEdit> {
+    let copied = |it: &DesiredService| slices::desired(service, &it.service, pods.iter().map(|it| &**it));
+    let wanted = desired.map(copied).unwrap_or_default();
+    slices::edits(copies.iter().map(|(key, slice)| (key, &**slice)), &wanted)
+}
+
+/// The versions of all of them.
+pub(super) fn versions_of(slices: &Slices) -> String {
+    let version = |slice: &EndpointSlice| slice.metadata.resource_version.clone().unwrap_or_default();
+    slices.iter().map(|(key, slice)| format!("{key}@{} ", version(slice))).collect()
+}

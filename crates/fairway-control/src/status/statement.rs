@@ -1,0 +1,180 @@
+//! What the status of an object should say, compared with what it says. Owns what counts as a difference and who made it;
+//! reads and writes nothing itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_translate::ObjectStatus;
+use serde_json::Value;
+
+use super::observed::FIELD_MANAGER;
+
+/// Lists whose entries have a key, so that their order says nothing (`+listType=map` in the types of the Gateway API).
+const KEYED: [&str; 3] = ["conditions", "listeners", "supportedFeatures"];
+
+/// Names of fields of a status.
+pub(crate) type Fields = BTreeSet<String>;
+
+/// What the status of an object should say.
+pub(crate) trait Statement: PartialEq {
+    /// Whether it says the same as `before` of the same generation of the same object. They may be made of different
+    /// versions of it: each write makes a new one.
+    fn repeats(&self, before: &Self) -> bool;
+}
+
+/// What the status of an object should say, for whoever writes it.
+pub(crate) trait Says: Statement + Send + Sync + 'static {
+    /// The uid of the object that it is made for.
+    fn uid(&self) -> &str;
+    /// The generation that it is made for.
+    fn generation(&self) -> Option<i64>;
+    /// The status to write over `existing`; `None` where that says it already. `now` is in seconds since 1970.
+    fn merged(&self, existing: &Value, now: i64) -> Option<Value>;
+
+    /// What is to be written over `existing`; `None` also where only the order of conditions or of listeners differs.
+    fn owed(&self, existing: &Value, now: i64) -> Option<Owed> {
+        let status = self.merged(existing, now)?;
+        let differing = differing(&status, existing);
+        (!differing.is_empty()).then_some(Owed { status, differing })
+    }
+}
+
+/// A status to write.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    /// All of it.
+    pub(crate) status: Value,
+    /// Its fields that say something else so far.
+    pub(crate) differing: Fields,
+}
+
+impl Statement for ObjectStatus {
+    fn repeats(&self, before: &Self) -> bool {
+        let Self { uid, version: _, generation, controller, own } = self;
+        (uid, generation, controller, own)
+            == (&before.uid, &before.generation, &before.controller, &before.own)
+    }
+}
+
+impl Says for ObjectStatus {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn generation(&self) -> Option<i64> {
+        self.generation
+    }
+
+    fn merged(&self, existing: &Value, now: i64) -> Option<Value> {
+        self.merged(existing, now)
+    }
+}
+
+/// Who wrote the status of an object last, where the object says so (`metadata.managedFields`).
+pub(crate) fn last_writer(object: &Value) -> Option<Arc<str>> {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array)?;
+    let wrote = |entry: &&Value| entry.pointer("/fieldsV1/f:status").is_some();
+    // Times are in seconds: where two are the same, the other one came after this process.
+    let last = entries.iter().filter(wrote).max_by_key(|entry| {
+        let time = entry["time"].as_str().unwrap_or_default();
+        (time.to_owned(), entry["manager"] != *FIELD_MANAGER)
+    })?;
+    last["manager"].as_str().map(Into::into)
+}
+
+/// The fields that two statuses say differently.
+fn differing(one: &Value, other: &Value) -> Fields {
+    let fields = [one, other].into_iter().filter_map(Value::as_object).flat_map(|status| status.keys());
+    fields.filter(|name| !is_same(name, &one[name.as_str()], &other[name.as_str()])).cloned().collect()
+}
+
+/// Whether a field says the same.
+fn is_same(field: &str, one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) if KEYED.contains(&field) => {
+            let is_in = |entry: &Value| other.iter().any(|it| is_alike(entry, it));
+            one.len() == other.len() && one.iter().all(is_in)
+        }
+        _ => is_alike(one, other),
+    }
+}
+
+fn is_alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let is_in = |(name, value): (&String, &Value)| {
+                other.get(name).is_some_and(|theirs| is_same(name, value, theirs))
+            };
+            one.len() == other.len() && one.iter().all(is_in)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_alike(one, other))
+        }
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_translate::{ClassStatus, Condition, OwnStatus};
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(version: &str, generation: i64, message: &'static str) -> ObjectStatus {
+        let condition = |kind| Condition { kind, holds: true, reason: "Accepted", message: message.into() };
+        let conditions = vec![condition("Accepted"), condition("SupportedVersion")];
+        ObjectStatus {
+            uid: "u".into(),
+            version: version.into(),
+            generation: Some(generation),
+            controller: "c".into(),
+            own: OwnStatus::Class(Box::new(ClassStatus { conditions, features: &["Gateway"] })),
+        }
+    }
+
+    #[test]
+    fn what_is_said_again_is_told_from_something_else_and_from_another_generation() {
+        let before = status("7", 1, "good");
+        assert!(status("8", 1, "good").repeats(&before), "it was written, so that it has another version");
+        assert!(!status("8", 1, "better").repeats(&before));
+        assert!(!status("8", 2, "good").repeats(&before));
+        let recreated = ObjectStatus { uid: "v".into(), ..status("8", 1, "good") };
+        assert!(!recreated.repeats(&before));
+    }
+
+    #[test]
+    fn the_order_of_conditions_and_what_others_say_are_no_difference() {
+        let owed = |existing: &Value| status("7", 1, "good").owed(existing, 0).map(|owed| owed.differing);
+        let mut written = status("7", 1, "good").merged(&Value::Null, 0).unwrap();
+        assert_eq!(owed(&written), None);
+        let conditions = written["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "example.com/Seen", "status": "True"}));
+        conditions.reverse();
+        written["example"] = json!([1]);
+        assert_eq!(owed(&written), None);
+        written["conditions"][1]["status"] = json!("False");
+        assert_eq!(owed(&written), Some(Fields::from(["conditions".to_owned()])));
+        assert_eq!(owed(&Value::Null).unwrap().len(), 2, "both fields are missing");
+    }
+
+    #[test]
+    fn the_last_writer_of_the_status_is_named() {
+        let object = |entries: &[(&str, &str, &str)]| {
+            let entry = |(manager, second, field): &(&str, &str, &str)| {
+                let time = format!("2026-01-01T00:00:{second}Z");
+                json!({"manager": manager, "time": time, "fieldsV1": {*field: {}}})
+            };
+            json!({"metadata": {"managedFields": entries.iter().map(entry).collect::<Vec<_>>()}})
+        };
+        let writers = [
+            ("rival", "02", "f:status"),
+            ("fairway", "02", "f:status"),
+            ("early", "01", "f:status"),
+            ("kubectl", "03", "f:spec"),
+        ];
+        assert_eq!(last_writer(&object(&writers)).as_deref(), Some("rival"));
+        assert_eq!(last_writer(&object(&writers[1..])).as_deref(), Some("fairway"));
+        assert_eq!(last_writer(&json!({"metadata": {}})), None);
+    }
+}

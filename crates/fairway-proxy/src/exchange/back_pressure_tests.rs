@@ -1,0 +1,146 @@
+//! What one side does not read is not taken from the other, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::sleep;
+
+use super::hostile_tests::{END, HEADERS, Raw, SETTINGS, Shared, WHOLE, frame};
+use super::tests::seconds;
+use crate::testing::{GET, Meeting, Stage, on_stage, read_head};
+
+/// An endpoint that says this without end. Counts what is taken of it.
+fn without_end(
+    interim: &'static [u8],
+    taken: &Rc<Cell<usize>>,
+) -> impl Fn(std::net::SocketAddr) -> Meeting + 'static {
+    let taken = Rc::clone(taken);
+    move |_| {
+        let taken = Rc::clone(&taken);
+        Meeting::with(move |mut stream| async move {
+            read_head(&mut stream).await;
+            let many = interim.repeat(100);
+            // Ten times what streams and buffers may hold.
+            while taken.get() < 10_000_000 && stream.write_all(&many).await.is_ok() {
+                taken.set(taken.get() + many.len());
+            }
+            std::future::pending::<()>().await;
+        })
+    }
+}
+
+/// The statuses that a client gets which reads nothing for a while.
+async fn statuses(stage: &Stage) -> Vec<u16> {
+    let mut client = stage.client();
+    client.send(GET).await;
+    sleep(seconds(10)).await;
+    let mut statuses: Vec<u16> = Vec::new();
+    while statuses.last().is_none_or(|status| *status < 200) {
+        statuses.push(client.answer().await.unwrap().status);
+    }
+    statuses
+}
+
+/// The same of HTTP/2.
+async fn statuses_of_http2(stage: &Stage) -> Vec<u16> {
+    let mut raw = Raw::new(stage.client().stream, &Shared::default());
+    let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, END, 0, &[])].concat();
+    // `GET http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
+    let asked = frame(HEADERS, END | WHOLE, 1, b"\x82\x86\x84\x01\x01a");
+    raw.say([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &asked].concat()).await;
+    sleep(seconds(10)).await;
+    let mut statuses: Vec<u16> = Vec::new();
+    while statuses.last().is_none_or(|status| *status < 200) {
+        let (kind, _, _, payload) = raw.next().await.unwrap();
+        // A literal value of `:status`.
+        if kind == HEADERS {
+            assert_eq!(payload[..2], [8, 3]);
+            statuses.push(std::str::from_utf8(&payload[2..5]).unwrap().parse().unwrap());
+        }
+    }
+    statuses
+}
+
+#[tokio::test(start_paused = true)]
+async fn interim_answers_without_end_are_not_hoarded() {
+    let hints: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+    let go_on: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    for (interim, passed_on, is_http2) in
+        [(hints, 8, false), (hints, 8, true), (go_on, 0, false), (go_on, 0, true)]
+    {
+        on_stage(async {
+            let taken = Rc::new(Cell::new(0));
+            let stage = Stage::new(1, |_, _| {}, without_end(interim, &taken));
+            let came = if is_http2 { statuses_of_http2(&stage).await } else { statuses(&stage).await };
+            let expected: Vec<u16> = [vec![103; passed_on], vec![502]].concat();
+            assert_eq!(came, expected, "over HTTP/2: {is_http2}");
+            assert!(taken.get() < 1_000_000, "{} bytes were taken", taken.get());
+            assert_eq!(stage.value("fairway_faults_total{reason=\"upstream_malformed\"}"), 1);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
+    for framing in ["Content-Length: 10000000", "Transfer-Encoding: chunked"] {
+        on_stage(async {
+            let written = Rc::new(Cell::new(0));
+            let counter = Rc::clone(&written);
+            let eager = move |_| {
+                let counter = Rc::clone(&counter);
+                Meeting::with(move |mut stream| async move {
+                    read_head(&mut stream).await;
+                    stream
+                        .write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes())
+                        .await
+                        .unwrap();
+                    let piece =
+                        b"3f8\r\n".iter().chain(&[b'a'; 1016]).chain(b"\r\n").copied().collect::<Vec<_>>();
+                    while counter.get() < 9_000_000 && stream.write_all(&piece).await.is_ok() {
+                        counter.set(counter.get() + piece.len());
+                    }
+                    std::future::pending::<()>().await;
+                })
+            };
+            let stage = Stage::new(1, |_, _| {}, eager);
+            let mut client = stage.client();
+            client.send(GET).await;
+            sleep(seconds(10)).await;
+            let taken = written.get();
+            assert!((1_000..1_000_000).contains(&taken), "{taken} bytes with {framing}");
+            let mut some = vec![0; 2_000_000];
+            client.stream.read_exact(&mut some).await.unwrap();
+            assert!(written.get() > taken, "it flows again");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_endpoint_does_not_read_is_not_taken_from_the_client() {
+    on_stage(async {
+        let deaf = |_| {
+            Meeting::with(|stream| async move {
+                sleep(seconds(3600)).await;
+                drop(stream);
+            })
+        };
+        let stage = Stage::new(1, |_, _| {}, deaf);
+        let mut client = stage.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").await;
+        let mut taken = 0;
+        let flood = async {
+            while client.stream.write_all(&[b'a'; 1000]).await.is_ok() {
+                taken += 1000;
+            }
+        };
+        let stopped = tokio::time::timeout(seconds(10), flood).await;
+        assert!(stopped.is_err(), "the client stands still");
+        assert!((1_000..1_000_000).contains(&taken), "{taken} bytes");
+    })
+    .await;
+}

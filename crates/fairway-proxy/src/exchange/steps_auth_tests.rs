@@ -1,0 +1,404 @@
+//! Guards that ask another service or check a password, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{
+    AnyGuard, AuthService, BasicAuth, ErrorPages, ExternalAuth, Filter, KeptAuth, PathMatch, RetryBy, Rule,
+    Template, TemplatePart, Timeouts, Users, VirtualHost,
+};
+use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::time::sleep;
+
+use super::steps_tests::{
+    BUSY, POST, PUT, Seen, asking, auth, field, kept, never_answering, ok, service, set, settle, stage,
+};
+use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage, read_head};
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user() {
+    on_stage(async {
+        let edit = Filter::RequestHeaders(set("X-After", "yes"));
+        let (stage, seen) = stage(1, vec![asking(auth()), edit], |number| match number {
+            100 => Some("HTTP/1.1 204 No Content\r\nX-User: alice\r\nContent-Length: 0\r\n\r\n"),
+            _ => Some(ok()),
+        });
+        let mut client = stage.client();
+        for _ in 0..2 {
+            assert_eq!(client.ask(POST).await.unwrap().status, 200);
+        }
+        let seen = seen.borrow();
+        let asked = &seen[0].1;
+        assert!(asked.starts_with("GET /verify?x=1 HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.ends_with("\r\n\r\n"), "without a body: {asked}");
+        for (name, value) in [
+            ("Host", "auth.test"),
+            ("X-User", "mallory"),
+            ("X-Original-URL", "http://shop.test/p?q=1"),
+            ("X-Original-Method", "POST"),
+            ("X-Auth-Request-Redirect", "/p?q=1"),
+            ("X-Real-IP", "192.0.2.1"),
+        ] {
+            assert_eq!(field(asked, name), Some(value), "{name} in {asked}");
+        }
+        let (to, forwarded) = &seen[1];
+        assert_eq!(*to, 0);
+        assert!(forwarded.ends_with("\r\n\r\nbody"), "{forwarded}");
+        let of = |name| field(forwarded, name);
+        assert_eq!((of("X-User"), of("X-Groups"), of("X-After")), (Some("alice"), None, Some("yes")));
+        assert_eq!(of("Content-Length"), Some("4"), "no answer changes the length: {forwarded}");
+        assert_eq!(seen.len(), 4);
+        assert_eq!(stage.connects().len(), 2, "one connection each, used again");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_with_500() {
+    let unauthorized =
+        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 3\r\n\r\nno!";
+    for (answer, status) in [
+        (Some(unauthorized), 401),
+        (Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), 403),
+        (Some("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n"), 500),
+        (Some(BUSY), 500),
+        (None, 500),
+    ] {
+        on_stage(async {
+            let (stage, seen) = stage(1, vec![asking(auth())], move |number| match number {
+                100 => answer,
+                _ => Some(ok()),
+            });
+            let mut client = stage.client();
+            client.send(POST).await;
+            let text = client.answer_text().await;
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+            assert_eq!(field(&text, "WWW-Authenticate").is_some(), status == 401, "{text}");
+            assert!(seen.borrow().iter().all(|(to, _)| *to == 100), "the backend hears nothing");
+            settle().await;
+            assert!(client.ask(GET).await.is_some(), "the connection stays");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_nobody_has_a_page_for_becomes_404() {
+    on_stage(async {
+        let pages = ErrorPages { statuses: vec![500, 503], backend: None, fields: Vec::new() };
+        let hsts = Filter::StrictTransportSecurity("max-age=1".into());
+        let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), hsts], |_| Some(BUSY));
+        let mut client = stage.client();
+        for _ in 0..2 {
+            client.send(PUT).await;
+            let text = client.answer_text().await;
+            assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
+            assert!(!text.contains("busy"), "{text}");
+        }
+        assert_eq!(seen.borrow().len(), 2);
+        drop(client);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
+    for (answer, status) in [
+        ("HTTP/1.1 200 OK\r\nX-User: alice\r\nX-Other: x\r\nContent-Length: 0\r\n\r\n", 200),
+        ("HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n", 401),
+    ] {
+        on_stage(async {
+            let (stage, seen) = stage(1, vec![asking(kept())], move |number| match number {
+                100 => Some(answer),
+                _ => Some(ok()),
+            });
+            let mut client = stage.client();
+            let get =
+                |who: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {who}\r\nX-User: m\r\n\r\n");
+            let asked = || seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            for _ in 0..3 {
+                client.send(get("one")).await;
+                let text = client.answer_text().await;
+                assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+                assert_eq!(field(&text, "WWW-Authenticate"), (status == 401).then_some("Bearer"), "{text}");
+            }
+            assert_eq!(asked(), 1);
+            client.send(get("two")).await;
+            client.answer_text().await;
+            assert_eq!(asked(), 2, "another key");
+            client.send(get("one").replace("Host: a", "Host: b")).await;
+            client.answer_text().await;
+            assert_eq!(asked(), 3, "another host");
+            sleep(Duration::from_secs(60)).await;
+            let mut client = stage.client();
+            client.send(get("one")).await;
+            client.answer_text().await;
+            assert_eq!(asked(), 4, "its time is over");
+            let seen = seen.borrow();
+            let forwarded: Vec<_> = seen.iter().filter(|(to, _)| *to == 0).collect();
+            assert_eq!(forwarded.len(), if status == 200 { 6 } else { 0 });
+            let said =
+                |head: &str| (field(head, "X-User").map(str::to_owned), field(head, "X-Other").is_some());
+            let alice = || (Some("alice".to_owned()), false);
+            assert!(forwarded.iter().all(|(_, head)| said(head) == alice()), "{forwarded:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_a_key_do_not_run_into_each_other() {
+    on_stage(async {
+        let parts = ["x_user", "x_token"].map(|name| TemplatePart::Field(name.into()));
+        let times = vec![(None, Duration::from_secs(60))];
+        let auth = ExternalAuth { kept: Some(KeptAuth { key: Template(parts.into()), times }), ..auth() };
+        let (stage, seen) = stage(1, vec![asking(auth)], |_| Some(ok()));
+        let mut client = stage.client();
+        for (user, token, questions) in [("ab", "c", 1), ("a", "bc", 2), ("ab", "c", 2), ("", "abc", 3)] {
+            let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\nX-Token: {token}\r\n\r\n");
+            assert_eq!(client.ask(&get).await.unwrap().status, 200);
+            let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            assert_eq!(asked, questions, "{user} {token}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
+    for (fields, questions) in [
+        ("Set-Cookie: a=b\r\n", 2),
+        ("Cache-Control: max-age=60, No-Store\r\n", 2),
+        ("Cache-Control: private\r\n", 2),
+        ("Cache-Control: max-age=0\r\n", 2),
+        ("Cache-Control: max-age=x\r\n", 2),
+        ("Cache-Control: max-age=1\r\n", 1),
+        ("X-Accel-Expires: 0\r\n", 2),
+        ("X-Accel-Expires: 5\r\nCache-Control: no-cache\r\n", 1),
+        ("Vary: Cookie\r\n", 2),
+        ("Expires: Thu, 01 Dec 2044 16:00:00 GMT\r\n", 2),
+        ("", 1),
+    ] {
+        for status in [200, 204] {
+            let answer = format!("HTTP/1.1 {status} OK\r\n{fields}Content-Length: 0\r\n\r\n");
+            let answer: &'static str = answer.leak();
+            let questions = match (status, fields.contains("=1") || fields.contains(": 5")) {
+                // What the answer says itself holds for every status.
+                (204, false) => 2,
+                _ => questions,
+            };
+            on_stage(async {
+                let (stage, seen) = stage(1, vec![asking(kept())], move |number| match number {
+                    100 => Some(answer),
+                    _ => Some(ok()),
+                });
+                let mut client = stage.client();
+                for _ in 0..2 {
+                    assert_eq!(client.ask(GET).await.unwrap().status, 200);
+                }
+                let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+                assert_eq!(asked, questions, "{status} {fields:?}");
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_ends_with_its_own_time_out() {
+    on_stage(async {
+        let stage = Stage::filtered(1, vec![asking(auth())], |_| Meeting::with(never_answering));
+        let began = tokio::time::Instant::now();
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 500);
+        assert_eq!(began.elapsed().as_secs(), 7);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_cancels_the_question() {
+    on_stage(async {
+        let stage = Stage::filtered(1, vec![asking(auth())], |_| Meeting::with(never_answering));
+        let mut client = stage.client();
+        client.send(GET).await;
+        settle().await;
+        drop(client);
+        settle().await;
+        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.connects().len(), 1, "the backend was not asked");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_does_not_wait_for_its_password() {
+    on_stage(async {
+        // Cost 14: it takes longer than the test.
+        let hash = "$2y$14$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+        let users = Users::new([("user".into(), hash.into())]);
+        let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
+        let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
+        for filter in [Filter::BasicAuth(basic), Filter::AnyGuard(any)] {
+            let (stage, seen) = stage(1, vec![filter], |_| Some(ok()));
+            let mut client = stage.client();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n").await;
+            settle().await;
+            assert!(stage.at_rest().is_err(), "it waits");
+            drop(client);
+            settle().await;
+            assert_eq!(stage.at_rest(), Ok(()));
+            assert!(seen.borrow().is_empty(), "the backend was not asked");
+        }
+    })
+    .await;
+}
+
+/// Answers each request after a while.
+async fn thinking(number: u16, after: Duration, seen: Seen, mut stream: DuplexStream) {
+    while read_head(&mut stream).await {
+        seen.borrow_mut().push((number, String::new()));
+        sleep(after).await;
+        if stream.write_all(OK).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A service that thinks for so long, and endpoints that take 10 ms to connect with and answer at once.
+fn behind_a_slow_service(after: Duration, seen: &Seen) -> impl Fn(SocketAddr) -> Meeting + 'static {
+    let seen = Rc::clone(seen);
+    move |to: SocketAddr| {
+        let (number, seen) = (to.port(), Rc::clone(&seen));
+        match number {
+            100 => Meeting::with(move |stream| thinking(number, after, seen, stream)),
+            _ => Meeting::after(Duration::from_millis(10), move |stream| {
+                thinking(number, Duration::ZERO, seen, stream)
+            }),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_guard_takes_is_not_the_endpoints() {
+    let (seconds, milliseconds) = (Duration::from_secs, Duration::from_millis);
+    // Longer than all connects may take, and longer than an attempt may.
+    for (after, attempt) in [(seconds(20), None), (milliseconds(800), Some(milliseconds(500)))] {
+        on_stage(async {
+            let patient = ExternalAuth { timeouts: Timeouts::default(), ..auth() };
+            let edit = |rule: &mut Rule| {
+                rule.filters = vec![asking(patient)];
+                Arc::make_mut(&mut rule.policy).timeouts.backend_request = attempt;
+            };
+            let seen = Seen::default();
+            let stage = Stage::ruled(2, edit, behind_a_slow_service(after, &seen));
+            let mut client = stage.client();
+            for _ in 0..2 {
+                assert_eq!(client.ask(GET).await.unwrap().status, 200, "{after:?}");
+            }
+            assert_eq!(stage.value("fairway_upstream_ejections_total"), 0, "{after:?}");
+            let asked: Vec<_> = seen.borrow().iter().map(|(number, _)| *number).collect();
+            assert_eq!(asked, [100, 0, 100, 1], "each request was sent once");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
+    // Cost 14: it takes longer than the test.
+    let hash = "$2y$14$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+    let users = Users::new([("user".into(), hash.into())]);
+    let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
+    let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
+    for filter in [asking(auth()), Filter::BasicAuth(basic), Filter::AnyGuard(any)] {
+        on_stage(async {
+            let limit = Duration::from_millis(300);
+            let edit = |rule: &mut Rule| {
+                rule.filters = vec![filter];
+                Arc::make_mut(&mut rule.policy).timeouts.request = Some(limit);
+            };
+            let stage = Stage::ruled(1, edit, |_| Meeting::with(never_answering));
+            let began = tokio::time::Instant::now();
+            let get = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n";
+            assert_eq!(stage.client().ask(get).await.unwrap().status, 504);
+            let took = began.elapsed();
+            assert!(took >= limit && took < limit + Duration::from_millis(20), "{took:?}");
+            settle().await;
+            assert_eq!(stage.value("fairway_faults_total{reason=\"request_timeout\"}"), 1);
+            assert_eq!(stage.at_rest(), Ok(()));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_the_rule_that_answers_it() {
+    let milliseconds = Duration::from_millis;
+    for (outer, own, status, after) in [(Some(300), None, 504, 300), (None, Some(150), 500, 150)] {
+        on_stage(async {
+            let question = ExternalAuth { service: AuthService::OwnHost { scheme: None }, ..auth() };
+            let mut config = filtered(1, vec![asking(question)]);
+            let key = config.hosts.keys().next().unwrap().clone();
+            let mut host = VirtualHost::clone(&config.hosts[&key]);
+            let rules = &mut Arc::make_mut(&mut host.routes[0]).rules;
+            let mut decider = rules[0].clone();
+            decider.filters.clear();
+            decider.matches[0].path = PathMatch::Exact("/verify".into());
+            let policy = Arc::make_mut(&mut decider.policy);
+            policy.timeouts.request = own.map(milliseconds);
+            policy.timeouts.backend_request = Some(milliseconds(200));
+            (policy.retry.tries, policy.retry.by) = (9, RetryBy::Route);
+            policy.retry.connect_total = Duration::MAX;
+            Arc::make_mut(&mut rules[0].policy).timeouts.request = outer.map(milliseconds);
+            rules.push(decider);
+            config.hosts.insert(key, Arc::new(host));
+            let stage = Stage::serving(&config, |_| Meeting::with(never_answering));
+            let began = tokio::time::Instant::now();
+            assert_eq!(stage.client().ask(GET).await.unwrap().status, status);
+            let (took, expected) = (began.elapsed(), milliseconds(after));
+            assert!(took >= expected && took < expected + milliseconds(20), "{took:?}");
+            settle().await;
+            assert_eq!(stage.at_rest(), Ok(()));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_call_ends_while_a_service_is_asked() {
+    on_stage(async {
+        let stage = Stage::filtered(1, vec![asking(auth())], |_| Meeting::with(never_answering));
+        let mut client = stage.client();
+        let call = "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\
+             grpc-timeout: 300m\r\nContent-Length: 0\r\n\r\n";
+        client.send(call).await;
+        let text = client.answer_text().await;
+        assert_eq!(field(&text, "grpc-status"), Some("4"), "DEADLINE_EXCEEDED: {text}");
+        settle().await;
+        assert_eq!(stage.value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_are_asked_in_their_order_and_the_first_no_counts() {
+    on_stage(async {
+        let second = ExternalAuth { service: service("b"), ..auth() };
+        let filters = vec![asking(auth()), asking(second)];
+        let (stage, seen) = stage(1, filters, |number| match number {
+            101 => Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
+            _ => Some(ok()),
+        });
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 403);
+        assert_eq!(seen.borrow().iter().map(|(to, _)| *to).collect::<Vec<_>>(), [100, 101]);
+    })
+    .await;
+}

@@ -1,0 +1,143 @@
+//! Copies for a second backend, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{Filter, Mirror, MirrorTarget};
+use fairway_runtime::places::Places;
+use tokio::time::sleep;
+
+use super::steps_tests::{BUSY, POST, Seen, answering, field, never_answering, ok, settle, stage};
+use crate::peer::Facts;
+use crate::testing::{GET, Meeting, OK, Stage, on_stage};
+
+pub(super) fn mirror(most_body: u64) -> Filter {
+    Filter::Mirror(Mirror {
+        backend: "b".into(),
+        numerator: 1,
+        denominator: 1,
+        most_body,
+        target: MirrorTarget::Forwarded,
+        host: None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_is_asked_for_what_its_rule_says() {
+    for (target, most_body, line) in [
+        (MirrorTarget::Received("/copy".into()), u64::MAX, "POST /copy/p?q=1 HTTP/1.1\r\n"),
+        (MirrorTarget::Received("".into()), 0, "POST /p?q=1 HTTP/1.1\r\n"),
+        (MirrorTarget::Fixed("/all".into()), u64::MAX, "POST /all HTTP/1.1\r\n"),
+    ] {
+        on_stage(async {
+            let Filter::Mirror(usual) = mirror(most_body) else { unreachable!("it is one") };
+            let filter = Filter::Mirror(Mirror { target, host: Some("copy.test".into()), ..usual });
+            let rewrite = Filter::RewritePath(fairway_model::PathRewrite::Full("/new".into()));
+            let (stage, seen) = stage(1, vec![rewrite, filter], |_| Some(ok()));
+            assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+            settle().await;
+            let seen = seen.borrow();
+            let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
+            let (own, copy) = (text(0), text(101));
+            assert!(own.starts_with("POST /new") && own.ends_with("\r\n\r\nbody"), "{own}");
+            assert_eq!(field(own, "Host"), Some("shop.test"));
+            assert!(copy.starts_with(line), "{copy}");
+            assert_eq!(field(copy, "Host"), Some("copy.test"));
+            assert_eq!(field(copy, "X-Forwarded-Host"), Some("shop.test"));
+            let body = if most_body == 0 { "" } else { "body" };
+            assert!(copy.ends_with(&format!("\r\n\r\n{body}")), "{copy}");
+            assert_eq!(field(copy, "Content-Length").is_some(), most_body > 0);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_gets_the_whole_request_and_its_answer_goes_nowhere() {
+    on_stage(async {
+        let (stage, seen) = stage(1, vec![mirror(1024)], |number| match number {
+            101 => Some(BUSY),
+            _ => Some(ok()),
+        });
+        let mut client = stage.client();
+        for request in [POST, std::str::from_utf8(GET).unwrap()] {
+            assert_eq!(client.ask(request).await.unwrap().status, 200);
+        }
+        settle().await;
+        let seen = seen.borrow();
+        let to = |wanted: u16| -> Vec<&str> {
+            seen.iter().filter(|(to, _)| *to == wanted).map(|(_, text)| text.as_str()).collect()
+        };
+        let (own, copies) = (to(0), to(101));
+        assert_eq!((own.len(), copies.len()), (2, 2));
+        let without_id = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with("X-Request-ID")).map(str::to_owned).collect()
+        };
+        for (own, copy) in own.iter().zip(&copies) {
+            assert_eq!(without_id(own), without_id(copy));
+        }
+        assert!(copies[0].ends_with("\r\n\r\nbody"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
+    let large =
+        format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
+    for (most_body, mirror_is) in [(u64::MAX, "refused"), (u64::MAX, "deaf"), (1000, "small")] {
+        on_stage(async {
+            let seen = Seen::default();
+            let script = {
+                let seen = Rc::clone(&seen);
+                move |to: SocketAddr| match (to.port(), mirror_is) {
+                    (101, "refused") => Meeting::Refused,
+                    (101, "deaf") => Meeting::with(|stream| async move {
+                        sleep(Duration::from_secs(1000)).await;
+                        drop(stream);
+                    }),
+                    (number, _) => {
+                        let seen = Rc::clone(&seen);
+                        Meeting::with(move |stream| answering(number, OK, seen, stream))
+                    }
+                }
+            };
+            let stage = Stage::filtered(1, vec![mirror(most_body)], script);
+            let mut client = stage.client();
+            let began = tokio::time::Instant::now();
+            assert_eq!(client.ask(&large).await.unwrap().status, 200, "{mirror_is}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{mirror_is}: nothing waits for a mirror");
+            assert!(seen.borrow().iter().all(|(to, text)| *to == 0 && text.len() > 300_000), "{mirror_is}");
+            drop(client);
+            sleep(Duration::from_secs(200)).await;
+            assert_eq!(stage.at_rest(), Ok(()), "{mirror_is}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_mirror_does_not_keep_the_place_of_a_client_that_left() {
+    on_stage(async {
+        let stage = Stage::filtered(1, vec![mirror(1024)], |to| match to.port() {
+            101 => Meeting::with(never_answering),
+            _ => Meeting::with(crate::testing::answering),
+        });
+        let places = Arc::new(Places::default());
+        for copies in 1..=2 {
+            let place = places.take(1);
+            assert!(place.is_some(), "the client before has left");
+            let mut client = stage.client_with(Facts::of(None, None, None, place, None));
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            drop(client);
+            settle().await;
+            assert_eq!(stage.worker.copies(), copies, "the mirror is still waited for");
+        }
+        assert_eq!(places.taken(), 0);
+    })
+    .await;
+}

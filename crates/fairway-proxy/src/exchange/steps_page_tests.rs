@@ -1,0 +1,156 @@
+//! Answers that another backend makes in the place of an endpoint, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::time::Duration;
+
+use fairway_model::{ErrorPages, FieldTemplate, Filter, Template};
+use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
+
+use super::steps_tests::{
+    BUSY, NOT_FOUND, POST, Seen, answering, field, never_answering, set, settle, stage,
+};
+use crate::testing::{GET, Meeting, Stage, filtered, on_stage, read_head};
+
+pub(super) fn pages() -> Filter {
+    Filter::ErrorPages(ErrorPages {
+        statuses: vec![404, 502, 503],
+        backend: Some("c".into()),
+        fields: vec![("X-Namespace".into(), "shop".into())],
+    })
+}
+
+const PAGE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nServer: x\r\n\r\npage";
+
+#[tokio::test(start_paused = true)]
+async fn another_backend_makes_the_answers_of_some_statuses() {
+    on_stage(async {
+        let own = Filter::ResponseHeaders(set("X-Frame-Options", "DENY"));
+        let of_all = FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") };
+        let filters = vec![pages(), own, Filter::AnswerFields([of_all].into())];
+        let (stage, seen) = stage(1, filters, |number| match number {
+            102 => Some(PAGE),
+            _ => Some(NOT_FOUND),
+        });
+        let mut client = stage.client();
+        for _ in 0..2 {
+            client.send(POST).await;
+            let text = client.answer_text().await;
+            assert!(text.starts_with("HTTP/1.1 404 ") && text.ends_with("\r\n\r\npage"), "{text}");
+            assert_eq!(field(&text, "X-Frame-Options"), None, "the rule does not make the page: {text}");
+            assert_eq!(field(&text, "X-Of-All"), Some("1"), "{text}");
+        }
+        let seen = seen.borrow();
+        assert_eq!(seen.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 102, 0, 102]);
+        let asked = &seen[1].1;
+        assert!(asked.starts_with("GET /?q=1 HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n"), "{asked}");
+        for (name, value) in [
+            ("X-Code", Some("404")),
+            ("X-Original-URI", Some("/p?q=1")),
+            ("X-Format", Some("text/html")),
+            ("X-Namespace", Some("shop")),
+            ("Host", Some("shop.test")),
+            ("X-Forwarded-For", Some("192.0.2.1")),
+            ("X-Forwarded-Host", None),
+            ("X-Original-Forwarded-For", None),
+        ] {
+            assert_eq!(field(asked, name), value, "{name} in {asked}");
+        }
+        assert_eq!(stage.connects().len(), 2, "answers that were put aside leave their connections usable");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_snapshot_that_was_replaced_leaves_no_idle_connection_behind() {
+    on_stage(async {
+        let stage = Stage::filtered(1, vec![pages()], |to| match to.port() {
+            102 => Meeting::with(|stream| answering(102, PAGE.as_bytes(), Seen::default(), stream)),
+            _ => Meeting::with(|mut stream| async move {
+                read_head(&mut stream).await;
+                sleep(Duration::from_secs(1)).await;
+                stream.write_all(BUSY.as_bytes()).await.unwrap();
+                never_answering(stream).await;
+            }),
+        });
+        let mut client = stage.client();
+        client.send(GET).await;
+        settle().await;
+        let mut without = filtered(1, Vec::new());
+        without.hosts.clear();
+        without.backends.clear();
+        stage.publish(&without);
+        assert!(client.answer_text().await.ends_with("\r\n\r\npage"), "by the snapshot that it began with");
+        assert_eq!(stage.connects().len(), 2);
+        drop(client);
+        settle().await;
+        assert_eq!(stage.worker.groups.idle_connections(), 0);
+        assert_eq!(stage.at_rest(), Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_the_proxys_own_are_replaced_too_and_once_only() {
+    on_stage(async {
+        let (stage, seen) = stage(1, vec![pages()], |number| (number == 102).then_some(PAGE));
+        let text = {
+            let mut client = stage.client();
+            client.send(GET).await;
+            client.answer_text().await
+        };
+        assert!(text.ends_with("\r\n\r\npage"), "{text}");
+        assert_eq!(field(&seen.borrow()[0].1, "X-Code"), Some("502"));
+        // Who makes the pages has failed as well.
+        let (stage, _) = self::stage(1, vec![pages()], |_| None);
+        assert_eq!(stage.client().ask(GET).await.unwrap().status, 502);
+        let (stage, seen) = self::stage(1, vec![pages()], |number| match number {
+            102 => Some(BUSY),
+            _ => None,
+        });
+        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy");
+        assert_eq!(seen.borrow().len(), 1, "the page's own 503 is not replaced again");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_has_its_own_time_behind_an_endpoint_that_was_too_slow() {
+    on_stage(async {
+        let pages = ErrorPages { statuses: vec![504], backend: Some("c".into()), fields: Vec::new() };
+        let stage = Stage::filtered(1, vec![Filter::ErrorPages(pages)], |to| match to.port() {
+            102 => Meeting::with(|stream| answering(102, PAGE.as_bytes(), Seen::default(), stream)),
+            _ => Meeting::with(never_answering),
+        });
+        let began = tokio::time::Instant::now();
+        let mut client = stage.client();
+        client.send(GET).await;
+        let text = client.answer_text().await;
+        assert!(text.ends_with("\r\n\r\npage"), "{text}");
+        assert_eq!(began.elapsed().as_secs(), 60);
+        assert_eq!(stage.value("fairway_upstream_ejections_total"), 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_read_does_not_become_the_next_request() {
+    on_stage(async {
+        let access = Filter::Access(fairway_model::AccessList {
+            deny: vec!["192.0.2.0/24".parse().unwrap()],
+            allow: Vec::new(),
+        });
+        let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
+        let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), access], |_| Some(PAGE));
+        let mut client = stage.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n").await;
+        assert!(client.answer_text().await.ends_with("page"));
+        client.send("GET /smuggled HTTP/1.1\r\n\r\n\r").await;
+        client.send(GET).await;
+        assert!(client.answer_text().await.ends_with("page"));
+        assert!(seen.borrow().iter().all(|(_, text)| !text.contains("smuggled")), "{:?}", seen.borrow());
+        assert_eq!(seen.borrow().len(), 2);
+    })
+    .await;
+}
