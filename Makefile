@@ -67,15 +67,15 @@ h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec
 	conformance/h2spec/run --proxy
 
 interop: ## gRPC's interoperability cases with grpc-go and tonic through Fairway; both are built, tonic once: docs/grpc.md
-	cargo test --workspace --locked --test conformance --no-run
-	timeout 900 cargo test --workspace --locked --test conformance -- --ignored --nocapture grpc::interop
+	cargo test --locked -p fairway --test integration --no-run
+	timeout 900 cargo test --locked -p fairway --test integration -- --ignored --nocapture conformance::grpc::interop
 
 codecs: ## the HTTP/2 codec beside those of Go and nghttp2: verdicts, codes, fields and windows of the same bytes; go, python3, libnghttp2
-	timeout 600 cargo test --workspace --locked --test codecs -- --ignored
+	timeout 600 cargo test --locked -p fairway-http2 --test integration -- --ignored codecs::
 
 conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProxy and Envoy: docs/conformance.md; some minutes
-	cargo test --workspace --locked --test conformance
-	timeout 3600 cargo test --workspace --locked --test conformance -- --ignored --nocapture report
+	cargo test --locked -p fairway --test integration -- conformance::
+	timeout 3600 cargo test --locked -p fairway --test integration -- --ignored --nocapture conformance::report
 
 e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')

@@ -4,11 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod checks;
-
 use std::path::Path;
 
-use checks::holds;
+use crate::checks::holds;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

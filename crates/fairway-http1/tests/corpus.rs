@@ -1,6 +1,6 @@
 //! The committed corpora of the fuzz targets, rerun through the same checks.
 
-mod checks;
+use crate::checks;
 
 use std::fs;
 use std::path::Path;

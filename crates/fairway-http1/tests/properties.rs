@@ -1,7 +1,7 @@
 //! Properties over generated messages: encode after decode is the identity, any split of the input gives
 //! the same result, arbitrary bytes never panic.
 
-mod checks;
+use crate::checks;
 
 use fairway_http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request,

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::frame::{END_STREAM, Kind};
 use fairway_http2::{Config, Priority};
-use support::*;
 
 fn priority_update(stream: u32, text: &str) -> Vec<u8> {
     frame(Kind::PriorityUpdate, 0, 0, &[&stream.to_be_bytes(), text.as_bytes()].concat())

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED};
 use fairway_http2::{By, Client, Code, Config, Event};
 use fairway_message::Head;
-use support::*;
 
 /// `:status: 200`.
 const OK: &[u8] = &[0x88];

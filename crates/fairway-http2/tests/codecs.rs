@@ -5,18 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 #![allow(clippy::print_stdout, reason = "how often each known difference was met is a report")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged_with_code};
+use crate::support::*;
 use fairway_http2::hpack::{Decoder, Encoder, Strings};
 use fairway_http2::{Code, Config};
-use support::table::{MARK, Said, beginning, frames_to_judge, judged_with_code};
-use support::*;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/codecs")

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::fields::Connect;
 use fairway_http2::frame::Kind;
 use fairway_http2::{Client, Code, Config, Event, Server};
 use fairway_message::Head;
-use support::*;
 
 fn offers() -> Config {
     Config { extended_connect: true, ..Config::default() }

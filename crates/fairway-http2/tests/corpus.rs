@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod checks;
+use crate::checks;
 
 use std::fs;
 use std::path::Path;

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
+use crate::support;
 
+use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged};
+use crate::support::*;
 use fairway_http2::frame::Kind;
-use support::table::{MARK, Said, beginning, frames_to_judge, judged};
-use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 fn ours(input: &[u8]) -> Said {

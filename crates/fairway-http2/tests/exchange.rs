@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Server, Wait};
 use fairway_message::{Head, Known};
-use support::*;
 
 #[test]
 fn an_answer_is_head_body_and_trailers() {

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
 use std::time::Instant;
 
+use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{Code, Config};
-use support::*;
 
 /// Sends the frames that `flood` makes for each number until the connection ends: gives how many it took, and whether a
 /// graceful GOAWAY came before.

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Timeouts};
 use fairway_message::Head;
-use support::*;
 
 const SECOND: u64 = 1_000_000;
 

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED, PRIORITY};
 use fairway_http2::{Code, Config};
-use support::*;
 
 /// The connection ends with this code, and nothing is read any more.
 #[track_caller]

@@ -1,8 +1,6 @@
 //! Both ends against each other in virtual time, with any decisions and many windows.
 
-mod checks;
-
-use checks::{Dice, play};
+use crate::checks::{Dice, play};
 use proptest::prelude::*;
 
 proptest! {

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod support;
-
+use crate::support::*;
 use fairway_http2::Config;
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind, PADDED};
 use proptest::prelude::*;
-use support::*;
 
 /// Sends bytes in pieces, answers every whole request, and tells what came and what was written.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<Seen>, Vec<u8>) {

@@ -1,6 +1,6 @@
 //! The committed corpus of the fuzz target, rerun through the same checks.
 
-mod checks;
+use crate::checks;
 
 use std::fs;
 use std::path::Path;

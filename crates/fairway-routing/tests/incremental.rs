@@ -1,10 +1,9 @@
 //! What a compile shares with the snapshot before it, and what stays the same to the outside.
 
-mod tables;
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::tables::*;
 use fairway_model::{
     Action, BackendKey, BackendTraffic, Config, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget,
     PathRewrite, WeightedBackend,
@@ -12,7 +11,6 @@ use fairway_model::{
 use fairway_routing::{
     AnswerStep, CompiledHost, CompiledRule, RequestStep, RuleId, Snapshot, Targets, compile,
 };
-use tables::*;
 
 fn two_hosts() -> Config {
     let of = |name: &str| host(name, vec![route("r", None, vec![rule(name, vec![prefix("/")])])]);

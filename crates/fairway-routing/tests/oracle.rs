@@ -1,11 +1,10 @@
 //! Lookup, explanation and incremental compilation against the slow, obvious matcher, over generated tables whose small
 //! alphabets make collisions likely.
 
-mod tables;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::tables::*;
 use fairway_model::{
     Action, BackendKey, Config, FieldMatch, HostKey, HostPattern, Match, PathForm, PathMatch, Route, Rule,
     RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
@@ -16,7 +15,6 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use tables::*;
 
 const TABLES: [&str; 2] = ["one", "two"];
 const NAMES: [&str; 9] = ["", "c", "b.c", "a.b.c", "x.b.c", "x.y.b.c", "y.c", ".b.c", "d"];

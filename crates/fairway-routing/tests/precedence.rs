@@ -1,14 +1,12 @@
 //! Which of several rules of one host wins: one test per rule of precedence.
 
-mod tables;
-
 use std::sync::Arc;
 
+use crate::tables::*;
 use fairway_model::{
     FieldMatch, Filter, Match, PathForm, PathMatch, PathRewrite, Route, Rule, RuleOrder, TextMatch,
 };
 use fairway_routing::{Matched, compile};
-use tables::*;
 
 fn ask(path: &str) -> Ask {
     Ask::get("a.test", path)

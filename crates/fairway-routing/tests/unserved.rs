@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod tables;
-
 use std::sync::Arc;
 
+use crate::tables::*;
 use fairway_model::{ClientDemand, ClientVerification, Config, Match};
 use fairway_routing::{Matched, Snapshot, Targets, compile};
-use tables::*;
 
 /// A rule for everything on `a.test`, over the backend `back`.
 fn one(edit: impl FnOnce(&mut Match)) -> Config {

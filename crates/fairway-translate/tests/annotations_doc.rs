@@ -1,11 +1,9 @@
 //! The table of `docs/annotations.md` is what the families of annotations say, with the examples of `examples.yaml`, each of
 //! which works.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test annotations_doc` writes the table anew.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration annotations_doc::` writes the table anew.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +13,7 @@ use std::path::Path;
 use fairway_translate::{Class, Known, Support, known_annotations, translate};
 use serde_json::Value;
 
-use support::{NOW, scene};
+use crate::support::{NOW, scene};
 
 #[test]
 fn the_table_and_the_code_agree() {

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use fairway_translate::{Support, Translation, known_annotations, translate};
 
-use support::{NOW, scene};
+use crate::support::{NOW, scene};
 
 #[test]
 fn every_annotation_that_works_has_an_effect_in_a_golden_case() {

@@ -1,11 +1,9 @@
 //! Every diagnostic that translation can give, as one file: what the golden cases give, and what each known annotation
 //! and each key of the settings ConfigMap gives with good and with bad values. A message that changes shows here.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test diagnostics` writes the file from what is said now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration diagnostics::` writes the file from what is said now.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,7 +15,7 @@ use fairway_translate::{
 };
 use serde_json::{Value, json};
 
-use support::{NOW, object, scene};
+use crate::support::{NOW, object, scene};
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 

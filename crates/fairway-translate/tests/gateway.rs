@@ -1,11 +1,9 @@
 //! Objects of the Gateway API in, configuration, statuses and diagnostics out, as files:
 //! `gateway/<case>/{in.yaml,out.yaml}`, with `gateway/common.yaml` in front of each input.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test gateway` writes the second from what is translated now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration gateway::` writes the second from what is translated now.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
-mod support;
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +17,7 @@ use fairway_translate::{
 };
 use serde_json::{Map, Value, json};
 
-use support::{NOW, golden, scene};
+use crate::support::{NOW, golden, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {

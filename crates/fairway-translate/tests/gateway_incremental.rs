@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-mod support;
-
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use fairway_translate::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use support::{NOW, object};
+use crate::support::{NOW, object};
 
 const GROUP: &str = "gateway.networking.k8s.io/v1";
 

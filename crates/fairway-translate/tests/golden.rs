@@ -1,10 +1,8 @@
 //! Manifests in, configuration and diagnostics out, as files: `golden/<feature>-<case>/{in.yaml,out.yaml}`.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test golden` writes the second from what is translated now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration golden::` writes the second from what is translated now.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
-mod support;
 
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ use fairway_model::{
 use fairway_translate::{Translation, translate};
 use serde_json::{Map, Value, json};
 
-use support::{NOW, golden, scene};
+use crate::support::{NOW, golden, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {

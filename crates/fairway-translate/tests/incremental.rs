@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-mod support;
-
 use std::time::Duration;
 
 use fairway_translate::{
@@ -13,7 +11,7 @@ use fairway_translate::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use support::{NOW, object};
+use crate::support::{NOW, object};
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-mod support;
-
 use std::fmt::Write;
 
+use crate::support::{NOW, scene};
 use fairway_translate::{Translation, translate};
-use support::{NOW, scene};
 
 /// An Ingress with patterns for `a.test`, created on the given day.
 fn ingress(namespace: &str, day: u32, paths: impl Iterator<Item = String>) -> String {

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-mod support;
-
 use fairway_model::{DownstreamSettings, Settings};
 use fairway_translate::{
     Change, HostOptions, ObjectKey, Options, Resources, UnsupportedProtection, translate,
 };
 use serde_json::{Map, Value, json};
 
-use support::{NOW, object};
+use crate::support::{NOW, object};
 
 /// docs/user-guide/nginx-configuration/configmap.md of ingress-nginx, with the keys that only its code has.
 const INGRESS_NGINX: &str = "

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
 
-mod support;
-
 use fairway_model::{Action, BackendKey, SessionKey, SessionStart, Stickiness};
 use fairway_translate::{
     Change, Compat, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources, Scope, Translation,
@@ -12,7 +10,7 @@ use fairway_translate::{
 };
 use serde_json::json;
 
-use support::{NOW, object};
+use crate::support::{NOW, object};
 
 /// A cluster and what was made of it.
 struct Site {

@@ -686,7 +686,7 @@ async fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
     assert!(ended.out.contains(unknown) && !ended.out.contains("does not exist"), "{}", ended.out);
 }
 
-/// Takes minutes: `cargo test -p fairway --test compare -- --ignored --nocapture`.
+/// Takes minutes: `cargo test -p fairway --test integration -- --ignored --nocapture compare::`.
 #[tokio::test]
 #[ignore = "takes minutes; it measures"]
 async fn a_thousand_ingresses_are_compared_within_two_minutes() {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::readers::{Message, strict_one};
+use crate::conformance::readers::{Message, strict_one};
 
 /// A running backend.
 pub(crate) struct Recorder {
@@ -44,7 +44,10 @@ impl Recorder {
 
     /// One that speaks HTTP/2 with prior knowledge.
     pub(crate) async fn start_http2() -> Self {
-        Self::serving(|socket, kept| tokio::spawn(crate::recorder_http2::connection(socket, kept))).await
+        Self::serving(|socket, kept| {
+            tokio::spawn(crate::conformance::recorder_http2::connection(socket, kept))
+        })
+        .await
     }
 
     async fn serving(serve: fn(TcpStream, Arc<Mutex<Kept>>) -> JoinHandle<()>) -> Self {

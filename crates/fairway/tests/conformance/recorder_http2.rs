@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::readers::Message;
-use crate::recorder::Kept;
+use crate::conformance::readers::Message;
+use crate::conformance::recorder::Kept;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -290,7 +290,7 @@ mod tests {
             assert!(breaks(&open(&[(name, value)], "ab")).count() > 0, "{name}: {value:?}");
         }
         let text = downgraded(&open(&[("a", "b\r\ncontent-length: 1")], "ab"));
-        assert!(!crate::readers::disagreements(&text).is_empty());
-        assert!(crate::readers::disagreements(&downgraded(&open(&[], "ab"))).is_empty());
+        assert!(!crate::conformance::readers::disagreements(&text).is_empty());
+        assert!(crate::conformance::readers::disagreements(&downgraded(&open(&[], "ab"))).is_empty());
     }
 }

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::fronts::{self, Front, Spoken, fairway_before_http2};
-use crate::http1;
-use crate::recorder::Recorder;
-use crate::smuggling::{self, Direction, servers};
-use crate::websocket;
+use crate::conformance::fronts::{self, Front, Spoken, fairway_before_http2};
+use crate::conformance::http1;
+use crate::conformance::recorder::Recorder;
+use crate::conformance::smuggling::{self, Direction, servers};
+use crate::conformance::websocket;
 
 pub(crate) fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

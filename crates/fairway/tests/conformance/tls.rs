@@ -10,9 +10,9 @@ use fairway_testkit::client::{Client, Request, TlsOffer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use crate::client::{Silence, exchange};
-use crate::fronts::{Front, fairway};
-use crate::recorder::Recorder;
+use crate::conformance::client::{Silence, exchange};
+use crate::conformance::fronts::{Front, fairway};
+use crate::conformance::recorder::Recorder;
 
 /// What comes back first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

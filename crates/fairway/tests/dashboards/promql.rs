@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::scrape::Labels;
+use crate::dashboards::scrape::Labels;
 
 /// What an expression asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

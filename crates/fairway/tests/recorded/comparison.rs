@@ -8,7 +8,7 @@ use fairway_testkit::client::{Client, RawResponse, Request, TlsOffer};
 use fairway_testkit::process::Fairway;
 use serde_json::Value;
 
-use crate::case::{Answered, Asked, Exchange, Upstream};
+use crate::recorded::case::{Answered, Asked, Exchange, Upstream};
 
 /// What the recording left out, and the framing of the echo server's bodies.
 const NOT_COMPARED: &[&str] = &["date", "connection", "content-length", "keep-alive", "transfer-encoding"];

@@ -8,7 +8,7 @@ use fairway_echo::{EchoOptions, EchoServer, Identity};
 use fairway_testkit::certificates::Leaf;
 use fairway_testkit::manifests::{Manifests, endpoint_slices, ingress_class};
 
-use crate::case::Case;
+use crate::recorded::case::Case;
 
 const NAMESPACE: &str = "demo";
 const SERVICES: &[&str] = &["main", "other", "canary", "errors", "auth"];

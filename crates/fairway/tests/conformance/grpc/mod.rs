@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-use crate::report::{checkout, revision};
+use crate::conformance::report::{checkout, revision};
 use programs::{Certificate, Server, Side};
 
 /// All that need no credentials, load balancer or load reports.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::report::checkout;
+use crate::conformance::report::checkout;
 
 const BEGIN: &str = "<!-- interop:begin -->\n";
 const END: &str = "<!-- interop:end -->";

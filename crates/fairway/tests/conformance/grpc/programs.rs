@@ -10,7 +10,7 @@ use fairway_testkit::wait::{eventually, free_address};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::report::checkout;
+use crate::conformance::report::checkout;
 
 /// A case ends itself before this.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -7,9 +7,9 @@ mod syntax;
 
 use serde_json::{Value, json};
 
-use crate::client::{Silence, TURNS, Turns, exchange};
-use crate::fronts::{Front, fairway};
-use crate::recorder::Recorder;
+use crate::conformance::client::{Silence, TURNS, Turns, exchange};
+use crate::conformance::fronts::{Front, fairway};
+use crate::conformance::recorder::Recorder;
 
 /// A case.
 pub(crate) struct Case {
@@ -158,7 +158,8 @@ async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case)
         matches!(expected, Expected::Seen(seen) if is_switched || (answers >= seen.len() && bytes.ends_with(b"\n")))
     };
     let returned = exchange(front.http, &input.bytes(), silence, enough).await;
-    let seen: Vec<_> = recorder.requests(before).iter().map(crate::readers::Message::seen).collect();
+    let seen: Vec<_> =
+        recorder.requests(before).iter().map(crate::conformance::readers::Message::seen).collect();
     // Answers to HEAD have no content, and a change of protocol has no answer.
     let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
     let differ = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::client::{Silence, TURNS, Turns, exchange};
-use crate::fronts::{Front, fairway, fairway_before_http2};
-use crate::readers::{disagreements, strict};
-use crate::recorder::Recorder;
+use crate::conformance::client::{Silence, TURNS, Turns, exchange};
+use crate::conformance::fronts::{Front, fairway, fairway_before_http2};
+use crate::conformance::readers::{disagreements, strict};
+use crate::conformance::recorder::Recorder;
 
 /// How a payload travels to the proxy and from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::client::{Silence, Turns, exchange};
-use crate::fronts::{self, Front, HAPROXY, NGINX, Peer};
-use crate::readers::{Message, Rest, strict};
+use crate::conformance::client::{Silence, Turns, exchange};
+use crate::conformance::fronts::{self, Front, HAPROXY, NGINX, Peer};
+use crate::conformance::readers::{Message, Rest, strict};
 
 /// A running server.
 pub(crate) struct Server {

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::fronts::{Front, Spoken, fairway_to};
+use crate::conformance::fronts::{Front, Spoken, fairway_to};
 use cases::{Case, Cases};
 use server::{Server, proof};
 

@@ -1,0 +1,10 @@
+//! Every integration test of this crate in one program, which is linked once; a file is a subject.
+
+mod backend;
+mod bad_input;
+mod crosscheck;
+mod load;
+mod load_command;
+mod load_options;
+mod report;
+mod resume;

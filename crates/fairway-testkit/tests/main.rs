@@ -1,0 +1,6 @@
+//! Every integration test of this crate in one program, which is linked once; a file is a subject.
+
+mod circles;
+mod client_and_backend;
+mod manifests_and_process;
+mod structure;

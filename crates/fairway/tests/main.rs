@@ -1,0 +1,30 @@
+//! Every integration test of this crate in one program, which is linked once; a file is a subject.
+
+mod authentication;
+mod bad_input;
+mod chart;
+mod churn;
+mod combinations;
+mod command_line;
+mod compare;
+mod conformance;
+mod dashboards;
+mod documents;
+mod exhaustion;
+mod floods;
+mod gateways;
+mod inspect;
+mod manifests_of_ingress_nginx;
+mod many_routes;
+mod migrate;
+mod migrate_gateway_api;
+mod patterns;
+mod policies;
+mod recorded;
+mod serving;
+mod settings;
+mod shared_services;
+mod silent_cluster;
+mod studies;
+mod tenants;
+mod trust;
