@@ -12,6 +12,9 @@ image_archive = $(target_dir)/fairway-image.tar
 
 # More arguments, for the benchmark (ARGS='--scenario http-1k-50 --blocks 4') or the end-to-end tests (ARGS=-test.run=Kill).
 ARGS ?=
+# UPDATE=1: interop, conformance and gateway-conformance write their results into the repository, not only into the target folder.
+UPDATE ?=
+export UPDATE
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
 
@@ -20,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench fuzz h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -38,8 +41,17 @@ run: quick ## builds that, then serves examples/quickstart and says what to try
 setup: ## installs what building and testing need, or names it
 	@.ci/setup
 
-test: setup ## all tests of all crates, with those of the documentation
-	cargo test --workspace --locked --no-fail-fast -- --quiet
+# The laboratory and the benchmark are built only by what needs them. Their report is here for the check that the published pages
+# agree with the published results.
+product := --workspace --exclude fairway-bench --exclude fairway-lab --exclude fairway-lab-adapter --exclude fairway-lab-traffic
+host := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+runner := CARGO_TARGET_$(shell echo '$(host)' | tr a-z- A-Z_)_RUNNER=$(CURDIR)/.ci/test-program
+
+test: setup ## all tests of the product, with those of the documentation; one that hangs is named and ended (TEST_LIMIT=300 s)
+	$(runner) cargo test $(product) --locked --no-fail-fast
+
+outdated: ## published results that are older than 20 commits to the data plane; never a failure
+	cargo run --quiet --locked -p fairway-lab -- publish --check --outdated
 
 lint: setup ## format, clippy, documentation, workflows, licences and bans of the dependencies
 	cargo fmt --all --check
@@ -50,13 +62,18 @@ lint: setup ## format, clippy, documentation, workflows, licences and bans of th
 	@$(MAKE) --no-print-directory chart
 	.ci/deny
 
-image: build ## the image of the release binary, as an archive that ctr, Docker and podman load
-	@# Without its tables of source lines, three quarters of it; panics still name their functions.
-	strip --strip-debug -o $(target_dir)/fairway-stripped $(fairway)
-	testbed/testbed image build --name $(IMAGE) --binary $(target_dir)/fairway-stripped:/usr/bin/fairway --entrypoint /usr/bin/fairway \
+# $(call pack,BINARY,FOLDER): the image of a binary, without its tables of source lines, which are three quarters of it; panics still
+# name their functions.
+define pack
+	strip --strip-debug -o $(2)/fairway-stripped $(1)
+	testbed/testbed image build --name $(IMAGE) --binary $(2)/fairway-stripped:/usr/bin/fairway --entrypoint /usr/bin/fairway \
 		--user 65532:65532 --label org.opencontainers.image.title=fairway \
 		--label org.opencontainers.image.licenses=Apache-2.0 \
-		--label org.opencontainers.image.revision=$(or $(revision),unknown) -o $(image_archive)
+		--label org.opencontainers.image.revision=$(or $(revision),unknown) -o $(2)/fairway-image.tar
+endef
+
+image: build ## the image of the release binary, as an archive that ctr, Docker and podman load
+	$(call pack,$(fairway),$(target_dir))
 	@echo "$(image_archive) is $(IMAGE); docs/install.md says how to load it"
 
 chart: gateway-crds ## the tests of the Helm chart; helm is built once, into the cache
@@ -77,8 +94,17 @@ conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProx
 	cargo test --locked -p fairway --test integration -- conformance::
 	timeout 3600 cargo test --locked -p fairway --test integration -- --ignored --nocapture conformance::report
 
-e2e: setup image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
+e2e-programs:
 	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
+
+# The gate's proof in a cluster: pods 5 -> 7 -> 5, Fairway's own replicas rolled, a route of a Gateway changed, all under load.
+SCENARIOS ?= ^(TestScalingADeploymentLosesNoRequest|TestRollingFairwayToANewImageLosesNoRequest|TestAChangedRouteOfAGatewayLosesNoRequest)$$
+
+cluster: setup e2e-programs quick ## a few of the end-to-end tests with the quick binary, in a cluster of their own, as root: minutes
+	$(call pack,$(target_dir)/quick/fairway,$(target_dir)/quick)
+	e2e/run.sh $(target_dir)/quick/fairway $(IMAGE) $(target_dir)/quick/fairway-image.tar '-test.run=$(SCENARIOS)' $(ARGS)
+
+e2e: setup e2e-programs image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
 gateway-types: ## the types of Gateway API, from the CRDs of the module that conformance/gateway pins
@@ -91,7 +117,7 @@ gateway := conformance/gateway/run --image $(IMAGE) --archive $(image_archive)
 
 gateway-conformance: setup image ## Gateway API's conformance suite in a cluster of its own, as root; ARGS='--run HTTPRoute' for some tests
 	cd conformance/gateway && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./claims ./results
-	$(gateway) --report conformance/reports/experimental-v$(version)-default-report.yaml $(ARGS)
+	$(gateway) $(if $(filter 1,$(UPDATE)),--report conformance/reports/experimental-v$(version)-default-report.yaml) $(ARGS)
 
 gateway-conformance-quick: setup image
 	$(gateway) --quick $(ARGS)
@@ -147,10 +173,24 @@ lab-report: ## docs/results/report.html and the figures of README.md and docs/pe
 	$(target_dir)/debug/fairway-lab report $(published) -o docs/results/report.html
 	$(target_dir)/debug/fairway-lab publish
 
-lab-test: image ## a few seconds of the laboratory in a testbed: Fairway must lose nothing there; root
+lab-test: image ## the tests of the laboratory and the benchmark, and a few seconds in a testbed: Fairway must lose nothing there; root
+	@.ci/setup report
+	$(runner) cargo test --locked --no-fail-fast -p fairway-bench -p fairway-lab -p fairway-lab-adapter -p fairway-lab-traffic
 	cargo build --locked -p fairway-lab
 	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \
 		--set posts=0.0 --set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test --replace
 
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	.ci/fuzz $(FUZZ_SECONDS)
+
+properties: setup ## the tests with a random seed, which is printed: PROPTEST_RNG_SEED repeats it
+	@seed=$${PROPTEST_RNG_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "PROPTEST_RNG_SEED=$$seed"; \
+		PROPTEST_RNG_SEED=$$seed $(runner) cargo test $(product) --locked --no-fail-fast
+
+verify: ## everything that .ci/run leaves out, step by step; goes on where it was interrupted: target/verify/summary.md
+	.ci/verify $(ARGS)
+
+STEP ?= test
+N ?= 10
+repeat: ## a step of the gate N times on this revision, every second time on a busy machine: STEP=test N=10, STEP=cluster N=6
+	.ci/repeat $(N) $(STEP)

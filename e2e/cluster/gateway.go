@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The kinds of Gateway API that scenarios make.
@@ -48,15 +50,33 @@ func (c *Cluster) Gateway(ctx context.Context, namespace, name, protocol string,
 
 // GatewayRoute makes an HTTPRoute of one host to a Service's port 80, attached to a Gateway of its namespace.
 func (c *Cluster) GatewayRoute(ctx context.Context, gateway string, r Route) error {
-	object := ofGateways("HTTPRoute", r.Namespace, r.Name, map[string]any{
+	spec := map[string]any{
 		"parentRefs": []any{map[string]any{"name": gateway}},
 		"hostnames":  []any{r.Host},
-		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": r.Service, "port": int64(80)}}}},
-	})
+		"rules":      []any{ruleTo(r.Service)},
+	}
+	object := ofGateways("HTTPRoute", r.Namespace, r.Name, spec)
 	if _, err := c.Objects.Resource(httpRoutes).Namespace(r.Namespace).Create(ctx, object, meta.CreateOptions{}); err != nil {
 		return fmt.Errorf("create HTTPRoute %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	return nil
+}
+
+// MoveGatewayRoute replaces the rules of an HTTPRoute by one that leads to a Service's port 80.
+func (c *Cluster) MoveGatewayRoute(ctx context.Context, namespace, name, service string) error {
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"rules": []any{ruleTo(service)}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.Objects.Resource(httpRoutes).Namespace(namespace).Patch(ctx, name, types.MergePatchType, body, meta.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("move HTTPRoute %s/%s to Service %s: %w", namespace, name, service, err)
+	}
+	return nil
+}
+
+func ruleTo(service string) map[string]any {
+	return map[string]any{"backendRefs": []any{map[string]any{"name": service, "port": int64(80)}}}
 }
 
 // StreamRoute makes a TCPRoute to a port of a Service, attached to a Gateway of its namespace. It has the name of the Service.

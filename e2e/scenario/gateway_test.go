@@ -39,6 +39,22 @@ func TestRollingFairwayLosesNoRequestThroughAGateway(t *testing.T) {
 	s.finish()
 }
 
+// A change of a route moves all requests to other pods, back and forth.
+func TestAChangedRouteOfAGatewayLosesNoRequest(t *testing.T) {
+	s := begin(t, "gateway-route")
+	address := s.gateway()
+	s.must(kube.Deploy(s.Context(), s.workload("other", 3)))
+	s.traffic(load.Plan{Address: address})
+	s.repeat(func() {
+		for _, service := range []string{"other", "backend"} {
+			s.must(kube.MoveGatewayRoute(s.Context(), s.namespace, "backend", service))
+			s.answeredBy(address, service)
+			s.more(s.rate)
+		}
+	})
+	s.finish()
+}
+
 // The EndpointSlices of Gateways must not wait for a leader: another replica writes them.
 func TestAKilledLeaderCostsAGatewayOnlyWhatWasInsideIt(t *testing.T) {
 	s := begin(t, "gateway-kill")
@@ -140,6 +156,22 @@ func (s *stage) answers(address string) {
 	s.must(cluster.Eventually(s.Context(), promptly, s.host+" is served at "+address, func(ctx context.Context) (bool, string, error) {
 		sight := probe.Ask(ctx)
 		return sight.Class == load.OK, fmt.Sprintf("%+v", sight), nil
+	}))
+}
+
+// answeredBy waits until every replica behind an address leads to the pods of a Deployment: as many new connections in a row as
+// make it unlikely that one of two replicas was never asked.
+func (s *stage) answeredBy(address, deployment string) {
+	s.Helper()
+	const inARow = 20
+	probe := load.NewProbe(load.Plan{Address: address, Host: s.host, Reuse: load.NewConnection})
+	s.must(cluster.Eventually(s.Context(), promptly, s.host+" is answered by "+deployment, func(ctx context.Context) (bool, string, error) {
+		for range inARow {
+			if sight := probe.Ask(ctx); !strings.HasPrefix(sight.Pod, deployment+"-") {
+				return false, fmt.Sprintf("%+v", sight), nil
+			}
+		}
+		return true, "", nil
 	}))
 }
 

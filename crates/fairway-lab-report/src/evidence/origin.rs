@@ -16,7 +16,17 @@ const TESTS: &str = "the tests did not record a revision when it was made";
 
 /// Revisions that are not part of the history because their commits came into it put together: each with the last commit of
 /// the history that came before it, from which later commits are counted. A rerun takes its revision off this list.
-const COMBINED: [(&str, &str); 2] = [("aa290a27c994", "7a67a0452621"), ("e9837842191f", "7a67a0452621")];
+const COMBINED: [(&str, &str); 5] = [
+    ("aa290a27c994", BEFORE_COMBINED),
+    ("e9837842191f", BEFORE_COMBINED),
+    ("8b883653d1da", BEFORE_COMBINED),
+    ("75b727de3adf", BEFORE_COMBINED),
+    ("7e1040d1a594", BEFORE_COMBINED),
+];
+const BEFORE_COMBINED: &str = "7a67a0452621";
+
+/// Results that are older than this many commits to the data plane are reported as outdated.
+const MAX_COMMITS_SINCE: u64 = 20;
 
 /// A results file.
 pub(super) struct Origin {
@@ -94,9 +104,8 @@ fn plain(name: &str) -> &str {
     name.trim_end_matches(".gz")
 }
 
-/// What is wrong with the origins: revisions that are not clean or not in the history, and excuses without need.
-pub(super) fn complaints(root: &Path, origins: &[Origin]) -> Vec<String> {
-    let has_history = git::has_history(root);
+/// What is wrong with the origins themselves: revisions that are not clean, and excuses without need.
+pub(super) fn complaints(origins: &[Origin]) -> Vec<String> {
     let mut wrong = Vec::new();
     for origin in origins {
         let place = &origin.place;
@@ -106,9 +115,6 @@ pub(super) fn complaints(root: &Path, origins: &[Origin]) -> Vec<String> {
                 origin.revision.as_deref().unwrap_or("none")
             )),
             (Some(_), Some(_)) => wrong.push(format!("{place} is clean: take it off the list of excuses")),
-            (Some(revision), None) if has_history && !git::is_ancestor(root, revision) => {
-                wrong.push(format!("{place} was measured at {revision}, which is not part of this history"));
-            }
             _ => {}
         }
     }
@@ -116,6 +122,27 @@ pub(super) fn complaints(root: &Path, origins: &[Origin]) -> Vec<String> {
         wrong.push(format!("{place} is excused and does not exist: take it off the list of excuses"));
     }
     wrong
+}
+
+/// What the history says of results: those whose revision it does not have, and those that are outdated. Nothing where there is no
+/// history. This never refuses a change: most changes make some results older.
+pub(super) fn outdated(root: &Path, origins: &[Origin]) -> Vec<String> {
+    if !git::has_history(root) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (place, revision) in origins.iter().filter_map(|origin| Some((&origin.place, origin.commit()?))) {
+        match git::data_plane_commits(root, revision, "HEAD") {
+            Some(since) if since > MAX_COMMITS_SINCE => {
+                found.push(format!("{place} was measured {since} commits to the data plane ago"));
+            }
+            Some(_) => {}
+            None => {
+                found.push(format!("{place} was measured at {revision}, which is not part of this history"));
+            }
+        }
+    }
+    found
 }
 
 /// How many files are excused, of how many.
@@ -177,7 +204,6 @@ mod tests {
 
     #[test]
     fn a_revision_is_clean_and_known_or_the_file_is_refused() {
-        let root = Path::new("/nonexistent");
         for (revision, fine) in [
             (Some("bb398aa0c1d2"), true),
             (Some("bb398aa"), true),
@@ -185,16 +211,16 @@ mod tests {
             (Some("unknown"), false),
             (None, false),
         ] {
-            let said = complaints(root, &[origin("bench/results/new.json", revision)]);
+            let said = complaints(&[origin("bench/results/new.json", revision)]);
             assert_eq!(!said.iter().any(|text| text.contains("new.json")), fine, "{revision:?}: {said:?}");
         }
     }
 
     #[test]
     fn an_excuse_without_need_is_refused() {
-        let said = complaints(Path::new("/nonexistent"), &[origin(LONG, Some("bb398aa"))]);
+        let said = complaints(&[origin(LONG, Some("bb398aa"))]);
         assert!(said[0].contains("take it off the list"), "{said:?}");
-        let said = complaints(Path::new("/nonexistent"), &[]);
+        let said = complaints(&[]);
         assert!(said[0].contains("long.txt is excused and does not exist"), "{said:?}");
     }
 

@@ -22,12 +22,19 @@ pub(crate) fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn results() -> PathBuf {
-    checkout().join("conformance/conformance.json")
-}
+const RESULTS: &str = "conformance/conformance.json";
+const DOCUMENT: &str = "docs/conformance.md";
 
-fn document() -> PathBuf {
-    checkout().join("docs/conformance.md")
+/// Where a run writes a file that the repository keeps: there with `UPDATE=1`, else into the target folder, so that a run leaves a
+/// clean checkout clean.
+pub(crate) fn output(kept: &str) -> PathBuf {
+    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
+        return checkout().join(kept);
+    }
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(kept);
+    std::fs::create_dir_all(place.parent().expect("a file in a folder")).unwrap();
+    println!("this run writes {}; UPDATE=1 writes {kept} instead", place.display());
+    place
 }
 
 #[tokio::test]
@@ -70,8 +77,8 @@ async fn towards_http2() -> Vec<Value> {
 
 fn write(found: &Value) {
     let text = format!("{found:#}\n");
-    std::fs::write(results(), &text).unwrap();
-    std::fs::write(document(), page::of(&serde_json::from_str(&text).unwrap())).unwrap();
+    std::fs::write(output(RESULTS), &text).unwrap();
+    std::fs::write(output(DOCUMENT), page::of(&serde_json::from_str(&text).unwrap())).unwrap();
 }
 
 /// What peers are asked, too: what they do otherwise is known case by case.
@@ -138,20 +145,20 @@ pub(crate) async fn revision() -> String {
 
 #[test]
 fn the_document_is_made_of_the_results() {
-    let text = std::fs::read_to_string(results()).unwrap();
+    let text = std::fs::read_to_string(checkout().join(RESULTS)).unwrap();
     let page = page::of(&serde_json::from_str(&text).unwrap());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(document(), &page).unwrap();
+        std::fs::write(checkout().join(DOCUMENT), &page).unwrap();
     }
     assert!(
-        std::fs::read_to_string(document()).unwrap() == page,
+        std::fs::read_to_string(checkout().join(DOCUMENT)).unwrap() == page,
         "docs/conformance.md: run make conformance"
     );
 }
 
 #[test]
 fn every_difference_of_a_peer_is_described() {
-    let text = std::fs::read_to_string(results()).unwrap();
+    let text = std::fs::read_to_string(checkout().join(RESULTS)).unwrap();
     let results: Value = serde_json::from_str(&text).unwrap();
     let proxies: Vec<&Value> = results["proxies"].as_array().unwrap().iter().collect();
     let mut page = String::new();

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-use crate::conformance::report::{checkout, revision};
+use crate::conformance::report::{checkout, output, revision};
 use programs::{Certificate, Server, Side};
 
 /// All that need no credentials, load balancer or load reports.
@@ -46,9 +46,7 @@ const CASES: [&str; 20] = [
 /// More clients at a time would only wait for each other.
 const AT_A_TIME: usize = 4;
 
-fn results() -> PathBuf {
-    checkout().join("conformance/grpc/results.json")
-}
+const RESULTS: &str = "conformance/grpc/results.json";
 
 #[tokio::test]
 #[ignore = "builds tonic and grpc-go, and runs for minutes: make interop"]
@@ -84,8 +82,8 @@ async fn interop() {
     let versions: Value = sides.iter().map(|side| (side.name.to_owned(), side.version.clone())).collect();
     let found = json!({"command": "make interop", "revision": revision().await, "versions": versions,
         "cases": CASES, "runs": runs});
-    std::fs::write(results(), format!("{found:#}\n")).unwrap();
-    page::write(&found);
+    std::fs::write(output(RESULTS), format!("{found:#}\n")).unwrap();
+    std::fs::write(output(page::DOCUMENT), page::with(&found)).unwrap();
     let failed: Vec<_> = runs.iter().filter(|run| run["passed"] != run["cases"]).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     // The cases went through Fairway, each with at least one call.
@@ -95,12 +93,12 @@ async fn interop() {
 
 #[test]
 fn the_page_is_made_of_the_results_of_interop() {
-    let text = std::fs::read_to_string(results()).unwrap();
+    let text = std::fs::read_to_string(checkout().join(RESULTS)).unwrap();
     let found = serde_json::from_str(&text).unwrap();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        page::write(&found);
+        std::fs::write(checkout().join(page::DOCUMENT), page::with(&found)).unwrap();
     }
-    assert!(page::is_written(&found), "docs/grpc.md: run make interop");
+    assert!(page::is_written(&found), "docs/grpc.md: run make interop UPDATE=1");
 }
 
 /// A way from a client to a server.

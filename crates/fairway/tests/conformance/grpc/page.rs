@@ -13,20 +13,18 @@ const END: &str = "<!-- interop:end -->";
 /// The columns.
 const PATHS: [&str; 6] = ["direct, h2c", "h2c, GRPC", "TLS, GRPC", "direct, TLS", "h2c, GRPCS", "TLS, GRPCS"];
 
+pub(super) const DOCUMENT: &str = "docs/grpc.md";
+
 fn place() -> PathBuf {
-    checkout().join("docs/grpc.md")
+    checkout().join(DOCUMENT)
 }
 
 /// The page with its results.
-fn with(results: &Value) -> String {
+pub(super) fn with(results: &Value) -> String {
     let page = std::fs::read_to_string(place()).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the page has the marker");
     let (_, after) = rest.split_once(END).expect("the page has the marker");
     [before, BEGIN, &text(results), END, after].concat()
-}
-
-pub(super) fn write(results: &Value) {
-    std::fs::write(place(), with(results)).unwrap();
 }
 
 pub(super) fn is_written(results: &Value) -> bool {
