@@ -504,8 +504,9 @@ fn parse(bytes: &[u8]) -> Option<(Seen, usize)> {
     }
 }
 
-/// Runs `play` where streams and endpoints can be spawned.
+/// Runs `play` where streams and endpoints can be spawned, and where workers draw the same numbers in every run.
 pub(crate) async fn on_stage(play: impl Future<Output = ()>) {
+    fastrand::seed(1);
     LocalSet::new().run_until(play).await;
 }
 

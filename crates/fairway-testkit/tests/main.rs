@@ -3,4 +3,5 @@
 mod circles;
 mod client_and_backend;
 mod manifests_and_process;
+mod seeds;
 mod structure;

@@ -455,7 +455,7 @@ struct Package {
     inherits_lints: bool,
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     root.expect("the crate lies in crates/ of the workspace").to_path_buf()
 }
@@ -499,16 +499,17 @@ fn reach(name: &str, packages: &BTreeMap<String, Package>, reached: &mut BTreeSe
     }
 }
 
-struct Source {
+/// A file of Rust.
+pub(crate) struct Source {
     /// Its path in the repository.
-    name: String,
-    text: String,
-    is_test: bool,
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) is_test: bool,
 }
 
 impl Source {
     /// Up to the tests that stand at its end.
-    fn lines_without_tests(&self) -> usize {
+    pub(crate) fn lines_without_tests(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let begins_tests = |pair: &[&str]| {
             pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{')
@@ -517,7 +518,8 @@ impl Source {
     }
 }
 
-fn sources() -> Vec<Source> {
+/// Every file of Rust in the repository.
+pub(crate) fn sources() -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
     for folder in ["crates", "bench", "fuzz"] {

@@ -29,12 +29,13 @@ pub async fn visible(binary: &Path, count: usize) -> Delays {
     let endpoint = site.endpoint(&fairway, Scheme::Plain);
     let mut observers = Observers::gather(&endpoint, HOST, "/moved").await;
     let mut times = Vec::with_capacity(count);
+    let mut random = fastrand::Rng::with_seed(1);
     for change in 0..count {
         let label = format!("n{change}");
         let began = site.redirect("/moved", &label);
         times.push(observers.agree(&label, began).await);
         // No rhythm may form with what Fairway gathers.
-        sleep(Duration::from_millis(2).mul_f64(1.0 + fastrand::f64() * 4.0)).await;
+        sleep(Duration::from_millis(2).mul_f64(1.0 + random.f64() * 4.0)).await;
     }
     Delays::of(times)
 }

@@ -112,10 +112,11 @@ impl Churn {
 async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut EndpointChanges) {
     let mut turns = interval_at(Instant::now() + every, every);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut random = fastrand::Rng::with_seed(1);
     loop {
         turns.tick().await;
         if fleet.size() > FEW {
-            shrink(fleet, site, swings).await;
+            shrink(fleet, site, swings, &mut random).await;
         } else {
             fleet.grow(SWING).await;
             site.list(&fleet.addresses());
@@ -124,10 +125,10 @@ async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut End
     }
 }
 
-async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut EndpointChanges) {
+async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut EndpointChanges, random: &mut fastrand::Rng) {
     let leaving = fleet.take_oldest(SWING);
-    let gap = GAP.mul_f64(fastrand::f64());
-    if fastrand::bool() {
+    let gap = GAP.mul_f64(random.f64());
+    if random.bool() {
         site.list(&fleet.addresses());
         sleep(gap).await;
         leaving.iter().for_each(|member| member.terminate());

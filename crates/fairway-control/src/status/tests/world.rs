@@ -37,8 +37,10 @@ pub(crate) struct Replica {
 }
 
 impl World {
-    /// With the class `fairway`, and the configuration following the objects.
+    /// With the class `fairway`, and the configuration following the objects. The jitter of replicas is the same in every
+    /// run.
     pub(crate) fn new() -> Self {
+        fastrand::seed(1);
         let world = Self {
             api: ApiServer::new(),
             viewer: Viewer::blank(),

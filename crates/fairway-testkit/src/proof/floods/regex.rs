@@ -49,6 +49,7 @@ pub(super) fn furnish(site: &Site) {
 
 /// Requests with random paths for the host whose answer takes longest.
 pub(super) async fn most_expensive(address: SocketAddr) -> Vec<Vec<u8>> {
+    let mut random = fastrand::Rng::with_seed(1);
     let mut worst = (Duration::ZERO, HOST.to_owned());
     for number in 0..TRIED.len() {
         let host = host(number);
@@ -56,22 +57,22 @@ pub(super) async fn most_expensive(address: SocketAddr) -> Vec<Vec<u8>> {
         for _ in 0..TRIES {
             let began = Instant::now();
             // No answer in time is the most expensive one.
-            let _ = ask(address, &host).await;
+            let _ = ask(address, request(&host, &mut random)).await;
             times.push(began.elapsed());
         }
         times.sort_unstable();
         worst = worst.max((times[TRIES / 2], host));
     }
-    (0..REQUESTS).map(|_| request(&worst.1).bytes()).collect()
+    (0..REQUESTS).map(|_| request(&worst.1, &mut random).bytes()).collect()
 }
 
-async fn ask(address: SocketAddr, host: &str) -> io::Result<RawResponse> {
+async fn ask(address: SocketAddr, request: Request) -> io::Result<RawResponse> {
     let mut client = Client::connect(address).await?.patient_for(PATIENCE);
-    client.exchange(&request(host)).await
+    client.exchange(&request).await
 }
 
-fn request(host: &str) -> Request {
-    let path: String = (0..PATH).map(|_| char::from(b"abxy"[fastrand::usize(..4)])).collect();
+fn request(host: &str, random: &mut fastrand::Rng) -> Request {
+    let path: String = (0..PATH).map(|_| char::from(b"abxy"[random.usize(..4)])).collect();
     Request::get(host, &format!("/{path}"))
 }
 
