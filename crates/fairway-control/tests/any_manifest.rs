@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::checks::holds;
+use crate::checks::{holds, manifest};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -133,6 +133,16 @@ fn deep_and_wide_documents_hold() {
         "x: ".to_owned() + &"y".repeat(1 << 20) + "\n",
     ] {
         holds(&text);
+    }
+}
+
+#[test]
+fn the_corpus_holds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/manifest");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().collect();
+    assert!(!files.is_empty());
+    for file in files {
+        manifest(&std::fs::read(file.unwrap().path()).unwrap());
     }
 }
 

@@ -1,8 +1,11 @@
-//! Any exchange in any format: no value ends its line or its quotes.
+//! Any exchange in any format, and the committed corpus of the fuzz target: no value ends its line or its quotes.
 
 mod checks;
 
-use checks::{Asked, line};
+use std::fs;
+use std::path::Path;
+
+use checks::{Asked, line, log_line};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -22,6 +25,16 @@ fn format() -> impl Strategy<Value = String> {
         ["$request", "${uri}", "$http_x_any", "$cookie_a", "$nothing", "$", "${", "\\n", "\\", "\"", " x "];
     let word = prop::sample::select(&WORDS[..]).prop_map(str::to_owned);
     vec(prop_oneof![4 => word, 1 => ".{0,4}"], 0..12).prop_map(|pieces| pieces.concat())
+}
+
+#[test]
+fn the_corpus_holds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_line");
+    let files: Vec<_> = fs::read_dir(folder).expect("the corpus is committed").collect();
+    assert!(!files.is_empty());
+    for file in files {
+        log_line(&fs::read(file.expect("a readable corpus").path()).expect("a readable file"));
+    }
 }
 
 proptest! {

@@ -1,8 +1,11 @@
-//! Any password file and any password.
+//! Any password file and any password, and the committed corpus of the fuzz target.
 
 mod checks;
 
-use checks::file_and_password;
+use std::fs;
+use std::path::Path;
+
+use checks::{file_and_password, password};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,6 +16,16 @@ fn line() -> impl Strategy<Value = String> {
     let hash = (prop::sample::select(&SCHEMES[..]), "[ -~é]{0,70}")
         .prop_map(|(scheme, rest)| format!("{scheme}{rest}"));
     prop_oneof![4 => ("[a-z:]{0,4}", hash).prop_map(|(user, hash)| format!("{user}:{hash}")), 1 => ".{0,20}"]
+}
+
+#[test]
+fn the_corpus_holds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/password");
+    let files: Vec<_> = fs::read_dir(folder).expect("the corpus is committed").collect();
+    assert!(!files.is_empty());
+    for file in files {
+        password(&fs::read(file.expect("a readable corpus").path()).expect("a readable file"));
+    }
 }
 
 proptest! {

@@ -3,5 +3,6 @@
 mod circles;
 mod client_and_backend;
 mod manifests_and_process;
+mod replays;
 mod seeds;
 mod structure;

@@ -79,7 +79,6 @@ fn seen(engine: &Engine) -> (String, BTreeSet<String>) {
 }
 
 /// Any bytes as manifests.
-#[allow(dead_code, reason = "the property tests begin with text")]
 pub(crate) fn manifest(input: &[u8]) {
     holds(&String::from_utf8_lossy(input));
 }

@@ -32,7 +32,6 @@ pub(crate) struct Asked<'i> {
 }
 
 /// Any bytes as an exchange and a format: its parts stand between bytes 0x00.
-#[allow(dead_code, reason = "the property tests make the parts themselves")]
 pub(crate) fn log_line(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == 0);
     let mut next = || parts.next().unwrap_or_default();

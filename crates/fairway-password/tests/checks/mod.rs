@@ -4,7 +4,6 @@
 use fairway_password::{Cost, Hash, entries};
 
 /// Any bytes as a password, a byte 0x00 and a file.
-#[allow(dead_code, reason = "the property tests make the parts themselves")]
 pub(crate) fn password(input: &[u8]) {
     let at = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     let (password, file) = input.split_at(at);
