@@ -75,8 +75,7 @@ impl Condition {
         let path = match path {
             None => PathMatch::default(),
             Some(path) => {
-                check(&path, Anchor::Start, "path")?;
-                PathMatch::Regex { pattern: path.into(), ignore_case: false }
+                PathMatch::Regex { pattern: pattern(&path, Anchor::Start, "path")?, ignore_case: false }
             }
         };
         headers.keys().try_for_each(|name| header_name(name))?;
@@ -93,16 +92,22 @@ impl Condition {
 }
 
 fn fields(all: impl Iterator<Item = (String, String)>) -> Result<Vec<FieldMatch>, String> {
-    let field = |(name, pattern): (String, String)| {
-        check(&pattern, Anchor::Both, &name)?;
-        Ok(FieldMatch { name: name.into(), value: TextMatch::Regex(Arc::from(pattern)) })
+    let field = |(name, text): (String, String)| {
+        let value = TextMatch::Regex(pattern(&text, Anchor::Both, &name)?);
+        Ok(FieldMatch { name: name.into(), value })
     };
     all.map(field).collect()
 }
 
-fn check(pattern: &str, anchor: Anchor, of: &str) -> Result<(), String> {
-    let compiled = Pattern::shared(pattern, anchor, false);
-    compiled.map(drop).map_err(|why| format!("the regular expression of {of}, \"{pattern}\", {why}"))
+/// The pattern of what is refused. Its `.` matches a line feed: otherwise a client could put `%0a` before a word that
+/// `.*word.*` refuses.
+fn pattern(text: &str, anchor: Anchor, of: &str) -> Result<Arc<str>, String> {
+    let refused = |why| format!("the regular expression of {of}, \"{text}\", {why}");
+    // By itself too: a flag before it must not make sense of what has none.
+    Pattern::shared(text, anchor, false).map_err(refused)?;
+    let pattern = format!("(?s){text}");
+    Pattern::shared(&pattern, anchor, false).map_err(refused)?;
+    Ok(pattern.into())
 }
 
 #[cfg(test)]
@@ -115,6 +120,30 @@ mod tests {
         let Ok(Filter::Deny(deny)) = deny(value) else { panic!("it is read") };
         assert_eq!((deny.status, deny.when.len()), (403, 3));
         assert_eq!(&*deny.when[2].headers[0].name, "user-agent");
+    }
+
+    #[test]
+    fn a_line_feed_hides_nothing_from_a_pattern() {
+        let value = r#"{"when": [{"path": "/.*secret|/.*key", "headers": {"a": ".*bot.*|.*crawler.*"}, "query": {"b": ".*drop.*"}}]}"#;
+        let Ok(Filter::Deny(deny)) = deny(value) else { panic!("it is read") };
+        let [Match { path: PathMatch::Regex { pattern: path, .. }, headers, query, .. }] = &deny.when[..]
+        else {
+            panic!("one condition: {deny:?}")
+        };
+        let value = |field: &FieldMatch| match &field.value {
+            TextMatch::Regex(pattern) => pattern.clone(),
+            TextMatch::Exact(_) => panic!("{field:?}"),
+        };
+        let refuses = |pattern: &str, anchor, text: &str| {
+            Pattern::new(pattern, anchor, false).unwrap().is_match(text.as_bytes())
+        };
+        for text in ["/a\nsecret", "/\nkey", "/\n\r\n/secret\n"] {
+            assert!(refuses(path, Anchor::Start, text), "{text:?}");
+        }
+        for text in ["a\nbot", "bot\n", "\ncrawler\nx", "bot\u{85}\r"] {
+            assert!(refuses(&value(&headers[0]), Anchor::Both, text), "{text:?}");
+        }
+        assert!(refuses(&value(&query[0]), Anchor::Both, "\ndrop table"));
     }
 
     #[test]

@@ -191,7 +191,7 @@ pub struct ClientCertificate {
 pub struct Deny {
     /// What they are answered: 400..=599.
     pub status: u16,
-    /// Any one is enough. Every value of a header, parameter or cookie is compared, not only the first, and one that is too
+    /// Any one is enough. Every value of a header, parameter or cookie is compared, also all of a header as one, and what is too
     /// long to be compared counts as a match.
     pub when: Vec<Match>,
 }

@@ -93,13 +93,14 @@ impl Conditions {
     }
 
     /// Whether all hold for a request that they refuse: of several values of one name any is enough, and so is one that is
-    /// too long to be compared. What a client sends twice, or at length, must not get it past them.
+    /// too long to be compared. What a client sends twice, in pieces, or at length, must not get it past them.
     pub(crate) fn refuse<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         let fields = request.fields;
         self.method.as_ref().is_none_or(|method| method.as_bytes() == request.method)
-            && self.headers.iter().all(|test| fields.any(&test.name, |value| test.value.refuses(value)))
+            && self.headers.iter().all(|test| test.refuses_header(fields))
             && self.query.iter().all(|test| {
-                query::all(request.query, test.name.as_bytes()).any(|raw| test.value.refuses_decoded(raw))
+                query::all_readings(request.query, test.name.as_bytes())
+                    .any(|raw| test.value.refuses_decoded(raw))
             })
             && self.cookies.iter().all(|test| {
                 fields.any("cookie", |line| cookies(line, &test.name).any(|value| test.value.refuses(value)))
@@ -117,6 +118,32 @@ impl FieldTest {
             ),
         };
         Ok(Self { name: field.name.clone(), value })
+    }
+
+    /// Whether a value of the header is refused, or all of them as one: that is what a backend may make of them.
+    fn refuses_header(&self, fields: &impl Fields) -> bool {
+        let mut values = 0;
+        let one = fields.any(&self.name, |value| {
+            values += 1;
+            self.value.refuses(value)
+        });
+        one || values > 1 && self.refuses_joined(fields)
+    }
+
+    /// The values are joined as RFC 9110 §5.2 and, for cookies, RFC 6265 §4.2.1 say.
+    #[cold]
+    fn refuses_joined(&self, fields: &impl Fields) -> bool {
+        let separator: &[u8] = if &*self.name == "cookie" { b"; " } else { b", " };
+        let (mut room, mut length, mut before) = ([0; LONGEST_TEXT], 0, &b""[..]);
+        let is_too_long = fields.any(&self.name, |value| {
+            for part in [std::mem::replace(&mut before, separator), value] {
+                let Some(free) = room.get_mut(length..length + part.len()) else { return true };
+                free.copy_from_slice(part);
+                length += part.len();
+            }
+            false
+        });
+        is_too_long || self.value.refuses(&room[..length])
     }
 }
 
@@ -270,7 +297,9 @@ mod tests {
         for (fields, is_bad, is_not_good) in [
             (&[("x-a", "good"), ("x-a", "bad")][..], true, true),
             (&[("x-a", "bad"), ("x-a", "good")], true, true),
-            (&[("x-a", "good"), ("x-b", "bad"), ("x-a", "good")], false, false),
+            // A backend that joins them sees `good, good`, which is not `good`.
+            (&[("x-a", "good"), ("x-b", "bad"), ("x-a", "good")], false, true),
+            (&[("x-a", "good"), ("x-b", "bad")], false, false),
             // A list in one field is one value.
             (&[("x-a", "good, bad")], false, true),
             (&[("x-b", "bad")], false, false),
@@ -288,6 +317,63 @@ mod tests {
         assert!(!refuses(&parameter, "q=good&r=b%20d", &[]));
         let put = Match { method: Some("PUT".into()), ..parameter };
         assert!(!refuses(&put, "q=b%20d", &[]), "all parts must hold");
+    }
+
+    #[test]
+    fn what_refuses_sees_the_values_of_a_name_joined_too() {
+        let regex = |name: &str, pattern: &str| Match {
+            headers: field(name, TextMatch::Regex(pattern.into())),
+            ..Match::default()
+        };
+        let header = regex("x-a", ".*a.*b.*");
+        assert!(refuses(&header, "", &[("x-a", "a"), ("x-b", "-"), ("x-a", "b")]));
+        assert!(!refuses(&header, "", &[("x-a", "b"), ("x-a", "a")]));
+        assert!(refuses(&regex("x-a", "a, b"), "", &[("x-a", "a"), ("x-a", "b")]));
+        let cookie = regex("cookie", ".*role=admin; .*debug=1.*");
+        for (fields, is_refused) in [
+            (&[("cookie", "role=admin; debug=1")][..], true),
+            (&[("cookie", "role=admin"), ("cookie", "debug=1")], true),
+            (&[("cookie", "x=1"), ("cookie", "role=admin"), ("cookie", "y=2"), ("cookie", "debug=1")], true),
+            (&[("cookie", "debug=1"), ("cookie", "role=admin")], false),
+            (&[("cookie", "role=admin"), ("x-a", "debug=1")], false),
+        ] {
+            assert_eq!(refuses(&cookie, "", fields), is_refused, "{fields:?}");
+        }
+        let half = "x".repeat(LONGEST_TEXT / 2 - 1);
+        let longer = "x".repeat(LONGEST_TEXT / 2);
+        for (first, is_refused) in [(&half, false), (&longer, true)] {
+            let fields = [("x-a", &**first), ("x-a", &*half)];
+            assert_eq!(refuses(&regex("x-a", "y"), "", &fields), is_refused, "{}", first.len());
+        }
+    }
+
+    #[test]
+    fn what_refuses_reads_a_query_as_any_backend_does() {
+        let of = |name: &str, pattern: &str| Match {
+            query: field(name, TextMatch::Regex(pattern.into())),
+            ..Match::default()
+        };
+        let bad = of("kind", "bad");
+        for query in [
+            "kind=bad",
+            "%6bind=bad",
+            "KIND=bad",
+            "Kin%44=b%61%64",
+            "kind=good;kind=bad",
+            "x=1;kind=bad",
+            "kind=bad;x=1",
+            "x;kind=bad&kind=good",
+        ] {
+            assert!(refuses(&bad, query, &[]), "{query}");
+        }
+        for query in ["kind=good", "kinds=bad", "x=kind=bad", "x;y&kind=good;z", "kind", "kind%3Dbad"] {
+            assert!(!refuses(&bad, query, &[]), "{query}");
+        }
+        assert!(refuses(&of("q", "a;b"), "q=a;b", &[]), "as nginx reads it");
+        assert!(!refuses(&of("q", "(?!a b$).*"), "q=a+b", &[]), "a form writes + for a space");
+        let exact = Match { query: field("kind", TextMatch::Exact("bad".into())), ..Match::default() };
+        assert!(!holds(&exact, b"GET", b"Kind=bad", &NO_FIELD), "routes are chosen by the exact name");
+        assert!(!holds(&exact, b"GET", b"x=1;kind=bad", &NO_FIELD));
     }
 
     #[test]

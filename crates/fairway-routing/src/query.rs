@@ -9,9 +9,27 @@ pub(crate) fn first<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
 /// The raw values of all parameters whose decoded name is `name`.
 pub(crate) fn all<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = &'q [u8]> {
     query.split(|byte| *byte == b'&').filter_map(move |pair| {
-        let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
-        let value = pair.get(end + 1..).unwrap_or_default();
-        (!pair.is_empty() && is(&pair[..end], name)).then_some(value)
+        let (raw, value) = name_and_value(pair)?;
+        is(raw, name).then_some(value)
+    })
+}
+
+/// `None` for a pair of nothing.
+fn name_and_value(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+    let value = pair.get(end + 1..).unwrap_or_default();
+    (!pair.is_empty()).then_some((&pair[..end], value))
+}
+
+/// The raw values of all parameters that some backend takes for `name`: nginx ignores case in `$arg_name`, others separate
+/// parameters by `;` too. A value can come twice.
+pub(crate) fn all_readings<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = &'q [u8]> {
+    let semicolons = query.contains(&b';').then(|| query.split(|byte| matches!(byte, b'&' | b';')));
+    let pairs = query.split(|byte| *byte == b'&').chain(semicolons.into_iter().flatten());
+    pairs.filter_map(move |pair| {
+        let (raw, value) = name_and_value(pair)?;
+        let lower = |byte: u8| byte.to_ascii_lowercase();
+        decoded(raw).map(lower).eq(name.iter().copied().map(lower)).then_some(value)
     })
 }
 

@@ -232,10 +232,12 @@ async fn requests_are_refused_by_what_they_are() {
 #[tokio::test]
 async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
     let regex = |name: &str| vec![FieldMatch { name: name.into(), value: TextMatch::Regex("bad".into()) }];
+    let cookies = TextMatch::Regex(".*role=admin.*debug=1.*".into());
     let when = vec![
         Match { headers: regex("x-kind"), ..Match::default() },
         Match { headers: regex("host"), ..Match::default() },
         Match { query: regex("kind"), ..Match::default() },
+        Match { headers: vec![FieldMatch { name: "cookie".into(), value: cookies }], ..Match::default() },
     ];
     let (backend, proxy) = behind(vec![Filter::Deny(Deny { status: 403, when })]).await;
     let of = |values: &[&str]| {
@@ -253,11 +255,20 @@ async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
         (Request::get("bad", "/"), 403),
         (Request::get(HOST, "/?kind=good&kind=b%61d"), 403),
         (Request::get(HOST, "/?kind=good&other=bad"), 200),
+        (Request::get(HOST, "/?x;Kind=bad"), 403),
+        (Request::get(HOST, "/").header("Cookie", "role=admin").header("cookie", "debug=1"), 403),
+        (Request::get(HOST, "/").header("Cookie", "debug=1").header("cookie", "role=admin"), 200),
+        (Request::get(HOST, "/").header("X_Kind", "bad"), 200),
     ] {
         let described: String = format!("{request:?}").chars().take(200).collect();
         assert_eq!(ask(&proxy, request).await.status, status, "{described}");
     }
-    assert_eq!(backend.request_count(), 4);
+    assert_eq!(backend.request_count(), 6);
+    let seen = backend.requests();
+    assert!(
+        seen.iter().all(|request| request.header("X_Kind").is_none()),
+        "what no rule can name goes nowhere"
+    );
 }
 
 #[tokio::test]
