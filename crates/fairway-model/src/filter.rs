@@ -11,7 +11,7 @@ use crate::backend::BackendKey;
 use crate::certificate::ClientVerification;
 use crate::guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, RateLimit};
 use crate::hop::EndpointHop;
-use crate::matches::Match;
+use crate::matches::{Match, PathMatch};
 
 /// One step between the match and the action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,6 +194,15 @@ pub struct Deny {
     /// Any one is enough. Every value of a header, parameter or cookie is compared, also all of a header as one, and what is too
     /// long to be compared counts as a match.
     pub when: Vec<Match>,
+}
+
+impl Deny {
+    /// Refuses paths with a line break: `.` does not match one, so such a path gets past a pattern that guards others.
+    #[must_use]
+    pub fn line_breaks() -> Self {
+        let path = PathMatch::Regex { pattern: r"(?s:.*)[\n\r]".into(), ignore_case: false };
+        Self { status: 400, when: vec![Match { path, ..Match::default() }] }
+    }
 }
 
 /// Who the client is, where others speak for it.

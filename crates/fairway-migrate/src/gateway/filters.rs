@@ -6,8 +6,8 @@ use fairway_gateway_types::{
     HttpUrlRewriteFilter,
 };
 use fairway_model::{
-    Cors, CorsOrigin, FieldTemplate, Filter, HeaderEdit, HttpsRedirect, Mirror, MirrorTarget, PathRewrite,
-    Redirect, RedirectTarget, TemplatePart,
+    Cors, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HttpsRedirect, Mirror, MirrorTarget,
+    PathRewrite, Redirect, RedirectTarget, TemplatePart,
 };
 
 use crate::gateway::paths;
@@ -183,6 +183,8 @@ fn protection(filter: &Filter) -> Option<&'static str> {
         Filter::Access(_) => "the list of client addresses that may pass",
         Filter::ClientCertificate(_) => "the certificates that clients must show",
         Filter::OverTls => "the refusal of plain requests",
+        // In the paths of Gateway API a line break stays escaped, and `.` matches that.
+        Filter::Deny(of) if *of == Deny::line_breaks() => return None,
         Filter::Deny(_) => "the requests that fairway.dev/deny refuses",
         Filter::ExternalAuth(_) => "the question to the authentication service",
         Filter::BasicAuth(_) => "the password",

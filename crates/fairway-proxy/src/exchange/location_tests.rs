@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use fairway_model::{
     AccessList, AuthCookies, AuthService, Config, Deny, ErrorPages, ExternalAuth, FieldTemplate, Filter,
-    HeaderEdit, HeaderField, Match, PathForm, PathRewrite, Redirect, RedirectTarget, Rule, Template,
-    Timeouts, VirtualHost,
+    HeaderEdit, HeaderField, Match, PathForm, PathMatch, PathRewrite, Redirect, RedirectTarget, Rule,
+    Template, Timeouts, VirtualHost,
 };
 use tokio::io::{AsyncWriteExt, DuplexStream};
 
@@ -235,4 +235,40 @@ async fn mirroring(mut stream: DuplexStream) {
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{line}", line.len());
     // The test fails if it does not arrive.
     let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_break_in_the_path_gets_past_a_pattern_only_as_in_nginx() {
+    on_stage(async {
+        let admin = |filters: Vec<Filter>| {
+            move |rule: &mut Rule| {
+                let path = PathMatch::Regex { pattern: "/admin/(.*)$".into(), ignore_case: true };
+                rule.matches = vec![Match { path, ..Match::default() }];
+                rule.filters.clone_from(&filters);
+            }
+        };
+        let asked = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let gateway = Stage::serving(&of_gateway(1, admin(Vec::new())), always(OK));
+        let nginx = Stage::ruled(1, admin(Vec::new()), always(OK));
+        for (path, of_nginx) in
+            [("/admin/x", 200), ("/admin/x%0a", 200), ("/admin/x%0ay", 404), ("/admin/x%0Dy", 200)]
+        {
+            assert_eq!(status(&gateway, asked(path)).await, 200, "{path}");
+            assert_eq!(status(&nginx, asked(path)).await, of_nginx, "{path}");
+        }
+        let everything = |rule: &mut Rule| rule.filters = vec![Filter::Deny(Deny::line_breaks())];
+        let strict = Stage::ruled(1, everything, always(OK));
+        for (path, expected) in [
+            ("/admin/x", 200),
+            ("/admin/x?a%0ab", 200),
+            ("/admin/x%250ay", 200),
+            ("/admin/x%0ay", 400),
+            ("/%0D", 400),
+            ("/a/%0a/../b", 200),
+            ("/%0d%0a", 400),
+        ] {
+            assert_eq!(status(&strict, asked(path)).await, expected, "{path}");
+        }
+    })
+    .await;
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, Filter, HeaderEdit, HeaderField, Match, Origin, PathMatch,
-    PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabel, RuleLabels, ServiceName, Template,
-    TemplatePart, WeightedBackend,
+    Action, Answer, AnswerReason, BackendKey, Deny, Filter, HeaderEdit, HeaderField, Match, Origin,
+    PathMatch, PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabel, RuleLabels,
+    ServiceName, Template, TemplatePart, WeightedBackend,
 };
 use k8s_openapi::api::networking::v1::IngressBackend;
 
@@ -50,6 +50,8 @@ pub(crate) struct Builder<'a> {
     has_certificate: bool,
     /// Which clients it serves; `None` is all.
     clients: Option<&'a HostClients>,
+    /// Whether a path with a line break is answered 400. nginx matches it with patterns, and so does `--compat nginx`.
+    refuses_line_breaks: bool,
     /// The backends that rules forward to.
     pub(crate) backends: Vec<BackendRef>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -85,8 +87,19 @@ impl<'a> Builder<'a> {
         layout: &'a Layout,
         (has_certificate, clients): (bool, Option<&'a HostClients>),
     ) -> Self {
-        let (backends, diagnostics, described) = (Vec::new(), Vec::new(), HashSet::new());
-        Self { context, services, layout, has_certificate, clients, backends, diagnostics, described }
+        let refuses_line_breaks =
+            layout.matching == Matching::Patterns && layout.locations.iter().any(Location::is_strict);
+        Self {
+            context,
+            services,
+            layout,
+            has_certificate,
+            clients,
+            refuses_line_breaks,
+            backends: Vec::new(),
+            diagnostics: Vec::new(),
+            described: HashSet::new(),
+        }
     }
 
     /// The rules of a host, in runs of the same Ingress. `root` is the location whose Ingress redirects `/`.
@@ -157,8 +170,11 @@ impl<'a> Builder<'a> {
         Some(Arc::new(fitted(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })))
     }
 
-    /// The rule for the clients that the host serves.
+    /// The rule for the clients and the paths that the host serves.
     fn guarded(&self, mut rule: Rule) -> Rule {
+        if self.refuses_line_breaks {
+            rule.filters.insert(0, Filter::Deny(Deny::line_breaks()));
+        }
         if let Some(clients) = self.clients {
             clients.guard(&mut rule.filters);
         }

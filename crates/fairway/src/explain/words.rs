@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand,
+    AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand, Deny,
     ExternalAuth, FieldMatch, FieldTemplate, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings,
     Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart,
     SubjectName, TextMatch, UpstreamVerification,
@@ -71,6 +71,9 @@ pub(super) fn filter(it: &Filter) -> String {
         Filter::Access(it) => access(it),
         Filter::ClientCertificate(it) => format!("certificates of clients: {}", certificate(it)),
         Filter::OverTls => "requests in the clear are answered 403".to_owned(),
+        Filter::Deny(it) if *it == Deny::line_breaks() => {
+            format!("refuses with {} paths with a line break", it.status)
+        }
         Filter::Deny(it) => {
             format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
         }
