@@ -95,7 +95,7 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
                 Next::Late => {
                     worker.counters.refused(Fault::ClientTimeout);
                     connection.down.queue_answer(LATE);
-                    break Box::pin(linger(&mut connection.down)).await;
+                    break Box::pin(linger(&mut connection.down, || worker.has_scarce_connections())).await;
                 }
                 Next::Over => break,
             };
@@ -110,7 +110,9 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
                     }
                     connection.down.rest();
                 }
-                Ending::Linger => break Box::pin(linger(&mut connection.down)).await,
+                Ending::Linger => {
+                    break Box::pin(linger(&mut connection.down, || worker.has_scarce_connections())).await;
+                }
                 Ending::Abort | Ending::Finished => break,
             }
         }

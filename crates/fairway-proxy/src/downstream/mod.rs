@@ -12,6 +12,8 @@ mod http2_tests;
 #[cfg(test)]
 mod http2_windows_tests;
 mod ledger;
+#[cfg(test)]
+mod linger_tests;
 mod spread;
 #[cfg(test)]
 mod websocket_handshake_tests;

@@ -198,9 +198,20 @@ impl<N: Network> Worker<N> {
 
     /// Whether a client's connection may be taken. Idle connections to endpoints give way to it.
     pub(crate) fn has_room_for_a_client(&self) -> bool {
-        let most = self.adopted().settings().downstream.connections_per_worker.map(u64::from);
-        let most = most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections());
-        !self.is_shedding() && self.counters.open_connections() < most && self.admission.room.make(1)
+        let has_place = self.counters.open_connections() < self.max_connections();
+        !self.is_shedding() && has_place && self.admission.room.make(1)
+    }
+
+    fn max_connections(&self) -> u64 {
+        let most = self.adopted.borrow().settings().downstream.connections_per_worker.map(u64::from);
+        most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections())
+    }
+
+    /// Whether a connection is better closed than kept for the client's convenience: because the worker stops or is short of
+    /// memory, or because half of the connections that it may have are open.
+    pub(crate) fn has_scarce_connections(&self) -> bool {
+        let is_half_full = self.counters.open_connections() > self.max_connections() / 2;
+        self.phase() == Phase::Draining || self.is_shedding() || is_half_full
     }
 
     /// What clients took back lately.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::client::TlsOffer;
+use fairway_testkit::{Answer, Backend, Client, Request};
 
 use crate::support::{HOST, Running, Setup};
 
@@ -60,6 +62,22 @@ async fn a_body_that_is_too_large_is_413_by_length_and_by_count() {
     refused(&proxy, Request::post(HOST, "/", vec![b'a'; 1_000_000]).bytes(), 413).await;
     proxy.expect_fault("body_too_large", 3).await;
     assert_eq!(backend.request_count(), 2, "no whole request that is too large reached the endpoint");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_all_of_a_refused_body_receives_the_answer() {
+    let (_backend, proxy) = with(|setup| setup.policy(|policy| policy.max_body = Some(1 << 20))).await;
+    let upload = Request::post(HOST, "/", vec![b'a'; 3 << 20]).bytes();
+    for round in 0..10 {
+        let offer = TlsOffer::new(trusting_anything(), HOST);
+        let over_tls = Client::connect_tls(proxy.https, &offer).await.unwrap();
+        for mut client in [proxy.client().await, over_tls] {
+            // A reset would be an error here, and would take the answer with it.
+            client.send(&upload).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(client.read_response().await.unwrap().status, 413, "round {round}");
+            client.expect_closed().await;
+        }
+    }
 }
 
 #[tokio::test]

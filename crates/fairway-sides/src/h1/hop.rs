@@ -66,16 +66,27 @@ impl<S: Transport> H1<S> {
         let read = ready!(poll_head(cx, wire, workspace, |bytes| parser.request(head, bytes, limits)));
         Poll::Ready(match read {
             HeadRead::Whole(count) => HeadRead::Whole(self.arrived(head, count)),
-            other => other.without(),
+            other => {
+                if matches!(other, HeadRead::Malformed(_)) {
+                    self.reader = unknown_body();
+                }
+                other.without()
+            }
         })
+    }
+
+    /// How many bytes of a request's body are still to come; `None` where nobody can say.
+    pub(super) fn unread_body(&self) -> Option<u64> {
+        if self.reader.is_done() { Some(0) } else { self.reader.remaining() }
     }
 
     /// What the head says about this hop; it is removed from the head.
     fn arrived(&mut self, head: &mut Head, head_bytes: usize) -> Arrival {
         let framing = request_framing(head);
-        if let Ok(framing) = framing {
-            self.reader = BodyReader::new(framing, BodyLimits::default());
-        }
+        self.reader = match framing {
+            Ok(framing) => BodyReader::new(framing, BodyLimits::default()),
+            Err(_) => unknown_body(),
+        };
         self.method = head.method();
         let arrival = Arrival {
             head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX),
@@ -231,7 +242,7 @@ impl<S: Transport> Downstream for H1<S> {
     }
 
     fn unread(&self) -> Option<u64> {
-        if self.reader.is_done() { Some(0) } else { self.reader.remaining() }
+        self.unread_body()
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -380,10 +391,15 @@ fn drain(
         Ok(()) => (used, step),
         Err(refused) => {
             // It may have been read to its end, but was not taken: nothing may begin behind it.
-            *reader = BodyReader::new(Framing::UntilClose, BodyLimits::default());
+            *reader = unknown_body();
             (used, Err(refused))
         }
     }
+}
+
+/// What may come of a body whose end nobody knows: no request begins behind it.
+fn unknown_body() -> BodyReader {
+    BodyReader::new(Framing::UntilClose, BodyLimits::default())
 }
 
 const fn size_of_body(framing: Framing) -> BodySize {
