@@ -84,6 +84,13 @@ fn everything_else_is_refused() {
 }
 
 #[test]
+fn visible_ascii_that_no_uri_has_passes() {
+    for raw in ["/a|b", "/a\"b", "/<a>", "/a\\b", "/{a}", "/a^b`", "/?a|\"<>\\^`{}"] {
+        assert!(parse("GET", raw).is_ok(), "{raw:?}");
+    }
+}
+
+#[test]
 fn the_host_field_says_who_is_asked() {
     let found = asked("GET / HTTP/1.1\r\nHost: a.b:8080\r\n");
     assert_eq!(found, Ok(Some(("a.b".to_owned(), Some(8080)))));

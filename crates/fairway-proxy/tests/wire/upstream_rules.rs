@@ -37,6 +37,8 @@ async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX : a\r\n\r\n",
         "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\n\r\n",
+        "HTTP/1.1 200 OK\r\nSet-Cookie: a=\x01b\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 2000 OK\r\n\r\n",
         "HTTP/2 200\r\n\r\n",
         "SSH-2.0-OpenSSH_9\r\n\r\n",
@@ -47,12 +49,15 @@ async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
 
 #[tokio::test]
 async fn a_bad_chunk_breaks_the_answer_visibly() {
-    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n";
-    let backend = answering(answer).await;
-    let proxy = Setup::to(&[backend.address()]).start();
-    let mut client = proxy.client().await;
-    client.exchange(&Request::get(HOST, "/")).await.expect_err("a broken answer is no answer");
-    proxy.expect_fault("upstream_malformed", 1).await;
+    for chunk in ["zz\r\n", "3 \r\nabc\r\n0\r\n\r\n", "3\t\r\nabc\r\n0\r\n\r\n", "3\nabc\r\n0\r\n\r\n"] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n{chunk}");
+        let backend = answering(answer).await;
+        let proxy = Setup::to(&[backend.address()]).start();
+        let mut client = proxy.client().await;
+        let broken = client.exchange(&Request::get(HOST, "/")).await;
+        assert!(broken.is_err(), "{chunk:?}: a broken answer is no answer");
+        proxy.expect_fault("upstream_malformed", 1).await;
+    }
 }
 
 #[tokio::test]

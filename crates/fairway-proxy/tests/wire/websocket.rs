@@ -127,6 +127,31 @@ async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
 }
 
 #[tokio::test]
+async fn an_upgrade_to_another_protocol_is_neither_forwarded_nor_taken() {
+    for (method, protocol) in [
+        ("POST", "SPDY/3.1"),
+        ("POST", "tcp"),
+        ("POST", "tailscale-control-protocol"),
+        ("GET", "h2c"),
+        ("GET", "websocket, tcp"),
+    ] {
+        let switch =
+            format!("HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\ntunnel");
+        let backend = Backend::scripted([Step::ReadRequest, Step::Send(switch.into_bytes())]).await;
+        let proxy = Setup::to(&[backend.address()]).start();
+        let mut client = proxy.client().await;
+        let request = Request::new(method, "/exec")
+            .header("Host", HOST)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", protocol)
+            .header("Content-Length", "0");
+        assert_eq!(client.exchange(&request).await.unwrap().status, 502, "{protocol}");
+        let seen = &backend.requests()[0];
+        assert_eq!((seen.header("Upgrade"), seen.header("Connection")), (None, None), "{protocol}");
+    }
+}
+
+#[tokio::test]
 async fn an_upgrade_that_is_no_handshake_of_websocket_is_refused() {
     const KEY: (&str, &str) = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
     const VERSION: (&str, &str) = ("Sec-WebSocket-Version", "13");
