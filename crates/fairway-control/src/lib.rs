@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod inlet;
 mod journal;
 pub mod pipeline;
+mod places;
 mod propagation;
 mod resolve;
 mod retired;

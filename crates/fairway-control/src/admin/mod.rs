@@ -25,7 +25,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
 
 pub use audience::Audience;
 pub use identity::Identity;
@@ -34,7 +35,9 @@ pub use readiness::{Healthz, Readiness};
 pub use scrape::{Pieces, Scrape, Scrapes};
 pub use served::{Served, ServedIngress, ServedObject};
 
-/// Connections at a time; more wait in the listen queue.
+use crate::places::{Pace, Places};
+
+/// Connections at a time. One more closes one of them at once: clients that hold connections keep no probe waiting.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a request head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,35 +92,36 @@ impl Admin {
 }
 
 async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>, audience: Audience) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut places = Places::new(MAX_CONNECTIONS, Duration::ZERO);
     loop {
-        let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let pages = pages.clone();
+                places.take(peer.ip(), |pace| serve(stream, pages, audience, pace)).await;
+                // A request that came with its connection is answered before later connections can take its place.
+                yield_now().await;
+            }
             Err(error) => {
                 tracing::warn!(%error, "the admin server cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
             }
-        };
-        let pages = pages.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(move |request: Request<Incoming>| {
-                let pages = pages.clone();
-                async move {
-                    Ok::<Response<Body>, Infallible>(
-                        pages.answer(request.method(), request.uri(), audience).await,
-                    )
-                }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .max_buf_size(16 * 1024)
-                .serve_connection(TokioIo::new(stream), answer);
-            // A client that goes away or is too slow is its own business.
-            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-            drop(place);
-        });
+        }
     }
+}
+
+async fn serve(stream: TcpStream, pages: Arc<Pages>, audience: Audience, pace: Pace) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (pages, pace) = (pages.clone(), pace.clone());
+        async move {
+            pace.client();
+            Ok::<Response<Body>, Infallible>(pages.answer(&request, audience, &pace).await)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), answer);
+    // A client that goes away or is too slow is its own business.
+    _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }

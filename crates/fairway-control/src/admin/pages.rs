@@ -9,7 +9,7 @@ use fairway_translate::Diagnostic;
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Response, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::audience::Audience;
@@ -21,6 +21,7 @@ use super::scrape::{Pieces, Scrape, Scrapes};
 use super::served::{Served, ServedIngress, ServedObject};
 use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
+use crate::places::Pace;
 
 /// A whole answer, or one that is written as it is read.
 pub type Body = Either<Full<Bytes>, Scrape>;
@@ -73,8 +74,14 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Pages {
-    /// The answer to `method uri`.
-    pub async fn answer(&self, method: &Method, uri: &Uri, audience: Audience) -> Response<Body> {
+    /// The answer to `request`, which came on the connection `pace`.
+    pub(super) async fn answer<B>(
+        &self,
+        request: &Request<B>,
+        audience: Audience,
+        pace: &Pace,
+    ) -> Response<Body> {
+        let (method, uri) = (request.method(), request.uri());
         if method != Method::GET && method != Method::HEAD {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -84,7 +91,7 @@ impl Pages {
             ("/healthz", _) => self.healthz(),
             // The second is what the manifests of NGINX's own controller ask for.
             ("/readyz" | "/nginx-ready", _) => self.readyz(),
-            ("/metrics", _) => self.metrics(audience).await,
+            ("/metrics", _) => self.metrics(audience, pace).await,
             ("/served", _) => self.served(uri.query()),
             ("/", Audience::Operators) => page(StatusCode::OK, "text/html; charset=utf-8", INDEX.into()),
             ("/config", Audience::Operators) => self.config(),
@@ -106,8 +113,10 @@ impl Pages {
         page(status, TEXT, format!("{readiness}\n"))
     }
 
-    async fn metrics(&self, audience: Audience) -> Response<Body> {
-        let place = self.scrapes.place(audience).await;
+    async fn metrics(&self, audience: Audience, pace: &Pace) -> Response<Body> {
+        let Some(place) = self.scrapes.place(audience, pace).await else {
+            return page(StatusCode::TOO_MANY_REQUESTS, TEXT, "too many scrapes of this address\n".into());
+        };
         let mut text = self.identity.build();
         if let Some(view) = self.viewer.view() {
             text.push_str(&metrics::text(&view));

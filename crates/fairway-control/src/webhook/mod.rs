@@ -1,13 +1,12 @@
 //! The validating webhook: says before an Ingress is stored what `fairway check` would say about it.
 //!
-//! `server` accepts connections of the API server, `places` bounds them, `certificate` keeps the TLS files up to date,
+//! `server` accepts connections of the API server, [`crate::places`] bounds them, `certificate` keeps the TLS files up to date,
 //! `judge` lets one object at a time be judged, `review` reads the question and words the answer, `reviews` counts.
 //! The judgement is [`crate::trial`]'s. Nothing is published, nothing is changed. Whenever it cannot judge, it allows:
 //! it must never stand between a user and the cluster.
 
 mod certificate;
 mod judge;
-mod places;
 mod review;
 mod reviews;
 mod server;

@@ -20,13 +20,17 @@ use tokio_rustls::TlsAcceptor;
 
 use super::certificate::{Certificate, CertificateError, Files};
 use super::judge::Judge;
-use super::places::{Pace, Places};
 use super::review::{self, About, Question};
 use super::reviews::Reviews;
 use crate::inlet::Inlet;
+use crate::places::{Pace, Places};
 
 /// What the API server itself takes from a client (`--max-resource-write-bytes`, 3 MiB).
 const MAX_BODY: usize = 3 * 1024 * 1024;
+/// Connections at a time. Each may hold a body.
+const MAX_CONNECTIONS: usize = 16;
+/// A client may keep the webhook waiting for this long, whoever else waits for a place.
+const GRACE: Duration = Duration::from_millis(250);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Also the longest pause between two requests of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,7 +107,7 @@ impl Webhook {
 }
 
 async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate, judge: Judge) {
-    let mut places = Places::default();
+    let mut places = Places::new(MAX_CONNECTIONS, GRACE);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -115,10 +119,10 @@ async fn accept(listener: tokio::net::TcpListener, mut certificate: Certificate,
             }
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(certificate.config());
                 let judge = judge.clone();
-                places.take(|pace| serve(stream, acceptor, judge, pace)).await;
+                places.take(peer.ip(), |pace| serve(stream, acceptor, judge, pace)).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the webhook cannot accept a connection");
