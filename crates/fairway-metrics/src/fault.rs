@@ -48,6 +48,8 @@ pub enum Fault {
     MissingReference,
     /// The client's address may not pass.
     AccessDenied,
+    /// A rule asks for the client's address, and what a trusted peer says of it cannot be read.
+    AddressUnknown,
     /// A certificate is asked for, and the client has shown none.
     CertificateMissing,
     /// The client's certificate is not trusted.
@@ -106,6 +108,7 @@ impl Fault {
             | Self::MethodNotAllowed
             | Self::DeadlineExceeded
             | Self::AccessDenied
+            | Self::AddressUnknown
             | Self::CertificateMissing
             | Self::CertificateRefused
             | Self::Misdirected
@@ -150,7 +153,7 @@ impl Fault {
             Self::NoListener | Self::Misdirected => 421,
             Self::CertificateMissing | Self::CertificateRefused => 400,
             Self::NoRoute => 404,
-            Self::AccessDenied => 403,
+            Self::AccessDenied | Self::AddressUnknown => 403,
             Self::TooManyRequests(status) | Self::TooMuchUnderWay(status) | Self::Denied(status) => status,
             Self::NoBackend | Self::Undecided => 500,
             Self::ConnectFailed
@@ -193,6 +196,7 @@ impl Fault {
             Self::ProtectionUnavailable => "protection_unavailable",
             Self::MissingReference => "missing_reference",
             Self::AccessDenied => "access_denied",
+            Self::AddressUnknown => "address_unknown",
             Self::CertificateMissing => "certificate_missing",
             Self::CertificateRefused => "certificate_refused",
             Self::Misdirected => "misdirected",

@@ -85,7 +85,9 @@ pub fn code_of(fault: Fault) -> Code {
         // What somebody sent is broken; sending it again helps nobody.
         Fault::UpstreamMalformed(_) | Fault::UpstreamNoWebsocket => Code::Internal,
         // A client that knows its HTTP would find the same.
-        Fault::Malformed(_) | Fault::AccessDenied | Fault::Denied(_) => Code::of_http(fault.status()),
+        Fault::Malformed(_) | Fault::AccessDenied | Fault::AddressUnknown | Fault::Denied(_) => {
+            Code::of_http(fault.status())
+        }
     }
 }
 
@@ -158,6 +160,7 @@ mod tests {
             Fault::ProtectionUnavailable,
             Fault::MissingReference,
             Fault::AccessDenied,
+            Fault::AddressUnknown,
             Fault::CertificateMissing,
             Fault::CertificateRefused,
             Fault::Misdirected,

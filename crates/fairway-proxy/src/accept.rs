@@ -129,6 +129,8 @@ struct Caller {
     /// HTTP.
     scheme: Option<Scheme>,
     client: IpAddr,
+    /// Whether that is the address of a balancer that cannot say for whom it speaks.
+    is_relayed: bool,
     /// Of the client.
     client_port: u16,
     /// What the client connected to, as far as the PROXY protocol says. Boxed: whoever ends TLS has room for it as long as the
@@ -197,7 +199,8 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     }
     let open = Open::new(worker);
     let client = address.ip().to_canonical();
-    let caller = Caller { port, scheme, client, client_port: address.port(), server: None };
+    let caller =
+        Caller { port, scheme, client, is_relayed: false, client_port: address.port(), server: None };
     let expects_header = proxy_protocol::expects(&worker.options.proxy_protocol, open_port, client);
     match (&open_port.carries, expects_header) {
         (Port::Clear(Choice::Listener(listener)), Ok(false)) => {
@@ -230,10 +233,10 @@ fn serve_in_the_clear<N: Network>(
             return None;
         }
     };
-    let Caller { client, client_port, .. } = caller;
+    let Caller { client, is_relayed, client_port, .. } = caller;
     let noted = note(&open, client_port, None);
     let facts = Facts::of(None, noted, None, place, None);
-    let peer = Peer { listener, scheme: Scheme::Http, client, facts };
+    let peer = Peer { listener, scheme: Scheme::Http, client, is_relayed, facts };
     Some(downstream::serve_http1(open, peer, stream, input))
 }
 
@@ -323,7 +326,7 @@ fn greet_over_tls<N: Network>(
     stream: Prefixed<TcpStream>,
     chosen: Chosen,
 ) -> impl Future<Output = ()> {
-    let Caller { port, client, client_port, .. } = caller;
+    let Caller { port, client, is_relayed, client_port, .. } = caller;
     async move {
         let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
         let Shaken { listener, protocol, stream, proof, place, trust } = shaken;
@@ -340,7 +343,7 @@ fn greet_over_tls<N: Network>(
         };
         let noted = note(&open, client_port, Some(stream.get_ref().1));
         let facts = Facts::of(proof, noted, chosen_by, place, trust);
-        let peer = Peer { listener, scheme: Scheme::Https, client, facts };
+        let peer = Peer { listener, scheme: Scheme::Https, client, is_relayed, facts };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                 serving.await;
@@ -375,6 +378,7 @@ async fn introduce<N: Network>(
     if let Some(client) = header.client {
         (caller.client, caller.client_port) = (client.ip().to_canonical(), client.port());
     }
+    caller.is_relayed = header.client.is_none() && !header.is_local;
     caller.server = header.server.map(Box::new);
     Ok((caller, stream, header.rest))
 }

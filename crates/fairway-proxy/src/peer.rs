@@ -18,6 +18,8 @@ pub(crate) struct Peer {
     /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
     /// client on a dual-stack socket is an IPv4 client.
     pub(crate) client: IpAddr,
+    /// Whether that is the address of a balancer that cannot say for whom it speaks.
+    pub(crate) is_relayed: bool,
     /// What else there is to know; of most connections nothing.
     pub(crate) facts: Option<Arc<Facts>>,
 }
@@ -61,6 +63,12 @@ impl Facts {
 }
 
 impl Peer {
+    /// The client's address, unless the balancer that speaks for it cannot say.
+    #[inline]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        (!self.is_relayed).then_some(self.client)
+    }
+
     /// What it showed, where the host that it asked for verifies its clients.
     #[inline]
     pub(crate) fn proof(&self) -> Option<&Proof> {

@@ -343,7 +343,7 @@ impl Stage {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client, facts };
+        let peer = Peer { listener, scheme: Scheme::Http, client, is_relayed: false, facts };
         let serving = crate::downstream::serve_http1(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }

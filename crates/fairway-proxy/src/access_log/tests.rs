@@ -32,7 +32,8 @@ const PLAIN: &[u8] =
 
 fn peer() -> Peer {
     let listener = ListenerId { slot: 0, generation: 1 };
-    Peer { listener, scheme: Scheme::Http, client: "2001:db8::7".parse().unwrap(), facts: None }
+    let client = "2001:db8::7".parse().unwrap();
+    Peer { listener, scheme: Scheme::Http, client, is_relayed: false, facts: None }
 }
 
 fn buffers(head: &[u8]) -> Buffers {

@@ -1,11 +1,12 @@
 //! Steps that wait for another service's word: a question of their own, through the same pools, before the request goes on.
 //! Only a service that says so lets a request pass; whatever else happens keeps it out.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fairway_guards::Tag;
 use fairway_message::{Head, Known};
-use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule};
+use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule, TemplatePart};
 use fairway_routing::{Asking, CompiledRule, RequestStep};
 
 use super::environment::Exchange;
@@ -37,7 +38,8 @@ pub(super) async fn ask<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     asking: &Asking,
 ) -> Answer {
-    let tag = asking.auth.kept.as_ref().map(|kept| tag(exchange, asking, kept));
+    let kept = asking.auth.kept.as_ref().filter(|kept| is_told_apart(exchange.env.client.address, kept));
+    let tag = kept.map(|kept| tag(exchange, asking, kept));
     if let Some(kept) = tag.and_then(|tag| exchange.env.worker.guards.answers.find(&tag)) {
         return heed(exchange, asking, &kept);
     }
@@ -45,7 +47,7 @@ pub(super) async fn ask<N: Network, D: Downstream>(
     write_question(exchange, asking, &mut question);
     match put(exchange, asking, &mut question).await {
         Ok(()) => {
-            if let (Some(tag), Some(kept)) = (tag, &asking.auth.kept)
+            if let (Some(tag), Some(kept)) = (tag, kept)
                 && let Some(time) = time(kept, &question.answer)
             {
                 let answer = what_is_used(asking, &question.answer);
@@ -92,6 +94,11 @@ fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, a
         }
         _ => Answer::None(Fault::Undecided),
     }
+}
+
+/// Whether the key tells the client from others: an address that is unknown would be one for all of them.
+fn is_told_apart(client: Option<IpAddr>, kept: &KeptAuth) -> bool {
+    client.is_some() || !kept.key.0.contains(&TemplatePart::Address)
 }
 
 /// What a request has in common with those that get the same answer: the rule, the question and the host besides the key, so

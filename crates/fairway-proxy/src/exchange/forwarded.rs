@@ -3,8 +3,6 @@
 //! What the client says of itself counts only when its peer is in a trusted range; else it is replaced and kept under
 //! `X-Original-*`, as ingress-nginx does. Other claims of strangers never come here (`fields`).
 
-use std::net::IpAddr;
-
 use fairway_message::{Head, Known, identify, write_ip};
 
 use crate::buffers::Buffers;
@@ -18,13 +16,13 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() 
         Trust::Trusted => {}
     }
     let mut chain = Vec::new();
-    let mut last = client.address;
-    if client.appends && client.trust == Trust::Trusted {
+    let appends = client.appends && client.trust == Trust::Trusted;
+    if appends {
         for said in request.all(Known::XForwardedFor) {
             chain.extend_from_slice(said);
             chain.extend_from_slice(b", ");
         }
-        last = client.peer;
+        write_ip(&mut chain, client.peer);
     }
     let host = match (client.trust, request.first(Known::XForwardedHost)) {
         (Trust::Trusted, Some(said)) => said,
@@ -37,16 +35,11 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() 
         request.remove_known(known);
     }
     request.append_known(Known::XForwardedHost, |value| value.extend_from_slice(text));
-    text.clear();
-    write_ip(text, client.address);
-    request.append_known(Known::XForwardedFor, |value| {
-        value.extend_from_slice(&chain);
-        match last == client.address {
-            true => value.extend_from_slice(text),
-            false => write_ip(value, last),
-        }
+    request.append_known(Known::XForwardedFor, |value| match appends {
+        true => value.extend_from_slice(&chain),
+        false => client.write_address(value),
     });
-    request.append_known(Known::XRealIp, |value| value.extend_from_slice(text));
+    request.append_known(Known::XRealIp, |value| client.write_address(value));
     request.append_known(Known::XForwardedPort, |value| {
         value.extend_from_slice(itoa::Buffer::new().format(client.port).as_bytes());
     });
@@ -55,8 +48,8 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() 
 }
 
 /// Adds no more than the address of the client and what identifies the request.
-pub(crate) fn name_client(request: &mut Head, client: IpAddr, id: impl FnOnce() -> u128) {
-    request.append_known(Known::XForwardedFor, |value| write_ip(value, client));
+pub(crate) fn name_client(request: &mut Head, client: &Client, id: impl FnOnce() -> u128) {
+    request.append_known(Known::XForwardedFor, |value| client.write_address(value));
     identify(request, id);
 }
 

@@ -67,7 +67,9 @@ async fn pass_one<'r, N: Network, D: Downstream>(
     match (answer, &any.basic) {
         (Answer::No(403), Some(_)) if password == Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
         (Answer::No(403), Some(basic)) => challenge(exchange, basic),
-        (Answer::No(403), None) if any.asking.is_none() => Verdict::Refused(Fault::AccessDenied),
+        (Answer::No(403), None) if any.asking.is_none() => {
+            Verdict::Refused(exchange.env.client.address_refused())
+        }
         (answer, _) => conclude(exchange, answer),
     }
 }

@@ -419,7 +419,13 @@ impl Pair {
         let mut down = Part::new(&self.client, number);
         down.whole = body == BodySize::None;
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client: endpoint(9999).ip(), facts: None };
+        let peer = Peer {
+            listener,
+            scheme: Scheme::Http,
+            client: endpoint(9999).ip(),
+            is_relayed: false,
+            facts: None,
+        };
         let side = Box::new(ClientSide::new(down, peer));
         let mut buffers = self.worker.lend_buffers();
         buffers.request.start_request(method.as_bytes(), format!("/{number}").as_bytes());

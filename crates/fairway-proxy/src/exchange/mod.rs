@@ -150,7 +150,7 @@ fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSi
     let peer = &client_side.peer;
     let introduced = is_introduced(worker, peer);
     let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
-    Parties { client: Some(peer.client), sender: if introduced { sender } else { Some(peer.client) } }
+    Parties { client: peer.address(), sender: if introduced { sender } else { Some(peer.client) } }
 }
 
 fn is_introduced<N: Network>(worker: &Worker<N>, peer: &Peer) -> bool {
@@ -247,7 +247,7 @@ fn admit<'a, N: Network>(
     let trust = &adopted.clients(peer.listener).forwarded;
     let client = Client::of(peer, public_port, trust, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
-    buffers.parties.client = Some(client.address);
+    buffers.parties.client = client.address;
     if adopted.is_unverified(peer, listener) {
         // Only a new handshake can show what the listener asks for by now.
         intake.persistence = Persistence::Close;
@@ -264,7 +264,7 @@ fn admit<'a, N: Network>(
         Some(real_ip) => client.behind(real_ip, &mut buffers.request),
         None => client,
     };
-    buffers.parties.client = Some(client.address);
+    buffers.parties.client = client.address;
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let limit =
         earlier(limit, rule.rule().policy.timeouts.request.and_then(|most| record.began.checked_add(most)));

@@ -84,7 +84,7 @@ fn write_question<N: Network>(
     if !received.is_empty() || request.first(Known::Host).is_none() {
         question.set(b"Host", received);
     }
-    forwarded::name_client(question, env.client.address, || env.number());
+    forwarded::name_client(question, &env.client, || env.number());
     question.set(b"X-Code", itoa::Buffer::new().format(status).as_bytes());
     question.set(b"X-Original-URI", env.intake.received(buffers));
     if let Some(accepted) = request.named(b"accept") {

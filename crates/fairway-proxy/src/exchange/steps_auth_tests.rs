@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnyGuard, AuthService, BasicAuth, ErrorPages, ExternalAuth, Filter, KeptAuth, PathMatch, RetryBy, Rule,
-    Template, TemplatePart, Timeouts, Users, VirtualHost,
+    AnyGuard, AuthService, BasicAuth, ErrorPages, ExternalAuth, Filter, KeptAuth, PathMatch, RealIp, RetryBy,
+    Rule, Template, TemplatePart, Timeouts, Users, VirtualHost,
 };
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
@@ -166,6 +166,28 @@ async fn parts_of_a_key_do_not_run_into_each_other() {
             let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
             assert_eq!(asked, questions, "{user} {token}");
         }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown() {
+    on_stage(async {
+        let key = Template([TemplatePart::Address].into());
+        let times = vec![(None, Duration::from_secs(60))];
+        let auth = ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() };
+        let trusted = vec!["192.0.2.0/24".parse().unwrap()];
+        let real_ip = Filter::RealIp(RealIp { header: "x-forwarded-for".into(), trusted });
+        let (stage, seen) = stage(1, vec![real_ip, asking(auth)], |_| Some(ok()));
+        let mut client = stage.client();
+        for (list, asked) in [("203.0.113.7", 1), ("203.0.113.7", 1), ("unknown", 2), ("unknown", 3)] {
+            let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {list}\r\n\r\n");
+            assert_eq!(client.ask(&get).await.unwrap().status, 200);
+            assert_eq!(seen.borrow().iter().filter(|(to, _)| *to == 100).count(), asked, "{list}");
+        }
+        let seen = seen.borrow();
+        let questions: Vec<_> = seen.iter().filter(|(to, _)| *to == 100).collect();
+        assert_eq!(field(&questions[2].1, "X-Real-IP"), Some("unknown"), "{questions:?}");
     })
     .await;
 }

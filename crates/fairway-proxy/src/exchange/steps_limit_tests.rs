@@ -46,6 +46,41 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
     .await;
 }
 
+/// Their requests all come through a trusted proxy that is exempt itself.
+#[tokio::test(start_paused = true)]
+async fn clients_whose_address_is_unknown_share_a_count_and_no_exemption() {
+    on_stage(async {
+        let limit = RateLimit {
+            policy: "p".into(),
+            requests: 1,
+            per: Duration::from_secs(1),
+            burst: 1,
+            status: 429,
+            exempt: vec!["192.0.2.0/24".parse().unwrap()],
+        };
+        let mut config = filtered(1, vec![Filter::RateLimit(limit)]);
+        config.settings.forwarded.ranges = vec!["192.0.2.0/24".parse().unwrap()];
+        let stage = Stage::serving(&config, |_| Meeting::with(crate::testing::answering));
+        let mut client = stage.client();
+        let ask = |list: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {list}\r\n\r\n");
+        for (list, status) in [
+            ("203.0.113.7", 200),
+            ("203.0.113.7", 200),
+            ("203.0.113.7", 429),
+            ("unknown", 200),
+            ("_hidden", 200),
+            ("", 429),
+        ] {
+            assert_eq!(client.ask(&ask(list)).await.unwrap().status, status, "{list:?}");
+        }
+        // The proxy itself may ask as often as it likes.
+        for _ in 0..4 {
+            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        }
+    })
+    .await;
+}
+
 /// How many of the requests pass that one client sends for ten seconds, one each `every`, to each of these workers in turn.
 async fn passed(workers: &[Stage], every: Duration) -> u32 {
     let mut clients: Vec<_> = workers.iter().map(Stage::client).collect();

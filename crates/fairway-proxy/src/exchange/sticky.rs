@@ -24,7 +24,7 @@ pub(super) fn begin<N: Network>(
         target: env.intake.received(buffers),
         query: env.intake.query(buffers),
         path: env.intake.normalised(buffers),
-        client: env.client.address,
+        client: env.client.counted(),
     };
     let session = Session::of(key, &asked, || env.worker.random(|random| random.u64(..)));
     buffers.forms.write().session = session;

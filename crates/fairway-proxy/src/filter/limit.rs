@@ -1,6 +1,5 @@
 //! Limits of what each client may ask, and of what it may have under way.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::{ConcurrencyLimit, RateLimit};
@@ -11,13 +10,14 @@ use ipnet::IpNet;
 
 use super::verdict::Verdict;
 use crate::buffers::Buffers;
+use crate::request::client::Client;
 use fairway_metrics::Fault;
 
 /// Counts the request, if it does not come too early.
-pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: IpAddr) -> Verdict<'r> {
+pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: &Client) -> Verdict<'r> {
     let interval = limit.per / limit.requests.max(1);
     let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
-    if is_exempt(&limit.exempt, client) || counts.asks((policy, client), rate, Instant::now()) {
+    if is_exempt(&limit.exempt, client) || counts.asks((policy, client.counted()), rate, Instant::now()) {
         Verdict::Pass
     } else {
         Verdict::Refused(Fault::TooManyRequests(limit.status))
@@ -28,13 +28,13 @@ pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, cli
 pub(super) fn concurrency<'r>(
     counts: &Arc<Counts>,
     (policy, limit): (PolicyId, &ConcurrencyLimit),
-    client: IpAddr,
+    client: &Client,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
     if is_exempt(&limit.exempt, client) {
         return Verdict::Pass;
     }
-    match counts.begins((policy, client), limit.most) {
+    match counts.begins((policy, client.counted()), limit.most) {
         Some(under_way) => {
             buffers.under_way.push(under_way);
             Verdict::Pass
@@ -43,6 +43,6 @@ pub(super) fn concurrency<'r>(
     }
 }
 
-fn is_exempt(exempt: &[IpNet], client: IpAddr) -> bool {
-    exempt.iter().any(|range| range.contains(&client))
+fn is_exempt(exempt: &[IpNet], client: &Client) -> bool {
+    client.address.is_some_and(|address| exempt.iter().any(|range| range.contains(&address)))
 }

@@ -69,7 +69,7 @@ fn run<'r>(
         RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
         RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
         RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
-        RequestStep::Access(_) => Verdict::Refused(Fault::AccessDenied),
+        RequestStep::Access(_) => Verdict::Refused(context.client.address_refused()),
         RequestStep::Certificate(of) => certificate::verified(of, context, buffers),
         RequestStep::OverTls if context.connection.0 == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
         RequestStep::OverTls => Verdict::Pass,
@@ -105,11 +105,9 @@ fn run<'r>(
         // Whoever runs the steps knows the endpoints.
         RequestStep::Endpoint => Verdict::Wait(step, next),
         RequestStep::Ask(_) | RequestStep::Password(_) | RequestStep::Any(_) => Verdict::Wait(step, next),
-        RequestStep::Rate(policy, limit) => {
-            limit::rate(context.counts, *policy, limit, context.client.address)
-        }
+        RequestStep::Rate(policy, limit) => limit::rate(context.counts, *policy, limit, context.client),
         RequestStep::Concurrency(policy, limit) => {
-            limit::concurrency(context.counts, (*policy, limit), context.client.address, buffers)
+            limit::concurrency(context.counts, (*policy, limit), context.client, buffers)
         }
     }
 }
@@ -165,8 +163,9 @@ fn vouches(list: &AccessList, context: &FilterContext<'_>) -> bool {
     !list.allow.is_empty() && lets_pass(list, context)
 }
 
+/// Nobody passes whose address is unknown.
 fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
-    let client = context.client.address;
+    let Some(client) = context.client.address else { return false };
     let denied = list.deny.iter().any(|range| range.contains(&client));
     let allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&client));
     !denied && allowed

@@ -55,7 +55,7 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
         TemplatePart::RequestUri => text.extend_from_slice(intake.received(buffers)),
         TemplatePart::EscapedRequestUri => escape(intake.received(buffers), text),
         TemplatePart::Method => text.extend_from_slice(buffers.request.method_bytes()),
-        TemplatePart::Address => show(text, client.address),
+        TemplatePart::Address => client.write_address(text),
         TemplatePart::Path => text.extend_from_slice(intake.decoded(buffers)),
         TemplatePart::Query => text.extend_from_slice(intake.query(buffers)),
         TemplatePart::QueryMark if intake.query(buffers).is_empty() => {}

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use fairway_message::{Head, Known};
+use fairway_message::{Head, Known, write_ip};
+use fairway_metrics::Fault;
 use fairway_model::{ForwardedTrust, RealIp};
 
 use crate::peer::{Peer, Scheme};
@@ -10,7 +11,8 @@ use crate::peer::{Peer, Scheme};
 /// Who the client is, after trust is settled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
-    pub(crate) address: IpAddr,
+    /// None where a trusted peer speaks for it and nobody can read for whom: rules over addresses refuse such a request.
+    pub(crate) address: Option<IpAddr>,
     /// Who sent the bytes: the same, or a trusted peer that speaks for it.
     pub(crate) peer: IpAddr,
     pub(crate) scheme: Scheme,
@@ -30,12 +32,12 @@ pub(crate) enum Trust {
 impl Client {
     /// Settles who the client of this request is.
     pub(crate) fn of(peer: &Peer, public_port: u16, trust: &ForwardedTrust, request: &Head) -> Self {
-        let address = peer.client;
         let scheme = peer.scheme;
         let appends = trust.append;
+        let address = peer.address();
         let stranger =
-            Self { address, peer: address, scheme, port: public_port, trust: Trust::Stranger, appends };
-        if trust.ranges.is_empty() || !is_in(trust, address) {
+            Self { address, peer: peer.client, scheme, port: public_port, trust: Trust::Stranger, appends };
+        if trust.ranges.is_empty() || !address.is_some_and(|address| is_in(trust, address)) {
             return stranger;
         }
         let port = text(request, Known::XForwardedPort).and_then(|port| port.parse().ok());
@@ -44,11 +46,10 @@ impl Client {
             Some(proto) if proto.eq_ignore_ascii_case("http") => Scheme::Http,
             _ => scheme,
         };
-        let peer = address;
-        let told = request.all(Known::XForwardedFor);
-        let address = rightmost_stranger(told, |address| is_in(trust, address)).unwrap_or(peer);
+        let list = request.all(Known::XForwardedFor);
+        let address = listed_client(list, peer.client, |address| is_in(trust, address));
         let port = port.unwrap_or(public_port);
-        Self { address, peer, scheme, port, trust: Trust::Trusted, appends }
+        Self { address, peer: peer.client, scheme, port, trust: Trust::Trusted, appends }
     }
 
     /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its
@@ -56,39 +57,69 @@ impl Client {
     #[cold]
     pub(crate) fn behind(self, real_ip: &RealIp, request: &mut Head) -> Self {
         let is_trusted = |address| real_ip.trusted.iter().any(|range| range.contains(&address));
-        if !is_trusted(self.address) {
+        let Some(peer) = self.address.filter(|address| is_trusted(*address)) else {
             if Known::of(real_ip.header.as_bytes()) != Known::XForwardedFor {
                 request.remove(real_ip.header.as_bytes());
             }
             return self;
+        };
+        let list = request.all_named(real_ip.header.as_bytes());
+        let address = listed_client(list, peer, is_trusted);
+        Self { address, peer, ..self }
+    }
+
+    /// Whom limits count and hashes choose by. Clients whose address is unknown share that of the peer that speaks for them.
+    pub(crate) fn counted(&self) -> IpAddr {
+        self.address.unwrap_or(self.peer)
+    }
+
+    /// Why a rule over addresses does not let it pass.
+    pub(crate) fn address_refused(&self) -> Fault {
+        if self.address.is_some() { Fault::AccessDenied } else { Fault::AddressUnknown }
+    }
+
+    /// Writes the address for endpoints and services: `unknown` where it is (RFC 7239 §6.2). The peer's address would pass for
+    /// the client's there.
+    pub(crate) fn write_address(&self, out: &mut Vec<u8>) {
+        match self.address {
+            Some(address) => write_ip(out, address),
+            None => out.extend_from_slice(b"unknown"),
         }
-        let told = request.all_named(real_ip.header.as_bytes());
-        let address = rightmost_stranger(told, is_trusted).unwrap_or(self.address);
-        Self { address, peer: self.address, ..self }
     }
 }
 
-/// The last address of a list that no trusted peer vouches for: whoever the first trusted peer saw. Several lines are one
-/// list (RFC 9110 §5.3): a trusted peer may have added its line behind the one that its client sent.
-fn rightmost_stranger<'r>(
+/// The client that a list of addresses names: the last one that no trusted peer vouches for, whom the first trusted peer saw; none
+/// where that entry cannot be read. Without a list the peer speaks for itself. Several lines are one list (RFC 9110 §5.3): a
+/// trusted peer may have added its line behind the one that its client sent. Empty elements do not count (RFC 9110 §5.6.1.2),
+/// and a list of nothing else names nobody.
+fn listed_client<'r>(
     lines: impl Iterator<Item = &'r [u8]>,
+    peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
 ) -> Option<IpAddr> {
-    let parts = lines.flat_map(|line| line.split(|byte| *byte == b','));
-    parts.fold(None, |found, part| match address(part) {
-        // What stands before it nobody can have vouched for.
-        None => None,
-        Some(trusted) if is_trusted(trusted) => found.or(Some(trusted)),
-        stranger => stranger,
-    })
+    let mut is_there = false;
+    let mut found = None;
+    for part in lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+        is_there = true;
+        found = match (address(part), found) {
+            (None, before) if part.is_empty() => before,
+            (Some(trusted), Some(before)) if is_trusted(trusted) => Some(before),
+            // Nobody can have vouched for what stands before it.
+            (read, _) => Some(read),
+        };
+    }
+    if is_there { found.flatten() } else { Some(peer) }
 }
 
 /// An address, whatever port stands behind it: some load balancers write the port of the client, and nginx reads that as well.
-fn address(part: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(part).ok()?.trim();
-    let before_port = || text.parse::<SocketAddr>().ok().map(|both| both.ip());
+/// An IPv4-mapped one is that of IPv4, as nginx compares it.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let before_port = || text.parse().ok().filter(|both: &SocketAddr| both.port() != 0).map(|both| both.ip());
     let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
-    text.parse::<IpAddr>().ok().or_else(before_port).or_else(in_brackets)
+    let found = text.parse().ok().or_else(before_port).or_else(in_brackets);
+    // The address of another link (RFC 4007 §11).
+    found.filter(|_| !text.contains('%')).map(|found: IpAddr| found.to_canonical())
 }
 
 fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {
@@ -103,28 +134,64 @@ fn text(request: &Head, known: Known) -> Option<&str> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_may_have_a_port_and_what_is_no_address_ends_the_list() {
+    /// Of lists whose peer is 10.0.0.2; it and 10.0.0.1 are trusted.
+    fn client(lines: &[&str]) -> Option<String> {
         let is_balancer = |address: IpAddr| address == IpAddr::from([10, 0, 0, 1]);
-        for (told, client) in [
-            ("203.0.113.9", Some("203.0.113.9")),
-            ("203.0.113.9:51234", Some("203.0.113.9")),
-            ("2001:db8::1", Some("2001:db8::1")),
-            ("[2001:db8::1]", Some("2001:db8::1")),
-            ("[2001:db8::1]:443", Some("2001:db8::1")),
-            ("198.51.100.7, 203.0.113.9:51234, 10.0.0.1:80", Some("203.0.113.9")),
-            ("198.51.100.7:1,10.0.0.1", Some("198.51.100.7")),
-            ("10.0.0.1:80", Some("10.0.0.1")),
-            ("198.51.100.7, 203.0.113.9:port", None),
-            ("198.51.100.7, 203.0.113.9:", None),
-            ("198.51.100.7, 203.0.113.9:65536", None),
-            ("198.51.100.7, [203.0.113.9]", None),
-            ("198.51.100.7, [2001:db8::1", None),
-            ("198.51.100.7, _hidden:80, 10.0.0.1", Some("10.0.0.1")),
-            ("", None),
+        let lines = lines.iter().map(|line| line.as_bytes());
+        listed_client(lines, IpAddr::from([10, 0, 0, 2]), is_balancer).map(|client| client.to_string())
+    }
+
+    #[test]
+    fn an_address_may_have_a_port() {
+        for (list, expected) in [
+            ("203.0.113.9", "203.0.113.9"),
+            ("203.0.113.9:51234", "203.0.113.9"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("::ffff:203.0.113.9", "203.0.113.9"),
+            ("198.51.100.7, 203.0.113.9:51234, 10.0.0.1:80", "203.0.113.9"),
+            ("198.51.100.7:1,10.0.0.1", "198.51.100.7"),
+            ("203.0.113.9, ::ffff:10.0.0.1", "203.0.113.9"),
+            ("10.0.0.1:80", "10.0.0.1"),
         ] {
-            let found = rightmost_stranger([told.as_bytes()].into_iter(), is_balancer);
-            assert_eq!(found, client.map(|client| client.parse::<IpAddr>().unwrap()), "{told}");
+            assert_eq!(client(&[list]).as_deref(), Some(expected), "{list}");
         }
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_names_nobody_and_hides_what_stands_before_it() {
+        for entry in [
+            "203.0.113.9:port",
+            "203.0.113.9:",
+            "203.0.113.9:0",
+            "203.0.113.9:65536",
+            "203.0.113.09",
+            "[203.0.113.9]",
+            "[2001:db8::1",
+            "fe80::1%eth0",
+            "[fe80::1%2]:80",
+            "_hidden:80",
+            "unknown",
+            "\"203.0.113.9\"",
+        ] {
+            assert_eq!(client(&[entry]), None, "{entry}");
+            assert_eq!(client(&["198.51.100.7", entry, "10.0.0.1"]), None, "{entry}");
+            assert_eq!(
+                client(&[entry, "198.51.100.7, 10.0.0.1"]).as_deref(),
+                Some("198.51.100.7"),
+                "{entry}"
+            );
+        }
+    }
+
+    #[test]
+    fn empty_elements_do_not_count_and_no_list_is_not_an_empty_one() {
+        assert_eq!(client(&[" ,203.0.113.9, ,", ",,\t", "10.0.0.1,"]).as_deref(), Some("203.0.113.9"));
+        assert_eq!(client(&[",10.0.0.1"]).as_deref(), Some("10.0.0.1"));
+        for empty in ["", ",", " , ,"] {
+            assert_eq!(client(&[empty]), None, "{empty:?}");
+        }
+        assert_eq!(client(&[]).as_deref(), Some("10.0.0.2"));
     }
 }

@@ -1,5 +1,8 @@
 //! Who the client is, as the endpoint is told (robustness.md, rule 8; the headers are those of ingress-nginx).
 
+use std::sync::Arc;
+
+use fairway_model::{AccessList, Filter, ForwardedTrust, Listener, RealIp};
 use fairway_testkit::{Answer, Backend, Client, RecordedRequest, Request};
 
 use crate::support::{HOST, Running, Setup};
@@ -207,11 +210,11 @@ async fn the_client_is_the_last_address_that_nobody_trusted_vouches_for() {
         (vec!["6.6.6.6, 203.0.113.7"], "203.0.113.7"),
         (vec!["6.6.6.6, 203.0.113.7, 127.0.0.9"], "203.0.113.7"),
         (vec!["2001:db8::7"], "2001:db8::7"),
-        (vec!["nonsense"], "127.0.0.1"),
+        (vec!["nonsense"], "unknown"),
         // Several lines are one list (RFC 9110 §5.3): the line of the trusted peer is the last.
         (vec!["6.6.6.6", "203.0.113.7"], "203.0.113.7"),
         (vec!["6.6.6.6, 203.0.113.7", "127.0.0.9"], "203.0.113.7"),
-        (vec!["6.6.6.6", "nonsense"], "127.0.0.1"),
+        (vec!["6.6.6.6", "nonsense"], "unknown"),
     ] {
         let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-For", *value)).collect();
         let request = told(trusting, &fields).await;
@@ -224,6 +227,7 @@ async fn a_chain_is_extended_by_the_peer_when_the_settings_say_so() {
     for (said, chain) in [
         (vec!["203.0.113.7"], "203.0.113.7, 127.0.0.1"),
         (vec!["6.6.6.6", "203.0.113.7"], "6.6.6.6, 203.0.113.7, 127.0.0.1"),
+        (vec!["nonsense"], "nonsense, 127.0.0.1"),
         (vec![], "127.0.0.1"),
     ] {
         let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-For", *value)).collect();
@@ -244,4 +248,113 @@ async fn a_request_id_is_kept_and_otherwise_made_anew_each_time() {
     }
     let requests = backend.requests();
     assert_ne!(requests[0].header("X-Request-ID"), requests[1].header("X-Request-ID"));
+}
+
+/// Lists in which 203.0.113.7 is the client.
+const READABLE: [&[&str]; 13] = [
+    &["203.0.113.7"],
+    &["203.0.113.7:51008"],
+    &["203.0.113.7:51008, 127.0.0.9"],
+    &["203.0.113.7:1", "127.0.0.9:65535"],
+    &["127.0.0.9, 203.0.113.7"],
+    &["nonsense, 203.0.113.7"],
+    &["203.0.113.7,"],
+    &["203.0.113.7", ""],
+    &[" , 203.0.113.7 ,\t, 127.0.0.9 , "],
+    &["203.0.113.7,127.0.0.9,,,"],
+    &["::ffff:203.0.113.7"],
+    &["[::ffff:203.0.113.7]:443"],
+    &["203.0.113.7, ::ffff:127.0.0.9"],
+];
+
+/// Lists of which nobody can say who the client is.
+const UNREADABLE: [&[&str]; 22] = [
+    &[""],
+    &[","],
+    &[" , ,", ""],
+    &["unknown"],
+    &["_hidden"],
+    &["_hidden:80, 127.0.0.9"],
+    &["127.0.0.9, unknown"],
+    &["127.0.0.9, unknown, 127.0.0.9"],
+    &["127.0.0.9", "unknown"],
+    &["\"127.0.0.9\""],
+    &["for=127.0.0.9"],
+    &["127.0.0.9 127.0.0.9"],
+    &["127.0.0.09"],
+    &["0x7f.0.0.1"],
+    &["127.1"],
+    &["127.0.0.9:"],
+    &["127.0.0.9:0"],
+    &["127.0.0.9:65536"],
+    &["127.0.0.9:http"],
+    &["[127.0.0.9]"],
+    &["fe80::1%eth0"],
+    &["[fe80::1%1]:443"],
+];
+
+/// Where a configuration says that the peer is trusted.
+#[derive(Clone, Copy, Debug)]
+enum TrustedBy {
+    Settings,
+    Listener,
+    Rule,
+}
+
+const WAYS: [TrustedBy; 3] = [TrustedBy::Settings, TrustedBy::Listener, TrustedBy::Rule];
+
+/// A proxy with a rule over addresses.
+fn guarded(backend: &Backend, way: TrustedBy, allow: &[&str], deny: &[&str]) -> Running {
+    let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    let list = AccessList { allow: ranges(allow), deny: ranges(deny) };
+    let setup = Setup::to(&[backend.address()]).filter(Filter::Access(list));
+    let trusted = ranges(&["127.0.0.0/8"]);
+    match way {
+        TrustedBy::Settings => setup.settings(|settings| settings.forwarded.ranges = trusted).start(),
+        TrustedBy::Rule => {
+            setup.filter(Filter::RealIp(RealIp { header: "x-forwarded-for".into(), trusted })).start()
+        }
+        TrustedBy::Listener => {
+            let mut config = setup.config();
+            let mut listener = Listener::clone(&config.listeners["http"]);
+            listener.clients.forwarded = Some(ForwardedTrust { ranges: trusted, append: false });
+            config.listeners.insert(listener.name.clone(), Arc::new(listener));
+            setup.start_by(&config)
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trusted_peer_never_counts_as_the_client_that_it_names() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    for way in WAYS {
+        let proxies = [
+            guarded(&backend, way, &["203.0.113.0/24"], &[]),
+            guarded(&backend, way, &["127.0.0.0/8"], &[]),
+            guarded(&backend, way, &[], &["203.0.113.0/24"]),
+        ];
+        let all = READABLE.map(|list| (list, [200, 403, 403])).into_iter();
+        for (list, expected) in all.chain(UNREADABLE.map(|list| (list, [403; 3]))) {
+            for (proxy, status) in proxies.iter().zip(expected) {
+                let request = list
+                    .iter()
+                    .fold(Request::get(HOST, "/"), |request, value| request.header("X-Forwarded-For", value));
+                let answer = proxy.client().await.exchange(&request).await.unwrap();
+                assert_eq!(answer.status, status, "{way:?}: {list:?}");
+            }
+        }
+        for proxy in &proxies {
+            let fault = "fairway_faults_total{reason=\"address_unknown\"}";
+            proxy.expect_metric(fault, UNREADABLE.len() as u64).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trusted_peer_that_names_nobody_is_the_client() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    for way in WAYS {
+        let proxy = guarded(&backend, way, &["127.0.0.0/8"], &[]);
+        assert_eq!(proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    }
 }

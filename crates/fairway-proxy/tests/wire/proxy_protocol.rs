@@ -1,5 +1,6 @@
 //! The PROXY protocol in front of HTTP and of TLS.
 
+use fairway_model::{AccessList, Filter};
 use fairway_proxy::ProxyProtocolOn;
 use fairway_testkit::{Answer, Backend, Request};
 
@@ -9,6 +10,8 @@ use crate::support::{HOST, Running, Setup};
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50";
 /// Version 2, LOCAL: the balancer speaks for itself.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+/// Version 2, PROXY, of a family that is not said.
+const UNSPECIFIED: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0";
 
 async fn expecting(trusted: &[&str]) -> (Backend, Running) {
     let backend = Backend::http(|request| Answer::ok(request.header("X-Real-IP").unwrap_or_default())).await;
@@ -26,7 +29,9 @@ async fn the_header_says_who_the_client_is_for_the_whole_connection() {
     for (header, client) in [
         (&b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n"[..], "192.0.2.7"),
         (b"PROXY TCP6 2001:db8::7 2001:db8::1 5555 80\r\n", "2001:db8::7"),
-        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
+        (b"PROXY UNKNOWN\r\n", "unknown"),
+        (b"PROXY UNKNOWN 192.0.2.7 192.0.2.1 5555 80\r\n", "unknown"),
+        (UNSPECIFIED, "unknown"),
         (V2, "192.0.2.7"),
         (LOCAL, "127.0.0.1"),
     ] {
@@ -43,6 +48,28 @@ async fn the_header_says_who_the_client_is_for_the_whole_connection() {
         at_once.send([header, &Request::get(HOST, "/").bytes()].concat()).await.unwrap();
         assert_eq!(at_once.read_response().await.unwrap().text(), client, "{header:?}");
     }
+}
+
+/// A balancer that says nothing of its client is neither the client nor believed about it.
+#[tokio::test]
+async fn a_balancer_that_cannot_say_who_its_client_is_does_not_pass_for_it() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let range = || vec!["127.0.0.0/8".parse().unwrap()];
+    let balancers = Filter::Access(AccessList { allow: range(), deny: Vec::new() });
+    let proxy = Setup::to(&[backend.address()])
+        .filter(balancers)
+        .settings(|settings| settings.forwarded.ranges = range())
+        .options(|options| options.proxy_protocol.on = ProxyProtocolOn::Http)
+        .start();
+    let claim = Request::get(HOST, "/").header("X-Forwarded-For", "127.0.0.9");
+    for (header, status) in [(&b"PROXY UNKNOWN\r\n"[..], 403), (UNSPECIFIED, 403), (V2, 403), (LOCAL, 200)] {
+        for request in [Request::get(HOST, "/"), claim.clone()] {
+            let mut client = proxy.client().await;
+            client.send([header, &request.bytes()].concat()).await.unwrap();
+            assert_eq!(client.read_response().await.unwrap().status, status, "{header:?} {request:?}");
+        }
+    }
+    proxy.expect_metric("fairway_faults_total{reason=\"address_unknown\"}", 4).await;
 }
 
 #[tokio::test]

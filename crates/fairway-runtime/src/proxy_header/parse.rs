@@ -18,8 +18,10 @@ const MOST_OF_LINE: usize = 107;
 
 /// What was read before the connection's own first byte.
 pub struct ProxyHeader {
-    /// The client, unless the balancer speaks for itself (`LOCAL`, `UNKNOWN`).
+    /// The client, unless the balancer speaks for itself (`LOCAL`) or cannot say for whom it speaks (`UNKNOWN`).
     pub client: Option<SocketAddr>,
+    /// Whether the balancer speaks for itself, as when it checks health: it is the client.
+    pub is_local: bool,
     /// What the client connected to, where there is a client.
     pub server: Option<SocketAddr>,
     /// Bytes that follow the header.
@@ -48,7 +50,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
         // "the receiver must ignore anything presented before the CRLF is found", of which the parser takes a few words.
         Some(line) if line.strip_prefix(UNKNOWN).is_some_and(|more| matches!(more, [] | [b' ', ..])) => {
             let length = line.len() + 2;
-            let header = ProxyHeader { client: None, server: None, rest: bytes[length..].to_vec() };
+            let header =
+                ProxyHeader { client: None, is_local: false, server: None, rest: bytes[length..].to_vec() };
             return if length > MOST_OF_LINE { Err(NoHeader) } else { Ok(Some(header)) };
         }
         // The parser takes a port with a sign.
@@ -62,13 +65,15 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
     if header.is_incomplete() {
         return Ok(None);
     }
-    let (both, length) = match header {
-        HeaderResult::V1(Ok(header)) => (v1_addresses(&header.addresses), header.header.len()),
-        HeaderResult::V2(Ok(header)) => (v2_addresses(&header), header.length() + 16),
+    let (both, is_local, length) = match header {
+        HeaderResult::V1(Ok(header)) => (v1_addresses(&header.addresses), false, header.header.len()),
+        HeaderResult::V2(Ok(header)) => {
+            (v2_addresses(&header), header.command == v2::Command::Local, header.length() + 16)
+        }
         HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => return Err(NoHeader),
     };
     let (client, server) = both.unzip();
-    Ok(Some(ProxyHeader { client, server, rest: bytes[length.min(bytes.len())..].to_vec() }))
+    Ok(Some(ProxyHeader { client, is_local, server, rest: bytes[length.min(bytes.len())..].to_vec() }))
 }
 
 /// The client, and what it connected to.
