@@ -202,7 +202,7 @@ fn seen_with(scheme: Option<OwnScheme>, client: &Client) -> Client {
         Some(OwnScheme::Http) => Scheme::Http,
         Some(OwnScheme::Https) => Scheme::Https,
     };
-    Client { scheme, port: scheme.default_port(), ..*client }
+    Client { scheme, in_the_clear: scheme == Scheme::Http, port: scheme.default_port(), ..*client }
 }
 
 /// Runs the steps of a rule that answers a question. One that would wait for a word itself gives none: two rules could wait for

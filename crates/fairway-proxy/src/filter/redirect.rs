@@ -8,13 +8,13 @@ use super::verdict::{FilterContext, Verdict};
 use crate::buffers::Buffers;
 use crate::peer::Scheme;
 
-/// To https, where the request came in the clear.
+/// To https, where the request came in the clear for certain.
 pub(super) fn to_https<'r>(
     to: &HttpsRedirect,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    if context.client.scheme == Scheme::Https {
+    if !context.client.in_the_clear {
         return Verdict::Pass;
     }
     let mut location = b"https://".to_vec();

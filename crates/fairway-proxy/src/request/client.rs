@@ -16,6 +16,8 @@ pub(crate) struct Client {
     /// Who sent the bytes: the same, or a trusted peer that speaks for it.
     pub(crate) peer: IpAddr,
     pub(crate) scheme: Scheme,
+    /// Whether a redirect to https leads elsewhere than here again: it came in the clear for certain.
+    pub(crate) in_the_clear: bool,
     pub(crate) port: u16,
     pub(crate) trust: Trust,
     /// Whether the chain of a trusted peer is extended instead of replaced.
@@ -32,24 +34,24 @@ pub(crate) enum Trust {
 impl Client {
     /// Settles who the client of this request is.
     pub(crate) fn of(peer: &Peer, public_port: u16, trust: &ForwardedTrust, request: &Head) -> Self {
-        let scheme = peer.scheme;
-        let appends = trust.append;
         let address = peer.address();
-        let stranger =
-            Self { address, peer: peer.client, scheme, port: public_port, trust: Trust::Stranger, appends };
+        let stranger = Self {
+            address,
+            peer: peer.client,
+            scheme: peer.scheme,
+            in_the_clear: peer.scheme == Scheme::Http,
+            port: public_port,
+            trust: Trust::Stranger,
+            appends: trust.append,
+        };
         if trust.ranges.is_empty() || !address.is_some_and(|address| is_in(trust, address)) {
             return stranger;
         }
-        let port = text(request, Known::XForwardedPort).and_then(|port| port.parse().ok());
-        let scheme = match text(request, Known::XForwardedProto) {
-            Some(proto) if proto.eq_ignore_ascii_case("https") => Scheme::Https,
-            Some(proto) if proto.eq_ignore_ascii_case("http") => Scheme::Http,
-            _ => scheme,
-        };
         let list = request.all(Known::XForwardedFor);
         let address = listed_client(list, peer.client, |address| is_in(trust, address));
-        let port = port.unwrap_or(public_port);
-        Self { address, peer: peer.client, scheme, port, trust: Trust::Trusted, appends }
+        let (scheme, in_the_clear) = forwarded_scheme(request, peer.scheme);
+        let port = forwarded_port(request).unwrap_or(public_port);
+        Self { address, scheme, in_the_clear, port, trust: Trust::Trusted, ..stranger }
     }
 
     /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its
@@ -126,8 +128,30 @@ fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {
     trust.ranges.iter().any(|range| range.contains(&address))
 }
 
-fn text(request: &Head, known: Known) -> Option<&str> {
-    std::str::from_utf8(request.first(known)?).ok().map(str::trim)
+/// The scheme that the client used, the first one where each proxy of a chain has added its own, and whether a redirect to https
+/// leads elsewhere. As in ingress-nginx, it does only where exactly `http` is said: proxies that say `https,http`, or `ws`, say so
+/// again of the request that follows the redirect.
+fn forwarded_scheme(request: &Head, connection: Scheme) -> (Scheme, bool) {
+    let mut lines =
+        request.all(Known::XForwardedProto).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let Some(line) = lines.next() else { return (connection, connection == Scheme::Http) };
+    let is_one_of =
+        |names: [&[u8]; 2]| names.iter().any(|name| first_element(line).eq_ignore_ascii_case(name));
+    let scheme = match () {
+        () if is_one_of([b"https", b"wss"]) => Scheme::Https,
+        () if is_one_of([b"http", b"ws"]) => Scheme::Http,
+        () => connection,
+    };
+    (scheme, line.eq_ignore_ascii_case(b"http") && lines.next().is_none())
+}
+
+/// The port that the client asked, likewise.
+fn forwarded_port(request: &Head) -> Option<u16> {
+    std::str::from_utf8(first_element(request.first(Known::XForwardedPort)?)).ok()?.parse().ok()
+}
+
+fn first_element(list: &[u8]) -> &[u8] {
+    list.split(|byte| *byte == b',').next().unwrap_or(list).trim_ascii()
 }
 
 #[cfg(test)]

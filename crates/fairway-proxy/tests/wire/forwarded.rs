@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{AccessList, Filter, ForwardedTrust, Listener, RealIp};
+use fairway_model::{AccessList, Filter, ForwardedTrust, HttpsRedirect, Listener, RealIp};
 use fairway_testkit::{Answer, Backend, Client, RecordedRequest, Request};
 
 use crate::support::{HOST, Running, Setup};
@@ -356,5 +356,52 @@ async fn a_trusted_peer_that_names_nobody_is_the_client() {
     for way in WAYS {
         let proxy = guarded(&backend, way, &["127.0.0.0/8"], &[]);
         assert_eq!(proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    }
+}
+
+/// What a trusted peer says of the scheme, whether a redirect to https follows, and what the endpoint is told otherwise.
+const SCHEMES: [(&[&str], u16, &str); 15] = [
+    (&[], 308, "http"),
+    (&[""], 308, "http"),
+    (&["http"], 308, "http"),
+    (&["HTTP"], 308, "http"),
+    (&["https"], 200, "https"),
+    (&["HTTPS"], 200, "https"),
+    (&["https,http"], 200, "https"),
+    (&["https, https"], 200, "https"),
+    (&["https", "http"], 200, "https"),
+    (&["wss"], 200, "https"),
+    (&["ws"], 200, "http"),
+    (&["http, https"], 200, "http"),
+    (&["http, http"], 200, "http"),
+    (&["http", "https"], 200, "http"),
+    (&["ftp"], 200, "http"),
+];
+
+/// Where a trusted peer says anything else, a redirect would lead to the same answer for ever.
+#[tokio::test]
+async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
+    let to_https = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
+    let backend = Backend::http(|request| Answer::ok(request.header("X-Forwarded-Proto").unwrap())).await;
+    let setup = || Setup::to(&[backend.address()]);
+    let redirecting = || setup().filter(Filter::HttpsRedirect(to_https.clone()));
+    let (believing, plain) = (trusting(redirecting()).start(), trusting(setup()).start());
+    let strict = redirecting().start();
+    for (said, status, scheme) in SCHEMES {
+        let request = said
+            .iter()
+            .fold(Request::get(HOST, "/"), |request, value| request.header("X-Forwarded-Proto", value));
+        let ask = async |proxy: &Running| proxy.client().await.exchange(&request).await.unwrap();
+        assert_eq!(ask(&believing).await.status, status, "{said:?}");
+        assert_eq!(ask(&plain).await.text(), scheme, "{said:?}");
+        assert_eq!(ask(&strict).await.status, 308, "a stranger says {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_of_several_ports_is_the_one_that_the_client_asked() {
+    for (said, port) in [("8443", "8443"), ("8443,80", "8443"), ("443, 443", "443"), ("many", "80")] {
+        let request = told(trusting, &[("X-Forwarded-Port", said)]).await;
+        assert_fields(&request, &[("X-Forwarded-Port", port)]);
     }
 }
