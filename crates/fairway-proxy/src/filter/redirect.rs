@@ -49,16 +49,13 @@ pub(super) fn elsewhere<'r>(
             location
         }
         RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
-            let scheme = match scheme.as_deref() {
-                Some("https") => Scheme::Https,
-                Some("http") => Scheme::Http,
-                _ => context.client.scheme,
+            // Gateway API `HTTPRequestRedirectFilter.port`: a scheme that is named brings its well-known port with it.
+            let (scheme, own_port) = match scheme.as_deref() {
+                Some("https") => (Scheme::Https, Scheme::Https.default_port()),
+                Some("http") => (Scheme::Http, Scheme::Http.default_port()),
+                _ => (context.client.scheme, context.client.port),
             };
-            let port = port.unwrap_or(if scheme == context.client.scheme {
-                context.client.port
-            } else {
-                scheme.default_port()
-            });
+            let port = port.unwrap_or(own_port);
             let mut location = format!("{}://", scheme.as_str()).into_bytes();
             location
                 .extend_from_slice(host.as_ref().map_or(host_for_redirect(buffers), |host| host.as_bytes()));

@@ -1,9 +1,11 @@
 //! Filters as a client and an endpoint see them.
 
+use std::sync::Arc;
+
 use fairway_model::{
     AccessList, CookieRewrite, Cors, CorsManner, CorsOrigin, Deny, FieldMatch, FieldTemplate, Filter,
-    HeaderEdit, HeaderField, HttpsRedirect, LocationRewrite, Match, PathMatch, PathRewrite, RealIp, Redirect,
-    RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch,
+    HeaderEdit, HeaderField, HttpsRedirect, Listener, LocationRewrite, Match, PathMatch, PathRewrite, RealIp,
+    Redirect, RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
@@ -106,6 +108,34 @@ async fn a_redirect_replaces_the_parts_it_names() {
         let (_backend, proxy) = behind(vec![Filter::Redirect(Redirect { status: 302, target })]).await;
         let answer = ask(&proxy, Request::get(HOST, "/a/b?c=d")).await;
         assert_eq!((answer.status, answer.header("Location")), (302, Some(location)));
+    }
+}
+
+/// Gateway API `HTTPRequestRedirectFilter.port`: without a port, a scheme that is given means its well-known port, and the
+/// listener's port is meant where none is given.
+#[tokio::test]
+async fn a_redirect_to_a_scheme_leads_to_its_well_known_port_whatever_the_listener_has() {
+    for (scheme, port, in_the_clear, over_tls) in [
+        (None, None, "http://example.com:8080/", "https://example.com:8443/"),
+        (Some("https"), None, "https://example.com/", "https://example.com/"),
+        (Some("http"), None, "http://example.com/", "http://example.com/"),
+        (Some("https"), Some(8443), "https://example.com:8443/", "https://example.com:8443/"),
+        (Some("https"), Some(80), "https://example.com:80/", "https://example.com:80/"),
+        (None, Some(443), "http://example.com:443/", "https://example.com/"),
+    ] {
+        let scheme = scheme.map(Into::into);
+        let target = RedirectTarget::Parts { scheme, host: None, port, path: None, keep_query: true };
+        let redirect = Filter::Redirect(Redirect { status: 302, target: target.clone() });
+        let mut config = Setup::to(&[]).filter(redirect).config();
+        for (name, public_port) in [("http", 8080), ("https", 8443)] {
+            let listener = Listener { public_port, ..Listener::clone(&config.listeners[name]) };
+            config.listeners.insert(name.into(), Arc::new(listener));
+        }
+        let proxy = Setup::to(&[]).start_by(&config);
+        let clear = ask(&proxy, Request::get(HOST, "/")).await;
+        assert_eq!(clear.header("Location"), Some(in_the_clear), "{target:?}");
+        let secure = ask_tls(&proxy, Request::get(HOST, "/")).await;
+        assert_eq!(secure.header("Location"), Some(over_tls), "{target:?}");
     }
 }
 
@@ -498,7 +528,7 @@ async fn headers_are_removed_set_and_added_in_both_directions() {
     assert_eq!((got.header_values("X-Add"), got.header("Host")), (vec!["one", "two"], Some("inner.example")));
 }
 
-fn fields(all: &[(&str, Vec<TemplatePart>)]) -> std::sync::Arc<[FieldTemplate]> {
+fn fields(all: &[(&str, Vec<TemplatePart>)]) -> Arc<[FieldTemplate]> {
     let field = |(name, value): &(&str, Vec<TemplatePart>)| FieldTemplate {
         name: (*name).into(),
         value: Template(value.clone()),
