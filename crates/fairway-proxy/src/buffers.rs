@@ -106,7 +106,8 @@ pub(crate) struct Written {
     pub(crate) received: Head,
     /// Where the answer is made.
     pub(crate) made: Made,
-    /// When the time of the exchange that asks is over, where the request is a question of Fairway's own.
+    /// When the time is over that somebody else gave the exchange: the one that asks, where the request is a question of Fairway's
+    /// own, or the client of a call whose attempts have limits of their own. Steps may have changed what the call says of it.
     pub(crate) limit: Option<Instant>,
 }
 

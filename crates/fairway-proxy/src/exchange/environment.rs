@@ -132,12 +132,12 @@ impl<N: Network> Environment<'_, N> {
         }
     }
 
-    /// When the time for an exchange that began then is over. A question has no more than what is left to its asker.
+    /// When the time for an exchange that began then is over. A question has no more than what is left to its asker, and a call no
+    /// more than its client gave it.
     #[cold]
     pub(super) fn limit_of_exchange(&self, began: Instant, buffers: &Buffers) -> Option<Instant> {
         let own = self.rule.rule().policy.timeouts.request.and_then(|most| began.checked_add(most));
-        let call = self.intake.dialect.is_grpc().then(|| limit_of_call(&buffers.request, began)).flatten();
-        earlier(earlier(own, call), buffers.forms.read().limit)
+        earlier(own, buffers.forms.read().limit)
     }
 
     /// Gives the next step `patience` from `since`, and never more than there is for all of them.

@@ -266,10 +266,13 @@ fn admit<'a, N: Network>(
     };
     buffers.parties.client = client.address;
     let https_port = listener.map_or(443, |facts| facts.https_port);
-    let limit =
-        earlier(limit, rule.rule().policy.timeouts.request.and_then(|most| record.began.checked_add(most)));
+    let (timeouts, call) = (&rule.rule().policy.timeouts, limit);
+    let limit = earlier(call, timeouts.request.and_then(|most| record.began.checked_add(most)));
     let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
     buffers.forms.forget_steps();
+    if call.is_some() && timeouts.backend_request.is_some() {
+        buffers.forms.write().limit = call;
+    }
     let verdict =
         if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, (peer, buffers)) };
     Ok((env, verdict))

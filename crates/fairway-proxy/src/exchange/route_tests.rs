@@ -354,6 +354,51 @@ async fn each_attempt_has_its_own_time_within_that_of_the_exchange() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the_endpoint() {
+    const DEADLINE_EXCEEDED: &str = "grpc-status: 4\r\n";
+    const UNAVAILABLE: &str = "grpc-status: 14\r\n";
+    let edit = |remove: &[&str], set: &[&str]| HeaderEdit {
+        remove: remove.iter().map(|name| (*name).into()).collect(),
+        set: set
+            .iter()
+            .map(|value| HeaderField { name: "grpc-timeout".into(), value: (*value).into() })
+            .collect(),
+        ..HeaderEdit::default()
+    };
+    // What the client says, what is made of it, when the call is over, after how many attempts, and why.
+    for (said, edit, took_ms, requests, status) in [
+        ("grpc-timeout: 600m\r\n", edit(&[], &[]), 600, 2, DEADLINE_EXCEEDED),
+        ("grpc-timeout: 600m\r\n", edit(&["grpc-timeout"], &[]), 600, 2, DEADLINE_EXCEEDED),
+        ("grpc-timeout: 600m\r\n", edit(&[], &["30S"]), 600, 2, DEADLINE_EXCEEDED),
+        ("grpc-timeout: 600m\r\n", edit(&[], &["100m"]), 600, 2, DEADLINE_EXCEEDED),
+        ("grpc-timeout: 30S\r\n", edit(&[], &["600m"]), 2000, 4, UNAVAILABLE),
+        ("", edit(&[], &["600m"]), 2000, 4, UNAVAILABLE),
+    ] {
+        on_stage(async {
+            let rule = |rule: &mut Rule| {
+                rule.filters = vec![Filter::RequestHeaders(edit.clone())];
+                let policy = Arc::make_mut(&mut rule.policy);
+                policy.timeouts.backend_request = Some(milliseconds(500));
+                (policy.retry.tries, policy.retry.by) = (4, RetryBy::Route);
+                policy.retry.connect_total = Duration::MAX;
+            };
+            let (stage, seen) = stage(1, rule, |_, _| (milliseconds(1000), OK));
+            let mut client = stage.client();
+            let began = Instant::now();
+            let call = "PUT /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\
+                 Content-Length: 4\r\n";
+            client.send(format!("{call}{said}\r\nbody")).await;
+            let answer = client.answer_text().await;
+            let (took, expected) = (began.elapsed(), milliseconds(took_ms));
+            assert!(took >= expected && took < expected + milliseconds(20), "{took:?} {said} {edit:?}");
+            assert_eq!(seen.borrow().len(), requests, "{said} {edit:?}");
+            assert!(answer.contains(status), "{answer}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
     on_stage(async {
         let retrying = |tries: u8, by: RetryBy| {
