@@ -26,6 +26,42 @@ pub fn normalise(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     resolve(path, out, |byte, out| if is_unreserved(byte) { out.push(byte) } else { push_escape(byte, out) })
 }
 
+/// Appends the normal form for a rule that matched the form of nginx. Escaped slashes stay, unless one took part there in resolving
+/// segments: then all are decoded. Whoever decodes the path gets what was matched.
+pub fn normalise_as_decoded(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let start = out.len();
+    normalise(path, out)?;
+    if !path.windows(3).any(|three| three.eq_ignore_ascii_case(ESCAPED_SLASH)) {
+        return Ok(());
+    }
+    let mut resolved = Vec::new();
+    resolve(path, &mut resolved, |byte, out| match byte {
+        b'/' => out.push(byte),
+        _ if is_unreserved(byte) => out.push(byte),
+        _ => push_escape(byte, out),
+    })?;
+    if !differs_in_slashes_only(&out[start..], &resolved) {
+        out.truncate(start);
+        out.append(&mut resolved);
+    }
+    Ok(())
+}
+
+/// In the normal form.
+const ESCAPED_SLASH: &[u8] = b"%2F";
+
+/// Whether one text becomes the other when its escaped slashes are decoded.
+fn differs_in_slashes_only(mut escaped: &[u8], decoded: &[u8]) -> bool {
+    let all = decoded.iter().all(|byte| {
+        let rest = match byte {
+            b'/' => escaped.strip_prefix(ESCAPED_SLASH).or_else(|| escaped.strip_prefix(b"/")),
+            byte => escaped.strip_prefix(std::slice::from_ref(byte)),
+        };
+        rest.inspect(|rest| escaped = rest).is_some()
+    });
+    all && escaped.is_empty()
+}
+
 /// Appends the form of nginx: all escapes are decoded, `%2F` included, and then empty and dot segments are
 /// resolved.
 pub fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {

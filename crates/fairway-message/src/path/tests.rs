@@ -140,3 +140,63 @@ fn a_path_begins_with_a_slash() {
         neither(path, Malformed::TargetInvalid);
     }
 }
+
+/// What an endpoint makes of the path that decodes every escape and resolves nothing.
+fn unescaped(path: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = path.as_bytes();
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match byte {
+            b'%' => {
+                out.push(escaped(rest.first(), rest.get(1)).unwrap());
+                rest = &rest[2..];
+            }
+            byte => out.push(*byte),
+        }
+    }
+    out
+}
+
+#[test]
+fn escaped_slashes_stay_unless_they_took_part_in_resolving_segments() {
+    for (path, expected) in [
+        ("/a%2fb", "/a%2Fb"),
+        ("/a%2Fb/../c%2f%7e%5c", "/a/c/~%5C"),
+        ("/a%2Fb/../c", "/a/c"),
+        ("/%2e%2e%2Fa", ""),
+        ("/admin%2F..%2Fpublic", "/public"),
+        ("/admin/%2e.%2Fpublic/a%2Fb", "/public/a/b"),
+        ("/%2Fa", "/a"),
+        ("/a%2F", "/a%2F"),
+        ("/a%2F/b", "/a/b"),
+        ("/a%2F.", "/a/"),
+        ("/a%252F..%252Fb", "/a%252F..%252Fb"),
+        ("/a/..%5Cb;c", "/a/..%5Cb;c"),
+    ] {
+        assert_eq!(form(normalise_as_decoded, path).unwrap_or_default(), expected, "{path}");
+    }
+}
+
+#[test]
+fn whoever_decodes_the_path_of_a_decoded_rule_gets_what_was_matched() {
+    const PARTS: [&str; 7] = ["/", ".", "%2F", "%2e", "a", "%25", "%5c"];
+    let mut kept = 0;
+    for number in 0..PARTS.len().pow(5) {
+        let parts = (0..5).scan(number, |rest, _| {
+            let part = PARTS[*rest % PARTS.len()];
+            *rest /= PARTS.len();
+            Some(part)
+        });
+        let path: String = std::iter::once("/").chain(parts).collect();
+        let (matched, found) = (form(decode, &path), form(normalise_as_decoded, &path));
+        match (&matched, &found) {
+            (Ok(matched), Ok(found)) => assert_eq!(unescaped(found), matched.as_bytes(), "{path}"),
+            // Such a request is refused as soon as one of its forms cannot be.
+            (Err(_), found) => assert!(found.is_err(), "{path}"),
+            (Ok(_), Err(problem)) => assert_eq!(form(normalise, &path), Err(*problem), "{path}"),
+        }
+        kept += usize::from(found.is_ok_and(|found| found.contains("%2F")));
+    }
+    assert!(kept > 500, "escaped slashes of {kept} paths stay");
+}

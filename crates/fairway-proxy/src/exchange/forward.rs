@@ -172,7 +172,7 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
     let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
     if normalised && buffers.forms.read().target.is_empty() && !env.intake.is_plain() {
         let mut target = std::mem::take(&mut buffers.forms.write().target);
-        target.extend_from_slice(env.intake.normalised(buffers));
+        env.intake.write_matched(env.rule.path_form(), buffers, &mut target);
         if env.intake.has_query(buffers) {
             target.push(b'?');
             target.extend_from_slice(env.intake.query(buffers));

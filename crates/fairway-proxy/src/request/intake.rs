@@ -151,6 +151,17 @@ impl Intake {
         }
     }
 
+    /// Appends the normal form of the path, which leads nowhere but where rules of this form have matched it.
+    pub(crate) fn write_matched(&self, form: PathForm, buffers: &Buffers, out: &mut Vec<u8>) {
+        match form {
+            PathForm::Normalised => out.extend_from_slice(self.normalised(buffers)),
+            PathForm::Decoded => {
+                let written = path::normalise_as_decoded(&self.received(buffers)[..self.path], out);
+                debug_assert!(written.is_ok(), "the path was checked with the request");
+            }
+        }
+    }
+
     /// The query without its question mark; empty when there is none.
     pub(crate) fn query<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         self.received(buffers).get(self.path + 1..).unwrap_or_default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairway_model::{
     AccessList, CookieRewrite, Cors, CorsManner, CorsOrigin, Deny, FieldMatch, FieldTemplate, Filter,
     HeaderEdit, HeaderField, HttpsRedirect, Listener, LocationRewrite, Match, PathMatch, PathRewrite, RealIp,
-    Redirect, RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch,
+    Redirect, RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch, VirtualHost,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
@@ -699,6 +699,50 @@ async fn the_path_is_forwarded_normalised_or_as_it_came() {
         let proxy = Setup::to(&[backend.address()]).policy(|policy| policy.forwarded_path = form).start();
         let answer = ask(&proxy, Request::get(HOST, "/a/./b/../c%2fd%7e?q=%2e")).await;
         assert_eq!(answer.text(), forwarded, "{form:?}");
+    }
+}
+
+/// An Ingress matches the decoded path, as nginx does: an escaped slash that takes part in that must not come back behind it.
+#[tokio::test]
+async fn a_normalised_path_never_leads_past_the_rule_that_matched() {
+    use fairway_model::PathForm::{Decoded, Normalised};
+    for (target, of_ingress, of_route) in [
+        ("/public/a%2Fb", Some("/public/a%2Fb"), Some("/public/a%2Fb")),
+        ("/public/%5c%3B;c%7e?%2F..", Some("/public/%5C%3B;c~?%2F.."), Some("/public/%5C%3B;c~?%2F..")),
+        ("/admin%2F..%2Fpublic", Some("/public"), None),
+        ("/admin%2F%2e%2E%2Fpublic?a=%2F", Some("/public?a=%2F"), None),
+        ("/admin%2f..%2fpublic/%3Fx%25%5C/", Some("/public/%3Fx%25%5C/"), None),
+        ("/admin/..%2Fpublic", Some("/public"), None),
+        ("/%2Fpublic", Some("/public"), None),
+        ("/public%2F%2Fa", Some("/public/a"), None),
+        ("/public%2F.%2Fa%2Fb", Some("/public/a/b"), None),
+        ("/admin/%2e%2e/public//a", Some("/public/a"), Some("/public/a")),
+        ("/public/..;/admin", Some("/public/..;/admin"), Some("/public/..;/admin")),
+        ("/public/%252e%252e/admin", Some("/public/%252e%252e/admin"), Some("/public/%252e%252e/admin")),
+        ("/public/..%5Cadmin", Some("/public/..%5Cadmin"), Some("/public/..%5Cadmin")),
+        ("/public/%2e%2e/admin", None, None),
+        ("/public/..%2Fadmin", None, Some("/public/..%2Fadmin")),
+    ] {
+        let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+        let mut setup = Setup::to(&[backend.address()])
+            .policy(|policy| policy.forwarded_path = fairway_model::ForwardedPath::Normalised);
+        setup.path = PathMatch::Prefix("/public".into());
+        for (form, forwarded) in [(Decoded, of_ingress), (Normalised, of_route)] {
+            let mut config = setup.config();
+            config.hosts = config
+                .hosts
+                .iter()
+                .map(|(key, host)| {
+                    let host = VirtualHost { path_form: form, ..VirtualHost::clone(host) };
+                    (key.clone(), Arc::new(host))
+                })
+                .collect();
+            let answer = ask(&setup.start_by(&config), Request::get(HOST, target)).await;
+            let found = (answer.status == 200).then(|| answer.text());
+            assert_eq!(found.as_deref(), forwarded, "{target} {form:?}");
+        }
+        let nul = ask(&setup.start(), Request::get(HOST, "/public/%00")).await;
+        assert_eq!(nul.status, 400);
     }
 }
 

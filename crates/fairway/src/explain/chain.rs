@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use fairway_message::path;
 use fairway_model::{
     Action, BackendKey, Certificate, CertificateKey, Config, Filter, ForwardedPath, HostPattern, Listener,
     ListenerProtocol, Origin, PathForm, Reference, Rule, RuleOrder, WeightedBackend,
@@ -225,8 +226,14 @@ fn forwarded(asked: &Asked, rule: &CompiledRule, prefix: usize) -> String {
         return match rule.rule().policy.forwarded_path {
             ForwardedPath::AsReceived => format!("{} as received", asked.target),
             ForwardedPath::Normalised => {
-                let query = asked.target.find('?').map_or("", |at| &asked.target[at..]);
-                format!("{}{query} normalised", String::from_utf8_lossy(request.normalised))
+                let (path, query) =
+                    asked.target.split_at(asked.target.find('?').unwrap_or(asked.target.len()));
+                let mut forwarded = Vec::new();
+                let as_decoded = rule.path_form() == PathForm::Decoded;
+                if !as_decoded || path::normalise_as_decoded(path.as_bytes(), &mut forwarded).is_err() {
+                    forwarded = request.normalised.to_vec();
+                }
+                format!("{}{query} normalised", String::from_utf8_lossy(&forwarded))
             }
         };
     };
