@@ -6,10 +6,12 @@
 use std::future::pending;
 use std::time::Duration;
 
+use fairway_http2::Code;
 use fairway_model::{Policy, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep};
 
+use super::http2_tests::Browser;
 use crate::testing::{Meeting, Stage, on_stage, read_head};
 use crate::worker::Phase;
 
@@ -193,6 +195,28 @@ async fn a_client_in_the_middle_of_a_body_delays_no_drain() {
         let began = Instant::now();
         until_open(&stage, 0).await;
         assert!(began.elapsed() <= seconds(1), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_http2_the_answer_comes_whole_before_a_reset_without_error() {
+    on_stage(async {
+        let stage = stage();
+        let mut browser = Browser::new(&stage);
+        for (length, status) in [(UPLOAD, 413), (MEGABYTE, 401), (UPLOAD, 413)] {
+            let fields = [("content-length", &*length.to_string())];
+            let id = browser.ask_with(b"POST", b"/", &fields, false);
+            browser.kept.push(id);
+            browser.codec.send_data(id, &[b'x'; 1000], false);
+            browser.until("the reset", |browser| browser.answers[&id].reset.is_some()).await;
+            let answer = &browser.answers[&id];
+            assert_eq!((answer.status, answer.is_whole, answer.reset), (status, true, Some(Code::NoError)));
+        }
+        assert_eq!(browser.goes_away, None, "the connection stays");
+        drop(browser);
+        until_open(&stage, 0).await;
+        stage.at_rest().unwrap();
     })
     .await;
 }
