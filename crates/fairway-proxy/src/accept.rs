@@ -4,11 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs::File;
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::listener::{ListenerId, PortId};
@@ -39,6 +37,9 @@ const REST: Duration = Duration::from_millis(20);
 
 /// Connections that are accepted before those that are open have their turn: many may come at once.
 const ACCEPTED_IN_A_TURN: u32 = 16;
+
+/// Connections that are accepted before a socket is closed: as many as wait there at most (`fairway_runtime::listen`).
+const MAX_WAITING: usize = 4096;
 
 /// What is sent where one connection too many arrives.
 const FULL: &[u8] =
@@ -179,10 +180,27 @@ async fn accept<N: Network>(
             Err(_) => tokio::task::yield_now().await,
         }
     }
-    // The kernel has accepted them already: closing the socket would reset them.
-    while let Poll::Ready(Ok((stream, address))) = poll_fn(|cx| Poll::Ready(socket.poll_accept(cx))).await {
-        admit(&worker, port, address, stream);
-    }
+    waiting(socket).for_each(|(stream, address)| admit(&worker, port, address, stream));
+}
+
+/// The connections that wait at a socket which is about to be closed. The kernel has accepted them: closing the socket would
+/// reset them. Asks the kernel, because the runtime may not have been told of them yet.
+fn waiting(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    let socket = socket.into_std();
+    let next = move || {
+        loop {
+            match socket.as_ref().ok()?.accept() {
+                Ok((stream, address)) => {
+                    stream.set_nonblocking(true).ok()?;
+                    return Some((TcpStream::from_std(stream).ok()?, address));
+                }
+                // The client left while it waited: the next one may be fine.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => return None,
+            }
+        }
+    };
+    std::iter::from_fn(next).take(MAX_WAITING)
 }
 
 fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, stream: TcpStream) {
@@ -450,6 +468,29 @@ mod tests {
             assert!(first <= 2 * ACCEPTED_IN_A_TURN as usize, "{first} were accepted in a row");
             while closed(&waiting) < waiting.len() {
                 tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// The last ones come when the runtime has no time any more to be told of them.
+    #[tokio::test]
+    async fn connections_that_wait_at_a_socket_that_closes_are_not_reset() {
+        on_stage(async {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let address = socket.local_addr().unwrap();
+            let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
+            let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
+            let (open, ends) = oneshot::channel();
+            let port = (PortId(77), TcpListener::from_std(socket).unwrap());
+            let task = spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
+            tokio::task::yield_now().await;
+            let waiting: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+            drop(open);
+            task.await.unwrap();
+            for stream in &waiting {
+                assert_eq!(stream.peek(&mut [0]).unwrap(), 0, "an end and no reset");
             }
         })
         .await;
