@@ -1,9 +1,9 @@
 //! Waiting for conditions, and ports nobody else uses. Never waits without a deadline.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Mutex;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
@@ -49,26 +49,29 @@ where
     }
 }
 
-/// A TCP port of the loopback address that was free a moment ago, never the same twice in a process.
+/// Below those from which Linux chooses for a socket that asks for none (`net.ipv4.ip_local_port_range`): no connection and no
+/// other listener on the machine gets one of them by chance, while a test takes it for free or for closed.
+const PORTS: Range<u16> = 10_000..32_768;
+
+/// A TCP port of the loopback address that was free a moment ago, and another one each time until all of [`PORTS`] were given.
 ///
 /// # Panics
 ///
 /// When the machine has no free port.
 #[must_use]
 pub fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut given = GIVEN.lock().expect("no holder of this lock panics");
-    // Probes are kept until one is new, so that the kernel cannot offer the same port again.
-    let mut probes = Vec::new();
-    loop {
-        let probe =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback address has a free port");
-        let port = probe.local_addr().expect("a bound socket has an address").port();
-        if given.insert(port) {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let count = u32::try_from(PORTS.len()).expect("fewer than there are ports");
+    // Programs that run side by side begin at different places.
+    let first = std::process::id().wrapping_mul(151);
+    for _ in 0..count {
+        let number = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = PORTS.start + u16::try_from(number).expect("fewer than there are ports");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }
-        probes.push(probe);
     }
+    panic!("the loopback address has no free port in {PORTS:?}");
 }
 
 /// [`free_port`] with the loopback address in front.
@@ -79,6 +82,8 @@ pub fn free_address() -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[tokio::test]
@@ -105,8 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_not_given_twice() {
+    fn ports_are_not_given_twice_and_not_to_others() {
         let ports: BTreeSet<u16> = (0..50).map(|_| free_port()).collect();
         assert_eq!(ports.len(), 50);
+        let others = (0..50).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect::<Vec<_>>();
+        assert!(others.iter().all(|other| !PORTS.contains(&other.local_addr().unwrap().port())));
     }
 }

@@ -24,7 +24,7 @@ pub use record::{ConnectionState, NUMBER_FIELD, RecordedConnection, RecordedRequ
 pub use script::{Answer, Behaviour, HttpBehaviour, Step};
 
 use crate::stream::{Stream, vanish};
-use crate::wait::PATIENCE;
+use crate::wait::{PATIENCE, free_port};
 use conversation::{Conversation, Part};
 use record::{Fate, Record};
 
@@ -102,7 +102,7 @@ impl Backend {
     ///
     /// When the address cannot be bound.
     pub async fn start(ip: IpAddr, behaviour: Behaviour, tls: Option<ServerConfig>) -> io::Result<Self> {
-        let listener = TcpListener::bind((ip, 0)).await?;
+        let listener = listen(ip).await?;
         let shared = Arc::new(Shared {
             behaviour,
             tls: tls.map(|config| TlsAcceptor::from(Arc::new(config))),
@@ -285,6 +285,17 @@ impl Drop for Backend {
             task.abort();
         }
         self.close_connections();
+    }
+}
+
+/// Listens on a port that stays free for this backend while it refuses.
+async fn listen(ip: IpAddr) -> io::Result<TcpListener> {
+    loop {
+        match TcpListener::bind((ip, free_port())).await {
+            // Free at 127.0.0.1, and not at this address.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            listener => return listener,
+        }
     }
 }
 
