@@ -135,8 +135,9 @@ async fn drain(worker: &Rc<Worker<TcpNetwork>>, commands: &mut mpsc::UnboundedRe
     let drained = async {
         tokio::time::sleep(worker.options.drain.delay).await;
         worker.enter(Phase::Draining);
-        let limit = worker.options.drain.timeout.saturating_add(LAST_WORDS);
-        worker.counters.connections_closed(limit).await;
+        worker.counters.connections_closed(worker.options.drain.timeout).await;
+        // Counted from here, so that a worker that stood still gives what it cuts the time all the same.
+        worker.counters.connections_closed(LAST_WORDS).await;
     };
     tokio::pin!(drained);
     let open = Cell::new(true);
