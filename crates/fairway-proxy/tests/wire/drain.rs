@@ -7,7 +7,7 @@ use fairway_proxy::DrainOptions;
 use fairway_testkit::wait::PATIENCE;
 use fairway_testkit::{Answer, Backend, Client, Request, eventually};
 
-use crate::support::{HOST, Running, Setup};
+use crate::support::{HOST, Running, Setup, TIMEOUT};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -63,7 +63,7 @@ async fn after_the_delay_idle_connections_close_and_new_ones_are_refused() {
 
 #[tokio::test]
 async fn what_does_not_finish_in_time_is_cut() {
-    let (backend, proxy) = draining(Duration::ZERO, Duration::from_millis(50)).await;
+    let (backend, proxy) = draining(Duration::ZERO, TIMEOUT).await;
     let mut busy = proxy.client().await;
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
     backend.until("the exchange in flight", |backend| backend.waiting_count() == 1).await;

@@ -17,8 +17,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{HOST, Running, Setup};
 
-/// Far less than any time-out that would end a connection.
-const SOON: Duration = Duration::from_secs(5);
+/// Far less than any timeout that would end a connection, see [`patient`].
+const SOON: Duration = Duration::from_secs(30);
+
+/// A proxy that gives clients all the time they want: what ends must end because of what came.
+fn patient(endpoint: &Backend) -> Setup {
+    const NEVER: Duration = Duration::from_secs(600);
+    Setup::to(&[endpoint.address()]).settings(|settings| {
+        (settings.downstream.handshake_timeout, settings.downstream.head_timeout) = (NEVER, NEVER);
+    })
+}
 
 /// A client that has what it needs to end its handshake and has not sent it.
 async fn half_way(proxy: &Running, alpn: &[u8]) -> (TcpStream, ClientConnection) {
@@ -94,7 +102,7 @@ fn http2(body: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_once() {
     let backend = Backend::http(|_| Answer::ok("fine-6")).await;
-    let proxy = Setup::to(&[backend.address()]).options(|options| options.workers = 2).start();
+    let proxy = patient(&backend).options(|options| options.workers = 2).start();
     for body in [0, 3_900, 16_000, 40_000] {
         for (alpn, requests) in [(&b"http/1.1"[..], http1(body)), (b"h2", http2(body))] {
             let whole = ask(&proxy, alpn, &requests, 0).await;
@@ -109,7 +117,7 @@ async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_onc
 #[tokio::test]
 async fn what_may_not_follow_the_first_message_of_a_handshake_ends_it_at_once() {
     let backend = Backend::http(|_| Answer::ok("fine-6")).await;
-    let proxy = Setup::to(&[backend.address()]).start();
+    let proxy = patient(&backend).start();
     let finished = b"\x16\x03\x03\0\x04\x14\0\0\0";
     let alert = b"\x15\x03\x03\0\x02\x02\x28";
     let data = b"\x17\x03\x03\0\x05hello";

@@ -74,7 +74,7 @@ async fn a_request_in_the_hands_of_an_endpoint_that_vanishes_goes_to_another_one
 }
 
 /// What an endpoint may leave unacknowledged in the tests below.
-const SOON_GONE: Duration = Duration::from_millis(500);
+const SOON_GONE: Duration = Duration::from_secs(1);
 
 fn soon_gone(endpoint: &Backend) -> Setup {
     Setup::to(&[endpoint.address()]).options(|options| options.limits.upstream_unacknowledged = SOON_GONE)

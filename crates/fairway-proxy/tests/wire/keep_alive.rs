@@ -116,12 +116,17 @@ async fn close_from_the_endpoint_ends_its_connection_and_not_the_clients() {
 
 #[tokio::test]
 async fn an_idle_client_is_let_go() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
-    let setup = Setup::to(&[backend.address()])
-        .settings(|settings| settings.downstream.idle_timeout = Duration::from_millis(30));
-    let proxy = setup.start();
+    let backend = Backend::http(|_| Answer::ok("ok").held()).await;
+    let setup = Setup::to(&[backend.address()]);
+    let mut proxy = setup.start();
     let mut client = proxy.client().await;
-    assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+    client.send(Request::get(HOST, "/").bytes()).await.unwrap();
+    backend.until("the request", |backend| backend.waiting_count() == 1).await;
+    // The timeout is short only when nothing has to happen before it any more.
+    let short = |setup: Setup| setup.settings(|it| it.downstream.idle_timeout = Duration::from_millis(30));
+    proxy.publish(&short(setup)).await;
+    backend.release();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
     assert_eq!(client.read_to_end().await.unwrap(), b"");
     proxy.expect_metric("fairway_connections_open", 0).await;
 }

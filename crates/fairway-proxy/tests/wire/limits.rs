@@ -1,12 +1,10 @@
 //! Limits on clients: the status, the close, and that others go on.
 
-use std::time::Duration;
-
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Answer, Backend, Client, Request};
 
-use crate::support::{HOST, Running, Setup};
+use crate::support::{HOST, Running, Setup, TIMEOUT};
 
 async fn with(edit: impl FnOnce(Setup) -> Setup) -> (Backend, Running) {
     let backend = Backend::http(|_| Answer::ok("ok")).await;
@@ -83,16 +81,14 @@ async fn a_client_that_sends_all_of_a_refused_body_receives_the_answer() {
 #[tokio::test]
 async fn a_head_that_does_not_come_in_time_is_408() {
     let (_backend, proxy) =
-        with(|setup| setup.settings(|settings| settings.downstream.head_timeout = Duration::from_millis(50)))
-            .await;
+        with(|setup| setup.settings(|settings| settings.downstream.head_timeout = TIMEOUT)).await;
     refused(&proxy, b"GET / HTTP/1.1\r\nHost:".to_vec(), 408).await;
     proxy.expect_refused("client_timeout", 1).await;
 }
 
 #[tokio::test]
 async fn a_body_that_stops_coming_is_408() {
-    let (backend, proxy) =
-        with(|setup| setup.options(|options| options.limits.body_idle = Duration::from_millis(50))).await;
+    let (backend, proxy) = with(|setup| setup.options(|options| options.limits.body_idle = TIMEOUT)).await;
     for head in ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"] {
         refused(&proxy, format!("POST / HTTP/1.1\r\nHost: a\r\n{head}").into_bytes(), 408).await;
     }
@@ -121,8 +117,8 @@ async fn one_connection_too_many_is_503_and_the_next_one_after_a_close_is_served
 async fn a_client_that_reads_nothing_is_cut_off() {
     let body = vec![b'a'; 32 * 1024 * 1024];
     let backend = Backend::http(move |_| Answer::ok(&body)).await;
-    let setup = Setup::to(&[backend.address()])
-        .settings(|settings| settings.downstream.write_timeout = Duration::from_millis(100));
+    let setup =
+        Setup::to(&[backend.address()]).settings(|settings| settings.downstream.write_timeout = TIMEOUT);
     let proxy = setup.start();
     let mut client = proxy.client().await;
     client.send(Request::get(HOST, "/").bytes()).await.unwrap();

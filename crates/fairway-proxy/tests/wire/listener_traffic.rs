@@ -16,9 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::spread::Browser;
-use crate::support::{HOST, Running, Setup};
-
-const SHORT: Duration = Duration::from_millis(50);
+use crate::support::{HOST, Running, Setup, TIMEOUT};
 
 /// What `setup` is, where this listener says more of its clients.
 fn with(setup: &Setup, listener: &str, edit: impl FnOnce(&mut ClientTraffic)) -> Config {
@@ -53,7 +51,7 @@ async fn status(client: &mut Client) -> u16 {
 
 #[tokio::test]
 async fn a_head_may_take_as_long_as_its_listener_says() {
-    let (_backend, proxy) = started("http", |clients| clients.head_timeout = Some(SHORT)).await;
+    let (_backend, proxy) = started("http", |clients| clients.head_timeout = Some(TIMEOUT)).await;
     let (mut here, mut elsewhere) = (proxy.client().await, secure(&proxy).await.unwrap());
     for client in [&mut here, &mut elsewhere] {
         client.send("GET / HTTP/1.1\r\nHost: ").await.unwrap();
@@ -75,7 +73,7 @@ async fn idle_connections_are_kept_as_long_as_their_listener_says() {
     let (mut http1, mut http2) = (proxy.client().await, Browser::clear(&proxy).await);
     assert_eq!((status(&mut elsewhere).await, stays.get("/").await.0), (200, 200));
     assert_eq!((status(&mut http1).await, http2.get("/").await.0), (200, 200));
-    publish(&mut proxy, &with(&setup, "http", |clients| clients.idle_timeout = Some(SHORT))).await;
+    publish(&mut proxy, &with(&setup, "http", |clients| clients.idle_timeout = Some(TIMEOUT))).await;
     assert_eq!(status(&mut http1).await, 200);
     http1.expect_closed().await;
     // Whether it takes its leave in so short a time is up to the client.
@@ -198,7 +196,7 @@ async fn ended(mut stream: TcpStream) {
 
 #[tokio::test]
 async fn a_client_that_says_nothing_has_the_time_of_a_handshake() {
-    let (_backend, proxy) = started("https", |clients| clients.handshake_timeout = Some(SHORT)).await;
+    let (_backend, proxy) = started("https", |clients| clients.handshake_timeout = Some(TIMEOUT)).await;
     ended(TcpStream::connect(proxy.https).await.unwrap()).await;
     proxy.expect_refused("handshake_timeout", 1).await;
     assert_eq!(status(&mut proxy.client().await).await, 200);
@@ -225,7 +223,7 @@ async fn the_listener_that_a_client_asks_for_says_how_long_its_handshake_may_tak
     let setup = Setup::to(&[backend.address()]);
     let (mut config, address) = (setup.config(), free_address());
     for (name, host, handshake) in [
-        ("hasty", HostPattern::Exact("hasty.test".into()), SHORT),
+        ("hasty", HostPattern::Exact("hasty.test".into()), TIMEOUT),
         ("patient", HostPattern::Any, Duration::from_secs(600)),
     ] {
         config.listeners.insert(name.into(), Arc::new(sharing(name, address, host, handshake)));

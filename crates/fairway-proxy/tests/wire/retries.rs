@@ -158,8 +158,9 @@ async fn an_endpoint_that_says_nothing_is_504() {
     let proxy = setup.start();
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::post(HOST, "/", "body")).await.unwrap().status, 504);
+    backend.until("the POST", |backend| backend.request_count() > 0).await;
     assert_eq!(backend.request_count(), 1, "a POST is not sent twice");
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 504);
-    assert_eq!(backend.request_count(), 3);
+    backend.until("both attempts of the GET", |backend| backend.request_count() == 3).await;
     proxy.expect_fault("upstream_timeout", 2).await;
 }

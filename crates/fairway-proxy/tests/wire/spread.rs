@@ -1,5 +1,6 @@
 //! Connections of HTTP/2 over several workers: each gets its share wherever the kernel put them, and nobody loses one.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -237,9 +238,11 @@ async fn a_worker_without_room_leaves_a_connection_where_it_was_accepted() {
     let before = proxy.metric("fairway_refused_connections_total{reason=\"overloaded\"}").await;
     let mut browsers = Vec::new();
     while clients.len() + browsers.len() < 8 {
+        let open = (clients.len() + browsers.len()) as u64;
+        proxy.expect_metric("fairway_connections_open", open).await;
         let refused = proxy.metric("fairway_refused_connections_total{reason=\"overloaded\"}").await;
-        let mut stream = TcpStream::connect(proxy.http).await.unwrap();
-        if refused_at_once(&mut stream).await {
+        let stream = TcpStream::connect(proxy.http).await.unwrap();
+        if is_refused(&proxy, (open, refused)).await {
             continue;
         }
         let mut browser = Browser::over(Box::new(stream));
@@ -251,9 +254,17 @@ async fn a_worker_without_room_leaves_a_connection_where_it_was_accepted() {
     proxy.expect_metric("fairway_connections_open", 8).await;
 }
 
-/// Whether the worker that the kernel chose has no room.
-async fn refused_at_once(stream: &mut TcpStream) -> bool {
-    matches!(timeout(Duration::from_millis(50), stream.read(&mut [0; 16])).await, Ok(Ok(1..)))
+/// Whether the worker that the kernel chose for a new connection has no room: waits until either the open or the refused
+/// connections are more than `before`.
+async fn is_refused(proxy: &Running, before: (u64, u64)) -> bool {
+    let counts = Cell::new(before);
+    eventually("it is accepted or refused", PATIENCE, || async {
+        let open = proxy.metric("fairway_connections_open").await;
+        counts.set((open, proxy.metric("fairway_refused_connections_total{reason=\"overloaded\"}").await));
+        counts.get() != before
+    })
+    .await;
+    counts.get().1 > before.1
 }
 
 #[tokio::test]

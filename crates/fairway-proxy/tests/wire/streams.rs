@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::support::{Running, Setup, certificate};
+use crate::support::{Running, Setup, TIMEOUT, certificate};
 
 const PASSED: &str = "pass.test";
 const INNER: &str = "inner.test";
@@ -197,7 +197,7 @@ async fn a_hello_in_small_segments_and_small_records_is_understood() {
 async fn what_is_no_hello_on_a_shared_port_is_closed_and_counted() {
     let it = Mixed::new().await;
     let setup = it.setup.clone().settings(|settings| {
-        settings.downstream.handshake_timeout = Duration::from_millis(50);
+        settings.downstream.handshake_timeout = TIMEOUT;
     });
     let config = Config { settings: setup.settings.clone(), ..it.config.clone() };
     let proxy = setup.start_by(&config);
@@ -337,7 +337,8 @@ async fn a_stream_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
 #[tokio::test]
 async fn a_stream_ends_with_the_drain_of_the_process() {
     let it = Mixed::new().await;
-    let proxy = it.start();
+    let setup = it.setup.clone().options(|options| options.drain.timeout = TIMEOUT);
+    let proxy = setup.start_by(&it.config);
     let offer = TlsOffer::new(trusting_anything(), PASSED);
     let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
     assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");

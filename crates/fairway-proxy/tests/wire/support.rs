@@ -22,6 +22,10 @@ use fairway_testkit::{Client, Leaf, eventually};
 /// The host that requests of these tests name, where it does not matter.
 pub(crate) const HOST: &str = "example.com";
 
+/// A timeout that a test lets pass. What has to happen before it takes milliseconds, so that a machine that is busy with
+/// something else does not decide.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The same configuration, with what decides to which endpoint requests belong.
 pub(crate) fn with_session(mut config: Config, key: &SessionKey) -> Config {
     let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
@@ -192,7 +196,7 @@ impl Setup {
     }
 }
 
-/// One worker on loopback, no log, a drain that loses no time.
+/// One worker on loopback, no log, a drain that begins at once and cuts nothing.
 fn options() -> ProxyOptions {
     let fallback = fairway_testkit::Authority::new("fallback").leaf(&["fallback.invalid"]);
     ProxyOptions {
@@ -200,7 +204,7 @@ fn options() -> ProxyOptions {
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
-        drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_millis(200) },
+        drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),

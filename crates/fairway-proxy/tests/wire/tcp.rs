@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::forwarding::{Forwarding, NAME, address, greeting, publish};
-use crate::support::{HOST, Running};
+use crate::support::{HOST, Running, TIMEOUT};
 
 /// Version 2, PROXY, TCP over IPv4, from 192.0.2.7:5555 to 192.0.2.1:80.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50";
@@ -260,7 +260,7 @@ async fn long_connections_outlive_endpoints_that_come_and_go() {
 #[tokio::test]
 async fn a_connection_that_outlives_the_time_of_a_drain_sees_a_reset_and_no_end() {
     let mut it = over(&[greeting("a").await]);
-    let (delay, timeout) = (Duration::ZERO, Duration::from_millis(50));
+    let (delay, timeout) = (Duration::ZERO, TIMEOUT);
     it.setup = it.setup.options(|options| options.drain = DrainOptions { delay, timeout });
     let proxy = it.start();
     let mut client = Client::of(&proxy).await;
@@ -312,7 +312,7 @@ async fn a_connection_that_lasts_asks_a_silent_endpoint_whether_it_is_still_ther
 
 #[tokio::test]
 async fn a_route_says_how_long_nothing_may_move() {
-    let it = over(&[greeting("a").await]).policy(|it| it.idle_timeout = Some(Duration::from_millis(100)));
+    let it = over(&[greeting("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
     let proxy = it.start();
     let mut client = Client::of(&proxy).await;
     assert_eq!(client.name().await, "a");

@@ -11,7 +11,7 @@ use fairway_testkit::client::{TlsOffer, TlsOutcome};
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
 use rustls::version::{TLS12, TLS13};
 
-use crate::support::{HOST, Running, Setup, certificate};
+use crate::support::{HOST, Running, Setup, TIMEOUT, certificate};
 
 fn exact(name: &str) -> HostPattern {
     HostPattern::Exact(name.into())
@@ -130,7 +130,7 @@ async fn a_certificate_is_swapped_and_no_connection_closes() {
 async fn what_is_no_handshake_is_counted_and_closed() {
     let backend = echo().await;
     let proxy = Setup::to(&[backend.address()])
-        .settings(|settings| settings.downstream.handshake_timeout = std::time::Duration::from_millis(50))
+        .settings(|settings| settings.downstream.handshake_timeout = TIMEOUT)
         .start();
     let mut plain = Client::connect(proxy.https).await.unwrap();
     plain.send(Request::get(HOST, "/").bytes()).await.unwrap();

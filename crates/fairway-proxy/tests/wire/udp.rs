@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UdpSocket};
 
 use crate::forwarding::{Forwarding, NAME, address, answering, greeting, publish};
-use crate::support::Running;
+use crate::support::{Running, TIMEOUT};
 
 /// Version 2, PROXY, UDP over IPv4, from 192.0.2.7:5555 to 192.0.2.1:53.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x35";
@@ -260,7 +260,7 @@ async fn sessions_are_bounded_for_each_client_and_for_all_workers_together() {
 async fn a_listener_may_have_fewer_sessions_and_keep_them_for_less_time() {
     let it = over(&[answering("a").await]).listener(|listener| {
         listener.clients.connections = NonZeroU32::new(1);
-        listener.clients.idle_timeout = Some(Duration::from_millis(300));
+        listener.clients.idle_timeout = Some(TIMEOUT);
     });
     let proxy = it.start();
     let (one, other) = (Client::of(&proxy).await, Client::of(&proxy).await);
@@ -321,7 +321,7 @@ async fn sessions_take_descriptors_and_none_begins_where_there_is_none_left() {
 
 #[tokio::test]
 async fn a_session_in_which_nothing_moves_ends_and_the_next_datagram_begins_another() {
-    let it = over(&[answering("a").await]).policy(|it| it.idle_timeout = Some(Duration::from_millis(100)));
+    let it = over(&[answering("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
     let proxy = it.start();
     let client = Client::of(&proxy).await;
     for round in 1..=2 {
@@ -442,7 +442,7 @@ async fn a_listener_that_comes_back_gets_its_port_from_the_sessions_that_were_le
     .await;
     eventually("it is served", PATIENCE, || async {
         client.send("?").await;
-        tokio::time::timeout(Duration::from_millis(50), client.hear()).await.is_ok()
+        tokio::time::timeout(TIMEOUT, client.hear()).await.is_ok()
     })
     .await;
     assert_eq!(proxy.metric(OPENED).await, 2);
