@@ -22,8 +22,9 @@ const Lost Class = "no answer"
 const Wrong Class = "wrong answer"
 
 const (
-	// patience is how long an attempt of a query waits, and attempts how often a resolver asks.
-	patience = time.Second
+	// patience is how long an attempt of a query waits, as glibc's resolver does (resolv.conf(5)), and attempts how often a
+	// resolver asks.
+	patience = 5 * time.Second
 	attempts = 5
 )
 

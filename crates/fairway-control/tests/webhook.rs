@@ -22,6 +22,9 @@ use tokio_rustls::TlsConnector;
 
 const NOW: i64 = 1_800_000_000;
 
+/// How long anything may take before it counts as broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn class() -> Change {
     let object = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
     Change::Set(Object::IngressClass(Arc::new(serde_json::from_value(object).unwrap())), None)
@@ -261,7 +264,7 @@ impl Served {
     fn load(&self) {
         let batch = Batch { changes: objects(), diagnostics: vec![], heard: Instant::now(), written: None };
         self.pipeline.inlet().send(batch);
-        self.pipeline.wait_for_first(Duration::from_secs(10)).unwrap();
+        self.pipeline.wait_for_first(PATIENCE).unwrap();
     }
 
     /// The status and the body of the answer to a request with this head and body; nothing when the handshake fails.
@@ -395,7 +398,7 @@ async fn a_new_certificate_is_shown_and_a_broken_one_is_not() {
     served.review(&root, &good).await;
     fs::write(served.dir.path().join("tls.crt"), "broken").unwrap();
     let next = put_certificate(served.dir.path());
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + PATIENCE;
     while served.ask(&next, "GET /", b"").await.is_none() {
         assert!(Instant::now() < end, "the new certificate is not shown");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -460,7 +463,7 @@ async fn with_a_client_ca_only_its_clients_are_answered_and_a_new_ca_is_taken() 
     assert_eq!(status(None).await, None);
     assert_eq!(status(Some(&stranger)).await, None);
     fs::write(served.dir.path().join("ca.crt"), other_authority).unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + PATIENCE;
     while status(Some(&stranger)).await.is_none() {
         assert!(Instant::now() < end, "the new authority is not taken");
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -331,7 +331,7 @@ async fn told_to_drain_it_finishes_what_it_was_answering() {
 
 #[tokio::test]
 async fn draining_ends_when_its_time_is_over() {
-    let Echo { address, shutdown, task } = Echo::ending(OnSigterm::Drain(Duration::from_millis(20))).await;
+    let Echo { address, shutdown, task } = Echo::ending(OnSigterm::Drain(Duration::from_secs(1))).await;
     let mut client = Client::connect(address).await.unwrap();
     begin_request(&mut client).await;
     shutdown.send(()).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long anything in this crate waits before a test counts as failed, unless it says otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long lies between two looks at a condition.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -577,10 +577,10 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
         (format!("127.0.0.1:{nowhere}:{https}"), "no connection: connection refused"),
         (format!("127.0.0.1:{}:{https}", ssh.address().port()), "is not HTTP/1.1"),
         (format!("127.0.0.1:{http}:{http}"), "no TLS"),
-        (format!("127.0.0.1:{}:{https}", silent.address().port()), "no answer within 1 s"),
+        (format!("127.0.0.1:{}:{https}", silent.address().port()), "no answer within 3 s"),
         ("no-such-host.invalid".to_owned(), "--to no-such-host.invalid: the name"),
     ] {
-        let ended = compared(Path::new(&path), &good, &to, &["--yes", "--timeout", "1"]).await;
+        let ended = compared(Path::new(&path), &good, &to, &["--yes", "--timeout", "3"]).await;
         assert_eq!(ended.code, 2, "{to}: {ended:?}");
         assert!(ended.err.contains(part) && ended.err.contains("--to"), "{to}: {}", ended.err);
         assert_eq!((ended.err.lines().count(), ended.out.as_str()), (1, ""), "{to}: {ended:?}");
@@ -619,7 +619,7 @@ async fn a_side_that_no_longer_answers_ends_it_with_a_partial_report() {
     }
     let (steady, tired) = (tiring(usize::MAX).await, tiring(30).await);
     let [from, to] = [&steady, &tired].map(|side| format!("127.0.0.1:{}", side.address().port()));
-    let more = ["--yes", "--only", "http", "--timeout", "0.2", "--output", "json"];
+    let more = ["--yes", "--only", "http", "--timeout", "1", "--output", "json"];
     let ended = compared(manifests.path(), &from, &to, &more).await;
     assert_eq!(ended.code, 2, "{ended:?}");
     let report = ended.report();

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const GROUP: &str = "gateway.networking.k8s.io/v1";
 /// How long an answer may take that comes only when it is there at once.
-const BRIEF: Duration = Duration::from_millis(500);
+const BRIEF: Duration = Duration::from_secs(2);
 
 /// Says its name to who connects.
 async fn connections(name: &'static str) -> SocketAddr {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::path::Path;
-use std::time::Duration;
 
 use fairway_testkit::backend::{Answer, Backend};
 use fairway_testkit::client::{Client, Request};
@@ -85,7 +84,7 @@ async fn a_first_signal_drains_and_a_second_ends_it_at_once() {
     })
     .await;
     hurried.program().terminate().unwrap();
-    assert_eq!(hurried.program().exit_within(Duration::from_secs(10)).await.code(), Some(1));
+    assert_eq!(hurried.program().exit_within(PATIENCE).await.code(), Some(1));
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ use fairway_lab_traffic::load::{
 };
 use fairway_testkit::{Answer, Authority, Backend, Step, free_port};
 
-const SHORT: Duration = Duration::from_millis(200);
+/// A timeout that a test lets pass. What has to happen before it takes milliseconds.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// So many requests, one after another at a rate, over one connection.
 fn plan(address: SocketAddr, requests: u64) -> Plan {
@@ -187,9 +188,9 @@ async fn what_was_due_and_never_sent_is_said() {
     plan.bounds.duration = Some(SHORT);
     plan.bounds.timeout = SHORT;
     let load = run(plan).await.load;
-    assert_eq!(load.counts.requests, 200);
-    assert_eq!(load.errors.values().sum::<u64>(), 200, "{:?}", load.errors);
-    assert!(load.errors[&Class::NotSent] >= 190, "{:?}", load.errors);
+    assert_eq!(load.counts.requests, 1_000);
+    assert_eq!(load.errors.values().sum::<u64>(), 1_000, "{:?}", load.errors);
+    assert!(load.errors[&Class::NotSent] >= 950, "{:?}", load.errors);
 }
 
 /// Answers one connection after another with an empty 200, and calls `before` with the number of each request.
@@ -216,7 +217,7 @@ fn blocking_server(before: impl Fn(u64) + Send + Sync + 'static) -> SocketAddr {
 
 #[tokio::test]
 async fn a_stall_is_seen_by_all_requests_that_were_due_meanwhile() {
-    let stall = Duration::from_millis(500);
+    let stall = Duration::from_secs(1);
     let address = blocking_server(move |number| {
         if number == 200 {
             std::thread::sleep(stall);
@@ -226,14 +227,15 @@ async fn a_stall_is_seen_by_all_requests_that_were_due_meanwhile() {
     plan.pace = Pace::Open { rate: 1_000.0, poisson: false };
     let load = run(plan).await.load;
     assert_eq!(load.counts.ok, 2_000);
-    // 500 of 2,000 were due in the stall and waited 250 ms on average; one was sent in it.
+    // 1,000 of 2,000 were due in the stall and waited 500 ms on average; one was sent in it.
     let latency = at_percent(&load.latency, 90.0).unwrap();
-    assert!(latency >= 200.0, "p90 from the intended time: {latency} ms");
-    let service = at_percent(&load.service, 99.0).unwrap();
-    assert!(service < 100.0, "p99 from the send time: {service} ms");
-    assert!(load.service.max_ms >= 499.0, "{}", load.service.max_ms);
+    assert!(latency >= 400.0, "p90 from the intended time: {latency} ms");
+    // They are sent one after the other: a tenth of them takes as long only on a machine that stands still for 40 s.
+    let service = at_percent(&load.service, 90.0).unwrap();
+    assert!(service < 200.0, "p90 from the send time: {service} ms");
+    assert!(load.service.max_ms >= 999.0, "{}", load.service.max_ms);
     let piece = load.over_time.series.iter().map(|bucket| bucket.max_ms).fold(0.0, f64::max);
-    assert!(piece >= 499.0, "{piece}");
+    assert!(piece >= 999.0, "{piece}");
 }
 
 #[tokio::test]
@@ -381,7 +383,7 @@ async fn progress_has_the_p99_of_slow_answers_too() {
     plan.shape.connections = 4;
     let shown = tokio::task::spawn_blocking(move || {
         let stream = Stream::start(plan).unwrap();
-        let patience = Instant::now() + Duration::from_secs(10);
+        let patience = Instant::now() + Duration::from_secs(30);
         while stream.progress().rate == 0.0 {
             assert!(Instant::now() < patience, "{:?}", stream.progress());
             std::thread::yield_now();
@@ -404,7 +406,7 @@ async fn a_stream_that_is_stopped_tells_what_there_is() {
     plan.bounds.requests = None;
     let outcome = tokio::task::spawn_blocking(move || {
         let stream = Stream::start(plan).unwrap();
-        let patience = Instant::now() + Duration::from_secs(10);
+        let patience = Instant::now() + Duration::from_secs(30);
         while stream.progress().ok < 20 {
             assert!(Instant::now() < patience, "{:?}", stream.progress());
             std::thread::yield_now();

@@ -35,7 +35,8 @@ const DECODE_ERROR: u8 = 50;
 const PROTOCOL_VERSION: u8 = 70;
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
-const QUIET: Duration = Duration::from_secs(5);
+/// How long an end or an alert may take; no case waits for silence.
+const QUIET: Duration = Duration::from_secs(30);
 
 async fn reaction(address: SocketAddr, bytes: &[u8]) -> Reaction {
     let returned = exchange(address, bytes, &Silence::Time(QUIET), |came| came.len() >= 7).await;

@@ -20,7 +20,7 @@ const FRESH: u64 = 4;
 /// Connections that the clients keep between their requests: fewer than the proxy takes when its descriptors are few.
 const MOST_KEPT: usize = 8;
 /// How long a client waits for each step of its request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the requests of well-behaved clients.
 #[derive(Clone, Debug, Default, Serialize)]

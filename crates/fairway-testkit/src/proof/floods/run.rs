@@ -19,6 +19,7 @@ use super::watch::{Allowance, Watch};
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Scheme, Site};
+use crate::wait::{PATIENCE, eventually};
 
 /// Endpoints of the one backend.
 const ENDPOINTS: usize = 2;
@@ -28,7 +29,7 @@ const THREADS: usize = 2;
 const SETTLE: Duration = Duration::from_millis(800);
 /// Requests in a row that must be served on new connections.
 const ROW: usize = 20;
-const RECOVERED_WITHIN: Duration = Duration::from_secs(15);
+const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 /// A load that is smaller is none.
 const NO_LOAD: f64 = 0.005;
 
@@ -155,6 +156,7 @@ impl FloodRun {
         forget_peak(self.process);
         let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { THREADS });
         let watch = self.watch(&threads, &work, effort.cores);
+        eventually("an attacker is connected", PATIENCE, || async { threads.opened() > 0 }).await;
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
         let settling = self.clients.ask(effort.rate, effort.settling()).await;
         let (mut attacked, mut flooded) = self.measure(&threads, connections).await;
