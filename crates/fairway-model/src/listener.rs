@@ -49,7 +49,8 @@ pub struct Listener {
 pub enum ListenerProtocol {
     /// HTTP in the clear.
     Http,
-    /// HTTP over TLS that ends here.
+    /// HTTP over TLS that ends here, unless the virtual host of the name has a [`crate::StreamRoute`] of the same table and
+    /// pattern: its TLS is forwarded as it comes.
     Https,
     /// Anything over TLS that ends here; what is inside is forwarded as it comes.
     Tls,

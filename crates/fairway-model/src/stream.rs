@@ -15,7 +15,8 @@ use crate::route::WeightedBackend;
 pub struct StreamKey {
     /// The table, as listeners name it.
     pub table: Arc<str>,
-    /// The names (SNI) that it serves; [`HostPattern::Any`] where the protocol has no names.
+    /// The names (SNI) that it serves; [`HostPattern::Any`] where the protocol has no names. In a table of virtual hosts, those
+    /// of the virtual host with this pattern.
     pub host: HostPattern,
 }
 

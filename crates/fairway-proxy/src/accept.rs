@@ -1,6 +1,6 @@
 //! Accepting connections: an error never ends the loop, and a full process refuses politely.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs::File;
@@ -144,7 +144,7 @@ impl Caller {
     fn of_stream(self, listener: ListenerId, name: Option<Box<str>>) -> StreamPeer {
         let client = SocketAddr::new(self.client, self.client_port);
         let server = self.server.map(|server| *server);
-        StreamPeer { listener, client, server, name, _place: None }
+        StreamPeer { listener, client, server, name, forwarded_by: Cell::new(0), _place: None }
     }
 }
 
@@ -321,7 +321,7 @@ async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: Tc
     };
     let adopted = open.adopted();
     match adopted.chosen(caller.port, hello.name.as_deref()) {
-        Some(listener) if adopted.protocol(listener) == Some(ListenerProtocol::TlsPassthrough) => {
+        Some(listener) if adopted.passes_through(listener, hello.name.as_deref()) => {
             drop(adopted);
             if let Some(serving) = forward(open, caller.of_stream(listener, hello.name), stream, rest) {
                 serving.await;

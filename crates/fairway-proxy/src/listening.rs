@@ -105,6 +105,8 @@ struct Entry {
     generation: u16,
     /// None where it does not speak HTTP.
     facts: Option<ListenerFacts>,
+    /// Whether TLS of its clients may be passed through.
+    passes_tls: bool,
     verification: Verification,
     /// Of one of UDP: what its sessions may be.
     bounds: Option<Arc<SessionBounds>>,
@@ -155,7 +157,8 @@ impl Sockets {
         let everywhere = ClientLimits::everywhere(&snapshot.config().settings);
         let is_known = self.followed.diff(listeners).next().is_none()
             && self.current.everywhere == everywhere
-            && self.current.has_tables_of(snapshot);
+            && self.current.has_tables_of(snapshot)
+            && self.current.passes_tls_as(snapshot);
         if is_known && self.failed.is_empty() {
             return (Arc::clone(&self.current), Vec::new());
         }
@@ -180,7 +183,7 @@ impl Sockets {
                 }
                 Carried::Closed(_) => Choice::Closed,
             });
-            let (introduction, chosen) = (port.introduction().cloned(), Chosen::on(port));
+            let (introduction, chosen) = (port.introduction().cloned(), Chosen::on(port, snapshot));
             let handshake_timeout = listening.longest_handshake(&carries);
             listening.ports.push(OpenPort { sockets, carries, chosen, introduction, handshake_timeout });
         }
@@ -275,7 +278,9 @@ impl Sockets {
                 entries.resize_with(slot + 1, || None);
             }
             let (generation, bounds, model) = (id.generation, self.bounds(*id, model), Arc::clone(model));
-            entries[slot] = Some(Entry { generation, facts, verification, bounds, clients, places, model });
+            let passes_tls = passes_tls(snapshot, &model);
+            entries[slot] =
+                Some(Entry { generation, facts, passes_tls, verification, bounds, clients, places, model });
         }
         entries
     }
@@ -323,6 +328,15 @@ fn facts(snapshot: &Snapshot, listener: &Listener, over_tls: &HashMap<&str, u16>
     })
 }
 
+/// Whether TLS of the clients of a listener may be passed through, which takes reading their first message.
+fn passes_tls(snapshot: &Snapshot, listener: &Listener) -> bool {
+    match listener.protocol {
+        ListenerProtocol::TlsPassthrough => true,
+        ListenerProtocol::Https => snapshot.has_streams(&listener.table),
+        _ => false,
+    }
+}
+
 /// Where tables are served over TLS: the public port of the first listener of each, by name.
 fn ports_over_tls(snapshot: &Snapshot) -> HashMap<&str, u16> {
     let mut ports = HashMap::new();
@@ -357,10 +371,10 @@ impl Verification {
 }
 
 impl Chosen {
-    fn on(port: &Port<Carried>) -> Self {
-        let passes_through = |it: &Carried| it.listener().protocol == ListenerProtocol::TlsPassthrough;
+    fn on(port: &Port<Carried>, snapshot: &Snapshot) -> Self {
+        let passes_tls = |it: &Carried| passes_tls(snapshot, it.listener());
         match port {
-            Port::Tls(by_name) if by_name.values().any(passes_through) => Self::BeforeHandshake,
+            Port::Tls(by_name) if by_name.values().any(passes_tls) => Self::BeforeHandshake,
             Port::Tls(by_name) if by_name.values().nth(1).is_some() => Self::InHandshake,
             _ => Self::Alone,
         }
@@ -475,6 +489,11 @@ impl Listening {
             entry.facts.is_none_or(|facts| snapshot.table(&entry.model.table) == Some(facts.table))
         };
         self.listeners.iter().flatten().all(same)
+    }
+
+    /// Whether the same listeners may pass TLS through in `snapshot`.
+    fn passes_tls_as(&self, snapshot: &Snapshot) -> bool {
+        self.listeners.iter().flatten().all(|entry| entry.passes_tls == passes_tls(snapshot, &entry.model))
     }
 }
 

@@ -66,6 +66,21 @@ impl Snapshot {
         self.streams.find(table, name)
     }
 
+    /// Whether a host of this table may have its TLS passed through: see [`Self::passed_through`].
+    #[must_use]
+    pub fn has_streams(&self, table: &str) -> bool {
+        self.streams.has(table)
+    }
+
+    /// Where the TLS of a virtual host goes that does not end here: the stream route of its very pattern. The most specific host
+    /// that covers `name` (lower case) decides, whatever the stream routes of less specific ones say.
+    #[must_use]
+    pub fn passed_through(&self, table: &str, name: &str) -> Option<&Arc<CompiledStream>> {
+        let stream = self.streams.find(table, Some(name))?;
+        let host = self.host(self.table(table)?, name)?;
+        (host.key().host == stream.key().host).then_some(stream)
+    }
+
     /// The rule that serves a request.
     #[inline]
     pub fn lookup<'s, F: Fields>(&'s self, table: TableId, request: &Request<'_, F>) -> Matched<'s> {
@@ -86,7 +101,7 @@ impl Snapshot {
     /// The most specific host that covers `name` (lower case): whose certificate a TLS client gets.
     #[must_use]
     pub fn host(&self, table: TableId, name: &str) -> Option<&CompiledHost> {
-        self.covering(table, name).into_iter().next()
+        self.hosts.table(table)?.covering(name).next().map(|host| &**host)
     }
 
     /// All hosts that cover `name`, the most specific first. Allocates.

@@ -72,6 +72,11 @@ impl Streams {
         self.tables.get(table)?.choose(name)
     }
 
+    /// Whether a table has any.
+    pub(crate) fn has(&self, table: &str) -> bool {
+        self.tables.contains_key(table)
+    }
+
     /// Puts `route`, or nothing, where `key` says.
     pub(crate) fn replace(&mut self, key: &StreamKey, route: Option<&StreamRoute>, slots: &mut Slots) {
         let compiled = route.map(|route| Arc::new(CompiledStream::compiled(route, slots)));
@@ -89,7 +94,10 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::{Config, HostPattern, Origin, StreamPolicy, WeightedBackend, WildcardSpan};
+    use fairway_model::{
+        Config, HostKey, HostPattern, Origin, PathForm, RuleOrder, StreamPolicy, VirtualHost,
+        WeightedBackend, WildcardSpan,
+    };
 
     use crate::compile;
 
@@ -130,6 +138,39 @@ mod tests {
         assert!(Arc::ptr_eq(before.unwrap(), after.unwrap()), "what did not change is shared");
         let third = compile(&Config::default(), Some(&second)).snapshot;
         assert!(third.stream("t", Some("a.test")).is_none());
+    }
+
+    #[test]
+    fn the_most_specific_host_decides_whether_its_tls_passes_through() {
+        let mut config = config(&[route("*.test", &[("one", 1)]), route("a.b.test", &[("two", 1)])]);
+        for host in ["", "*.test", "shop.test", "*.b.test", "a.b.test"] {
+            let host = HostPattern::parse(host, WildcardSpan::ManyLabels).unwrap();
+            let key = HostKey { table: "t".into(), host };
+            let host = VirtualHost {
+                key: key.clone(),
+                order: RuleOrder::Precedence,
+                path_form: PathForm::Decoded,
+                routes: Vec::new(),
+                certificate: None,
+                clients: None,
+                suites: None,
+                falls_through: false,
+            };
+            config.hosts.insert(key, Arc::new(host));
+        }
+        let snapshot = compile(&config, None).snapshot;
+        let passed = |name| snapshot.passed_through("t", name).map(|stream| stream.key().host.to_string());
+        for (name, by) in [
+            ("a.b.test", Some("a.b.test")),
+            ("c.b.test", None),
+            ("shop.test", None),
+            ("other.test", Some("*.test")),
+            ("x.y.test", Some("*.test")),
+            ("test", None),
+        ] {
+            assert_eq!(passed(name).as_deref(), by, "{name}");
+        }
+        assert!(snapshot.has_streams("t") && !snapshot.has_streams("u"));
     }
 
     #[test]

@@ -86,6 +86,7 @@ pub struct Ingress {
     namespace: String,
     name: String,
     class: Option<String>,
+    created: Option<String>,
     annotations: Vec<(String, String)>,
     tls: Vec<(Option<String>, Vec<String>)>,
     rules: Vec<IngressRule>,
@@ -109,6 +110,7 @@ impl Ingress {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             class: Some("nginx".to_owned()),
+            created: None,
             annotations: Vec::new(),
             tls: Vec::new(),
             rules: Vec::new(),
@@ -120,6 +122,13 @@ impl Ingress {
     #[must_use]
     pub fn class(mut self, class: Option<&str>) -> Self {
         self.class = class.map(str::to_owned);
+        self
+    }
+
+    /// Created at this time (RFC 3339): the older of two Ingresses comes first.
+    #[must_use]
+    pub fn created(mut self, time: &str) -> Self {
+        self.created = Some(time.to_owned());
         self
     }
 
@@ -171,6 +180,9 @@ impl Ingress {
     pub fn yaml(&self) -> String {
         let mut yaml = "apiVersion: networking.k8s.io/v1\nkind: Ingress\n".to_owned();
         yaml += &metadata((&self.namespace, &self.name));
+        if let Some(created) = &self.created {
+            yaml += &format!("  creationTimestamp: {}\n", quoted(created));
+        }
         if !self.annotations.is_empty() {
             yaml += "  annotations:\n";
         }

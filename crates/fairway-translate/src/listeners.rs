@@ -29,50 +29,15 @@ pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {
         };
         config.listeners.insert(listener.name.clone(), Arc::new(listener));
     }
-    let passing = |listener: &&Arc<Listener>| {
-        listener.protocol == ListenerProtocol::TlsPassthrough && *listener.table == *INGRESS_TABLE
-    };
-    for listener in config.listeners.values().filter(passing).cloned().collect::<Vec<_>>() {
-        let moved = passing_tls(options, &listener.host, &listener.origin);
-        config.listeners.insert(moved.name.clone(), Arc::new(moved));
-    }
 }
 
-/// Puts the listener that passes the TLS of a host of Ingresses through into `config`, with where it goes; takes both out
-/// without a route.
-pub(crate) fn pass_through(
-    options: &Options,
-    host: &HostPattern,
-    route: Option<StreamRoute>,
-    config: &mut Config,
-) {
+/// Puts the route for the TLS of a host of Ingresses into `config`, or takes it out: without one, TLS of the host ends here.
+pub(crate) fn pass_through(host: &HostPattern, route: Option<StreamRoute>, config: &mut Config) {
     let Some(route) = route else {
-        let key = StreamKey { table: INGRESS_TABLE.into(), host: host.clone() };
-        if config.streams.remove(&key).is_some() {
-            config.listeners.remove(&*passing_name(host));
-        }
+        config.streams.remove(&StreamKey { table: ingress_table(), host: host.clone() });
         return;
     };
-    let listener = passing_tls(options, host, &route.origin);
-    if config.listeners.get(&listener.name).is_none_or(|before| **before != listener) {
-        config.listeners.insert(listener.name.clone(), Arc::new(listener));
-    }
     if config.streams.get(&route.key).is_none_or(|before| **before != route) {
         config.streams.insert(route.key.clone(), Arc::new(route));
-    }
-}
-
-fn passing_name(host: &HostPattern) -> String {
-    format!("https/{host}")
-}
-
-fn passing_tls(options: &Options, host: &HostPattern, origin: &Origin) -> Listener {
-    let ListenAt { bind, public_port } = &options.listeners.https;
-    let name = passing_name(host);
-    Listener {
-        origin: origin.clone(),
-        bind: bind.clone(),
-        host: host.clone(),
-        ..Listener::new(&name, ListenerProtocol::TlsPassthrough, *public_port, INGRESS_TABLE)
     }
 }

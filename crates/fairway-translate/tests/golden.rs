@@ -85,11 +85,10 @@ fn forwarded(config: &Config, listener: &Listener) -> Option<(String, Value)> {
     Some((listener.name.to_string(), shown))
 }
 
-/// Where connections go, and to which listener they come.
+/// Where connections go, and to which listeners they come.
 fn passed(config: &Config, stream: &StreamRoute) -> (String, Value) {
-    let comes = |it: &&Arc<Listener>| it.table == stream.key.table && it.host == stream.key.host;
-    let passing = |it: &&Arc<Listener>| it.protocol == ListenerProtocol::TlsPassthrough && comes(it);
-    let listeners: Vec<_> = config.listeners.values().filter(passing).map(|it| it.name.to_string()).collect();
+    let comes = |it: &&Arc<Listener>| it.table == stream.key.table && it.protocol == ListenerProtocol::Https;
+    let listeners: Vec<_> = config.listeners.values().filter(comes).map(|it| it.name.to_string()).collect();
     let backends: Vec<_> = stream.backends.iter().map(|it| it.backend.to_string()).collect();
     (stream.key.host.to_string(), json!({"listeners": listeners, "backends": backends}))
 }

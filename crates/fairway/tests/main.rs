@@ -18,6 +18,7 @@ mod manifests_of_ingress_nginx;
 mod many_routes;
 mod migrate;
 mod migrate_gateway_api;
+mod passthrough;
 mod patterns;
 mod policies;
 mod recorded;

@@ -289,12 +289,14 @@ fn call_limit(intake: &Intake, request: &Head, record: &mut Record<'_>) -> Optio
     environment::limit_of_call(request, record.began)
 }
 
-/// Whether another listener of the port is the one for the request's host: its connection was made for another name
-/// (RFC 9110 §15.5.20; Gateway API `Listener.hostname`).
+/// Whether another listener of the port is the one for the request's host, or its TLS does not end here at all: its connection
+/// was made for another name (RFC 9110 §15.5.20; Gateway API `Listener.hostname`).
 #[inline]
 fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool {
     let Some(by) = peer.chosen_by_other_than(host) else { return false };
-    adopted.chosen(by.port, Some(host)).is_some_and(|listener| listener != peer.listener)
+    adopted
+        .chosen(by.port, Some(host))
+        .is_some_and(|listener| listener != peer.listener || adopted.passes_through(listener, Some(host)))
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

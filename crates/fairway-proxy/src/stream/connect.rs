@@ -103,7 +103,8 @@ pub(super) async fn connect<N: Network, S: Transport>(
         began: Instant::now(),
     };
     let drained = Deadline::unset();
-    let mut waiting = Waiting { worker, peer, client, protocol: model.protocol, drained };
+    let passes_tls = matches!(model.protocol, ListenerProtocol::TlsPassthrough | ListenerProtocol::Https);
+    let mut waiting = Waiting { worker, peer, client, passes_tls, drained };
     worker.budgets.retries.earn();
     search.go_on()?;
     loop {
@@ -149,7 +150,8 @@ struct Waiting<'c, N: Network, S> {
     worker: &'c Rc<Worker<N>>,
     peer: &'c StreamPeer,
     client: &'c mut Wire<S>,
-    protocol: ListenerProtocol,
+    /// Whether an endpoint ends its TLS.
+    passes_tls: bool,
     /// When it has to be over; unset while its listener stays.
     drained: Deadline,
 }
@@ -169,12 +171,12 @@ impl<N: Network, S: Transport> Waiting<'_, N, S> {
             Ahead::Open => false,
             Ahead::Broken => true,
             // A client that has asked may end its direction and wait for the answer; within a handshake of TLS none can.
-            Ahead::Ended => self.client.residue() == 0 || self.protocol == ListenerProtocol::TlsPassthrough,
+            Ahead::Ended => self.client.residue() == 0 || self.passes_tls,
         };
         if has_left {
             return Poll::Ready(End::Failed(Fault::ClientGone));
         }
-        if self.worker.phase_of(self.peer.listener) == Phase::Draining {
+        if self.peer.phase(self.worker) == Phase::Draining {
             self.drained.set_once(self.worker.options.drain.timeout);
         }
         self.drained.poll_passed(cx).map(|()| End::Drained)

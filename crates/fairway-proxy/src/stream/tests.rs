@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Backend, BackendKey, BackendTraffic, Config, HostPattern, Listener, ListenerProtocol, Origin, Retry,
-    RetryBy, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
+    Backend, BackendKey, BackendTraffic, Config, HostKey, HostPattern, Listener, ListenerProtocol, Origin,
+    Retry, RetryBy, StreamKey, StreamPolicy, StreamRoute, VirtualHost, WeightedBackend,
 };
 use fairway_runtime::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -42,13 +42,40 @@ fn config(endpoints: usize, weight: u32) -> Config {
     config
 }
 
+/// The same by a listener of HTTPS, one host of which is passed through.
+fn host_config() -> Config {
+    let mut config = config(1, 1);
+    let (table, name): (Arc<str>, _) = ("streams".into(), HostPattern::Exact("a.test".into()));
+    let listener = Listener::new("streams", ListenerProtocol::Https, 443, "streams");
+    config.listeners.insert("streams".into(), Arc::new(listener));
+    let (_, route) = config.streams.remove_with_key(&any(&table)).expect("it is there");
+    let key = StreamKey { table: table.clone(), host: name.clone() };
+    config.streams.insert(key.clone(), Arc::new(StreamRoute { key, ..(*route).clone() }));
+    let key = HostKey { table, host: name };
+    let host = config.hosts.values().next().expect("it has one");
+    let host = VirtualHost { key: key.clone(), ..(**host).clone() };
+    config.hosts.insert(key, Arc::new(host));
+    config
+}
+
+fn any(table: &Arc<str>) -> StreamKey {
+    StreamKey { table: table.clone(), host: HostPattern::Any }
+}
+
 /// A client that has just connected, and what serves it.
 fn client(stage: &Stage) -> (DuplexStream, JoinHandle<()>) {
     let (ours, theirs) = duplex(PIPE);
     // `http` is the first one by name.
     let listener = ListenerId { slot: 1, generation: 1 };
     let name = Some("a.test".into());
-    let peer = StreamPeer { listener, client: endpoint(1), server: None, name, _place: None };
+    let peer = StreamPeer {
+        listener,
+        client: endpoint(1),
+        server: None,
+        name,
+        forwarded_by: Cell::new(0),
+        _place: None,
+    };
     (theirs, spawn_local(serve(Open::new(&stage.worker), peer, ours, AHEAD.to_vec())))
 }
 
@@ -169,6 +196,30 @@ async fn a_side_that_takes_nothing_stops_the_other() {
         let mut all = vec![0; 10 * PIPE];
         client.read_exact(&mut all).await.unwrap();
         assert!(all.iter().all(|byte| *byte == 7) && written.get() > held);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_no_longer_passed_through_leaves_its_streams_the_time_of_a_drain() {
+    on_stage(async {
+        let stage = Stage::serving(&host_config(), |_| Meeting::with(echoing));
+        let (mut client, serving) = client(&stage);
+        let mut seen = [0; 6];
+        client.read_exact(&mut seen).await.unwrap();
+        let mut unrelated = host_config();
+        unrelated.settings.workers = Some(3);
+        stage.publish(&unrelated);
+        sleep(Duration::from_secs(300)).await;
+        client.write_all(b"still!").await.unwrap();
+        client.read_exact(&mut seen).await.unwrap();
+        let mut without = host_config();
+        without.streams.clear();
+        stage.publish(&without);
+        let gone = Instant::now();
+        serving.await.unwrap();
+        assert_eq!((gone.elapsed().as_secs(), ended(&stage, "drained")), (240, 1));
+        stage.at_rest().unwrap();
     })
     .await;
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_metrics::Fault;
-use fairway_model::{Backend, ClientVerification, ListenerProtocol, PortProtocol, Settings};
+use fairway_model::{Backend, ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
@@ -140,9 +140,25 @@ impl<H: Hop> Adopted<H> {
         }
     }
 
-    /// What a listener speaks; `None` when it is gone.
-    pub(crate) fn protocol(&self, listener: ListenerId) -> Option<ListenerProtocol> {
-        self.listening().model(listener).map(|model| model.protocol)
+    /// Whether `listener` passes the TLS of a client through that asks for `name` (lower case).
+    pub(crate) fn passes_through(&self, listener: ListenerId, name: Option<&str>) -> bool {
+        self.listening().model(listener).is_some_and(|model| match model.protocol {
+            ListenerProtocol::TlsPassthrough => true,
+            ListenerProtocol::Https => self.passed_host(model, name).is_some(),
+            _ => false,
+        })
+    }
+
+    /// Whether a connection of `listener` whose client asks for `name` (lower case) is still one to forward.
+    pub(crate) fn forwards(&self, listener: ListenerId, name: Option<&str>) -> bool {
+        self.listening().model(listener).is_some_and(|model| {
+            model.protocol != ListenerProtocol::Https || self.passed_host(model, name).is_some()
+        })
+    }
+
+    /// Where the TLS of a virtual host of a listener of HTTPS goes that does not end here.
+    fn passed_host(&self, model: &Listener, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
+        self.snapshot().passed_through(&model.table, name?)
     }
 
     /// Where a connection of `listener` goes whose client asks for `name` (lower case).
@@ -151,7 +167,11 @@ impl<H: Hop> Adopted<H> {
     /// Nobody serves it.
     pub(crate) fn stream(&self, listener: ListenerId, name: Option<&str>) -> Result<&CompiledStream, Fault> {
         let model = self.listening().model(listener).ok_or(Fault::NoListener)?;
-        let stream = self.snapshot().stream(&model.table, name).ok_or(Fault::NoRoute)?;
+        let stream = match model.protocol {
+            ListenerProtocol::Https => self.passed_host(model, name),
+            _ => self.snapshot().stream(&model.table, name),
+        };
+        let stream = stream.ok_or(Fault::NoRoute)?;
         if stream.targets().is_empty() { Err(Fault::NoBackend) } else { Ok(stream) }
     }
 
@@ -168,6 +188,7 @@ impl<H: Hop> Adopted<H> {
         let listener = self.chosen(port, name).ok_or(Fault::NoListener)?;
         let model = self.listening().model(listener).ok_or(Fault::NoListener)?;
         let host = match model.protocol {
+            _ if self.passes_through(listener, name) => return Err(Fault::NoListener),
             ListenerProtocol::Https => {
                 let facts = self.listener(listener).ok_or(Fault::NoListener)?;
                 name.and_then(|name| self.snapshot().host(facts.table, name))

@@ -57,7 +57,7 @@ impl State {
             self.remember_host(host, HostMemo::default(), work);
             self.hosts.remove(host);
             self.current.config.hosts.remove(&key);
-            listeners::pass_through(inputs.options, host, None, &mut self.current.config);
+            listeners::pass_through(host, None, &mut self.current.config);
             let mut diagnostics = serving.diagnostics;
             diagnostics.extend(layout::without_main(host, &serving.canaries));
             self.current.diagnostics.replace(scope, diagnostics);
@@ -76,7 +76,7 @@ impl State {
         let memo = HostMemo { own_certificate, ownership, backends, certificate: shown, names };
         self.remember_host(host, memo, work);
         self.current.diagnostics.replace(scope, diagnostics);
-        listeners::pass_through(inputs.options, host, stream, &mut self.current.config);
+        listeners::pass_through(host, stream, &mut self.current.config);
         if self.current.config.hosts.get(&key).is_none_or(|before| **before != made) {
             self.current.config.hosts.insert(key, Arc::new(made));
         }

@@ -36,8 +36,20 @@ pub(super) fn arrivals<'s>(snapshot: &'s Snapshot, asked: &Asked) -> Vec<Arrival
 
 /// The route of connections that are not taken apart.
 pub(super) fn stream<'s>(snapshot: &'s Snapshot, listener: &Listener, host: &str) -> Option<&'s StreamRoute> {
-    let key = snapshot.stream(&listener.table, Some(host))?.key();
-    snapshot.config().streams.get(key).map(|stream| &**stream)
+    let stream = match listener.protocol {
+        ListenerProtocol::Https => snapshot.passed_through(&listener.table, host)?,
+        _ => snapshot.stream(&listener.table, Some(host))?,
+    };
+    snapshot.config().streams.get(stream.key()).map(|stream| &**stream)
+}
+
+/// Whether the listener passes TLS through that asks for this name.
+pub(super) fn passes_through(snapshot: &Snapshot, listener: &Listener, host: &str) -> bool {
+    match listener.protocol {
+        ListenerProtocol::TlsPassthrough => true,
+        ListenerProtocol::Https => snapshot.passed_through(&listener.table, host).is_some(),
+        _ => false,
+    }
 }
 
 fn speaks(listener: &Listener, scheme: Scheme) -> bool {
@@ -64,7 +76,7 @@ fn chosen<'s>(listeners: &[&'s Arc<Listener>], host: &str) -> Option<&'s Arc<Lis
 }
 
 fn is_served(snapshot: &Snapshot, asked: &Asked, listener: &Listener) -> bool {
-    if !listener.protocol.is_http() {
+    if !listener.protocol.is_http() || passes_through(snapshot, listener, &asked.host) {
         return stream(snapshot, listener, &asked.host).is_some();
     }
     let Some(table) = snapshot.table(&listener.table) else { return false };

@@ -34,11 +34,12 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
 /// What happens at one listener.
 fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     let config = served.snapshot.config();
+    let passes_through = arrival::passes_through(&served.snapshot, listener, &asked.host);
     let spoken = match listener.protocol {
+        _ if passes_through => "TLS is passed through as it comes".to_owned(),
         ListenerProtocol::Http | ListenerProtocol::Https => words::versions(config.settings.downstream.http2),
         ListenerProtocol::Tls => "TLS ends here, and what is inside is forwarded as it comes".to_owned(),
-        ListenerProtocol::TlsPassthrough => "TLS is passed through as it comes".to_owned(),
-        ListenerProtocol::Tcp | ListenerProtocol::Udp => "forwarded as it comes".to_owned(),
+        _ => "forwarded as it comes".to_owned(),
     };
     // Those of flags have no namespace.
     let by = match listener.origin.namespace.is_empty() {
@@ -46,7 +47,7 @@ fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
         false => format!("; {}", listener.origin),
     };
     row(out, "listener", &format!("{}, public port {}: {spoken}{by}", listener.name, listener.public_port));
-    if !listener.protocol.is_http() {
+    if !listener.protocol.is_http() || passes_through {
         return stream(out, asked, served, listener);
     }
     let Some(table) = served.snapshot.table(&listener.table) else {

@@ -1,0 +1,183 @@
+//! `ssl-passthrough`: whose TLS goes to which backend where several Ingresses name a host, and what is never passed by. The real
+//! binary, by its flags.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use fairway_testkit::certificates::{Authority, trusting_anything};
+use fairway_testkit::client::{Client, Request, TlsOffer};
+use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::process::Fairway;
+use fairway_testkit::{Answer, Backend};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+const OLDER: &str = "2025-01-01T00:00:00Z";
+const YOUNGER: &str = "2025-02-01T00:00:00Z";
+
+fn ingress(namespace: &str, name: &str) -> Ingress {
+    Ingress::new(namespace, name).class(Some("fairway"))
+}
+
+fn passing(namespace: &str, host: &str) -> Ingress {
+    let passing = ingress(namespace, "passing").annotation("ssl-passthrough", "true");
+    passing.route(host, "/", ("secure", 443))
+}
+
+/// Each namespace has a Service `web`, which speaks HTTP, and a Service `secure`, which ends TLS; each answers with both names.
+struct Site {
+    manifests: Manifests,
+    arguments: Vec<&'static str>,
+    backends: Vec<(&'static str, Backend)>,
+}
+
+impl Site {
+    async fn new(ingresses: &[Ingress], arguments: &[&'static str]) -> Self {
+        let manifests = Manifests::new();
+        manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+        for (number, ingress) in ingresses.iter().enumerate() {
+            manifests.put(&format!("ingress-{number}.yaml"), ingress.yaml());
+        }
+        let own = Authority::new("pods").leaf(&["pod.test"]).server_config(&["http/1.1"]);
+        let mut backends = Vec::new();
+        for (name, web, secure) in [("a", "a/web", "a/secure"), ("b", "b/web", "b/secure")] {
+            let plain = Backend::http(move |_| Answer::ok(web)).await;
+            let tls = Backend::https(own.clone(), move |_| Answer::ok(secure)).await;
+            for (service, port, backend) in [("web", 80, &plain), ("secure", 443, &tls)] {
+                let yaml = service_with_endpoints((name, service), port, &[backend.address()]);
+                manifests.put(&format!("{name}-{service}.yaml"), yaml);
+            }
+            backends.extend([(web, plain), (secure, tls)]);
+        }
+        Self { manifests, arguments: arguments.to_vec(), backends }
+    }
+
+    async fn run(&self) -> Fairway {
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &self.arguments).await
+    }
+
+    /// What `fairway check` says.
+    fn check(&self) -> String {
+        let mut command = Command::new(BINARY);
+        command.arg("check").arg(self.manifests.path()).args(&self.arguments);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    fn connections(&self, of: &str) -> usize {
+        self.backends.iter().find(|(name, _)| *name == of).unwrap().1.connection_count()
+    }
+}
+
+/// Status and body of what a client gets over TLS that asks for `name`.
+async fn over_tls(at: SocketAddr, name: &str) -> io::Result<(u16, String)> {
+    let mut client = Client::connect_tls(at, &TlsOffer::new(trusting_anything(), name)).await?;
+    let answer = client.exchange(&Request::get(name, "/").header("cookie", "session=1").close()).await?;
+    Ok((answer.status, answer.text()))
+}
+
+fn answered(by: &str) -> (u16, String) {
+    (200, by.to_owned())
+}
+
+/// An Ingress of namespace `a` serves `shop.test`, and a wildcard with `ssl-passthrough` covers it: the wildcard gets the names
+/// that nothing else has, and no byte of this one.
+async fn expect_shop_stays_with(owner: Ingress, wildcard: Ingress, arguments: &[&'static str]) {
+    let wildcards = if wildcard.yaml().contains("namespace: b") { "b/secure" } else { "a/secure" };
+    let site = Site::new(&[owner, wildcard], arguments).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap(), answered("a/web"));
+    assert_eq!(site.connections(wildcards), 0, "no byte of it");
+    assert_eq!(over_tls(fairway.https, "other.test").await.unwrap(), answered(wildcards));
+}
+
+fn shop() -> Ingress {
+    ingress("a", "shop").annotation("ssl-redirect", "false").route("shop.test", "/", ("web", 80))
+}
+
+#[tokio::test]
+async fn a_younger_wildcard_does_not_take_the_tls_of_an_exact_host() {
+    let shop = shop().tls(None, &["shop.test"]).created(OLDER);
+    expect_shop_stays_with(shop, passing("b", "*.test").created(YOUNGER), &[]).await;
+}
+
+#[tokio::test]
+async fn an_older_wildcard_does_not_take_the_tls_of_an_exact_host() {
+    let shop = shop().tls(None, &["shop.test"]).created(YOUNGER);
+    expect_shop_stays_with(shop, passing("b", "*.test").created(OLDER), &[]).await;
+}
+
+#[tokio::test]
+async fn a_wildcard_does_not_take_the_tls_of_a_host_that_another_namespace_owns() {
+    let shop = shop().tls(None, &["shop.test"]).created(OLDER);
+    let flags = ["--host-ownership", "namespace"];
+    expect_shop_stays_with(shop, passing("b", "*.test").created(YOUNGER), &flags).await;
+}
+
+#[tokio::test]
+async fn a_wildcard_does_not_take_the_tls_of_a_host_without_a_tls_section() {
+    expect_shop_stays_with(shop(), passing("b", "*.test"), &[]).await;
+}
+
+#[tokio::test]
+async fn a_wildcard_does_not_take_the_tls_of_an_alias() {
+    let aliased = ingress("a", "shop").annotation("server-alias", "shop.test");
+    let aliased = aliased.annotation("ssl-redirect", "false").route("shop.org", "/", ("web", 80));
+    expect_shop_stays_with(aliased, passing("b", "*.test"), &[]).await;
+}
+
+#[tokio::test]
+async fn a_wildcard_does_not_take_the_tls_of_an_exact_host_of_its_own_namespace() {
+    expect_shop_stays_with(shop(), passing("a", "*.test"), &[]).await;
+}
+
+#[tokio::test]
+async fn a_wildcard_does_not_take_the_tls_of_a_name_that_only_redirects() {
+    let shop = shop().annotation("from-to-www-redirect", "true");
+    let site = Site::new(&[shop, passing("b", "*.shop.test")], &[]).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "www.shop.test").await.unwrap().0, 308);
+    assert_eq!(site.connections("b/secure"), 0);
+}
+
+#[tokio::test]
+async fn a_wildcard_does_not_take_the_tls_of_a_host_that_demands_client_certificates() {
+    let (clients, shop) = (Authority::new("clients"), shop().annotation("auth-tls-secret", "a/clients"));
+    let site = Site::new(&[shop, passing("b", "*.test")], &[]).await;
+    let pem: String = clients.pem().lines().map(|line| format!("    {line}\n")).collect();
+    site.manifests.put(
+        "clients.yaml",
+        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: clients, namespace: a}}\nstringData:\n  ca.crt: |\n{pem}"),
+    );
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 400, "it asks for a certificate");
+    let shown = clients.leaf(&["client.test"]).shown_by(trusting_anything());
+    let offer = TlsOffer::new(shown, "shop.test");
+    let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
+    let answer = client.exchange(&Request::get("shop.test", "/").close()).await.unwrap();
+    assert_eq!((answer.status, answer.text()), answered("a/web"));
+    assert_eq!(site.connections("b/secure"), 0);
+}
+
+#[tokio::test]
+async fn an_older_wildcard_of_another_namespace_owns_the_names_below_it_where_hosts_have_owners() {
+    let flags = ["--host-ownership", "namespace"];
+    let site = Site::new(&[shop().created(YOUNGER), passing("b", "*.test").created(OLDER)], &flags).await;
+    assert!(site.check().contains("error[host-owned]: Ingress a/shop"), "{}", site.check());
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap(), answered("b/secure"));
+}
+
+#[tokio::test]
+async fn a_request_for_a_host_that_is_passed_through_is_misdirected_on_a_connection_that_ends_here() {
+    let site = Site::new(&[shop(), passing("b", "pass.test")], &[]).await;
+    let fairway = site.run().await;
+    let mut client =
+        Client::connect_tls(fairway.https, &TlsOffer::new(trusting_anything(), "shop.test")).await.unwrap();
+    let answer = client.exchange(&Request::get("pass.test", "/").close()).await.unwrap();
+    assert_eq!(answer.status, 421);
+    assert_eq!(over_tls(fairway.https, "pass.test").await.unwrap(), answered("b/secure"));
+}
