@@ -31,6 +31,8 @@ struct Host {
     ingresses: usize,
     /// Those that make all of its paths regular expressions.
     with_patterns: BTreeSet<String>,
+    /// The oldest of all.
+    oldest: Option<(i64, ObjectKey)>,
     /// The oldest that has one of [`HOST_WIDE`].
     deciding: BTreeMap<&'static str, (i64, ObjectKey)>,
 }
@@ -46,6 +48,8 @@ impl Hosts {
             for name in hosts_of(ingress) {
                 let host = hosts.entry(name).or_default();
                 host.ingresses += 1;
+                host.oldest =
+                    Some(host.oldest.take().map_or_else(|| age.clone(), |oldest| oldest.min(age.clone())));
                 if asks_for_patterns(ingress, prefix) {
                     host.with_patterns.insert(key.to_string());
                 }
@@ -54,6 +58,12 @@ impl Hosts {
                     *oldest = oldest.clone().min(age.clone());
                 }
             }
+        }
+        for host in hosts.values_mut() {
+            // Only the oldest Ingress can ask for it.
+            let oldest = host.oldest.clone();
+            host.deciding
+                .retain(|annotation, of| *annotation != "ssl-passthrough" || Some(&*of) == oldest.as_ref());
         }
         Self(hosts)
     }
@@ -378,6 +388,27 @@ mod tests {
                 "its auth-tls-secret applies to all paths of a.test, in all Ingresses",
             ]
         );
+    }
+
+    #[test]
+    fn only_the_oldest_ingress_passes_tls_of_a_host_through() {
+        let passing = annotations(&[("ssl-passthrough", "true")]);
+        let found = quirks(
+            vec![
+                ingress("a", &json!({}), "a.test", "/"),
+                ingress("b", &passing, "a.test", "/b"),
+                ingress("c", &passing, "c.test", "/"),
+                ingress("d", &json!({}), "c.test", "/d"),
+            ],
+            &json!({}),
+        );
+        let what = |of: usize| {
+            let it = found[of].iter().find(|it| it.name == "host-settings");
+            it.map_or("", |it| &*it.what)
+        };
+        assert_eq!((what(0), what(1)), ("", ""));
+        assert_eq!(what(2), "its ssl-passthrough applies to all paths of c.test, in all Ingresses");
+        assert_eq!(what(3), "the ssl-passthrough of shop/c applies to its paths on c.test, too");
     }
 
     #[test]

@@ -79,6 +79,12 @@ async fn over_tls(at: SocketAddr, name: &str) -> io::Result<(u16, String)> {
     Ok((answer.status, answer.text()))
 }
 
+async fn in_the_clear(at: SocketAddr, name: &str, target: &str) -> (u16, String) {
+    let mut client = Client::connect(at).await.unwrap();
+    let answer = client.exchange(&Request::get(name, target).close()).await.unwrap();
+    (answer.status, answer.text())
+}
+
 fn answered(by: &str) -> (u16, String) {
     (200, by.to_owned())
 }
@@ -180,4 +186,52 @@ async fn a_request_for_a_host_that_is_passed_through_is_misdirected_on_a_connect
     let answer = client.exchange(&Request::get("pass.test", "/").close()).await.unwrap();
     assert_eq!(answer.status, 421);
     assert_eq!(over_tls(fairway.https, "pass.test").await.unwrap(), answered("b/secure"));
+}
+
+/// Nobody on this machine is let in.
+fn guarded(ingress: Ingress) -> Ingress {
+    ingress.annotation("allowlist-source-range", "192.0.2.1")
+}
+
+#[tokio::test]
+async fn a_younger_ingress_does_not_switch_the_host_of_an_older_one_to_passthrough() {
+    let passing_path = passing("b", "other.test").route("shop.test", "/x", ("secure", 443));
+    let site = Site::new(&[guarded(shop()).created(OLDER), passing_path.created(YOUNGER)], &[]).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 403, "the allow list holds");
+    assert_eq!(over_tls(fairway.https, "other.test").await.unwrap(), answered("b/secure"));
+    let said = site.check();
+    let line = said.lines().find(|line| line.contains("[passthrough-ignored]: Ingress b/passing"));
+    assert!(line.is_some_and(|line| line.contains("Ingress a/shop")), "{said}");
+}
+
+#[tokio::test]
+async fn a_younger_ingress_of_the_same_path_and_namespace_does_not_switch_a_host_either() {
+    let younger = passing("a", "shop.test").created(YOUNGER);
+    let site = Site::new(&[guarded(shop()).created(OLDER), younger], &[]).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 403);
+    assert_eq!(site.connections("a/secure"), 0);
+}
+
+#[tokio::test]
+async fn the_oldest_ingress_of_a_host_passes_its_tls_through_whatever_younger_ones_say() {
+    let younger = ingress("b", "younger").annotation("ssl-passthrough", "false");
+    let younger = guarded(younger).route("shop.test", "/b", ("web", 80)).created(YOUNGER);
+    let site = Site::new(&[passing("a", "shop.test").created(OLDER), younger], &[]).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap(), answered("a/secure"));
+    assert_eq!(in_the_clear(fairway.http, "shop.test", "/b").await.0, 403);
+}
+
+#[tokio::test]
+async fn tls_of_a_host_goes_to_no_backend_of_another_namespace() {
+    let asking = ingress("a", "asking").annotation("ssl-passthrough", "true");
+    let asking = asking.route("shop.test", "/x", ("secure", 443)).created(OLDER);
+    let root = ingress("b", "root").route("shop.test", "/", ("secure", 443)).created(YOUNGER);
+    let site = Site::new(&[asking, root], &[]).await;
+    let fairway = site.run().await;
+    assert!(over_tls(fairway.https, "shop.test").await.is_err());
+    assert_eq!(site.connections("b/secure"), 0);
+    assert!(site.check().contains("warning[passthrough-nowhere]: Ingress a/asking"), "{}", site.check());
 }
