@@ -122,17 +122,30 @@ fn verification(
 }
 
 /// A regular expression on the subject, which begins with `CN=`.
-fn subject(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
+fn subject(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     let name = "auth-tls-match-cn";
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
     let wrong = |problem| (name, "invalid-protection", problem);
     if !value.starts_with("CN=") {
         return Err(wrong(format!("\"{value}\" does not begin with CN=")));
     }
-    match Pattern::anywhere(value) {
-        Ok(_) => Ok(Some(value.into())),
-        Err(why) => Err(wrong(format!("the regular expression \"{value}\" {why}"))),
+    if let Err(why) = Pattern::anywhere(value) {
+        return Err(wrong(format!("the regular expression \"{value}\" {why}")));
     }
+    if !ends_with_the_name(value) {
+        let found = Diagnostic::new(Severity::Note, "unanchored-subject", reader.at(name));
+        let problem = format!("\"{value}\" does not say where the common name ends");
+        let consequence = "certificates whose common name only begins like this pass too, and so do those that have this \
+                           text in another part of their subject; (,|$) at the end of the expression rules out the first";
+        reader.report(found.because(problem, consequence));
+    }
+    Ok(Some(value.into()))
+}
+
+/// Whether an expression ends where the common name does: before the next part of the subject, or at its end.
+fn ends_with_the_name(pattern: &str) -> bool {
+    let ends = ["(,|$)", "($|,)", "(?:,|$)", "(?:$|,)", ","];
+    ends.iter().any(|end| pattern.ends_with(end)) || pattern.ends_with('$') && !pattern.ends_with("\\$")
 }
 
 fn error_page(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
@@ -143,5 +156,26 @@ fn error_page(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     match leads && plain {
         true => Ok(Some(value.into())),
         false => Err((name, "invalid-protection", format!("\"{value}\" is neither a URL nor a path"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_says_where_the_common_name_ends() {
+        for (pattern, ends) in [
+            ("CN=admin", false),
+            ("CN=(billing|stock)", false),
+            ("CN=admin.*", false),
+            ("CN=admin\\$", false),
+            ("CN=admin$", true),
+            ("CN=admin,", true),
+            ("CN=(billing|stock)(,|$)", true),
+            ("CN=admin(?:$|,)", true),
+        ] {
+            assert_eq!(ends_with_the_name(pattern), ends, "{pattern}");
+        }
     }
 }
