@@ -8,8 +8,8 @@ use fairway_gateway_types::{
     HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpUrlRewriteFilter,
 };
 use fairway_model::{
-    BackendKey, Cors, CorsManner, CorsOrigin, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget,
-    PathRewrite, Redirect, RedirectTarget,
+    BackendKey, Cors, CorsManner, CorsOrigin, Filter, HeaderEdit, HeaderField, HostPattern, Mirror,
+    MirrorTarget, PathRewrite, Redirect, RedirectTarget, WildcardSpan,
 };
 
 use crate::backend::Reference;
@@ -137,7 +137,7 @@ impl Reader<'_> {
             of.port.map(|port| u16::try_from(port).map_err(|_| unsupported(format!("{port} is no port"))));
         let target = RedirectTarget::Parts {
             scheme: of.scheme.as_deref().map(Into::into),
-            host: of.hostname.as_deref().map(Into::into),
+            host: of.hostname.as_deref().map(host).transpose()?,
             port: port.transpose()?,
             path: of.path.as_ref().map(|path| self.path(path)).transpose()?,
             keep_query: true,
@@ -146,7 +146,7 @@ impl Reader<'_> {
     }
 
     fn rewrite(&self, of: &HttpUrlRewriteFilter, made: &mut Vec<Filter>) -> Result<(), Fault> {
-        made.extend(of.hostname.as_deref().map(|host| Filter::RewriteHost(host.into())));
+        made.extend(of.hostname.as_deref().map(host).transpose()?.map(Filter::RewriteHost));
         if let Some(path) = &of.path {
             made.push(Filter::RewritePath(self.path(path)?));
         }
@@ -155,15 +155,31 @@ impl Reader<'_> {
 
     fn path(&self, of: &HttpPathModifier) -> Result<PathRewrite, Fault> {
         match (&*of.type_, &of.replace_full_path, &of.replace_prefix_match) {
-            ("ReplaceFullPath", Some(path), _) => Ok(PathRewrite::Full(path.as_str().into())),
+            ("ReplaceFullPath", Some(path), _) => Ok(PathRewrite::Full(on_one_line(path)?)),
             ("ReplacePrefixMatch", _, Some(_)) if !self.prefixes => {
                 Err(unsupported("ReplacePrefixMatch needs matches of type PathPrefix".to_owned()))
             }
-            ("ReplacePrefixMatch", _, Some(prefix)) => Ok(PathRewrite::Prefix(prefix.as_str().into())),
+            ("ReplacePrefixMatch", _, Some(prefix)) => Ok(PathRewrite::Prefix(on_one_line(prefix)?)),
             (kind, _, _) => {
                 Err(unsupported(format!("the path modifier {kind} is not known, or has no value")))
             }
         }
+    }
+}
+
+/// A host that stands in a header (Gateway API `PreciseHostname`).
+fn host(text: &str) -> Result<Arc<str>, Fault> {
+    match HostPattern::parse(text, WildcardSpan::OneLabel) {
+        Ok(HostPattern::Exact(_)) => Ok(text.into()),
+        _ => Err(unsupported(format!("{text:?} is no name of a host"))),
+    }
+}
+
+/// A path that stands in a header or a request line.
+fn on_one_line(path: &str) -> Result<Arc<str>, Fault> {
+    match path.bytes().any(|byte| byte.is_ascii_control()) {
+        false => Ok(path.into()),
+        true => Err(unsupported(format!("the path {path:?} has a control character"))),
     }
 }
 
@@ -278,6 +294,32 @@ mod tests {
         assert!(read(std::slice::from_ref(&redirect), true).is_ok());
         let both = read(&[redirect, rewrite("ReplaceFullPath")], true);
         assert_eq!(both.unwrap_err().reason, "IncompatibleFilters");
+    }
+
+    #[test]
+    fn no_host_or_path_writes_a_header_of_its_own() {
+        let redirect = |host: &str| HttpRouteFilter {
+            type_: "RequestRedirect".into(),
+            request_redirect: Some(HttpRequestRedirectFilter {
+                hostname: Some(host.into()),
+                ..HttpRequestRedirectFilter::default()
+            }),
+            ..HttpRouteFilter::default()
+        };
+        let rewritten = |host: Option<&str>, path: &str| {
+            let mut filter = rewrite("ReplaceFullPath");
+            let it = filter.url_rewrite.as_mut().unwrap();
+            it.hostname = host.map(Into::into);
+            it.path.as_mut().unwrap().replace_full_path = Some(path.into());
+            read(&[filter], true)
+        };
+        for wrong in ["a.test\r\nSet-Cookie: b", "a.test\n", "a test", "*.test", "a.test:80", ""] {
+            assert!(read(&[redirect(wrong)], true).is_err(), "{wrong:?}");
+            assert!(rewritten(Some(wrong), "/").is_err(), "{wrong:?}");
+        }
+        assert!(read(&[redirect("a.test")], true).is_ok());
+        assert!(rewritten(Some("a.test"), "/a b").is_ok());
+        assert!(rewritten(None, "/\r\nSet-Cookie: b").is_err());
     }
 
     #[test]

@@ -139,17 +139,14 @@ impl<'a> Builder<'a> {
             return;
         }
         let labels = self.labels(&matches, &draft.shares);
-        let answered = |status, reason| Action::Answer(Answer { status, reason });
+        let closed = Answer { status: 503, reason: AnswerReason::ProtectionUnavailable };
         let (filters, policy, action) = match (draft.filters, draft.policy, self.guards(draft.name)) {
             (Ok(filters), Ok(policy), Some(guards)) => {
                 (guarded(filters, guards), policy, Action::Forward(draft.shares))
             }
-            (Ok(_), Ok(policy), None) => {
-                (Vec::new(), policy, answered(503, AnswerReason::ProtectionUnavailable))
-            }
-            (_, policy, _) => {
-                (Vec::new(), policy.unwrap_or_default(), answered(500, AnswerReason::MissingReference))
-            }
+            (Ok(_), Ok(policy), None) => (Vec::new(), policy, Action::Answer(closed)),
+            // No backend is answered 500.
+            (_, policy, _) => (Vec::new(), policy.unwrap_or_default(), Action::Forward(Vec::new())),
         };
         let origin = (self.place)(&at);
         self.rules.rules.push(Rule { origin, matches, filters, action, policy: policy.kept(), labels });

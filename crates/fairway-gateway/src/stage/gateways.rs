@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use fairway_gateway_types as types;
 use fairway_model::{HostKey, HostPattern, Origin};
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::condition::Fault;
@@ -147,8 +146,6 @@ impl Gateways {
             }
             work.routes.read.extend(self.routes.by_parent.of(&reference).cloned());
             work.statuses.insert(reference.clone());
-            let found = diagnostics(&reference, &parent, after);
-            work.pieces.diagnostics.push((reference.clone(), found));
             self.listening.parents.insert(reference, parent);
         }
     }
@@ -258,38 +255,4 @@ fn table_hosts(reading: Option<&Reading>) -> TableHosts {
     let served = reading.into_iter().flat_map(Reading::served);
     let is_http = |listener: &Listener| listener.entry.protocol.served().is_some_and(|it| it.is_http());
     served.map(|it| (it.table.clone(), it.entry.host.clone(), is_http(it))).collect()
-}
-
-fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>) -> Vec<Diagnostic> {
-    let place = &parent.origin;
-    let refused = parent.refused.as_ref().map(|fault| {
-        let found = Diagnostic::new(Severity::Error, "not-accepted", place.clone());
-        found.because(fault.message.clone(), "none of its listeners is served")
-    });
-    let own = reading.filter(|_| reference.kind == Kind::Gateway);
-    let unusable = own.and_then(|reading| reading.unusable.as_ref()).map(|fault| {
-        let found = Diagnostic::new(Severity::Error, "invalid-parameters", place.clone());
-        found.because(
-            fault.message.clone(),
-            "the Services that it has stay as they are, and it gets no new ones",
-        )
-    });
-    let client = own.map(|reading| &reading.client_certificate);
-    let client = client.and_then(|shown| Some((shown.fault.as_ref()?, shown.secret.is_some()))).map(
-        |(fault, kept)| {
-            let at = place.at("spec.tls.backend.clientCertificateRef");
-            let found = Diagnostic::new(Severity::Error, "missing-reference", at);
-            let consequence = match kept {
-                true => "endpoints are shown the certificate that the Secret had before",
-                false => "endpoints are shown no certificate",
-            };
-            found.because(fault.message.clone(), consequence)
-        },
-    );
-    let default = parent.asks_for_all.then(|| {
-        let found = Diagnostic::new(Severity::Warning, "not-supported", place.at("spec.defaultScope"));
-        found
-            .because("default Gateways are not supported", "it serves only routes that name it in parentRefs")
-    });
-    refused.into_iter().chain(unusable).chain(client).chain(default).chain(parent.diagnostics()).collect()
 }

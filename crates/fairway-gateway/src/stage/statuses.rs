@@ -1,14 +1,17 @@
-//! Makes the statuses of Gateways, ListenerSets and policies that are marked, and keeps all of them.
+//! Makes the statuses of Gateways, ListenerSets and policies that are marked, and says what is wrong with them. Keeps all
+//! statuses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::GatewayScope;
+use fairway_objects::placement::{Placement, PortState};
 
 use crate::condition::Fault;
-use crate::gateway::gateway_of;
+use crate::gateway::{Parent, Reading, gateway_of};
 use crate::gateway_status;
 use crate::listener::ListenerId;
 use crate::state::Gateways;
@@ -20,8 +23,13 @@ impl Gateways {
     pub(crate) fn make_statuses(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for object in std::mem::take(&mut work.statuses) {
             let status = match object.kind {
-                Kind::Gateway => self.gateway_status(&object.key, inputs),
-                Kind::ListenerSet => self.listener_set_status(&object, inputs),
+                Kind::Gateway | Kind::ListenerSet => {
+                    work.pieces.diagnostics.push((object.clone(), self.parent_diagnostics(&object)));
+                    match object.kind {
+                        Kind::Gateway => self.gateway_status(&object.key, inputs),
+                        _ => self.listener_set_status(&object, inputs),
+                    }
+                }
                 Kind::BackendTlsPolicy => self.policy_status(&object.key, inputs),
                 _ => {
                     let (status, found) = self.own_policy_status(&object, inputs);
@@ -31,6 +39,15 @@ impl Gateways {
             };
             self.set_status(&object, status);
         }
+    }
+
+    fn parent_diagnostics(&self, object: &ObjectRef) -> Vec<Diagnostic> {
+        let Some(parent) = self.listening.parents.get(object) else { return Vec::new() };
+        let reading = self.listening.readings.get(&parent.gateway);
+        let placement = self.listening.places.get(&parent.gateway);
+        let mut found = diagnostics(object, parent, reading.map(|reading| &**reading));
+        found.extend(placement.into_iter().flat_map(|placement| unavailable_ports(parent, placement)));
+        found
     }
 
     fn gateway_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
@@ -102,4 +119,50 @@ impl Gateways {
             Some(status) => drop(statuses.insert(object.clone(), Arc::new(status))),
         }
     }
+}
+
+fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>) -> Vec<Diagnostic> {
+    let place = &parent.origin;
+    let refused = parent.refused.as_ref().map(|fault| {
+        let found = Diagnostic::new(Severity::Error, "not-accepted", place.clone());
+        found.because(fault.message.clone(), "none of its listeners is served")
+    });
+    let own = reading.filter(|_| reference.kind == Kind::Gateway);
+    let unusable = own.and_then(|reading| reading.unusable.as_ref()).map(|fault| {
+        let found = Diagnostic::new(Severity::Error, "invalid-parameters", place.clone());
+        found.because(
+            fault.message.clone(),
+            "the Services that it has stay as they are, and it gets no new ones",
+        )
+    });
+    let client = own.map(|reading| &reading.client_certificate);
+    let client = client.and_then(|shown| Some((shown.fault.as_ref()?, shown.secret.is_some()))).map(
+        |(fault, kept)| {
+            let at = place.at("spec.tls.backend.clientCertificateRef");
+            let found = Diagnostic::new(Severity::Error, "missing-reference", at);
+            let consequence = match kept {
+                true => "endpoints are shown the certificate that the Secret had before",
+                false => "endpoints are shown no certificate",
+            };
+            found.because(fault.message.clone(), consequence)
+        },
+    );
+    let default = parent.asks_for_all.then(|| {
+        let found = Diagnostic::new(Severity::Warning, "not-supported", place.at("spec.defaultScope"));
+        found
+            .because("default Gateways are not supported", "it serves only routes that name it in parentRefs")
+    });
+    refused.into_iter().chain(unusable).chain(client).chain(default).chain(parent.diagnostics()).collect()
+}
+
+/// Listeners of which nothing can be bound, because somebody else has their port.
+fn unavailable_ports(parent: &Parent, placement: &Placement) -> impl Iterator<Item = Diagnostic> {
+    parent.served().filter_map(|listener| {
+        let entry = &listener.entry;
+        let port = placement.port(entry.protocol.port_protocol(), entry.port)?;
+        let PortState::Failed(why) = &port.state else { return None };
+        let found = Diagnostic::new(Severity::Error, "port-unavailable", entry.origin.clone());
+        let problem = format!("listener {} cannot have port {}: {why}", entry.id.name, entry.port);
+        Some(found.because(problem, "the listener is not served"))
+    })
 }
