@@ -1,4 +1,4 @@
-//! The admin server over sockets: clients that hold connections keep no probe out.
+//! The admin server over sockets: clients that hold connections keep no probe out, and no page has a secret.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes};
-use fairway_control::{Freshness, Pipeline};
-use fairway_translate::Options;
+use fairway_control::{Batch, Freshness, Pipeline};
+use fairway_directory::{Directory, News};
+use fairway_translate::{ObjectKey, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -22,8 +23,9 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server that is ready, and what its pages need to live. Its metrics are a text without an end.
-fn server() -> (SocketAddr, Pipeline) {
-    let pipeline = Pipeline::start(Options::default(), Box::new(drop)).unwrap();
+fn server(audience: Audience) -> (SocketAddr, Pipeline) {
+    let options = Options { configmap: Some(ObjectKey::new("edge", "fairway")), ..Options::default() };
+    let pipeline = Pipeline::start(options, Box::new(drop)).unwrap();
     let pages = Pages {
         viewer: pipeline.viewer(),
         readiness: Box::new(|| Readiness::Ready { adopted: 1, freshness: Freshness::Current }),
@@ -36,7 +38,7 @@ fn server() -> (SocketAddr, Pipeline) {
     };
     let admin = Admin::bind(SocketAddr::new(NODE, 0)).unwrap();
     let address = admin.address().unwrap();
-    admin.serve(Arc::new(pages), Audience::Probes).unwrap();
+    admin.serve(Arc::new(pages), audience).unwrap();
     (address, pipeline)
 }
 
@@ -74,7 +76,7 @@ async fn hold(count: usize, to: SocketAddr, bytes: &str) -> Vec<TcpStream> {
 
 #[tokio::test]
 async fn probes_are_answered_while_other_clients_hold_connections() {
-    let (address, _pipeline) = server();
+    let (address, _pipeline) = server(Audience::Probes);
     for (what, bytes) in [
         ("send nothing", ""),
         ("never end their head", "GET /readyz HTTP/1.1\r\nHost: a"),
@@ -95,7 +97,7 @@ async fn probes_are_answered_while_other_clients_hold_connections() {
 
 #[tokio::test]
 async fn probes_are_answered_while_a_pod_connects_without_a_pause() {
-    let (address, _pipeline) = server();
+    let (address, _pipeline) = server(Audience::Probes);
     let flood = tokio::spawn(async move {
         loop {
             drop(hold(32, address, "GET /rea").await);
@@ -106,4 +108,89 @@ async fn probes_are_answered_while_a_pod_connects_without_a_pause() {
     }
     assert!(!flood.is_finished(), "connections were made all the time");
     flood.abort();
+}
+
+/// The answer to a request that asks for a page by this name.
+async fn page(to: SocketAddr, host: &str, path: &str) -> String {
+    let mut stream = connect(NODE, to).await;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test]
+async fn web_sites_are_answered_nothing_and_probes_whatever_their_host() {
+    let (operators, _pipeline) = server(Audience::Operators);
+    for path in ["/", "/config", "/served", "/healthz"] {
+        let answer = page(operators, "evil.example:10254", path).await;
+        assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("use an address"), "{path}: {answer}");
+    }
+    for host in ["localhost:10254", "127.0.0.1", "fairway.fairway-system.svc"] {
+        assert!(page(operators, host, "/healthz").await.starts_with("HTTP/1.1 200 "), "{host}");
+    }
+    let (probes, _pipeline) = server(Audience::Probes);
+    assert!(page(probes, "metrics.example.com", "/healthz").await.starts_with("HTTP/1.1 200 "));
+}
+
+const SITE: &str = r#"
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: fairway}
+spec: {controller: fairway.dev/ingress-controller}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: fairway, namespace: edge}
+data: {proxy-set-headers: edge/headers}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: headers, namespace: edge}
+data: {X-Key: "hunter2-of-the-map"}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    fairway.dev/request-headers: '{"set": {"Authorization": "hunter2-of-the-annotation"}}'
+spec:
+  ingressClassName: fairway
+  rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: other
+  namespace: shop
+  annotations: {nginx.ingress.kubernetes.io/auth-url: "http://alice:hunter2@auth.test/"}
+spec:
+  ingressClassName: fairway
+  rules: [{host: b.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+"#;
+
+#[tokio::test]
+async fn the_page_of_the_configuration_has_no_secret_of_annotations_and_config_maps() {
+    let (address, pipeline) = server(Audience::Operators);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("site.yaml"), SITE).unwrap();
+    let inlet = pipeline.inlet();
+    let tell = move |News { changes, diagnostics, heard }| {
+        inlet.send(Batch { changes, diagnostics, heard, written: None });
+    };
+    let _directory = Directory::start(directory.path(), tell).unwrap();
+    pipeline.wait_for_first(Duration::from_secs(10)).unwrap();
+    let shown = page(address, "localhost", "/config").await;
+    for name in ["X-Key", "Authorization", "auth.test", "<hidden>"] {
+        assert!(shown.contains(name), "{name}: {shown}");
+    }
+    assert!(!shown.contains("hunter2"), "{shown}");
 }

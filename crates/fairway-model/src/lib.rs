@@ -20,6 +20,7 @@ pub mod log_format;
 pub mod matches;
 pub mod origin;
 pub mod policy;
+pub mod redaction;
 pub mod route;
 pub mod settings;
 pub mod stream;
@@ -52,6 +53,7 @@ pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Varia
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
 pub use policy::{ForwardedPath, Policy, Retry, RetryBy, Timeouts};
+pub use redaction::without_userinfo;
 pub use route::{
     Action, Answer, AnswerReason, HostKey, PathForm, Reference, Route, Rule, RuleLabels, RuleOrder,
     VirtualHost, WeightedBackend,

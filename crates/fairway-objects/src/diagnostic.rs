@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_model::{HostKey, HostPattern, Origin};
+use fairway_model::{HostKey, HostPattern, Origin, without_userinfo};
 use imbl::OrdMap;
 use serde::Serialize;
 
@@ -75,10 +75,10 @@ impl Diagnostic {
         Self { severity, origin, code, problem: String::new(), consequence: String::new() }
     }
 
-    /// What is wrong and what happens now.
+    /// What is wrong and what happens now. Passwords in the URLs of an object are not repeated.
     pub fn because(mut self, problem: impl Into<String>, consequence: impl Into<String>) -> Self {
-        self.problem = problem.into();
-        self.consequence = consequence.into();
+        self.problem = without_userinfo(problem.into());
+        self.consequence = without_userinfo(consequence.into());
         self
     }
 }

@@ -1,11 +1,13 @@
 //! The admin server: a few read-only pages about the process, on a thread of its own.
 //!
 //! [`pages`] answers, [`metrics`] writes what the control side counts, and `controller` what ingress-nginx counts of its
-//! controller, `scrape` sends both in pieces, [`readiness`] says why not yet. Never serves a
-//! private key: none can be written ([`fairway_model::PrivateKey`]).
+//! controller, `scrape` sends both in pieces, [`readiness`] says why not yet, `hosts` keeps web sites out. Never serves a secret:
+//! no private key can be written ([`fairway_model::PrivateKey`]), and what else must not be shown is hidden
+//! ([`fairway_model::redaction`]).
 
 mod audience;
 mod controller;
+mod hosts;
 mod identity;
 pub mod metrics;
 pub mod pages;

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::audience::Audience;
 use super::controller;
+use super::hosts;
 use super::identity::Identity;
 use super::metrics;
 use super::readiness::{Healthz, Readiness};
@@ -58,7 +59,8 @@ struct ConfigPage<'a> {
     ingresses: Vec<ServedIngress>,
     /// The objects of the Gateway API that are this controller's.
     objects: Vec<ServedObject>,
-    config: &'a Config,
+    /// Without what must not be shown.
+    config: Config,
     diagnostics: Vec<&'a Diagnostic>,
 }
 
@@ -82,6 +84,9 @@ impl Pages {
         pace: &Pace,
     ) -> Response<Body> {
         let (method, uri) = (request.method(), request.uri());
+        if audience == Audience::Operators && !hosts::is_answered(request) {
+            return page(StatusCode::MISDIRECTED_REQUEST, TEXT, hosts::FOREIGN.into());
+        }
         if method != Method::GET && method != Method::HEAD {
             let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -156,7 +161,7 @@ fn config_json(view: &View) -> serde_json::Result<String> {
         freshness: view.freshness,
         ingresses: view.outcome.translation.status.values().map(|status| ServedIngress::of(status)).collect(),
         objects: statuses.iter().map(|(object, status)| ServedObject::of(object, status)).collect(),
-        config: &view.outcome.translation.config,
+        config: view.outcome.translation.config.without_secrets(),
         diagnostics: view.diagnostics().collect(),
     };
     serde_json::to_string_pretty(&page)

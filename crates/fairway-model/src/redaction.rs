@@ -1,0 +1,261 @@
+//! A configuration as it may be shown: without the values of headers that endpoints and authentication services get, which may be
+//! passwords and tokens. Names, and the variables in values, stay.
+
+use std::sync::Arc;
+
+use crate::authentication::{ExternalAuth, Template, TemplatePart};
+use crate::config::Config;
+use crate::filter::{Filter, HeaderEdit};
+use crate::route::{Action, Rule, VirtualHost};
+
+/// What is shown in the place of a text.
+pub const HIDDEN: &str = "<hidden>";
+
+impl Config {
+    /// A copy to be shown.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        for (key, host) in &self.hosts {
+            if let Some(host) = host.without_secrets() {
+                shown.hosts.insert(key.clone(), Arc::new(host));
+            }
+        }
+        shown
+    }
+}
+
+impl VirtualHost {
+    /// A copy to be shown; `None` where the host itself may be shown.
+    #[must_use]
+    pub fn without_secrets(&self) -> Option<Self> {
+        let has_secrets = |rule: &Rule| all_filters(rule).any(|filter| hide(&mut filter.clone()));
+        let secret = |route: &crate::route::Route| route.rules.iter().any(has_secrets);
+        if !self.routes.iter().any(|route| secret(route)) {
+            return None;
+        }
+        let mut shown = self.clone();
+        for route in shown.routes.iter_mut().filter(|route| secret(route)) {
+            for rule in &mut Arc::make_mut(route).rules {
+                for filter in all_filters_mut(rule) {
+                    hide(filter);
+                }
+            }
+        }
+        Some(shown)
+    }
+}
+
+fn all_filters(rule: &Rule) -> impl Iterator<Item = &Filter> {
+    let shares = match &rule.action {
+        Action::Forward(backends) => backends.as_slice(),
+        Action::Answer(_) => &[],
+    };
+    rule.filters.iter().chain(shares.iter().flat_map(|share| &share.filters))
+}
+
+fn all_filters_mut(rule: &mut Rule) -> impl Iterator<Item = &mut Filter> {
+    let shares = match &mut rule.action {
+        Action::Forward(backends) => backends.as_mut_slice(),
+        Action::Answer(_) => &mut [],
+    };
+    rule.filters.iter_mut().chain(shares.iter_mut().flat_map(|share| &mut share.filters))
+}
+
+/// Hides what one filter must not show, and says whether there was anything. Lists every filter, so that a new one is decided on.
+fn hide(filter: &mut Filter) -> bool {
+    match filter {
+        Filter::RequestHeaders(edit) => hide_values(edit),
+        Filter::EndpointFields(fields) => {
+            let is_secret = fields.iter().any(|field| has_text(&field.value));
+            if is_secret {
+                let mut hidden = fields.to_vec();
+                hidden.iter_mut().for_each(|field| hide_text(&mut field.value));
+                *fields = hidden.into();
+            }
+            is_secret
+        }
+        Filter::ExternalAuth(auth) => hide_fields(auth),
+        Filter::AnyGuard(any) => any.external.as_mut().is_some_and(|auth| hide_fields(auth)),
+        // Clients get these, or they say who may pass, where to, or how.
+        Filter::HttpsRedirect(_)
+        | Filter::Redirect(_)
+        | Filter::Access(_)
+        | Filter::ClientCertificate(_)
+        | Filter::OverTls
+        | Filter::Deny(_)
+        | Filter::NeedsEndpoint
+        | Filter::RealIp(_)
+        | Filter::Cors(_)
+        | Filter::ResponseHeaders(_)
+        | Filter::AnswerFields(_)
+        | Filter::HiddenFields(_)
+        | Filter::EndpointHop(_)
+        | Filter::SecuredBackend(_)
+        | Filter::AnswerHead(_)
+        | Filter::AnswerRate(_)
+        | Filter::AnswerCookies(_)
+        | Filter::AnswerLocation(_)
+        | Filter::StrictTransportSecurity(_)
+        | Filter::RewritePath(_)
+        | Filter::ForwardedPrefix(_)
+        | Filter::RewriteHost(_)
+        | Filter::BasicAuth(_)
+        | Filter::RateLimit(_)
+        | Filter::ConcurrencyLimit(_)
+        | Filter::Mirror(_)
+        | Filter::ErrorPages(_)
+        | Filter::Fallback(_)
+        | Filter::RetryStatuses(_)
+        | Filter::GrpcWeb
+        | Filter::Unlogged => false,
+    }
+}
+
+fn hide_values(edit: &mut HeaderEdit) -> bool {
+    let mut hidden = false;
+    for field in edit.set.iter_mut().chain(&mut edit.add).filter(|field| !field.value.is_empty()) {
+        field.value = HIDDEN.into();
+        hidden = true;
+    }
+    hidden
+}
+
+fn hide_fields(auth: &mut ExternalAuth) -> bool {
+    let is_secret = auth.fields.iter().any(|(_, value)| has_text(value));
+    auth.fields.iter_mut().for_each(|(_, value)| hide_text(value));
+    is_secret
+}
+
+fn has_text(value: &Template) -> bool {
+    value.0.iter().any(|part| matches!(part, TemplatePart::Text(text) if !text.is_empty()))
+}
+
+fn hide_text(value: &mut Template) {
+    for part in &mut value.0 {
+        if let TemplatePart::Text(text) = part
+            && !text.is_empty()
+        {
+            *text = HIDDEN.into();
+        }
+    }
+}
+
+/// A text without what URLs in it say before the `@` of their authority (RFC 3986 §3.2.1): a name and a password.
+#[must_use]
+pub fn without_userinfo(text: String) -> String {
+    let Some(start) = text.find("://").filter(|_| text.contains('@')) else { return text };
+    let (before, rest) = text.split_at(start + 3);
+    let end = rest.find(['/', '?', '#', '"', '\'', ' ']).unwrap_or(rest.len());
+    let (authority, after) = rest.split_at(end);
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        None => authority.to_owned(),
+    };
+    format!("{before}{authority}{}", without_userinfo(after.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authentication::{AnyGuard, AuthCookies, AuthService};
+    use crate::filter::{FieldTemplate, HeaderField};
+    use crate::host::HostPattern;
+    use crate::origin::Origin;
+    use crate::policy::{Policy, Timeouts};
+    use crate::route::{HostKey, PathForm, Route, RuleLabels, RuleOrder, WeightedBackend};
+
+    const SECRET: &str = "hunter2";
+
+    fn template() -> Template {
+        Template(vec![TemplatePart::Text(SECRET.into()), TemplatePart::Host])
+    }
+
+    fn headers() -> Filter {
+        let field = |name: &str| HeaderField { name: name.into(), value: SECRET.into() };
+        Filter::RequestHeaders(HeaderEdit {
+            remove: Vec::new(),
+            set: vec![field("X-Set")],
+            add: vec![field("X-Add")],
+        })
+    }
+
+    fn auth() -> Box<ExternalAuth> {
+        Box::new(ExternalAuth {
+            service: AuthService::OwnHost { scheme: None },
+            method: None,
+            target: Template::text("/auth"),
+            copied: Vec::new(),
+            fields: vec![("X-Auth".into(), template())],
+            redirect: None,
+            sign_in: None,
+            cookies: AuthCookies::default(),
+            timeouts: Timeouts::default(),
+            kept: None,
+        })
+    }
+
+    fn host(filters: Vec<Filter>, of_share: Vec<Filter>) -> VirtualHost {
+        let share = WeightedBackend { filters: of_share, ..WeightedBackend::new("b".into(), 1) };
+        let rule = Rule {
+            origin: Origin::default(),
+            matches: Vec::new(),
+            filters,
+            action: Action::Forward(vec![share]),
+            policy: Arc::<Policy>::default(),
+            labels: RuleLabels::default(),
+        };
+        VirtualHost {
+            key: HostKey { table: "t".into(), host: HostPattern::Any },
+            order: RuleOrder::Listed,
+            path_form: PathForm::Decoded,
+            routes: vec![Arc::new(Route { origin: Origin::default(), created: None, rules: vec![rule] })],
+            certificate: None,
+            clients: None,
+            suites: None,
+            falls_through: false,
+        }
+    }
+
+    #[test]
+    fn values_of_headers_are_hidden_wherever_they_are() {
+        let fields =
+            || Filter::EndpointFields([FieldTemplate { name: "X-End".into(), value: template() }].into());
+        let any = || Filter::AnyGuard(AnyGuard { external: Some(auth()), ..AnyGuard::default() });
+        for (name, host) in [
+            ("X-Set", host(vec![headers()], Vec::new())),
+            ("X-Add", host(Vec::new(), vec![headers()])),
+            ("X-End", host(vec![fields()], Vec::new())),
+            ("X-Auth", host(vec![Filter::ExternalAuth(auth())], Vec::new())),
+            ("X-Auth", host(vec![any()], Vec::new())),
+        ] {
+            let mut config = Config::default();
+            config.hosts.insert(host.key.clone(), Arc::new(host));
+            let written = serde_json::to_string(&config).unwrap();
+            assert!(written.contains(SECRET), "what is kept is complete: {written}");
+            let shown = serde_json::to_string(&config.without_secrets()).unwrap();
+            assert!(shown.contains(name) && shown.contains(HIDDEN) && !shown.contains(SECRET), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_such_values_is_shared() {
+        let mut config = Config::default();
+        let host = Arc::new(host(vec![Filter::GrpcWeb], Vec::new()));
+        config.hosts.insert(host.key.clone(), host.clone());
+        assert!(Arc::ptr_eq(&config.without_secrets().hosts[&host.key], &host));
+    }
+
+    #[test]
+    fn userinfo_is_hidden_in_every_url_of_a_text() {
+        for (text, shown) in [
+            ("\"http://a:b@c.test/x@y\" names no host", "\"http://<hidden>@c.test/x@y\" names no host"),
+            ("http://a:b:c@d@e", "http://<hidden>@e"),
+            ("http://c.test/ and https://tok@d.test", "http://c.test/ and https://<hidden>@d.test"),
+            ("a@b is no http:// URL", "a@b is no http:// URL"),
+            ("ä://ö@ü", "ä://<hidden>@ü"),
+        ] {
+            assert_eq!(without_userinfo(text.to_owned()), shown);
+        }
+    }
+}
