@@ -2,14 +2,15 @@
 //! order. Kept up to date at the cost of what changed; decides nothing.
 //!
 //! Every entry (host, backend, certificate, listener, stream) is hashed by itself and the hashes are added, lane by lane, so that an entry
-//! can be taken out again. Not meant to withstand somebody who searches for collisions: whoever can write entries serves
+//! can be taken out again. Everybody may see it, and who knows the rest of a configuration could try out what a secret in it is: what
+//! must not be shown is no part of it. Not meant to withstand somebody who searches for collisions: whoever can write entries serves
 //! traffic already.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use fairway_model::{Certificate, Config, Listener};
+use fairway_model::{Certificate, Config, Listener, VirtualHost};
 use imbl::ordmap::DiffItem;
 use serde::{Serialize, Serializer};
 
@@ -21,18 +22,21 @@ pub struct Digest([u64; 2]);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
     entries: Digest,
+    /// Whether what must not be shown is part of it.
+    whole: bool,
 }
 
-/// The digest of a configuration from scratch.
+/// The digest of all that is written of a configuration, the values of headers included: for files that hold it, not to be shown.
 #[must_use]
 pub fn of_config(config: &Config) -> Digest {
-    Running::default().update(&Config::default(), config)
+    Running { whole: true, ..Running::default() }.update(&Config::default(), config)
 }
 
 impl Running {
     /// The digest of `new`, when `old` was the last one (an empty one at first).
     pub(crate) fn update(&mut self, old: &Config, new: &Config) -> Digest {
-        self.follow(old.hosts.diff(&new.hosts), |host| of("host", host));
+        let of_host = if self.whole { of_whole_host } else { of_shown_host };
+        self.follow(old.hosts.diff(&new.hosts), |host| of_host(host));
         self.follow(old.backends.diff(&new.backends), |backend| of("backend", backend));
         self.follow(old.certificates.diff(&new.certificates), |certificate| of_certificate(certificate));
         self.follow(old.listeners.diff(&new.listeners), |listener| of_listener(listener));
@@ -109,6 +113,14 @@ fn of(kind: &str, value: &impl Serialize) -> Digest {
     finish(hashed(kind, value))
 }
 
+fn of_whole_host(host: &VirtualHost) -> Digest {
+    of("host", host)
+}
+
+fn of_shown_host(host: &VirtualHost) -> Digest {
+    host.without_secrets().map_or_else(|| of_whole_host(host), |shown| of_whole_host(&shown))
+}
+
 /// The chain is no part of what is written of a certificate; the key belongs to the chain.
 fn of_certificate(certificate: &Certificate) -> Digest {
     let mut hashing = hashed("certificate", certificate);
@@ -145,8 +157,9 @@ mod tests {
     use std::sync::Arc;
 
     use fairway_model::{
-        Backend, BackendProtocol, BackendTraffic, Balancing, CertificateKey, ListenerProtocol, Origin,
-        PrivateKey, ServiceName,
+        Action, Backend, BackendProtocol, BackendTraffic, Balancing, CertificateKey, Filter, HeaderEdit,
+        HeaderField, HostKey, HostPattern, ListenerProtocol, Origin, PathForm, PrivateKey, Route, Rule,
+        RuleLabels, RuleOrder, ServiceName,
     };
 
     use super::*;
@@ -180,9 +193,39 @@ mod tests {
         let mut last = Config::default();
         for step in steps {
             let stepwise = running.update(&last, &step);
-            assert_eq!(stepwise, Running::default().update(&Config::default(), &step));
+            assert_eq!(stepwise, of_config(&step));
             last = step;
         }
+    }
+
+    #[test]
+    fn nobody_can_try_out_what_a_secret_is() {
+        let with = |value: &str| {
+            let field = HeaderField { name: "Authorization".into(), value: value.into() };
+            let edit = HeaderEdit { set: vec![field], ..HeaderEdit::default() };
+            let rule = Rule {
+                origin: Origin::default(),
+                matches: Vec::new(),
+                filters: vec![Filter::RequestHeaders(edit)],
+                action: Action::Forward(Vec::new()),
+                policy: Arc::default(),
+                labels: RuleLabels::default(),
+            };
+            let host = VirtualHost {
+                key: HostKey { table: "t".into(), host: HostPattern::Any },
+                order: RuleOrder::Listed,
+                path_form: PathForm::Decoded,
+                routes: vec![Arc::new(Route { origin: Origin::default(), created: None, rules: vec![rule] })],
+                certificate: None,
+                clients: None,
+                suites: None,
+                falls_through: false,
+            };
+            Config { hosts: [(host.key.clone(), Arc::new(host))].into_iter().collect(), ..Config::default() }
+        };
+        let shown = |value| Running::default().update(&Config::default(), &with(value));
+        assert_eq!(shown("Basic one"), shown("Basic two"));
+        assert_ne!(of_config(&with("Basic one")), of_config(&with("Basic two")));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
 use fairway_translate::issued;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{self, Digest};
+use crate::digest;
 use crate::secrets::Passwords;
 
 /// The name of the file.
@@ -32,7 +32,7 @@ pub struct Keeper(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    latest: Mutex<Option<(Config, Digest)>>,
+    latest: Mutex<Option<Config>>,
     changed: Condvar,
 }
 
@@ -40,6 +40,7 @@ struct Shared {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     format: u32,
+    /// Of the configuration as it is here. The file holds the secrets themselves; this tells damage, and is never shown.
     digest: String,
     config: Config,
     identities: Vec<Identity>,
@@ -82,14 +83,14 @@ impl Keeper {
     }
 
     /// Keeps this configuration instead of the one before; returns at once.
-    pub fn keep(&self, config: Config, digest: Digest) {
-        *self.0.lock() = Some((config, digest));
+    pub fn keep(&self, config: Config) {
+        *self.0.lock() = Some(config);
         self.0.changed.notify_one();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Option<(Config, Digest)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Config>> {
         // Only whole values are ever put in.
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,14 +98,14 @@ impl Shared {
     fn run(&self, directory: &Path) {
         loop {
             let mut latest = self.lock();
-            let (config, digest) = loop {
+            let config = loop {
                 match latest.take() {
                     Some(latest) => break latest,
                     None => latest = self.changed.wait(latest).unwrap_or_else(PoisonError::into_inner),
                 }
             };
             drop(latest);
-            if let Err(error) = write(directory, config, digest) {
+            if let Err(error) = write(directory, config) {
                 tracing::warn!(
                     directory = %directory.display(), %error,
                     "--state-dir: the configuration cannot be kept; after a restart without the API an older one or none is served"
@@ -116,7 +117,8 @@ impl Shared {
 }
 
 /// Replaces the file as a whole: a reader sees the old one or the new one.
-fn write(directory: &Path, config: Config, digest: Digest) -> io::Result<()> {
+fn write(directory: &Path, config: Config) -> io::Result<()> {
+    let digest = digest::of_config(&config).to_string();
     let identities = config.certificates.values().map(|certificate| Identity {
         certificate: certificate.key.clone(),
         chain: certificate.chain.iter().map(|der| der.to_vec()).collect(),
@@ -124,7 +126,7 @@ fn write(directory: &Path, config: Config, digest: Digest) -> io::Result<()> {
     });
     let identities = identities.collect();
     let passwords = Passwords::of(&config);
-    let stored = Stored { format: FORMAT, digest: digest.to_string(), config, identities, passwords };
+    let stored = Stored { format: FORMAT, digest, config, identities, passwords };
     let born = directory.join(".configuration.json.new");
     let mut file = BufWriter::new(private(&born)?);
     serde_json::to_writer(&mut file, &stored)?;
@@ -241,14 +243,14 @@ mod tests {
     fn what_was_kept_is_loaded_with_its_keys() {
         let directory = tempfile::tempdir().unwrap();
         assert!(load(directory.path()).unwrap().is_none());
-        write(directory.path(), config(), digest::of_config(&config())).unwrap();
+        write(directory.path(), config()).unwrap();
         assert_eq!(load(directory.path()).unwrap().unwrap(), config());
     }
 
     #[test]
     fn only_the_owner_can_read_it() {
         let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), config(), Digest::default()).unwrap();
+        write(directory.path(), config()).unwrap();
         let mode = fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_refused_and_says_so() {
         let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), config(), digest::of_config(&config())).unwrap();
+        write(directory.path(), config()).unwrap();
         let path = directory.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         for damaged in [
@@ -274,7 +276,7 @@ mod tests {
     fn the_thread_keeps_the_latest() {
         let directory = tempfile::tempdir().unwrap();
         let keeper = Keeper::start(&directory.path().join("new")).unwrap();
-        keeper.keep(config(), digest::of_config(&config()));
+        keeper.keep(config());
         let started = std::time::Instant::now();
         while !matches!(load(&directory.path().join("new")), Ok(Some(_))) {
             assert!(started.elapsed() < Duration::from_secs(20));

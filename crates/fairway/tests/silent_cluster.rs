@@ -42,7 +42,7 @@ fn keep(manifests: &Path, state: &Path) {
     let mut engine = Engine::new(Options::default());
     engine.update(contents.changes, 0);
     let outcome = engine.current().unwrap().clone();
-    Keeper::start(state).unwrap().keep(outcome.translation.config, outcome.digest);
+    Keeper::start(state).unwrap().keep(outcome.translation.config);
     while state::load(state).unwrap().is_none() {
         std::thread::yield_now();
     }

@@ -69,7 +69,7 @@ impl Gate {
             _ = serving.published.send(publication.clone());
         }
         if let (Some(keeper), Freshness::Current) = (&state.keeper, publication.freshness) {
-            keeper.keep(publication.outcome.translation.config.clone(), publication.outcome.digest);
+            keeper.keep(publication.outcome.translation.config.clone());
         }
         state.latest = Some(publication);
     }
