@@ -225,7 +225,7 @@ fn service_port<'a>(ports: &'a [ServicePort], port: &str, protocol: PortProtocol
 
 /// The address of the Service in the cluster, which a headless one has not.
 fn cluster_address(service: &KeptService, port: &ServicePort, inputs: Inputs<'_>) -> Option<SocketAddr> {
-    let ip = endpoints::usable(service.cluster_address?, inputs.options.loopback_endpoints).ok()?;
+    let ip = endpoints::usable(service.cluster_address?, inputs.options).ok()?;
     Some(SocketAddr::new(ip, u16::try_from(port.port).ok()?))
 }
 

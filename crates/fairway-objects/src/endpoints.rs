@@ -7,9 +7,10 @@ use std::sync::Arc;
 use fairway_model::{Endpoint, PortProtocol};
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::external;
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
-use crate::options::LoopbackEndpoints;
+use crate::options::{LoopbackEndpoints, Options};
 use crate::slice::{Condition, Slice, SliceAddress};
 use crate::transport::is_port_of;
 
@@ -43,9 +44,8 @@ pub fn of_service(
                 Condition::Out => continue,
             };
             let judged = match address {
-                Ok(ip) => usable(*ip, inputs.options.loopback_endpoints)
-                    .map_err(|problem| (ip.to_string(), problem)),
-                Err(text) => Err((text.to_string(), NO_ADDRESS)),
+                Ok(ip) => usable(*ip, inputs.options).map_err(|problem| (ip.to_string(), problem)),
+                Err(text) => Err((text.to_string(), NO_ADDRESS.to_owned())),
             };
             match judged {
                 Ok(ip) => add(into, ip, &numbers, pod.as_ref()),
@@ -84,20 +84,25 @@ fn numbers(slice: &Slice, wanted: &PortChoice) -> Vec<u16> {
 const NO_ADDRESS: &str = "is no address";
 
 /// The address in its usual form, where it may get requests (EndpointSlice API: no loopback, link-local or multicast
-/// address).
-pub(crate) fn usable(ip: IpAddr, loopback: LoopbackEndpoints) -> Result<IpAddr, &'static str> {
+/// address). Whoever may write EndpointSlices chooses addresses as freely as the author of an external name, and for metadata
+/// services the same holds.
+pub(crate) fn usable(ip: IpAddr, options: &Options) -> Result<IpAddr, String> {
     let ip = ip.to_canonical();
+    if ip.is_loopback() && options.loopback_endpoints == LoopbackEndpoints::Accepted {
+        return Ok(ip);
+    }
+    let Some((range, what)) = external::special(ip, &options.trust.external.allowed) else { return Ok(ip) };
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
-    if ip.is_loopback() && loopback == LoopbackEndpoints::Refused {
-        return Err("is a loopback address, which would be the proxy itself");
+    if ip.is_loopback() {
+        return Err("is a loopback address, which would be the proxy itself".to_owned());
     }
     if ip.is_unspecified() || ip.is_multicast() || link_local {
-        return Err("is not the address of a pod");
+        return Err("is not the address of a pod".to_owned());
     }
-    Ok(ip)
+    Err(format!("is in {range} ({what}); --external-name-allow opens it"))
 }
 
 #[cfg(test)]
@@ -106,15 +111,25 @@ mod tests {
 
     #[test]
     fn only_addresses_of_pods_get_requests() {
-        let refused = LoopbackEndpoints::Refused;
-        let judged = |text: &str, loopback| usable(text.parse().expect("an address"), loopback);
-        for good in ["10.0.0.1", "2001:db8::1"] {
-            assert!(judged(good, refused).is_ok(), "{good}");
+        let mut options = Options { loopback_endpoints: LoopbackEndpoints::Refused, ..Options::default() };
+        let judged = |text: &str, options: &Options| usable(text.parse().expect("an address"), options);
+        for good in ["10.0.0.1", "2001:db8::1", "fd00::1", "100.64.0.1"] {
+            assert!(judged(good, &options).is_ok(), "{good}");
         }
-        for bad in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.169.254"] {
-            assert!(judged(bad, refused).is_err(), "{bad}");
+        let of_the_machine =
+            ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.169.254", "fe80::1"];
+        let of_clouds = ["100.100.100.200", "168.63.129.16", "fd00:ec2::254", "::ffff:100.100.100.200"];
+        let translated = ["64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::127.0.0.1"];
+        for bad in of_the_machine.iter().chain(&of_clouds).chain(&translated) {
+            assert!(judged(bad, &options).is_err(), "{bad}");
         }
-        assert!(judged("::1", LoopbackEndpoints::Accepted).is_ok());
-        assert!(judged("169.254.169.254", LoopbackEndpoints::Accepted).is_err());
+        options.loopback_endpoints = LoopbackEndpoints::Accepted;
+        assert!(judged("::1", &options).is_ok());
+        for bad in ["169.254.169.254", "64:ff9b::7f00:1"] {
+            assert!(judged(bad, &options).is_err(), "{bad}");
+        }
+        options.trust.external.allowed = vec!["168.63.129.16/32".parse().expect("a range")];
+        assert!(judged("168.63.129.16", &options).is_ok(), "an exception opens it");
+        assert!(judged("100.100.100.200", &options).is_err(), "and nothing else");
     }
 }

@@ -1,6 +1,6 @@
 //! Where a Service of type ExternalName may lead. Whoever writes such a Service chooses the name and often its addresses,
 //! so each address is judged whenever the name is resolved, and literal ones as well: what is special on the machine or
-//! in its network, and what is Fairway itself, is left out. Private ranges are not special: pods and Services live there.
+//! in its network, and what is Fairway itself, is left out. Addresses in EndpointSlices are judged by the same ranges ([`special`]). Private ranges are not special: pods and Services live there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -132,11 +132,17 @@ fn judge(address: SocketAddr, external: &External) -> Option<Refused> {
     if meant.iter().any(|ip| external.own.is_reached(SocketAddr::new(*ip, address.port()))) {
         return Some(Refused::Own);
     }
-    if external.allowed.iter().any(|range| range.contains(&ip)) {
+    special(ip, &external.allowed).map(|(range, what)| Refused::Special(range, what))
+}
+
+/// The special range that the address is in, or the IPv4 address that it holds, unless an exception is made for it; and what that
+/// range is.
+pub(crate) fn special(ip: IpAddr, allowed: &[IpNet]) -> Option<(IpNet, &'static str)> {
+    if allowed.iter().any(|range| range.contains(&ip)) {
         return None;
     }
-    let special = |ip| RANGES.iter().find(|(range, _)| range.contains(ip));
-    meant.iter().find_map(special).map(|(range, what)| Refused::Special(*range, what))
+    let range_of = |ip: IpAddr| RANGES.iter().find(|(range, _)| range.contains(&ip)).copied();
+    range_of(ip).or_else(|| embedded(ip).map(IpAddr::V4).and_then(range_of))
 }
 
 /// The IPv4 address that an IPv6 address stands for, where a translator or tunnel would lead there.

@@ -30,7 +30,6 @@ fn input_that_cannot_be_used_ends_with_two_and_one_line() {
         (&["run", "--manifests", empty, "--kubernetes"], "contradict"),
         (&["run", "--manifests", empty, "--webhook-key", "k"], "--webhook-key is about a cluster"),
         (&["run", "--manifests", empty, "--no-status"], "--no-status is about a cluster"),
-        (&["run", "--manifests", empty, "--external-name-allow", "127.0.0.0/8"], "--enable-external-name"),
         (
             &["check", "--kubernetes", "--gateway-address", "127.0.0.1"],
             "--gateway-address is for --manifests",

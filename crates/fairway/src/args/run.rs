@@ -337,7 +337,6 @@ mod tests {
             ("--manifests m --probe 127.0.0.1:10254", "--probe 127.0.0.1:10254 and --admin"),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
-            ("--manifests m --external-name-allow 127.0.0.0/8", "without --enable-external-name"),
             (
                 "--manifests m --webhook 127.0.0.1:0 --webhook-certificate c --webhook-key k",
                 "--webhook is about a cluster",

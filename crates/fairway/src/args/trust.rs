@@ -26,7 +26,7 @@ pub(crate) struct TrustArgs {
     /// itself
     #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
     pub(crate) enable_external_name: bool,
-    /// Special addresses that Services of type ExternalName may lead to nevertheless
+    /// Special addresses that Services of type ExternalName may lead to nevertheless, and EndpointSlices may have
     #[arg(long, env = "FAIRWAY_EXTERNAL_NAME_ALLOW", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) external_name_allow: Vec<IpNet>,
 }
@@ -51,9 +51,6 @@ impl TrustArgs {
             bail!(
                 "--proxy-protocol-trusted without --proxy-protocol or --tcp-services-configmap: no listener expects the header"
             );
-        }
-        if !self.enable_external_name && !self.external_name_allow.is_empty() {
-            bail!("--external-name-allow without --enable-external-name: no external name is served");
         }
         let proxy_protocol = match self.proxy_protocol {
             ProxyProtocolChoice::Off => ProxySenders::Nobody,
