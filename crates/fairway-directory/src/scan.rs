@@ -1,15 +1,19 @@
 //! Walks the directory and looks at every manifest without opening it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::names;
 
 /// Directories below each other; deeper ones are reported as unreadable.
 const MAX_DEPTH: usize = 32;
+/// Files and directories that a walk looks at; where there are more, the directories that are left are reported as unreadable. A
+/// link may lead to a tree of any size.
+const MAX_ENTRIES: usize = 250_000;
 
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +53,24 @@ impl Stamp {
 /// # Errors
 /// `root` itself cannot be listed.
 pub fn walk(root: &Path) -> io::Result<Walk> {
-    let mut walk = Walk::default();
-    let mut seen = BTreeSet::new();
-    list(root, 0, &mut walk, &mut seen)?;
-    Ok(walk)
+    walk_within(root, MAX_ENTRIES)
+}
+
+fn walk_within(root: &Path, max_entries: usize) -> io::Result<Walk> {
+    let mut walker = Walker { left: max_entries, ..Walker::default() };
+    walker.list(&Directory { path: root.into(), depth: 0, tree: root.into(), is_linked: false })?;
+    while let Some(directory) = walker.next() {
+        if walker.found.unreadable.contains_key(&*directory.tree) {
+            continue;
+        }
+        if let Err(error) = walker.list(&directory) {
+            // Gone since its parent was listed: what was in it is gone too.
+            if !is_gone(&error) {
+                walker.found.unreadable.insert(directory.path, error.to_string());
+            }
+        }
+    }
+    Ok(walker.found)
 }
 
 /// Whether there is nothing at a path: neither in its directory nor where that is a file by now.
@@ -61,52 +79,89 @@ pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn enter(directory: &Path, depth: usize, walk: &mut Walk, seen: &mut BTreeSet<(u64, u64)>) {
-    if let Err(error) = list(directory, depth, walk, seen) {
-        // Gone since its parent was listed: what was in it is gone too.
-        if !is_gone(&error) {
-            walk.unreadable.insert(directory.to_path_buf(), error.to_string());
-        }
-    }
+/// A walk under way.
+#[derive(Default)]
+struct Walker {
+    found: Walk,
+    seen: BTreeSet<(u64, u64)>,
+    /// Entries that may still be looked at.
+    left: usize,
+    /// Directories to list.
+    directories: VecDeque<Directory>,
+    /// Links to directories. They are followed last: a tree elsewhere takes nothing from what is here.
+    links: VecDeque<Directory>,
 }
 
-fn list(directory: &Path, depth: usize, walk: &mut Walk, seen: &mut BTreeSet<(u64, u64)>) -> io::Result<()> {
-    let metadata = fs::metadata(directory)?;
-    if !seen.insert((metadata.dev(), metadata.ino())) {
-        return Ok(());
-    }
-    if depth > MAX_DEPTH {
-        return Err(io::Error::other(format!("more than {MAX_DEPTH} directories below each other")));
-    }
-    let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name();
-        if names::is_hidden(&name) {
-            continue;
-        }
-        let path = entry.path();
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            enter(&path, depth + 1, walk, seen);
-        } else if names::is_manifest(&name) || kind.is_symlink() {
-            look(&path, depth, walk, seen);
-        }
-    }
-    Ok(())
+struct Directory {
+    path: PathBuf,
+    /// How many directories it is below the first.
+    depth: usize,
+    /// The manifests themselves, or the link in them that led here: what is given up as a whole when it is too large.
+    tree: Arc<Path>,
+    is_linked: bool,
 }
 
-/// A manifest, or a link to one or to a directory.
-fn look(path: &Path, depth: usize, walk: &mut Walk, seen: &mut BTreeSet<(u64, u64)>) {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => enter(path, depth + 1, walk, seen),
-        Ok(metadata) if metadata.is_file() && path.file_name().is_some_and(names::is_manifest) => {
-            walk.files.insert(path.to_path_buf(), Stamp::of(&metadata));
+impl Walker {
+    fn next(&mut self) -> Option<Directory> {
+        self.directories.pop_front().or_else(|| self.links.pop_front())
+    }
+
+    fn list(&mut self, within: &Directory) -> io::Result<()> {
+        let Directory { path: directory, depth, tree, is_linked } = within;
+        let metadata = fs::metadata(directory)?;
+        if !self.seen.insert((metadata.dev(), metadata.ino())) {
+            return Ok(());
         }
-        Ok(_) => {}
-        Err(error) if is_gone(&error) => {}
-        Err(error) => {
-            walk.unreadable.insert(path.to_path_buf(), error.to_string());
+        if *depth > MAX_DEPTH {
+            return Err(io::Error::other(format!("more than {MAX_DEPTH} directories below each other")));
+        }
+        let mut entries = fs::read_dir(directory)?.take(self.left + 1).collect::<io::Result<Vec<_>>>()?;
+        let Some(left) = self.left.checked_sub(entries.len()) else {
+            self.left = 0;
+            let problem =
+                "there are too many files and directories here or behind links; the rest is not read";
+            self.found.unreadable.insert(tree.to_path_buf(), problem.to_owned());
+            return Ok(());
+        };
+        self.left = left;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let name = entry.file_name();
+            if names::is_hidden(&name) {
+                continue;
+            }
+            let path = entry.path();
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                self.directories.push_back(Directory {
+                    path,
+                    depth: depth + 1,
+                    tree: tree.clone(),
+                    is_linked: *is_linked,
+                });
+            } else if names::is_manifest(&name) || kind.is_symlink() {
+                self.look(path, within);
+            }
+        }
+        Ok(())
+    }
+
+    /// A manifest, or a link to one or to a directory.
+    fn look(&mut self, path: PathBuf, within: &Directory) {
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let tree = if within.is_linked { within.tree.clone() } else { path.as_path().into() };
+                let depth = within.depth + 1;
+                self.links.push_back(Directory { path, depth, tree, is_linked: true });
+            }
+            Ok(metadata) if metadata.is_file() && path.file_name().is_some_and(names::is_manifest) => {
+                self.found.files.insert(path, Stamp::of(&metadata));
+            }
+            Ok(_) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) => {
+                self.found.unreadable.insert(path, error.to_string());
+            }
         }
     }
 }
@@ -129,9 +184,57 @@ mod tests {
         symlink(root.join("a.yaml"), root.join("link.yaml")).unwrap();
         symlink(root.join("nothing"), root.join("dangling.yaml")).unwrap();
         let walk = walk(root).unwrap();
-        let found: Vec<_> =
-            walk.files.keys().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
-        assert_eq!(found, ["a.yaml", "link.yaml", "sub/b.yml"]);
+        assert_eq!(names(&walk, root), ["a.yaml", "link.yaml", "sub/b.yml"]);
         assert!(walk.unreadable.is_empty());
+    }
+
+    fn names(walk: &Walk, root: &Path) -> Vec<String> {
+        let name = |path: &PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        walk.files.keys().map(name).collect()
+    }
+
+    #[test]
+    fn a_link_to_a_huge_tree_is_not_followed_to_its_end_and_takes_nothing_from_the_rest() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = dir.path();
+        for number in 0..100 {
+            let directory = elsewhere.path().join(format!("{number}/below"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("a.yaml"), "x").unwrap();
+        }
+        symlink(elsewhere.path(), root.join("a")).unwrap();
+        fs::create_dir(root.join("sub")).unwrap();
+        fs::write(root.join("sub/z.yaml"), "x").unwrap();
+        let walk = walk_within(root, 150).unwrap();
+        assert!(names(&walk, root).contains(&"sub/z.yaml".to_owned()));
+        assert!(walk.files.len() < 100, "{}", walk.files.len());
+        let (directory, why) = walk.unreadable.first_key_value().unwrap();
+        assert!(*directory == root.join("a") && why.contains("too many files"), "{why}");
+        assert!(walk_within(root, 1_000).unwrap().unreadable.is_empty());
+    }
+
+    #[test]
+    fn one_directory_with_too_many_files_is_not_read_into_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("many")).unwrap();
+        for number in 0..50 {
+            fs::write(dir.path().join(format!("many/{number}.yaml")), "x").unwrap();
+        }
+        let walk = walk_within(dir.path(), 20).unwrap();
+        assert!(walk.files.is_empty() && walk.unreadable.contains_key(dir.path()), "{walk:?}");
+    }
+
+    #[test]
+    fn a_volume_of_kubernetes_is_read_through_its_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("..2026_01_01/sub")).unwrap();
+        fs::write(root.join("..2026_01_01/a.yaml"), "x").unwrap();
+        fs::write(root.join("..2026_01_01/sub/b.yaml"), "x").unwrap();
+        symlink("..2026_01_01", root.join("..data")).unwrap();
+        symlink("..data/a.yaml", root.join("a.yaml")).unwrap();
+        symlink("..data/sub", root.join("sub")).unwrap();
+        let walk = walk(root).unwrap();
+        assert_eq!(names(&walk, root), ["a.yaml", "sub/b.yaml"]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fairway_translate::{Change, Diagnostic};
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use thiserror::Error;
 
 use crate::names::{self, NameKind};
@@ -232,7 +232,9 @@ impl Watch {
                 let events = self.events.clone();
                 // The receiver is gone only while this thread ends.
                 let handler = move |event| _ = events.send(Signal::Event(event));
-                let watching = notify::recommended_watcher(handler).and_then(|mut watcher| {
+                // A link may lead to a tree of any size: what is behind it is looked at now and then instead.
+                let config = Config::default().with_follow_symlinks(false);
+                let watching = RecommendedWatcher::new(handler, config).and_then(|mut watcher| {
                     watcher.watch(self.tree.root(), RecursiveMode::Recursive).map(|()| watcher)
                 });
                 self.visibility = match watching {
