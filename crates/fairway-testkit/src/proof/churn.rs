@@ -9,10 +9,12 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
+use crate::process::Fairway;
 use crate::proof::deliveries::Deliveries;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Scheme, Site};
 use crate::proof::traffic::{Load, Progress, Tally, send};
+use crate::wait::{PATIENCE, eventually};
 
 /// The endpoints that are always there.
 const FEW: usize = 5;
@@ -93,7 +95,7 @@ impl Churn {
         let began = Instant::now();
         let tally = tokio::select! {
             tally = send(&self.load, &endpoint, progress) => tally,
-            () = swing(&mut fleet, &site, self.every, &mut swings) => unreachable!("it swings for ever"),
+            () = swing(&mut fleet, (&site, &fairway), self.every, &mut swings) => unreachable!("it swings for ever"),
         };
         let seconds = began.elapsed().as_secs_f64();
         let metrics = fairway.metrics().await;
@@ -109,12 +111,20 @@ impl Churn {
     }
 }
 
-async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut EndpointChanges) {
+/// Each change begins when every worker serves by the one before: never do more endpoints end unknown to the proxy than one
+/// change ends, however late it is.
+async fn swing(
+    fleet: &mut Fleet,
+    (site, fairway): (&Site, &Fairway),
+    every: Duration,
+    swings: &mut EndpointChanges,
+) {
     let mut turns = interval_at(Instant::now() + every, every);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut random = fastrand::Rng::with_seed(1);
     loop {
         turns.tick().await;
+        let before = version(fairway).await;
         if fleet.size() > FEW {
             shrink(fleet, site, swings, &mut random).await;
         } else {
@@ -122,7 +132,18 @@ async fn swing(fleet: &mut Fleet, site: &Site, every: Duration, swings: &mut End
             site.list(&fleet.addresses());
             swings.up += 1;
         }
+        eventually("every worker serves by the change", PATIENCE, || async {
+            version(fairway).await > before
+        })
+        .await;
     }
+}
+
+/// The version of the configuration by which every worker serves; 0 while some serve by an older one.
+async fn version(fairway: &Fairway) -> f64 {
+    let metrics = fairway.metrics().await;
+    let adopted = metrics.sum("nginx_ingress_controller_config_last_reload_successful", &[]);
+    adopted * metrics.sum("fairway_config_version", &[])
 }
 
 async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut EndpointChanges, random: &mut fastrand::Rng) {
