@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use fairway_model::Escape;
+use fairway_model::{Escape, is_layout_control};
 
 /// Where one value is written.
 pub(crate) struct Escaped<'a> {
@@ -75,8 +75,7 @@ impl<'a> Escaped<'a> {
             '\t' => self.plain("\\t"),
             '\u{8}' => self.plain("\\b"),
             '\u{c}' => self.plain("\\f"),
-            // Some readers take the last two for the end of a line.
-            _ if c.is_control() || Some(c) == self.end || matches!(c, '\u{2028}' | '\u{2029}') => {
+            _ if is_layout_control(c) || Some(c) == self.end => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     write!(self.out, "\\u{unit:04X}").expect("a vector takes every write");
                 }

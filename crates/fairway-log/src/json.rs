@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use fairway_message::Known;
+use fairway_model::is_layout_control;
 use serde::{Serialize, Serializer};
+use serde_json::ser::Formatter;
 
 use crate::line::Line;
 
@@ -15,6 +18,28 @@ struct Text<T>(T);
 impl<T: Display> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&self.0)
+    }
+}
+
+/// Escapes in strings, besides what JSON demands, whatever a terminal or another reader may take for the end of the line or its
+/// direction.
+struct OneLine;
+
+impl Formatter for OneLine {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        // Nearly all text is ASCII, in which only DEL is left to be found.
+        if text.bytes().fold(0, u8::max) < 0x7f {
+            return out.write_all(text.as_bytes());
+        }
+        let mut rest = text;
+        while let Some(at) = rest.find(is_layout_control) {
+            let (plain, from) = rest.split_at(at);
+            let mut chars = from.chars();
+            let control = chars.next().map_or(0, u32::from);
+            write!(out, "{plain}\\u{control:04x}")?;
+            rest = chars.as_str();
+        }
+        out.write_all(rest.as_bytes())
     }
 }
 
@@ -104,7 +129,24 @@ impl Line<'_> {
                 response_us: up.response.as_micros(),
             }),
         };
-        serde_json::to_writer(&mut *out, &members).expect("the line has only text and numbers");
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, OneLine);
+        members.serialize(&mut serializer).expect("the line has only text and numbers");
         out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_neither_ends_the_line_nor_turns_it_around_and_is_read_as_it_was() {
+        let text = "a\n\r\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{200f}é😀\"\\ b";
+        let mut out = Vec::new();
+        text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, OneLine)).unwrap();
+        let line = String::from_utf8(out).unwrap();
+        assert!(!line.contains(is_layout_control), "{line:?}");
+        assert!(line.contains("é😀"), "{line}");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }
 }

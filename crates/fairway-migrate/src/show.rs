@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use fairway_model::on_one_line;
 use fairway_translate::{Diagnostic, Severity};
 
 use crate::report::{Entry, Report, Row, Verdict, verdict_of};
@@ -212,11 +213,6 @@ fn code(text: &str) -> String {
     // One space at each end belongs to the fence.
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{fence}{space}{text}{space}{fence}")
-}
-
-/// Text of objects as a part of a line: what would end the line is shown as a question mark.
-fn on_one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
 }
 
 /// The style of a page; its classes are `v` with a verdict, and `w` around wide tables.

@@ -24,6 +24,7 @@ pub mod redaction;
 pub mod route;
 pub mod settings;
 pub mod stream;
+pub mod text;
 pub mod tls;
 pub mod traffic;
 pub mod variables;
@@ -63,5 +64,6 @@ pub use settings::{
     UpstreamSettings,
 };
 pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
+pub use text::{is_layout_control, on_one_line};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
 pub use traffic::{BackendTraffic, ClientTraffic, Ejection, Introduction};

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairway_migrate::{Objects, Report};
+use fairway_model::on_one_line;
 use fairway_translate::{Compat, Diagnostic, Severity};
 
 use crate::args::{CheckArgs, Output};
 use crate::offline::{Input, Offline};
-use crate::terminal::{Plain, on_one_line};
+use crate::terminal::Plain;
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
@@ -94,11 +95,11 @@ mod tests {
     #[test]
     fn what_an_object_says_ends_no_line_and_a_manifest_keeps_its_lines() {
         let origin = Origin::object("Ingress", "shop", "web").at("metadata.annotations[\"a\nb\"]");
-        let problem = "\"5\n0 errors, 0 warnings\u{85}\" is no number";
+        let problem = "\"5\n0 errors, 0\u{202e} warnings\u{85}\u{2028}\" is no number";
         let said = Diagnostic::new(Severity::Error, "invalid", origin).because(problem, "write:\nspec: {}");
         assert_eq!(
             line(&said),
-            "error[invalid]: Ingress shop/web metadata.annotations[\"a?b\"]: \"5?0 errors, 0 warnings?\" is no number; \
+            "error[invalid]: Ingress shop/web metadata.annotations[\"a?b\"]: \"5?0 errors, 0? warnings??\" is no number; \
              write:\nspec: {}"
         );
     }

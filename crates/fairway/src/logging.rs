@@ -1,7 +1,14 @@
 //! Messages on the standard error; the access log has the standard output for itself.
+//!
+//! Messages hold text of objects, files and peers, which anybody may have written: each message is one line, whatever they wrote.
+
+use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use fairway_model::{is_layout_control, on_one_line};
+use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::LogFormat;
@@ -16,11 +23,128 @@ const QUIET: &str = "kube_client=error";
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<()> {
     let filter = EnvFilter::builder().parse(level).with_context(|| format!("--log-level {level}"))?;
     let filter = if level.contains("kube_client") { filter } else { filter.add_directive(QUIET.parse()?) };
-    let messages =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    subscriber(format, filter, io::stderr).try_init().context("messages are started once")
+}
+
+/// Writes the messages in `format` to what `writer` makes, each with one call.
+fn subscriber<W>(
+    format: LogFormat,
+    filter: EnvFilter,
+    writer: impl Fn() -> W + Send + Sync + 'static,
+) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: Write + 'static,
+{
+    let writer = Lines { format, writer };
+    let messages = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     match format {
-        LogFormat::Text => messages.with_ansi(false).finish().try_init(),
-        LogFormat::Json => messages.json().flatten_event(true).finish().try_init(),
+        // Control characters become what they are everywhere else, not what the library makes of some of them.
+        LogFormat::Text => Box::new(messages.with_ansi(false).with_ansi_sanitization(false).finish()),
+        LogFormat::Json => Box::new(messages.json().flatten_event(true).finish()),
     }
-    .context("messages are started once")
+}
+
+/// Makes writers that keep each message on one line.
+struct Lines<F> {
+    format: LogFormat,
+    writer: F,
+}
+
+/// A writer of whole messages.
+struct Line<W> {
+    format: LogFormat,
+    writer: W,
+}
+
+impl<'a, W: Write, F: Fn() -> W> MakeWriter<'a> for Lines<F> {
+    type Writer = Line<W>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Line { format: self.format, writer: (self.writer)() }
+    }
+}
+
+impl<W: Write> Write for Line<W> {
+    /// Takes one whole message: the library writes each with one call.
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(message);
+        let (text, end) = text.strip_suffix('\n').map_or((&*text, ""), |text| (text, "\n"));
+        let line = match self.format {
+            LogFormat::Text => on_one_line(text),
+            LogFormat::Json => escaped(text),
+        };
+        self.writer.write_all((line + end).as_bytes())?;
+        Ok(message.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// JSON in which strings are escaped as far as JSON demands, with all that is left escaped as well.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_layout_control(c) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Wherever a message can have text of others: in its words, and in a field as shown, as text and as an error.
+    fn logged(format: LogFormat, text: &str) -> String {
+        let out = Shared::default();
+        let writer = out.clone();
+        let subscriber = subscriber(format, EnvFilter::new("info"), move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let error: &(dyn std::error::Error + 'static) = &io::Error::other(text.to_owned());
+            tracing::warn!(shown = %text, plain = text, error, "{text}; the rest");
+            tracing::info!("the next");
+        });
+        let bytes = out.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn no_text_of_others_ends_its_line_or_turns_it_around() {
+        let text = "a\nERROR forged\r\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{1b}[2J\u{7f}é";
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let lines = logged(format, text);
+            assert_eq!(lines.lines().count(), 2, "{lines}");
+            assert!(!lines.chars().any(|c| is_layout_control(c) && c != '\n'), "{lines:?}");
+            assert!(lines.contains('é'), "{lines}");
+        }
+    }
+
+    #[test]
+    fn json_keeps_what_was_written() {
+        let text = "a\nb\u{85}\u{2028}\u{202e}é\"\\";
+        let lines = logged(LogFormat::Json, text);
+        let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        assert_eq!((first["shown"].as_str(), first["plain"].as_str()), (Some(text), Some(text)));
+        assert_eq!(first["message"], format!("{text}; the rest"));
+    }
 }

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use terminal::Plain;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|error| {
         // Whoever closed the output, as head does, does not want to know. Nobody is left to tell when this cannot be written either.
         if !is_closed_output(&error) {
-            _ = writeln!(std::io::stderr(), "fairway: {error:#}");
+            _ = writeln!(Plain(std::io::stderr()), "fairway: {error:#}");
         }
         ExitCode::from(2)
     })

@@ -1,9 +1,11 @@
 //! Text for a terminal that objects and answers are part of, which anybody may have written. Control characters in it would move the
-//! cursor, hide lines or set the title: they are shown as question marks.
+//! cursor, hide lines or set the title, and others turn text around: they are shown as question marks.
 
 use std::io::{self, Write};
 
-/// Passes on everything but control characters.
+use fairway_model::is_layout_control;
+
+/// Passes on everything but layout controls.
 pub(crate) struct Plain<W>(pub(crate) W);
 
 impl<W: Write> Write for Plain<W> {
@@ -21,20 +23,16 @@ impl<W: Write> Write for Plain<W> {
     }
 }
 
-/// The length of the control character at the start of this UTF-8: one of ASCII, except for what lays out lines, or one of the 32
-/// from U+0080, among which terminals know a second form of the escape sequences.
+/// The length of the layout control at the start of this UTF-8, except for what lays out lines.
 fn control(bytes: &[u8]) -> Option<usize> {
-    match bytes {
-        [b'\n' | b'\t', ..] => None,
-        [byte, ..] if byte.is_ascii_control() => Some(1),
-        [0xc2, 0x80..=0x9f, ..] => Some(2),
-        _ => None,
-    }
-}
-
-/// Text that is one part of a line: what would end the line is a question mark, too.
-pub(crate) fn on_one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+    let length = match bytes.first()? {
+        b'\n' | b'\t' => return None,
+        0..=0x7f => 1,
+        0xc0..=0xdf => 2,
+        _ => 3,
+    };
+    let text = str::from_utf8(bytes.get(..length)?).ok()?;
+    text.chars().next().is_some_and(is_layout_control).then_some(length)
 }
 
 #[cfg(test)]
@@ -44,7 +42,8 @@ mod tests {
     #[test]
     fn control_characters_are_shown_and_everything_else_stays() {
         let mut out = Vec::new();
-        write!(Plain(&mut out), "a\u{1b}[2J\r\u{7f}é\tb\n\u{7}\u{9b}2J\u{a0}").unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "a?[2J??é\tb\n??2J\u{a0}");
+        write!(Plain(&mut out), "a\u{1b}[2J\r\u{7f}é\tb\n\u{7}\u{9b}2J\u{a0}\u{2028}\u{202e}\u{61c}😀")
+            .unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a?[2J??é\tb\n??2J\u{a0}???😀");
     }
 }

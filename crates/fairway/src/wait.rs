@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{FleetArgs, WaitArgs};
 use crate::ask;
+use crate::terminal::Plain;
 
 /// The rest between two rounds.
 const ROUND: Duration = Duration::from_millis(100);
@@ -86,7 +87,7 @@ async fn waited(args: &WaitArgs) -> Result<ExitCode> {
 }
 
 fn late(args: &WaitArgs, lagging: &str) -> Result<ExitCode> {
-    writeln!(io::stderr(), "not within {:?}: {lagging}", args.timeout)?;
+    writeln!(Plain(io::stderr()), "not within {:?}: {lagging}", args.timeout)?;
     Ok(ExitCode::from(1))
 }
 
