@@ -23,7 +23,7 @@ pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, Objec
 pub use fairway_objects::options::{
     CONTROLLER, ClientDefaults, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER,
     GatewayOptions, GatewayScope, HostOptions, HostOwnership, IngressListeners, ListenAt, LogFormatChoice,
-    LoopbackEndpoints, Options, Own, Places, ProxySenders, ReservedPorts, ServiceMaps, Trust,
+    LoopbackEndpoints, Options, Own, Places, ProxySenders, ReservedPorts, ServiceMaps, SslPassthrough, Trust,
     UnsupportedProtection, WithoutClass,
 };
 pub use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};

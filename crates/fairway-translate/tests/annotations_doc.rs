@@ -10,7 +10,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use fairway_translate::{Class, Known, Support, known_annotations, translate};
+use fairway_model::Filter;
+use fairway_translate::{Class, Known, Support, Translation, known_annotations, translate};
 use serde_json::Value;
 
 use crate::support::{NOW, scene};
@@ -46,28 +47,57 @@ fn every_annotation_that_works_has_an_example_that_is_accepted() {
     }
     let mut wrong = Vec::new();
     for (name, example) in &examples {
-        let mut annotations = String::new();
-        let with = example["with"].as_object().into_iter().flatten();
-        for (name, value) in
-            with.map(|(name, value)| (name.as_str(), value)).chain([(&**name, &example["example"])])
-        {
-            let value = value.as_str().unwrap_or_else(|| panic!("{name}: {value} is no text"));
-            _ = writeln!(annotations, "    nginx.ingress.kubernetes.io/{name}: {value:?}");
-        }
-        let main = if annotations.contains("/canary: ") { MAIN } else { "" };
-        let path = match () {
-            () if annotations.contains("/rewrite-target: ") => "/a/(.*)",
-            () if annotations.contains("/ssl-passthrough: ") => "/",
-            () => "/a",
-        };
-        let scene = scene(
-            &SITE.replace("MAIN\n", main).replace("PATH", path).replace("    ANNOTATIONS\n", &annotations),
-        );
-        let found = translate(&scene.resources, &scene.options, NOW).diagnostics;
+        let found = translated(name, example, "").diagnostics;
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         wrong.extend(found.into_iter().map(|found| format!("{name}: {found}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `ssl-passthrough` beside what keeps somebody out closes the Ingress, whichever annotation asks for that.
+#[test]
+fn passthrough_names_each_annotation_that_it_would_bypass() {
+    for (name, example) in examples().iter().filter(|(name, _)| **name != "ssl-passthrough") {
+        let alone = translated(name, example, "").config;
+        let rules = alone.hosts.values().flat_map(|host| &host.routes).flat_map(|route| &route.rules);
+        let protects = rules.flat_map(|rule| &rule.filters).any(|filter| {
+            matches!(
+                filter,
+                Filter::Access(_)
+                    | Filter::AnswerRate(_)
+                    | Filter::AnyGuard(_)
+                    | Filter::BasicAuth(_)
+                    | Filter::ClientCertificate(_)
+                    | Filter::ConcurrencyLimit(_)
+                    | Filter::Deny(_)
+                    | Filter::ExternalAuth(_)
+                    | Filter::RateLimit(_)
+            )
+        });
+        let passed = translated(name, example, "    nginx.ingress.kubernetes.io/ssl-passthrough: \"true\"\n");
+        let is_named = passed.diagnostics.iter().any(|found| found.code == "passthrough-protected");
+        assert_eq!(is_named, protects, "{name}");
+    }
+}
+
+/// What comes of an example, with these annotations besides.
+fn translated(name: &str, example: &Value, besides: &str) -> Translation {
+    let mut annotations = besides.to_owned();
+    let with = example["with"].as_object().into_iter().flatten();
+    for (name, value) in with.map(|(name, value)| (name.as_str(), value)).chain([(name, &example["example"])])
+    {
+        let value = value.as_str().unwrap_or_else(|| panic!("{name}: {value} is no text"));
+        _ = writeln!(annotations, "    nginx.ingress.kubernetes.io/{name}: {value:?}");
+    }
+    let main = if annotations.contains("/canary: ") { MAIN } else { "" };
+    let path = match () {
+        () if annotations.contains("/rewrite-target: ") => "/a/(.*)",
+        () if annotations.contains("/ssl-passthrough: ") => "/",
+        () => "/a",
+    };
+    let scene =
+        scene(&SITE.replace("MAIN\n", main).replace("PATH", path).replace("    ANNOTATIONS\n", &annotations));
+    translate(&scene.resources, &scene.options, NOW)
 }
 
 /// What the examples refer to.

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use fairway_testkit::certificates::{Authority, trusting_anything};
 use fairway_testkit::client::{Client, Request, TlsOffer};
-use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::{Answer, Backend};
 
@@ -234,4 +234,101 @@ async fn tls_of_a_host_goes_to_no_backend_of_another_namespace() {
     assert!(over_tls(fairway.https, "shop.test").await.is_err());
     assert_eq!(site.connections("b/secure"), 0);
     assert!(site.check().contains("warning[passthrough-nowhere]: Ingress a/asking"), "{}", site.check());
+}
+
+const PROTECTING: [(&str, &str); 11] = [
+    ("allowlist-source-range", "192.0.2.1"),
+    ("whitelist-source-range", "127.0.0.0/8"),
+    ("denylist-source-range", "192.0.2.1"),
+    ("auth-type", "basic"),
+    ("auth-url", "http://auth.example.com/"),
+    ("auth-tls-secret", "a/clients"),
+    ("limit-rps", "100"),
+    ("limit-rpm", "100"),
+    ("limit-connections", "100"),
+    ("limit-rate", "100"),
+    ("fairway.dev/deny", r#"{"when": [{"path": "/admin"}]}"#),
+];
+
+fn protected_hosts() -> Vec<Ingress> {
+    let each = PROTECTING.iter().enumerate().map(|(number, (name, value))| {
+        let one = ingress("a", &format!("protected-{number}")).annotation("ssl-passthrough", "true");
+        one.annotation(name, value).route(&format!("host-{number}.test"), "/", ("secure", 443))
+    });
+    each.collect()
+}
+
+#[tokio::test]
+async fn an_ingress_with_a_protection_that_passthrough_would_bypass_is_closed() {
+    let site = Site::new(&protected_hosts(), &[]).await;
+    let (fairway, said) = (site.run().await, site.check());
+    for (number, (name, _)) in PROTECTING.iter().enumerate() {
+        let host = format!("host-{number}.test");
+        assert!(over_tls(fairway.https, &host).await.is_err(), "{name}");
+        // Who demands client certificates refuses what comes in the clear.
+        let closed = if *name == "auth-tls-secret" { 403 } else { 503 };
+        assert_eq!(in_the_clear(fairway.http, &host, "/").await.0, closed, "{name}");
+        let of_it =
+            format!("error[passthrough-protected]: Ingress a/protected-{number} metadata.annotations[");
+        let lines: Vec<_> = said.lines().filter(|line| line.contains(&of_it)).collect();
+        assert!(lines.len() == 1 && lines[0].contains(name), "{name}: {said}");
+    }
+    assert_eq!(site.connections("a/secure"), 0);
+}
+
+#[tokio::test]
+async fn where_the_operator_says_so_tls_passes_protections_by_and_each_is_named() {
+    let site = Site::new(&protected_hosts()[..3], &["--ignore-unsupported-protection"]).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "host-0.test").await.unwrap(), answered("a/secure"));
+    assert!(
+        site.check().contains("warning[passthrough-protected]: Ingress a/protected-0"),
+        "{}",
+        site.check()
+    );
+}
+
+#[tokio::test]
+async fn without_the_feature_the_annotation_is_ignored_and_protections_are_enforced() {
+    let plain = ingress("a", "plain").annotation("ssl-passthrough", "true");
+    let plain = plain.route("plain.test", "/", ("web", 80));
+    let open = guarded(ingress("a", "open").annotation("ssl-passthrough", "true"));
+    let flags = ["--enable-ssl-passthrough=false"];
+    let site = Site::new(&[plain, open.route("shop.test", "/", ("web", 80))], &flags).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "plain.test").await.unwrap(), answered("a/web"));
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 403);
+    assert_eq!(in_the_clear(fairway.http, "shop.test", "/").await.0, 403);
+    assert!(site.check().contains("warning[passthrough-off]: Ingress a/plain"), "{}", site.check());
+}
+
+#[tokio::test]
+async fn tls_is_refused_where_another_ingress_protects_the_service_that_would_get_it() {
+    let admin = guarded(ingress("a", "admin")).route("shop.test", "/admin", ("secure", 443));
+    let site = Site::new(&[passing("a", "shop.test").created(OLDER), admin.created(YOUNGER)], &[]).await;
+    let fairway = site.run().await;
+    assert!(over_tls(fairway.https, "shop.test").await.is_err());
+    assert_eq!(in_the_clear(fairway.http, "shop.test", "/admin").await.0, 403, "it stays open in the clear");
+    let said = site.check();
+    let of_it = "error[passthrough-protected]: Ingress a/admin metadata.annotations[";
+    assert!(said.contains(of_it), "{said}");
+}
+
+#[tokio::test]
+async fn another_namespace_cannot_close_a_host_that_is_passed_through() {
+    let admin = guarded(ingress("b", "admin")).annotation("auth-tls-secret", "b/clients");
+    let admin = admin.route("shop.test", "/admin", ("secure", 443)).created(YOUNGER);
+    let site = Site::new(&[passing("a", "shop.test").created(OLDER), admin], &[]).await;
+    let fairway = site.run().await;
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap(), answered("a/secure"));
+}
+
+#[tokio::test]
+async fn protection_from_the_settings_closes_what_is_passed_through() {
+    let site = Site::new(&[passing("a", "shop.test")], &["--configmap", "a/settings"]).await;
+    let settings = config_map("a", "settings", &[("whitelist-source-range", "192.0.2.1")]);
+    site.manifests.put("settings.yaml", settings);
+    let fairway = site.run().await;
+    assert!(over_tls(fairway.https, "shop.test").await.is_err());
+    assert!(site.check().contains("error[passthrough-protected]: Ingress a/passing"), "{}", site.check());
 }

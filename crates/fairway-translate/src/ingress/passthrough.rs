@@ -1,15 +1,109 @@
-//! `ssl-passthrough`: TLS connections of a host go to the backend of its `/` as they come. Its other paths and the annotations
-//! of its Ingresses act on requests in the clear only.
+//! `ssl-passthrough`: TLS of a host goes as it comes to the backend of its `/`. Its other paths and the annotations of its Ingresses act
+//! on requests in the clear only, so that a protection which would be bypassed closes what asks for both (docs/design/0052).
 
-use fairway_model::{HostPattern, StreamKey, StreamPolicy, StreamRoute};
+use std::sync::Arc;
 
+use fairway_model::{AnswerReason, HostPattern, Origin, StreamKey, StreamPolicy, StreamRoute};
+use k8s_openapi::api::networking::v1::IngressRule;
+
+use crate::ingress::closed::{self, Closed};
+use crate::ingress::context::Context;
+use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::layout::Layout;
 use crate::ingress::location::{Location, PathKind};
+use crate::ingress::own;
 use crate::ingress::ownership::HostIngresses;
+use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::{Options, UnsupportedProtection};
+
+/// Annotations that keep somebody out. Those that are not supported close an Ingress anyway.
+const PROTECTING: [&str; 10] = [
+    "allowlist-source-range",
+    "auth-tls-secret",
+    "auth-type",
+    "auth-url",
+    "denylist-source-range",
+    "limit-connections",
+    "limit-rate",
+    "limit-rpm",
+    "limit-rps",
+    "whitelist-source-range",
+];
+
+/// Fairway's own annotation that does.
+const OWN_PROTECTING: &str = "deny";
+
+/// What happens where the operator says so.
+const IGNORED: &str = "clients over TLS reach the backend without it, as the flag says";
+
+/// An Ingress, and what it protects.
+struct Protections<'a> {
+    annotations: Annotations<'a>,
+    contributions: &'a Contributions,
+    /// The place of a field of it.
+    origin: &'a dyn Fn(&str) -> Origin,
+}
+
+/// Closes an Ingress that asks for passthrough and has a protection, which would act on requests in the clear only.
+pub(crate) fn close_protected(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    contributions: &mut Contributions,
+) {
+    let rules = reader.ingress.object.spec.as_ref().and_then(|spec| spec.rules.as_ref());
+    // TLS of clients that ask for no host that an Ingress names always ends at Fairway.
+    let names_a_host = |rule: &IngressRule| rule.host.as_ref().is_some_and(|host| !host.is_empty());
+    if !contributions.host.passthrough || !rules.into_iter().flatten().any(names_a_host) {
+        return;
+    }
+    let protection = context.inputs.options.hosts.unsupported_protection;
+    let consequence = format!("{}, and TLS connections to its hosts are closed", closed::CONSEQUENCE);
+    let origin = |field: &str| reader.field(field);
+    let own = Protections { annotations: reader.annotations(), contributions, origin: &origin };
+    let found = own.bypassed(protection, &consequence);
+    if !found.is_empty() && protection == UnsupportedProtection::Closed {
+        let why = Closed(AnswerReason::ProtectionUnavailable);
+        contributions.closed = contributions.closed.or(Some(why));
+    }
+    found.into_iter().for_each(|found| reader.report(found));
+}
+
+impl Protections<'_> {
+    /// A diagnostic for each annotation that passthrough would bypass, or one for what the settings protect.
+    fn bypassed(&self, protection: UnsupportedProtection, consequence: &str) -> Vec<Diagnostic> {
+        let named = PROTECTING.into_iter().filter(|name| self.has(name));
+        let mut all: Vec<_> = named.map(|name| (self.annotations.prefix, name)).collect();
+        all.extend(
+            self.annotations.has(own::PREFIX, OWN_PROTECTING).then_some((own::PREFIX, OWN_PROTECTING)),
+        );
+        let by_settings = all.is_empty() && self.contributions.filters.has(Phase::Access);
+        let found = |(prefix, name): (&str, &str), what: &str| {
+            let (severity, consequence) = match protection {
+                UnsupportedProtection::Closed => (Severity::Error, consequence),
+                UnsupportedProtection::Ignored => (Severity::Warning, IGNORED),
+            };
+            let origin = (self.origin)(&format!("metadata.annotations[\"{prefix}/{name}\"]"));
+            let problem = format!("clients over TLS that is passed through would bypass {what}");
+            Diagnostic::new(severity, "passthrough-protected", origin).because(problem, consequence)
+        };
+        if by_settings {
+            let settings = "the access lists or the authentication of the settings ConfigMap";
+            return vec![found((self.annotations.prefix, "ssl-passthrough"), settings)];
+        }
+        all.into_iter().map(|(prefix, name)| found((prefix, name), name)).collect()
+    }
+
+    /// Whether it has an annotation of [`PROTECTING`] with a value that keeps somebody out.
+    fn has(&self, name: &str) -> bool {
+        let Some(value) = self.annotations.value(name) else { return false };
+        let verifies = self.annotations.value("auth-tls-verify-client") != Some("off");
+        !value.is_empty() && value != "0" && (name != "auth-tls-secret" || verifies)
+    }
+}
 
 /// The stream route of a host, where its oldest Ingress asks for one (ingress-nginx `createServers`).
 pub(crate) fn stream(
@@ -25,29 +119,36 @@ pub(crate) fn stream(
         builder.diagnostics.extend(ignored(host, serving, oldest));
         return None;
     }
-    let namespace = &oldest.key.namespace;
     let is_root = |location: &&Location| location.kind == PathKind::Prefix && &*location.path == "/";
-    let is_own =
-        |location: &&Location| location.owner.as_ref().is_some_and(|owner| owner.key.namespace == *namespace);
+    let is_own = |location: &&Location| {
+        location.owner.as_ref().is_some_and(|owner| owner.key.namespace == oldest.key.namespace)
+    };
     let root = layout.locations.iter().find(is_root).filter(is_own);
-    let backends = root.map(|root| builder.passed_through(root)).unwrap_or_default();
-    if backends.is_empty() {
-        let found = Diagnostic::new(Severity::Warning, "passthrough-nowhere", oldest.origin(""));
-        let problem = format!(
-            "host {host} has no backend of namespace {namespace} for path / that TLS could be passed through to"
-        );
-        builder.diagnostics.push(found.because(problem, "TLS connections to the host are closed"));
-    }
     for location in layout.locations.iter().filter(|it| it.is_path() && !is_root(it)) {
         let found = Diagnostic::new(Severity::Warning, "passthrough-path", location.origin(".path"));
         let problem = format!("TLS of host {host} is passed through to the backend of path /");
         builder.diagnostics.push(found.because(problem, "only requests in the clear reach this path"));
     }
+    let options = builder.options();
+    let by_others = |root| protected_by_others((serving, layout), (oldest, root), options);
+    let protected = root.map(by_others).unwrap_or_default();
+    let is_closed = oldest.contributions.closed.is_some()
+        || protected.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    builder.diagnostics.extend(protected);
+    let backends = root.filter(|_| !is_closed).map(|root| builder.passed_through(root)).unwrap_or_default();
+    if backends.is_empty() && !is_closed {
+        let found = Diagnostic::new(Severity::Warning, "passthrough-nowhere", oldest.origin(""));
+        let namespace = &oldest.key.namespace;
+        let problem = format!(
+            "host {host} has no backend of namespace {namespace} for path / that TLS could be passed through to"
+        );
+        builder.diagnostics.push(found.because(problem, "TLS connections to the host are closed"));
+    }
     let key = StreamKey { table: ingress_table(), host: host.clone() };
     Some(StreamRoute { key, origin: oldest.origin(""), backends, policy: StreamPolicy::default() })
 }
 
-/// That Ingresses ask for passthrough that do not decide: younger ones, and those of other namespaces than the host's owner.
+/// That younger Ingresses, or those of other namespaces than the host's owner, do not decide.
 fn ignored(host: &HostPattern, serving: &HostIngresses, oldest: &ServedIngress) -> Vec<Diagnostic> {
     let asking = serving.ingresses.iter().filter(|ingress| ingress.contributions.host.passthrough);
     let found = asking.map(|ingress| {
@@ -55,8 +156,47 @@ fn ignored(host: &HostPattern, serving: &HostIngresses, oldest: &ServedIngress) 
             "Ingress {} decides how TLS of host {host} is treated, and does not ask for ssl-passthrough",
             oldest.key
         );
-        let found = Diagnostic::new(Severity::Warning, "passthrough-ignored", ingress.origin(""));
-        found.because(problem, "TLS of the host ends at Fairway")
+        Diagnostic::new(Severity::Warning, "passthrough-ignored", ingress.origin(""))
+            .because(problem, "TLS of the host ends at Fairway")
+    });
+    found.collect()
+}
+
+/// What other Ingresses protect and TLS would reach all the same: the Service of `/`, and the host as a whole. Those of other
+/// namespaces protect Services of their own, which TLS does not reach; they cannot close the host.
+fn protected_by_others(
+    (serving, layout): (&HostIngresses, &Layout),
+    (oldest, root): (&Arc<ServedIngress>, &Location),
+    options: &Options,
+) -> Vec<Diagnostic> {
+    let service = |location: &Location| location.service().map(|service| service.name);
+    let reached = service(root);
+    let protects_it = |ingress: &ServedIngress| {
+        let mut own =
+            layout.locations.iter().filter(|it| it.owner.as_ref().is_some_and(|of| of.key == ingress.key));
+        ingress.contributions.host.clients.is_some()
+            || reached.is_some() && own.any(|location| service(location) == reached)
+    };
+    let others = serving.ingresses.iter().filter(|it| it.key != oldest.key);
+    let others = others.filter(|it| it.key.namespace == oldest.key.namespace && protects_it(it));
+    let found = others.flat_map(|ingress| {
+        let origin = |field: &str| ingress.origin(field);
+        let annotations = Annotations {
+            key: &ingress.key,
+            ingress: &ingress.object.object,
+            prefix: &options.annotations_prefix,
+        };
+        let of = Protections { annotations, contributions: &ingress.contributions, origin: &origin };
+        let consequence = "TLS connections to the host are closed";
+        let mut found = of.bypassed(options.hosts.unsupported_protection, consequence);
+        if found.is_empty() && ingress.contributions.closed.is_some() {
+            let problem =
+                "clients over TLS that is passed through would reach a Service of this closed Ingress";
+            let origin = ingress.origin("");
+            let diagnostic = Diagnostic::new(Severity::Error, "passthrough-protected", origin);
+            found.push(diagnostic.because(problem, consequence));
+        }
+        found
     });
     found.collect()
 }

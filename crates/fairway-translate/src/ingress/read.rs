@@ -14,7 +14,7 @@ use crate::ingress::pattern::Patterns;
 use crate::ingress::reader::Reader;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
-use crate::ingress::{compat, referenced, validation};
+use crate::ingress::{compat, passthrough, referenced, validation};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};
 use fairway_objects::references::Referenced;
@@ -53,6 +53,7 @@ pub(crate) fn read(
     let shared_hosts = SharedHosts::read(&mut reader);
     let said = reader.diagnostics.len();
     let mut contributions = annotations::contributions(&mut reader, context);
+    passthrough::close_protected(&mut reader, context, &mut contributions);
     if refusal == Refusal::Closed {
         // The rest says which requests are its own, and what is wrong with it will matter once it is open.
         reader.diagnostics.truncate(said);

@@ -37,6 +37,12 @@ impl<'a> Annotations<'a> {
         let annotations = self.ingress.metadata.annotations.as_ref()?;
         annotations.get(&format!("{}/{name}", self.prefix)).map(|value| value.trim())
     }
+
+    /// Whether an annotation of another prefix is there.
+    pub(crate) fn has(&self, prefix: &str, name: &str) -> bool {
+        let annotations = self.ingress.metadata.annotations.as_ref();
+        annotations.is_some_and(|annotations| annotations.contains_key(&format!("{prefix}/{name}")))
+    }
 }
 
 impl<'a> Reader<'a> {

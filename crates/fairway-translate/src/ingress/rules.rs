@@ -28,7 +28,7 @@ use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
 use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
-use fairway_objects::options::Compat;
+use fairway_objects::options::{Compat, Options};
 use fairway_objects::shared;
 use fairway_objects::transport::Transport;
 
@@ -100,6 +100,11 @@ impl<'a> Builder<'a> {
             diagnostics: Vec::new(),
             described: HashSet::new(),
         }
+    }
+
+    /// What the operator chose.
+    pub(crate) fn options(&self) -> &'a Options {
+        self.context.inputs.options
     }
 
     /// The rules of a host, in runs of the same Ingress. `root` is the location whose Ingress redirects `/`.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fairway_translate::{
     Address, AddressKind, Addresses, Change, Compat, Defaults, DocumentSource, ExternalNames, HostOwnership,
     LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, Placement, Places, PortPlacement,
-    PortState, ProxySenders, ReservedPorts, Resources, UnsupportedProtection, WithoutClass,
+    PortState, ProxySenders, ReservedPorts, Resources, SslPassthrough, UnsupportedProtection, WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -173,6 +173,9 @@ fn set_options(options: &mut Options, value: &Value) {
     }
     if is("ignoreProtection") {
         options.hosts.unsupported_protection = UnsupportedProtection::Ignored;
+    }
+    if value["sslPassthrough"] == false {
+        options.hosts.ssl_passthrough = SslPassthrough::Off;
     }
     if value["compat"] == "strict" {
         options.hosts.compat = Compat::Strict;

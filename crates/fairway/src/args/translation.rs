@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_translate::{
     CONTROLLER, ClientDefaults, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options,
-    Trust, UnsupportedProtection, WithoutClass,
+    SslPassthrough, Trust, UnsupportedProtection, WithoutClass,
 };
 
 use super::gateways::GatewayArgs;
@@ -100,6 +100,16 @@ pub(crate) struct HostArgs {
     /// form that was matched, without dot segments, double slashes and needless escapes
     #[arg(long, env = "FAIRWAY_FORWARDED_PATH", value_name = "FORM", default_value = "received")]
     pub(crate) forwarded_path: PathArg,
+    /// Whether ssl-passthrough has an effect; false: TLS of every host is terminated, as in ingress-nginx without its flag of this
+    /// name
+    #[arg(
+        long,
+        env = "FAIRWAY_ENABLE_SSL_PASSTHROUGH",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set
+    )]
+    pub(crate) enable_ssl_passthrough: bool,
     /// Whether balancing, sessions and canaries of an Ingress also hold for other Ingresses with the same Service and port:
     /// nginx, they do, as in ingress-nginx; strict, they do not. The annotation fairway.dev/compat says it for one Ingress
     #[arg(long, env = "FAIRWAY_COMPAT", value_name = "HOW", default_value = "nginx")]
@@ -120,7 +130,9 @@ impl HostArgs {
             CompatArg::Nginx => Compat::Nginx,
             CompatArg::Strict => Compat::Strict,
         };
-        HostOptions { ownership, forwarded_path, compat, ..HostOptions::default() }
+        let ssl_passthrough =
+            if self.enable_ssl_passthrough { SslPassthrough::On } else { SslPassthrough::Off };
+        HostOptions { ownership, forwarded_path, compat, ssl_passthrough, ..HostOptions::default() }
     }
 }
 

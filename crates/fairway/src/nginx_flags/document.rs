@@ -32,6 +32,7 @@ fn page() -> String {
 fn meaning(flag: &Flag) -> String {
     match flag.meaning {
         Meaning::Is(own) | Meaning::Address(own) | Meaning::Switch(own) => format!("`--{own}`"),
+        Meaning::SwitchOn(own) => format!("`--{own}`, which is on by default"),
         Meaning::OfThisNamespace(own) => format!("`--{own}`, in the namespace of the pod"),
         Meaning::Port(Place::Http) => "the port of `--http`".to_owned(),
         Meaning::Port(Place::Https) => "the port of `--https`".to_owned(),

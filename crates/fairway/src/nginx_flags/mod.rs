@@ -61,6 +61,8 @@ pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
         Meaning::Is(own) => FlagMeaning::Argument(format!("--{own}={value}")),
         Meaning::Switch(own) if value == "true" => FlagMeaning::Argument(format!("--{own}")),
         Meaning::Switch(_) => FlagMeaning::Nothing("it is off by default".to_owned()),
+        Meaning::SwitchOn(own) if value == "false" => FlagMeaning::Argument(format!("--{own}=false")),
+        Meaning::SwitchOn(_) => FlagMeaning::Nothing("it is on by default".to_owned()),
         Meaning::Lost { without, what } if !without.contains(&value) => FlagMeaning::Lost(what.to_owned()),
         Meaning::Lost { .. } => FlagMeaning::Nothing("Fairway does the same without it".to_owned()),
         Meaning::Needless(why) => FlagMeaning::Nothing(why.to_owned()),
@@ -116,6 +118,7 @@ impl<'n> Translation<'n> {
                 self.arguments.retain(|argument| *argument != switch);
                 self.arguments.extend(is_true.then_some(switch));
             }
+            Meaning::SwitchOn(own) => self.set(own, if is_true { "true" } else { "false" }),
             Meaning::Status => self.writes_status = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
             Meaning::Lost { what, .. } | Meaning::Needless(what) => self.lose(given, what),

@@ -37,6 +37,8 @@ pub(super) enum Meaning {
     Port(Place),
     /// This switch of Fairway, where the flag is true.
     Switch(&'static str),
+    /// This switch of Fairway, which is on by default.
+    SwitchOn(&'static str),
     /// Whether status is written.
     Status,
     /// Nothing. `what` is lost, or why there is nothing to lose; not with one of the values `without`.
@@ -192,7 +194,8 @@ impl Dialect {
             Meaning::Is(own)
             | Meaning::Address(own)
             | Meaning::OfThisNamespace(own)
-            | Meaning::Switch(own) => Some(own),
+            | Meaning::Switch(own)
+            | Meaning::SwitchOn(own) => Some(own),
             Meaning::Port(_) | Meaning::Status | Meaning::Lost { .. } | Meaning::Needless(_) => None,
         });
         flags.chain(self.defaults().iter().map(|(own, _)| *own))
@@ -261,11 +264,7 @@ const INGRESS_NGINX: &[Flag] = &[
     unless("enable-annotation-validation", ON, "annotations are always validated"),
     unless("enable-metrics", EITHER, ""),
     unless("enable-ssl-chain-completion", OFF, "chains are sent as the Secret has them"),
-    unless(
-        "enable-ssl-passthrough",
-        ON,
-        "ssl-passthrough needs no flag here: TLS of Ingresses that ask for it is passed through",
-    ),
+    switch("enable-ssl-passthrough", Meaning::SwitchOn("enable-ssl-passthrough")),
     unless("enable-topology-aware-routing", OFF, "requests go to the endpoints of all zones"),
     unless("exclude-socket-metrics", EITHER, ""),
     value("health-check-path", Meaning::Lost { without: &["/healthz"], what: "the path is /healthz" }),

@@ -7,11 +7,13 @@ use fairway_model::{ChosenBy, CipherList, CipherSuite, HostPattern, WildcardSpan
 
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::reader::Reader;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::{Options, SslPassthrough};
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.host.aliases = aliases(reader);
-    contributions.host.passthrough = reader.switch("ssl-passthrough", false);
+    contributions.host.passthrough = passthrough(reader, context.inputs.options);
     contributions.host.suites = suites(reader, "ssl-ciphers");
     contributions.host.suite_chosen_by = reader
         .value("ssl-prefer-server-ciphers")
@@ -29,13 +31,26 @@ const ANNOTATIONS: &[Known] = &[
     ),
     differs(
         "ssl-passthrough",
-        "needs no flag, where ingress-nginx ignores it without `--enable-ssl-passthrough`; names of `server-alias` are not passed through, and neither are connections to a host whose `/` is closed: they end",
+        "[on by default](#passthrough), where ingress-nginx ignores it without `--enable-ssl-passthrough`; an Ingress with a protection that it would bypass is closed; a wildcard host passes through names that no Ingress has; names of `server-alias` are not passed through",
     ),
     differs(
         "ssl-prefer-server-ciphers",
         "without it, and without `ssl-ciphers`, the client's order counts; ingress-nginx would take the server's",
     ),
 ];
+
+/// Whether TLS is to be passed through.
+fn passthrough(reader: &mut Reader<'_>, options: &Options) -> bool {
+    let name = "ssl-passthrough";
+    let asked = reader.switch(name, false);
+    let is_off = options.hosts.ssl_passthrough == SslPassthrough::Off;
+    if asked && is_off {
+        let found = Diagnostic::new(Severity::Warning, "passthrough-off", reader.at(name));
+        let problem = "--enable-ssl-passthrough=false switches ssl-passthrough off";
+        reader.report(found.because(problem, "TLS of its hosts ends at Fairway"));
+    }
+    asked && !is_off
+}
 
 /// Reads `server-alias`: names, with `*.` for any number of labels, and `.name` for both, as nginx's `server_name` has them.
 fn aliases(reader: &mut Reader<'_>) -> BTreeSet<HostPattern> {
