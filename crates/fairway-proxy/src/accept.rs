@@ -17,6 +17,7 @@ use fairway_runtime::clock::Instant;
 use fairway_runtime::shortage::Shortage;
 use fairway_runtime::transport::Prefixed;
 use fairway_runtime::wire::Wire;
+use fairway_stream::hello::host_name;
 use fairway_tls::Agreed;
 use rustls::ServerConnection;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -348,7 +349,7 @@ fn greet_over_tls<N: Network>(
     async move {
         let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
         let Shaken { listener, protocol, stream, proof, place, trust } = shaken;
-        let name = || stream.get_ref().1.server_name().map(|name| name.to_ascii_lowercase().into());
+        let name = || stream.get_ref().1.server_name().map(|name| host_name(name).into());
         if protocol == ListenerProtocol::Tls {
             let peer = StreamPeer { _place: place, ..caller.of_stream(listener, name()) };
             return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;

@@ -23,6 +23,7 @@ use crate::peer::Proof;
 use crate::worker::{Adopted, ServerSide, Trusts};
 use fairway_metrics::Fault;
 use fairway_sides::sides::Hop;
+use fairway_stream::hello::host_name;
 use fairway_tls::ClientTrust;
 
 /// A client that has shaken hands.
@@ -51,7 +52,7 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
     let start = LazyConfigAcceptor::new(Acceptor::default(), stream);
     let start = timeout(limit, start).await.map_err(|_| Fault::ClientTimeout)?;
     let start = start.map_err(|_| Fault::ClientGone)?;
-    let name = start.client_hello().server_name().map(str::to_ascii_lowercase);
+    let name = start.client_hello().server_name().map(host_name);
     let (side, offers_http2, limit, place, trust) = {
         let adopted = adopted();
         let side = adopted.server_tls(port, name.as_deref(), trusts)?;

@@ -38,7 +38,8 @@ const HOST_NAME: usize = 0;
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
-    /// The name in lower case; none where the client says none.
+    /// The name in lower case and without a final dot; none where the client says none, or what is no DNS name: such a client is
+    /// treated as in nginx, where no server has that name.
     pub name: Option<Box<str>>,
 }
 
@@ -141,30 +142,44 @@ fn asked(content: &[u8]) -> Result<ClientHello, NoHello> {
     if !rest.0.is_empty() {
         return Err(NoHello);
     }
-    let mut name = None;
+    let (mut name, mut is_named) = (None, false);
     while !extensions.0.is_empty() {
         let kind = number(extensions.bytes(2)?);
         let content = extensions.vector(2)?;
         // "There MUST NOT be more than one extension of the same type" (RFC 8446 §4.2).
-        if kind == SERVER_NAME && name.replace(server_name(content)?).is_some() {
-            return Err(NoHello);
+        if kind == SERVER_NAME {
+            if std::mem::replace(&mut is_named, true) {
+                return Err(NoHello);
+            }
+            name = dns_name(server_name(content)?);
         }
     }
     Ok(ClientHello { name })
 }
 
 /// "The ServerNameList MUST NOT contain more than one name of the same name_type", and there is one type (RFC 6066 §3).
-fn server_name(content: &[u8]) -> Result<Box<str>, NoHello> {
+fn server_name(content: &[u8]) -> Result<&[u8], NoHello> {
     let mut outer = Cursor(content);
     let mut list = Cursor(outer.vector(2)?);
     let kind = number(list.bytes(1)?);
     let name = list.vector(2)?;
-    let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let is_whole = outer.0.is_empty() && list.0.is_empty() && kind == HOST_NAME;
-    if !is_whole || name.is_empty() || name.len() > MOST_OF_NAME || !name.iter().all(is_of_a_name) {
-        return Err(NoHello);
-    }
-    Ok(name.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect::<String>().into())
+    if is_whole && !name.is_empty() { Ok(name) } else { Err(NoHello) }
+}
+
+/// The name as hosts are looked up, if it can be that of a host.
+fn dns_name(name: &[u8]) -> Option<Box<str>> {
+    let name = host_name(std::str::from_utf8(name).ok()?);
+    let is_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let is_name = !name.is_empty() && name.len() <= MOST_OF_NAME && name.bytes().all(is_of_a_name);
+    is_name.then(|| name.into())
+}
+
+/// A name that a client asks for, as hosts are looked up: in lower case, and without the dot of the root at its end. RFC 6066 §3
+/// forbids the dot, and means the same name.
+#[must_use]
+pub fn host_name(asked: &str) -> String {
+    asked.strip_suffix('.').unwrap_or(asked).to_ascii_lowercase()
 }
 
 /// Bytes that are read from the front.

@@ -92,11 +92,28 @@ fn what_leaves_open_which_name_is_asked_for_is_refused() {
         let list = [&one[2..], &one[2..]].concat();
         hello(&[(0, [&u16::try_from(list.len()).unwrap().to_be_bytes()[..], &list].concat())])
     };
-    let names = ["", "a b.test", "a\0.test", "ä.test", "[::1]", &"a".repeat(254)]
-        .map(|name| hello(&[server_name(name)]));
-    for message in [twice, two_in_one].into_iter().chain(names) {
+    for message in [twice, two_in_one, hello(&[server_name("")])] {
         let input = records(&message, 16_384);
         assert_eq!(once(&input), Err(()));
+        checks::client_hello(&input, read);
+    }
+}
+
+#[test]
+fn a_final_dot_is_no_part_of_the_name_and_what_is_no_dns_name_is_no_name() {
+    let long = "a".repeat(254);
+    for (asked, name) in [
+        ("App.test.", Some("app.test")),
+        ("app.test:443", None),
+        ("a b.test", None),
+        ("a\0.test", None),
+        ("ä.test", None),
+        ("[::1]", None),
+        (".", None),
+        (&long, None),
+    ] {
+        let input = records(&hello(&[server_name(asked)]), 16_384);
+        assert_eq!(once(&input), Ok(Some(name.map(str::to_owned))), "{asked}");
         checks::client_hello(&input, read);
     }
 }
@@ -137,7 +154,8 @@ proptest! {
     ) {
         let message = hello(&[&before[..], &[server_name(&name)]].concat());
         let mut input = records(&message, size);
-        prop_assert_eq!(once(&input), Ok(Some(Some(name.to_ascii_lowercase()))));
+        let asked = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
+        prop_assert_eq!(once(&input), Ok(Some(Some(asked).filter(|name| !name.is_empty()))));
         if let Some((at, byte)) = flipped {
             let at = at.index(input.len());
             input[at] = byte;

@@ -32,7 +32,11 @@ impl Agreed {
             group: connection.negotiated_key_exchange_group().map(|group| group_name(group.name())),
             name: connection.server_name().map(Into::into),
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
-            protocol: connection.alpn_protocol().map(|it| if it == b"h2" { "h2" } else { "http/1.1" }),
+            protocol: connection.alpn_protocol().map(|it| match it {
+                b"h2" => "h2",
+                b"http/1.0" => "http/1.0",
+                _ => "http/1.1",
+            }),
         }
     }
 }

@@ -16,6 +16,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::suites;
 
+/// What clients may agree on (ALPN), the best first. As in nginx since 1.21.4, a client that offers only others is refused
+/// (RFC 7301 §3.2): its connection may be meant for a server of another protocol.
+const PROTOCOLS: [&str; 3] = ["h2", "http/1.1", "http/1.0"];
+
 /// A certificate and key that the caller made for clients that name no known host.
 #[derive(Clone, Debug)]
 pub struct SelfSigned {
@@ -132,7 +136,7 @@ impl ServerTls {
             .with_protocol_versions(suites::versions(versions))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = PROTOCOLS.map(|name| name.as_bytes().to_vec()).into();
         config.ticketer = Arc::clone(&self.tickets);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 1;

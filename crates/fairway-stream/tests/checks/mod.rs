@@ -79,11 +79,13 @@ fn name(content: &[u8]) -> Option<Option<String>> {
         [[a, b, 0, c, d, name @ ..]] => {
             let lengths = [(*a, *b, name.len() + 3), (*c, *d, name.len())];
             let fits = |(high, low, wanted)| usize::from(high) << 8 | usize::from(low) == wanted;
-            let text = str::from_utf8(name).ok()?;
+            if name.is_empty() || !lengths.into_iter().all(fits) {
+                return None;
+            }
             let good = |sign: char| sign.is_ascii_alphanumeric() || "-._".contains(sign);
-            let is_name = (1..=253).contains(&name.len()) && text.chars().all(good);
-            (lengths.into_iter().all(|(high, low, wanted)| fits((high, low, wanted))) && is_name)
-                .then(|| Some(text.to_ascii_lowercase()))
+            let text = str::from_utf8(name).map_or("", |text| text.strip_suffix('.').unwrap_or(text));
+            let is_name = (1..=253).contains(&text.len()) && text.chars().all(good);
+            Some(is_name.then(|| text.to_ascii_lowercase()))
         }
         _ => None,
     }
