@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_objects::certificate::secret_value;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::roots::are_certificates;
+use fairway_objects::roots::{are_certificates, only_unsupported_keys};
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
@@ -67,9 +67,12 @@ pub(crate) fn resolve(
         }
     };
     let text = text.ok_or_else(|| wrong("has no ca.crt"))?;
-    match are_certificates(text) {
-        true => Ok(text.into()),
-        false => Err(wrong("has a ca.crt with no certificate, or with one that cannot be read")),
+    if !are_certificates(text) {
+        return Err(wrong("has a ca.crt with no certificate, or with one that cannot be read"));
+    }
+    match only_unsupported_keys(text) {
+        None => Ok(text.into()),
+        Some(problem) => Err(wrong(&format!("has a ca.crt that verifies nothing: {problem}"))),
     }
 }
 

@@ -12,7 +12,7 @@ use fairway_objects::certificate::secret_value;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::passwords::{self, ReadUsers, SecretForm};
 use fairway_objects::resources::Resources;
-use fairway_objects::roots::{are_certificates, are_revocation_lists};
+use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
 use fairway_policy_types as types;
 use fairway_policy_types::SecurityPolicySpec;
 use ipnet::IpNet;
@@ -272,6 +272,9 @@ fn verification(
         if !are_certificates(own) {
             let problem = format!("ca.crt of {what} has no certificate, or one that cannot be read");
             return Err(Wrong::new(&field, problem));
+        }
+        if let Some(why) = only_unsupported_keys(own) {
+            return Err(Wrong::new(&field, format!("ca.crt of {what} verifies nothing: {why}")));
         }
         if !are_revocation_lists(lists) {
             let problem = format!("ca.crl of {what} has no list, or one that cannot be read");

@@ -8,28 +8,21 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use fairway_model::{ClientDemand, ClientVerification};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{
-    CryptoProvider, verify_tls12_signature, verify_tls13_signature, verify_tls13_signature_with_raw_key,
-};
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
-};
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
-use webpki::{
-    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList,
-    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
-    anchor_from_trusted_cert,
-};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
-use crate::version_one::{self, VersionOne};
+use crate::chain::{Purpose, Rules, alert};
+use crate::roots::Roots;
+use crate::signatures;
 
 /// Who may issue the certificates of a host's clients.
 #[derive(Debug)]
 pub struct ClientTrust {
-    anchors: Vec<TrustAnchor<'static>>,
+    roots: Roots,
     revoked: Vec<CertRevocationList<'static>>,
     depth: usize,
     verifier: Arc<Asking>,
@@ -59,24 +52,17 @@ impl ClientTrust {
     /// The roots are no certificates, there is none, or a list of revoked ones is none.
     pub fn new(rules: &ClientVerification) -> Result<Self, Error> {
         let general = |error: &dyn std::fmt::Display| Error::General(error.to_string());
-        let mut anchors = Vec::new();
-        for certificate in CertificateDer::pem_slice_iter(rules.roots.as_bytes()) {
-            let certificate = certificate.map_err(|error| general(&error))?;
-            anchors.push(anchor_from_trusted_cert(&certificate).map_err(|error| general(&error))?.to_owned());
-        }
-        if anchors.is_empty() {
-            return Err(Error::General("there is no certificate that could be trusted".to_owned()));
-        }
+        let roots = Roots::from_pem(&rules.roots)?;
         let mut revoked = Vec::new();
         for list in CertificateRevocationListDer::pem_slice_iter(rules.revoked.as_bytes()) {
             let list = list.map_err(|error| general(&error))?;
             let list = OwnedCertRevocationList::from_der(list.as_ref()).map_err(|error| general(&error))?;
             revoked.push(CertRevocationList::from(list));
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let hints = anchors.iter().map(|anchor| DistinguishedName::in_sequence(&anchor.subject)).collect();
+        let subjects = roots.anchors().iter().map(|anchor| DistinguishedName::in_sequence(&anchor.subject));
+        let verifier = Arc::new(Asking { hints: subjects.collect() });
         let depth = rules.depth.map_or(usize::MAX, usize::from);
-        Ok(Self { anchors, revoked, depth, verifier: Arc::new(Asking { hints, provider }) })
+        Ok(Self { roots, revoked, depth, verifier })
     }
 
     pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
@@ -113,37 +99,9 @@ impl ClientTrust {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), webpki::Error> {
-        let lists: Vec<&CertRevocationList<'_>> = self.revoked.iter().collect();
-        // Without lists nobody is asked.
-        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
-            builder
-                .with_depth(RevocationCheckDepth::Chain)
-                .with_status_policy(UnknownStatusPolicy::Deny)
-                .with_expiration_policy(ExpirationPolicy::Enforce)
-                .build()
-        });
-        let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() <= self.depth
-        {
-            true => Ok(()),
-            false => Err(webpki::Error::MaximumPathDepthExceeded),
-        };
-        let algorithms = self.verifier.provider.signature_verification_algorithms.all;
-        if let Some(certificate) = VersionOne::read(own) {
-            return match lists.is_empty() {
-                true => certificate.verify(&self.anchors, algorithms, now),
-                false => Err(webpki::Error::UnknownRevocationStatus),
-            };
-        }
-        EndEntityCert::try_from(own)?.verify_for_usage(
-            algorithms,
-            &self.anchors,
-            others,
-            now,
-            KeyUsage::client_auth(),
-            revocation,
-            Some(&is_short),
-        )?;
-        Ok(())
+        let (roots, revoked, depth) = (&self.roots, &*self.revoked, self.depth);
+        let rules = Rules { roots, purpose: Purpose::Client, revoked, depth };
+        rules.verify(own, others, now).map(|_| ())
     }
 }
 
@@ -151,7 +109,6 @@ impl ClientTrust {
 #[derive(Debug)]
 struct Asking {
     hints: Vec<DistinguishedName>,
-    provider: Arc<CryptoProvider>,
 }
 
 impl ClientCertVerifier for Asking {
@@ -178,13 +135,7 @@ impl ClientCertVerifier for Asking {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        if let Some(certificate) = VersionOne::read(certificate) {
-            let fitting = version_one::of_scheme(algorithms, signature.scheme);
-            certificate.verify_handshake(message, signature, fitting)?;
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        signatures::verify_tls12(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -193,15 +144,11 @@ impl ClientCertVerifier for Asking {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        if let Some(certificate) = VersionOne::read(certificate) {
-            return verify_tls13_signature_with_raw_key(message, &certificate.key(), signature, algorithms);
-        }
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        signatures::verify_tls13(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        signatures::algorithms().supported_schemes()
     }
 }
 
@@ -251,21 +198,6 @@ impl ClientCertVerifier for Enforcing {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.trust.verifier.supported_verify_schemes()
-    }
-}
-
-/// What the client is told in an alert (RFC 8446 §6.2).
-fn alert(error: webpki::Error) -> CertificateError {
-    use webpki::Error as E;
-    match error {
-        E::CertExpired { .. } => CertificateError::Expired,
-        E::CertNotValidYet { .. } => CertificateError::NotValidYet,
-        E::CertRevoked => CertificateError::Revoked,
-        E::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
-        E::UnknownIssuer => CertificateError::UnknownIssuer,
-        E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
-        E::BadDer | E::BadDerTime => CertificateError::BadEncoding,
-        other => CertificateError::Other(OtherError(Arc::new(other))),
     }
 }
 

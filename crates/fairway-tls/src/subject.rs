@@ -1,12 +1,12 @@
-//! The names for which an endpoint's certificate may be (RFC 5280 §4.2.1.6): DNS names and URIs.
+//! The names for which an endpoint's certificate may be: subject alternative names (RFC 5280 §4.2.1.6), and where a caller asks for
+//! it the common name.
 
 use std::sync::Arc;
 
 use fairway_model::SubjectName;
 use rustls::Error;
-use rustls::client::verify_server_name;
-use rustls::server::ParsedCertificate;
 use rustls_pki_types::{CertificateDer, ServerName};
+use webpki::EndEntityCert;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// A name that is enough.
@@ -37,9 +37,9 @@ impl Subject {
     }
 
     /// Whether a certificate is for it.
-    pub(crate) fn is_of(&self, parsed: &ParsedCertificate<'_>, certificate: &CertificateDer<'_>) -> bool {
+    pub(crate) fn is_of(&self, certificate: &CertificateDer<'_>) -> bool {
         match self {
-            Self::Dns(name) => verify_server_name(parsed, name).is_ok(),
+            Self::Dns(name) => is_for(certificate, name),
             Self::Wildcard(pattern) => has(certificate, |name| match name {
                 GeneralName::DNSName(name) => is_within(pattern, name),
                 _ => false,
@@ -50,6 +50,30 @@ impl Subject {
             }),
         }
     }
+}
+
+/// Whether a subject alternative name of the certificate is `name`.
+pub(crate) fn is_for(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    EndEntityCert::try_from(certificate)
+        .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(name).is_ok())
+}
+
+/// Whether the common name of the certificate is the DNS name `name`, or a wildcard for it. It counts only where the certificate has
+/// no alternative name that is one of DNS (RFC 6125 §6.4.4, OpenSSL's `X509_check_host`).
+pub(crate) fn is_for_by_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    let ServerName::DnsName(name) = name else { return false };
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+    let Ok(alternatives) = certificate.subject_alternative_name() else { return false };
+    let mut alternatives = alternatives.iter().flat_map(|extension| &extension.value.general_names);
+    if alternatives.any(|name| matches!(name, GeneralName::DNSName(_) | GeneralName::Invalid(..))) {
+        return false;
+    }
+    let covers = |common: &str| match common.strip_prefix("*.") {
+        // As OpenSSL, no wildcard for all names of a top-level domain.
+        Some(suffix) => suffix.contains('.') && is_within(common, name.as_ref()),
+        None => common.eq_ignore_ascii_case(name.as_ref()),
+    };
+    certificate.subject().iter_common_name().any(|common| common.as_str().is_ok_and(covers))
 }
 
 /// Whether one of the certificate's names is what is looked for.

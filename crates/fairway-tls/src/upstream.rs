@@ -4,29 +4,31 @@
 use std::sync::Arc;
 
 use fairway_model::{UpstreamTls, UpstreamVerification};
+use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use crate::chain::{Purpose, Rules, Trusted, alert};
 use crate::identities::Identities;
-use crate::subject::Subject;
-use crate::{roots, suites};
+use crate::key_exchange::SECP521R1;
+use crate::roots::Roots;
+use crate::subject::{self, Subject};
+use crate::{signatures, suites};
 
 /// The settings for one kind of backend.
 ///
 /// # Errors
 /// When the roots are no certificates, or the client certificate is not there.
 pub fn client_config(tls: &UpstreamTls, identities: &Identities) -> Result<ClientConfig, Error> {
-    let provider = Arc::new(suites::provider(&tls.suites));
-    let verifier = verifier(&tls.verification, &provider)?;
-    let builder = ClientConfig::builder_with_provider(provider)
+    let mut provider = suites::provider(&tls.suites);
+    provider.kx_groups.push(SECP521R1);
+    let trust = Trust::new(&tls.verification)?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(suites::versions(tls.versions))?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
+        .with_custom_certificate_verifier(Arc::new(Verifier { trust }));
     let mut config = match &tls.client_certificate {
         Some(key) => {
             let certified = identities
@@ -44,72 +46,70 @@ fn resolver(certified: &Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
     Arc::new(SingleCertAndKey::from(Arc::clone(certified)))
 }
 
-fn verifier(
-    verification: &UpstreamVerification,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<Verifier>, Error> {
-    let trust = match verification {
-        UpstreamVerification::Off => Trust::Anyone,
-        UpstreamVerification::Chain { roots, name, depth } => {
-            let store = roots::of_pem(roots)?;
-            let name =
-                ServerName::try_from(name.to_string()).map_err(|error| Error::General(error.to_string()))?;
-            let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
-                .build()
-                .map_err(|error| Error::General(error.to_string()))?;
-            let depth = depth.map_or(usize::MAX, |depth| depth as usize);
-            Trust::Chain { chain, name, depth }
-        }
-        UpstreamVerification::Subject { roots, names } => {
-            let names = names.iter().map(Subject::new).collect::<Result<_, _>>()?;
-            Trust::Subject { roots: roots::of(roots)?, names }
-        }
-    };
-    Ok(Arc::new(Verifier { trust, provider: Arc::clone(provider) }))
-}
-
 /// Who is believed to be the endpoint. Whoever it is signs the handshake with the certificate's key.
 #[derive(Debug)]
 struct Verifier {
     trust: Trust,
-    provider: Arc<CryptoProvider>,
 }
 
 #[derive(Debug)]
 enum Trust {
     /// Any certificate is taken.
     Anyone,
-    /// The chain, and a name of its own instead of the one that was dialled. Of the certificates that the endpoint sends
-    /// besides its own, in the order of the chain (RFC 8446 §4.4.2), the first `depth` count.
-    Chain { chain: Arc<WebPkiServerVerifier>, name: ServerName<'static>, depth: usize },
+    /// The chain with at most `depth` certificates between the endpoint's own and a root, and a name of its own instead of the
+    /// one that was dialled.
+    Chain { roots: Roots, name: ServerName<'static>, depth: usize },
     /// The chain, and one of these names.
-    Subject { roots: Arc<RootCertStore>, names: Box<[Subject]> },
+    Subject { roots: Arc<Roots>, names: Box<[Subject]> },
+}
+
+impl Trust {
+    fn new(verification: &UpstreamVerification) -> Result<Self, Error> {
+        Ok(match verification {
+            UpstreamVerification::Off => Self::Anyone,
+            UpstreamVerification::Chain { roots, name, depth } => {
+                let name = ServerName::try_from(name.to_string());
+                let name = name.map_err(|error| Error::General(error.to_string()))?;
+                let depth = depth.map_or(usize::MAX, |depth| depth as usize);
+                Self::Chain { roots: Roots::from_pem(roots)?, name, depth }
+            }
+            UpstreamVerification::Subject { roots, names } => {
+                let names = names.iter().map(Subject::new).collect::<Result<_, _>>()?;
+                Self::Subject { roots: Roots::new(roots)?, names }
+            }
+        })
+    }
 }
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        ocsp: &[u8],
+        _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.trust {
-            Trust::Anyone => Ok(ServerCertVerified::assertion()),
-            Trust::Chain { chain, name, depth } => {
-                let intermediates = &intermediates[..intermediates.len().min(*depth)];
-                chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
+        let verify = |roots: &Roots, depth: usize| -> Result<Trusted, Error> {
+            let rules = Rules { roots, purpose: Purpose::Server, revoked: &[], depth };
+            rules.verify(own, others, now).map_err(|error| alert(error).into())
+        };
+        let is_named = match &self.trust {
+            Trust::Anyone => true,
+            Trust::Chain { roots, name, depth } => {
+                let trusted = verify(roots, *depth)?;
+                let by_common_name =
+                    || !trusted.names_are_constrained && subject::is_for_by_common_name(own, name);
+                subject::is_for(own, name) || by_common_name()
             }
             Trust::Subject { roots, names } => {
-                let parsed = ParsedCertificate::try_from(certificate)?;
-                let algorithms = self.provider.signature_verification_algorithms.all;
-                verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;
-                match names.iter().any(|name| name.is_of(&parsed, certificate)) {
-                    true => Ok(ServerCertVerified::assertion()),
-                    false => Err(CertificateError::NotValidForName.into()),
-                }
+                verify(roots, usize::MAX)?;
+                names.iter().any(|name| name.is_of(own))
             }
+        };
+        match is_named {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::NotValidForName.into()),
         }
     }
 
@@ -119,12 +119,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        signatures::verify_tls12(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -133,15 +128,10 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        signatures::verify_tls13(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        signatures::algorithms().supported_schemes()
     }
 }

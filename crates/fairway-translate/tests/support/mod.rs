@@ -44,7 +44,7 @@ pub fn changes(yaml: &str, options: &mut Options) -> Vec<Change> {
         line += u32::try_from(text.matches('\n').count()).unwrap();
         // A quoted "off" is a text.
         let yaml = serde_saphyr::options! { strict_booleans: true };
-        let text = text.trim_end_matches("---\n");
+        let text = if text.ends_with("\n---\n") { &text[..text.len() - "---\n".len()] } else { text };
         let value: Value = serde_saphyr::from_str_with_options(text, yaml).unwrap();
         let source = DocumentSource { file: "in.yaml".into(), line: at, lines: None };
         match value["kind"].as_str().unwrap_or_default() {

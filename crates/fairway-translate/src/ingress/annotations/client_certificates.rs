@@ -13,7 +13,7 @@ use crate::ingress::reader::{Annotations, Reader};
 use fairway_objects::certificate::secret_value;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
-use fairway_objects::roots::{are_certificates, are_revocation_lists};
+use fairway_objects::roots::{are_certificates, are_revocation_lists, unsupported_keys};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
@@ -65,6 +65,14 @@ fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients
         }
     };
     let read = verification(&reader.annotations(), (value, demand), context).and_then(|rules| {
+        for key_problem in unsupported_keys(&rules.roots) {
+            let found = Diagnostic::new(Severity::Warning, "unsupported-key", reader.at("auth-tls-secret"));
+            let problem = format!("in ca.crt of Secret {value}, {key_problem}");
+            reader.report(found.because(
+                problem,
+                "clients with it, or with certificates that it has issued, are not trusted",
+            ));
+        }
         let depth =
             reader.number("auth-tls-verify-depth", 0..=255).and_then(|depth| u8::try_from(depth).ok());
         let depth = Some(depth.filter(|depth| *depth > 0).unwrap_or(DEPTH));

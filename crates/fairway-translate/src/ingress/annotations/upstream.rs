@@ -14,7 +14,9 @@ use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
 use fairway_annotations::text::switch;
 use fairway_objects::certificate::{self, secret_value};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};
+use fairway_objects::roots::{are_certificates, unsupported_keys};
 use fairway_objects::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
 
 /// The family.
@@ -106,13 +108,9 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOriginat
     let (key, secret) = named_secret(reader, context, value)?;
     let text =
         |entry| secret_value(&secret.object, entry).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-    let roots = match (verify, text("ca.crt")) {
-        (false, _) => None,
-        (true, Some(roots)) => Some(Arc::from(roots)),
-        (true, None) => {
-            let problem = format!("Secret {key} has no ca.crt to verify with");
-            return Err(Closed::missing(reader, "proxy-ssl-verify", problem));
-        }
+    let roots = match verify {
+        false => None,
+        true => Some(roots(reader, &key, text("ca.crt"))?),
     };
     let client_certificate = match text("tls.crt").map(|_| certificate::read(&key, secret)) {
         None => ClientCertificate::None,
@@ -130,6 +128,28 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOriginat
     let depth = depth.and_then(|depth| u32::try_from(depth.max(1)).ok());
     let secret = Some(key);
     Ok(Arc::new(TlsOrigination { name, sni, secret, roots, client_certificate, versions, suites, depth }))
+}
+
+/// The certificates that endpoints are verified by, which are `ca.crt` of the Secret.
+fn roots(reader: &mut Reader<'_>, key: &ObjectKey, text: Option<String>) -> Result<Arc<str>, Closed> {
+    let name = "proxy-ssl-secret";
+    let Some(roots) = text else {
+        let problem = format!("Secret {key} has no ca.crt to verify with");
+        return Err(Closed::missing(reader, "proxy-ssl-verify", problem));
+    };
+    if !are_certificates(&roots) {
+        let problem = format!("ca.crt of Secret {key} has no certificate, or one that cannot be read");
+        return Err(Closed::invalid(reader, name, problem));
+    }
+    for key_problem in unsupported_keys(&roots) {
+        let found = Diagnostic::new(Severity::Warning, "unsupported-key", reader.at(name));
+        let problem = format!("in ca.crt of Secret {key}, {key_problem}");
+        reader.report(found.because(
+            problem,
+            "requests to endpoints with it, or with certificates that it has issued, get 502",
+        ));
+    }
+    Ok(roots.into())
 }
 
 /// Reads `proxy-ssl-protocols`.
