@@ -36,7 +36,7 @@ pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, String>
         .map_err(|error| format!("tls.key has no private key: {error}"))?;
     let (_, parsed) =
         X509Certificate::from_der(first).map_err(|error| format!("tls.crt is no X.509: {error}"))?;
-    matches(&private_key, chain.clone())?;
+    matches(&private_key, &parsed)?;
     let certificate = Certificate {
         key: CertificateKey(key.to_string().into()),
         origin: secret.origin(Kind::Secret, key, ""),
@@ -49,16 +49,14 @@ pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, String>
     Ok(Parsed { certificate: Arc::new(certificate), not_before: parsed.validity().not_before.timestamp() })
 }
 
-/// Whether the key is the one of the first certificate.
-fn matches(key: &PrivateKeyDer<'_>, chain: Vec<CertificateDer<'static>>) -> Result<(), String> {
+/// Whether the key is the one of the certificate. rustls compares them only where webpki reads the certificate, which refuses those
+/// of version 1; whoever is shown one decides about that.
+fn matches(key: &PrivateKeyDer<'_>, certificate: &X509Certificate<'_>) -> Result<(), String> {
     let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(key)
         .map_err(|error| format!("tls.key cannot be used: {error}"))?;
-    match rustls::sign::CertifiedKey::new(chain, signing).keys_match() {
-        Ok(()) => Ok(()),
-        Err(rustls::Error::InconsistentKeys(_)) => {
-            Err("tls.key is not the key of the certificate".to_owned())
-        }
-        Err(error) => Err(format!("tls.crt cannot be used: {error}")),
+    match signing.public_key() {
+        Some(public) if public.as_ref() == certificate.public_key().raw => Ok(()),
+        _ => Err("tls.key is not the key of the certificate".to_owned()),
     }
 }
 
