@@ -65,8 +65,9 @@ pub struct Http2Settings {
 /// The pods' side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamSettings {
-    /// Idle connections kept per worker and endpoint.
-    pub idle_connections: u32,
+    /// Idle connections kept per worker and endpoint; where nobody has set a number, what the endpoint needed lately.
+    #[serde(default)]
+    pub idle_connections: Option<u32>,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
     /// Requests per connection.
@@ -152,6 +153,10 @@ impl Default for Http2Settings {
 
 impl Default for UpstreamSettings {
     fn default() -> Self {
-        Self { idle_connections: 320, idle_timeout: Duration::from_secs(60), requests_per_connection: 10_000 }
+        Self {
+            idle_connections: None,
+            idle_timeout: Duration::from_secs(60),
+            requests_per_connection: 10_000,
+        }
     }
 }

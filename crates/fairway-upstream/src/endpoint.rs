@@ -11,6 +11,7 @@ use fairway_model::{BackendProtocol, PortProtocol, UpstreamTls};
 use fairway_runtime::clock::Instant;
 
 use crate::health::{Blame, Ejecting, Health};
+use crate::high_water::HighWater;
 use fairway_sides::sides::{Hop, Share};
 
 /// A non-idempotent request may go on a reused connection only when that answered within this time.
@@ -50,6 +51,7 @@ pub struct Endpoint<H> {
     /// Datagrams of the last probe went out.
     probed: Cell<bool>,
     in_flight: Cell<u32>,
+    high_water: HighWater,
     /// From a request to its response head.
     latency: PeakEwma,
     /// From the beginning of a connect to its end, TLS included.
@@ -148,13 +150,26 @@ impl<H> Pooled<H> {
 /// What of its pool an endpoint keeps.
 #[derive(Clone, Copy)]
 pub struct PoolLimits {
-    /// The most idle connections; one more is closed.
-    pub idle_connections: usize,
+    /// How many idle connections.
+    pub idle_connections: IdleLimit,
     /// How long one may be idle.
     pub idle_timeout: Duration,
     /// Exchanges that a connection carries in all.
     pub requests: u64,
 }
+
+/// How many idle connections an endpoint keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleLimit {
+    /// At most this many; one more is closed after its exchange.
+    AtMost(usize),
+    /// As many as were in use at once within the last minute or two, and at least 320. With a fixed number, load
+    /// that needs more connections than that closes and opens one with nearly every request.
+    AsNeeded,
+}
+
+/// Idle connections to an endpoint that are kept whatever it needed. They end by their age.
+const KEPT_AT_LEAST: usize = 320;
 
 impl<H: Hop> Endpoint<H> {
     /// Healthy, without connections, which will be part of `idle_of_all`.
@@ -167,6 +182,7 @@ impl<H: Hop> Endpoint<H> {
             health: Cell::new(Health::default()),
             probed: Cell::new(false),
             in_flight: Cell::new(0),
+            high_water: HighWater::new(Instant::now()),
             latency: PeakEwma::default(),
             connect: PeakEwma::default(),
             memberships: Cell::new(0),
@@ -232,8 +248,9 @@ impl<H: Hop> Endpoint<H> {
         if self.memberships.get() == 0 || connection.served >= limits.requests {
             return;
         }
+        let most = self.idle_limit(limits);
         self.change_idle(|idle| {
-            if idle.len() < limits.idle_connections {
+            if idle.len() < most {
                 connection.hop().rest();
                 idle.push(connection);
             }
@@ -245,9 +262,23 @@ impl<H: Hop> Endpoint<H> {
         self.change_idle(|idle| idle.drain(..count.min(idle.len())).len())
     }
 
-    /// Closes idle connections that are too old or whose peer closed them.
+    fn idle_limit(&self, limits: &PoolLimits) -> usize {
+        match limits.idle_connections {
+            IdleLimit::AtMost(most) => most,
+            IdleLimit::AsNeeded => self.high_water.mark().max(KEPT_AT_LEAST),
+        }
+    }
+
+    /// Closes idle connections that are too old, whose peer closed them, or that are no longer needed, the oldest first.
     pub(crate) fn sweep(&self, limits: &PoolLimits, now: Instant) {
+        self.high_water.sweep(self.in_flight(), now);
+        let most = match limits.idle_connections {
+            // It is kept to when connections come back. Those that carry several exchanges are in the pool while in use.
+            IdleLimit::AtMost(_) => usize::MAX,
+            IdleLimit::AsNeeded => self.idle_limit(limits),
+        };
         self.change_idle(|idle| {
+            idle.drain(..idle.len().saturating_sub(most));
             idle.retain_mut(|connection| {
                 now.saturating_duration_since(connection.answered) < limits.idle_timeout
                     && connection.served < limits.requests
@@ -480,6 +511,7 @@ pub enum Errand {
 impl<H: Hop> Chosen<H> {
     pub(crate) fn new(index: u32, endpoint: &Rc<Endpoint<H>>, errand: Errand) -> Self {
         endpoint.in_flight.set(endpoint.in_flight.get() + 1);
+        endpoint.high_water.rise(endpoint.in_flight.get());
         Self { index, endpoint: Rc::clone(endpoint), errand }
     }
 }

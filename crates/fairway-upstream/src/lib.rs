@@ -14,6 +14,7 @@
 pub mod endpoint;
 pub mod group;
 pub mod health;
+mod high_water;
 pub mod lease;
 pub mod room;
 

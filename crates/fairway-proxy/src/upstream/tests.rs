@@ -6,10 +6,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_model::Settings;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep};
 
 use crate::options::Limits;
-use crate::testing::{GET, Meeting, Stage, answering, endpoint, on_stage};
+use crate::testing::{Client, GET, Meeting, OK, Stage, answering, endpoint, on_stage, read_head};
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_endpoint_is_probed_after_1_2_4_8_16_30_and_30_seconds() {
@@ -191,6 +193,48 @@ async fn idle_connections_stay_within_the_descriptors_of_the_worker() {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
             assert!(stage.worker.groups.idle_connections() <= 5);
         }
+    })
+    .await;
+}
+
+/// Answers each request after a second, so that all of a moment are under way at once.
+async fn answering_later(mut stream: DuplexStream) {
+    while read_head(&mut stream).await {
+        sleep(Duration::from_secs(1)).await;
+        if stream.write_all(OK).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_a_burst_needed_are_kept_for_the_next_one_and_given_up_later() {
+    on_stage(async {
+        const BURST: usize = 400;
+        let hour = Duration::from_secs(3600);
+        let settings = |_: &mut _, settings: &mut Settings| settings.upstream.idle_timeout = hour;
+        let stage = Stage::new(1, settings, |_| Meeting::with(answering_later));
+        let mut clients: Vec<_> = (0..BURST).map(|_| stage.client()).collect();
+        let burst = async |clients: &mut [Client]| {
+            for client in &mut *clients {
+                client.send(GET).await;
+            }
+            for client in clients {
+                assert_eq!(client.answer().await.unwrap().status, 200);
+            }
+        };
+        for _ in 0..3 {
+            burst(&mut clients).await;
+            assert_eq!(stage.worker.groups.idle_connections(), BURST);
+            stage.worker.tick();
+            assert_eq!(stage.connects().len(), BURST, "the next burst finds them");
+        }
+        for _ in 0..150 {
+            sleep(Duration::from_secs(1)).await;
+            burst(&mut clients[..1]).await;
+            stage.worker.tick();
+        }
+        assert_eq!(stage.worker.groups.idle_connections(), 320, "a minute later nothing needed more");
     })
     .await;
 }

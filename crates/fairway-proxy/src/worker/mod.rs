@@ -27,7 +27,7 @@ use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::peer::Peer;
 use crate::publish::Published;
-use crate::upstream::endpoint::PoolLimits;
+use crate::upstream::endpoint::{IdleLimit, PoolLimits};
 use crate::upstream::{Connector, Groups, Room};
 use fairway_metrics::{Counters, Gauges, Sample};
 use fairway_sides::takebacks::Takebacks;
@@ -129,8 +129,13 @@ impl<N: Network> Worker<N> {
         let upstream = &adopted.settings().upstream;
         // A connection that becomes idle keeps the descriptor that its exchange had: beyond the share it is closed.
         let full = self.admission.room.descriptors.excess(0) > 0 || self.is_shedding();
+        let idle_connections = match upstream.idle_connections {
+            _ if full => IdleLimit::AtMost(0),
+            Some(most) => IdleLimit::AtMost(most as usize),
+            None => IdleLimit::AsNeeded,
+        };
         PoolLimits {
-            idle_connections: if full { 0 } else { upstream.idle_connections as usize },
+            idle_connections,
             idle_timeout: upstream.idle_timeout,
             requests: upstream.requests_per_connection,
         }

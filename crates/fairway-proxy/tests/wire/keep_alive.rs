@@ -71,7 +71,8 @@ async fn a_connection_to_an_endpoint_ends_after_its_share_of_requests() {
 #[tokio::test]
 async fn no_more_idle_connections_are_kept_than_the_settings_say() {
     let backend = Backend::http(|_| Answer::ok("ok").held()).await;
-    let setup = Setup::to(&[backend.address()]).settings(|settings| settings.upstream.idle_connections = 2);
+    let setup =
+        Setup::to(&[backend.address()]).settings(|settings| settings.upstream.idle_connections = Some(2));
     let proxy = setup.start();
     let mut clients = Vec::new();
     for _ in 0..5 {

@@ -111,9 +111,9 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
         let value = change.to_string().as_str().into();
         let edit =
             HeaderEdit { set: vec![HeaderField { name: "X-Change".into(), value }], ..HeaderEdit::default() };
-        let setup = Setup::to(&present)
-            .filter(Filter::ResponseHeaders(edit))
-            .settings(|settings| settings.upstream.idle_connections = 1 + u32::try_from(change % 9).unwrap());
+        let setup = Setup::to(&present).filter(Filter::ResponseHeaders(edit)).settings(|settings| {
+            settings.upstream.idle_connections = Some(1 + u32::try_from(change % 9).unwrap());
+        });
         let version = proxy.publish_now(&setup);
         // Every other time the next change may overtake this one.
         if change % 2 == 0 {

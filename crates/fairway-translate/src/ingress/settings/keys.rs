@@ -143,7 +143,9 @@ impl Draft<'_> {
         let upstream = &mut self.settings.upstream;
         let defaults = &mut self.defaults;
         match name {
-            "keepalive" | "upstream-keepalive-connections" => upstream.idle_connections = number(value)?,
+            "keepalive" | "upstream-keepalive-connections" => {
+                upstream.idle_connections = Some(number(value)?);
+            }
             "upstream-keepalive-requests" => upstream.requests_per_connection = number(value)?,
             "upstream-keepalive-timeout" => upstream.idle_timeout = duration(value)?,
             "proxy-connect-timeout" => defaults.forwarding.timeouts.connect = patience(value)?,
