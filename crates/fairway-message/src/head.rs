@@ -203,7 +203,7 @@ impl Head {
 
     /// All values of a known name.
     #[inline]
-    pub fn all(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+    pub fn all(&self, known: Known) -> impl DoubleEndedIterator<Item = &[u8]> {
         let fields = if self.may_have(known.bit()) { &self.fields[..] } else { &[] };
         fields.iter().filter(move |field| field.known == known).map(|field| field.value(&self.bytes))
     }
@@ -219,7 +219,7 @@ impl Head {
     }
 
     /// All values of a name in any case.
-    pub fn all_named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn all_named<'a>(&'a self, name: &'a [u8]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let (known, bytes) = (Known::of(name), &self.bytes);
         self.fields.iter().filter(move |field| field.is(known, name, bytes)).map(|field| field.value(bytes))
     }

@@ -94,23 +94,23 @@ impl Client {
 /// where that entry cannot be read. Without a list the peer speaks for itself. Several lines are one list (RFC 9110 §5.3): a
 /// trusted peer may have added its line behind the one that its client sent. Empty elements do not count (RFC 9110 §5.6.1.2),
 /// and a list of nothing else names nobody.
+///
+/// It is read from its end: nobody vouches for what stands before the client, which may be long.
 fn listed_client<'r>(
-    lines: impl Iterator<Item = &'r [u8]>,
+    lines: impl DoubleEndedIterator<Item = &'r [u8]>,
     peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
 ) -> Option<IpAddr> {
-    let mut is_there = false;
-    let mut found = None;
-    for part in lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
-        is_there = true;
-        found = match (address(part), found) {
-            (None, before) if part.is_empty() => before,
-            (Some(trusted), Some(before)) if is_trusted(trusted) => Some(before),
-            // Nobody can have vouched for what stands before it.
-            (read, _) => Some(read),
-        };
+    let mut lines = lines.rev().peekable();
+    let mut found = if lines.peek().is_some() { None } else { Some(peer) };
+    let entries = lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    for entry in entries.filter(|entry| !entry.is_empty()) {
+        match address(entry) {
+            Some(trusted) if is_trusted(trusted) => found = Some(trusted),
+            client => return client,
+        }
     }
-    if is_there { found.flatten() } else { Some(peer) }
+    found
 }
 
 /// An address, whatever port stands behind it: some load balancers write the port of the client, and nginx reads that as well.
