@@ -184,21 +184,19 @@ async fn accept<N: Network>(
     waiting(socket).for_each(|(stream, address)| admit(&worker, port, address, stream));
 }
 
-/// The connections that wait at a socket which is about to be closed. The kernel has accepted them: closing the socket would
-/// reset them. Asks the kernel, because the runtime may not have been told of them yet.
+/// The connections that wait at a socket which is about to be closed, which would reset them. Asks the kernel, because the
+/// runtime may not have been told of them yet.
 fn waiting(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     let socket = socket.into_std();
-    let next = move || {
-        loop {
-            match socket.as_ref().ok()?.accept() {
-                Ok((stream, address)) => {
-                    stream.set_nonblocking(true).ok()?;
-                    return Some((TcpStream::from_std(stream).ok()?, address));
-                }
-                // The client left while it waited: the next one may be fine.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => return None,
+    let next = move || loop {
+        match socket.as_ref().ok()?.accept() {
+            Ok((stream, address)) => {
+                stream.set_nonblocking(true).ok()?;
+                return Some((TcpStream::from_std(stream).ok()?, address));
             }
+            // The client left while it waited: the next one may be fine.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => return None,
         }
     };
     std::iter::from_fn(next).take(MAX_WAITING)
