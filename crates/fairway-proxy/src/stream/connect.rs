@@ -137,6 +137,20 @@ pub(super) fn slot<N: Network>(worker: &Worker<N>, stream: &CompiledStream) -> R
     slot.copied().flatten().ok_or(Fault::NoBackend)
 }
 
+/// How far the worker is with a connection: it drains as well once its listener is gone, or its name is no longer passed through.
+/// That is looked up once for each snapshot.
+pub(super) fn phase<N: Network>(worker: &Worker<N>, peer: &StreamPeer) -> Phase {
+    let adopted = worker.adopted();
+    let version = adopted.snapshot().version();
+    if peer.forwarded_by.get() != version {
+        if !adopted.forwards(peer.listener, peer.name.as_deref()) {
+            return Phase::Draining;
+        }
+        peer.forwarded_by.set(version);
+    }
+    worker.phase()
+}
+
 /// What an endpoint of a stream gets first.
 fn header(version: ProxyHeaderVersion, addresses: Addresses) -> Vec<u8> {
     match version {
@@ -176,7 +190,7 @@ impl<N: Network, S: Transport> Waiting<'_, N, S> {
         if has_left {
             return Poll::Ready(End::Failed(Fault::ClientGone));
         }
-        if self.peer.phase(self.worker) == Phase::Draining {
+        if phase(self.worker, self.peer) == Phase::Draining {
             self.drained.set_once(self.worker.options.drain.timeout);
         }
         self.drained.poll_passed(cx).map(|()| End::Drained)

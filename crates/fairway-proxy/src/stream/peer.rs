@@ -7,8 +7,6 @@ use fairway_runtime::places::Place;
 use fairway_runtime::proxy_header::Addresses;
 
 use crate::listener::ListenerId;
-use crate::network::Network;
-use crate::worker::{Phase, Worker};
 
 /// Who is at the client's end.
 #[derive(Debug)]
@@ -27,20 +25,6 @@ pub(crate) struct StreamPeer {
 }
 
 impl StreamPeer {
-    /// How far the worker is with its connection: it drains as well once its listener is gone, or its name is no longer passed
-    /// through. That is looked up once for each snapshot.
-    pub(super) fn phase<N: Network>(&self, worker: &Worker<N>) -> Phase {
-        let adopted = worker.adopted();
-        let version = adopted.snapshot().version();
-        if self.forwarded_by.get() != version {
-            if !adopted.forwards(self.listener, self.name.as_deref()) {
-                return Phase::Draining;
-            }
-            self.forwarded_by.set(version);
-        }
-        worker.phase()
-    }
-
     /// What an endpoint is told of it: the client is connected to `local` here, and `port` is the one that it sees.
     pub(super) fn addresses(&self, local: Option<SocketAddr>, port: u16) -> Addresses {
         let there = || SocketAddr::new(local.map_or(unknown(self.client.ip()), |local| local.ip()), port);

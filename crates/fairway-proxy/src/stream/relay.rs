@@ -10,7 +10,7 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;
 use fairway_stream::pump::{Pump, Side};
 
-use super::connect::Reached;
+use super::connect::{Reached, phase};
 use super::end::End;
 use super::peer::StreamPeer;
 use crate::exchange::blame::blame;
@@ -115,7 +115,7 @@ impl<N: Network> Watching<'_, N> {
 
     /// Ready when it has to end although neither side ended it.
     fn poll_end(&mut self, cx: &mut Context<'_>, reached: &mut Reached<N>) -> Poll<End> {
-        if self.peer.phase(self.worker) == Phase::Draining {
+        if phase(self.worker, self.peer) == Phase::Draining {
             self.drained.set_once(self.worker.options.drain.timeout);
         }
         if self.drained.poll_passed(cx).is_ready() {
