@@ -92,7 +92,10 @@ fn tables(snapshot: &Snapshot, probe: &Probe) -> Vec<TableId> {
     for listener in fitting {
         if !places.contains(&&*listener.bind) {
             places.push(&listener.bind);
-            tables.extend(snapshot.table(&listener.table).filter(|_| listener.protocol.is_http()));
+            let passes_through = probe.scheme == Scheme::Https
+                && snapshot.passed_through(&listener.table, &probe.host).is_some();
+            let ends_here = listener.protocol.is_http() && !passes_through;
+            tables.extend(snapshot.table(&listener.table).filter(|_| ends_here));
         }
     }
     tables
