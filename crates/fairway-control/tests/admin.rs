@@ -1,7 +1,5 @@
 //! The admin server over sockets: clients that hold connections keep no probe out, and no page has a secret.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -2,8 +2,6 @@
 //! is told, and an object that is right is served as it is alone, whatever stands beside it. `PROPTEST_CASES` makes it
 //! longer.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 
 use crate::checks::{holds, manifest};

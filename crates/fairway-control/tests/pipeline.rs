@@ -1,7 +1,5 @@
 //! The pipeline over time: what it keeps while changes come and come.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};

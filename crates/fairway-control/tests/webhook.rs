@@ -1,7 +1,5 @@
 //! What the webhook answers, over HTTPS, and that judging leaves no trace.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

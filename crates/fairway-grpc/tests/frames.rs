@@ -1,7 +1,5 @@
 //! Bodies of gRPC-Web, split anywhere, beside another implementation of base64.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_grpc::{Decoder, Encoder, NotBase64, trailer_line, trailer_prefix};

@@ -1,7 +1,5 @@
 //! Bodies: whose turn it is, frames without a copy, and receive windows that grow for fast ones.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::frame::{END_STREAM, Kind};
 use fairway_http2::{Config, Priority};

@@ -1,8 +1,6 @@
 //! What a client says to wrong frames of a server, row by row and named for the section of RFC 9113 where it has no other
 //! name; `rules.rs` has a server's rows.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED};
 use fairway_http2::{By, Client, Code, Config, Event};

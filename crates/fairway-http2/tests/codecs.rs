@@ -2,7 +2,6 @@
 //! and each must say the same of them, with the same code, and read the same fields. `make codecs` runs it; it needs go,
 //! python3 and libnghttp2.so.14. Where they differ, [`KNOWN`] says so, and who is right.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 #![allow(clippy::print_stdout, reason = "how often each known difference was met is a report")]
 
 use std::collections::BTreeMap;

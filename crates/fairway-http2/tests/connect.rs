@@ -1,7 +1,5 @@
 //! CONNECT with `:protocol` (RFC 8441), from both ends of this crate and from a peer that writes any frames it likes.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::fields::Connect;
 use fairway_http2::frame::Kind;

@@ -1,7 +1,5 @@
 //! The committed corpora of the fuzz targets, rerun through the same checks, and bytes that are nearly like them.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::checks;
 
 use std::fs;

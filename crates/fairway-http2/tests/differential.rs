@@ -1,8 +1,6 @@
 //! The `h2` crate as a second opinion: one frame after the other, right and wrong, behind the same beginning, and both
 //! servers must say the same of it: the connection ends, a stream does, or nothing does.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support;
 
 use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged};

@@ -1,7 +1,5 @@
 //! Whole exchanges: bodies within windows, answers, resets, release, and both ends of this crate against each other.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Server, Wait};

@@ -1,7 +1,5 @@
 //! What a peer may do before it is sent away, and that honest ones never are.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::time::Instant;
 
 use crate::support::*;

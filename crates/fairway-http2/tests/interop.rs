@@ -1,7 +1,5 @@
 //! The `h2` crate as client and as server, over a pipe in memory: what each side says arrives at the other.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! What happens when a peer does nothing: closed windows, tiny windows, silence.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Timeouts};

@@ -1,7 +1,5 @@
 //! What a server answers to wrong frames, row by row and named for the section of RFC 9113 where it has no other name.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED, PRIORITY};
 use fairway_http2::{Code, Config};

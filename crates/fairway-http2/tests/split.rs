@@ -1,7 +1,5 @@
 //! However the input is cut, the same happens; and no input does anything worse than end the connection.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use crate::support::*;
 use fairway_http2::Config;
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind, PADDED};

@@ -1,7 +1,5 @@
 //! What the model can say and nothing serves yet is refused or named, never ignored in silence.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::sync::Arc;
 
 use crate::tables::*;

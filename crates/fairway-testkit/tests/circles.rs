@@ -2,8 +2,6 @@
 //! of some size no module is imported by everything, unless it is declared as ground. An import through a re-export counts
 //! as one of the module that re-exports. Reads sources, builds nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;

@@ -1,8 +1,6 @@
 //! Everything that looks like a test runs: inputs of fuzz targets are replayed by an ordinary test, and a file in a folder of
 //! tests is a module of the program that cargo builds. Reads sources, builds nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;

@@ -1,8 +1,6 @@
 //! Tests draw the same values in every run. `.cargo/config.toml` gives all properties their seed, through the environment of
 //! `cargo test`; other generators of random numbers get theirs where they are made.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::fmt::Write;
 
 use proptest::prelude::any;

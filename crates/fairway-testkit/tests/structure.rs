@@ -1,8 +1,6 @@
 //! The structure of the repository as design.md sections 1 and 4 fix it: who may depend on whom, and how large files
 //! and functions may be. Reads manifests and sources, builds nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;

@@ -1,7 +1,5 @@
 //! Every annotation that is said to work is really read: one of its golden cases means something else without it.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -3,8 +3,6 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration diagnostics::` writes the file from what is said now.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;

@@ -1,8 +1,6 @@
 //! An update after an edit of Gateway API objects gives what a translation from scratch gives, whatever the edits,
 //! and costs what the edit is, not what there is.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! The largest Gateway that the API admits, with a thousand ListenerSets: every listener is served, and a change costs a
 //! part of what all of it costs.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -2,8 +2,6 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration golden::` writes the second from what is translated now.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::sync::Arc;
 
 use fairway_model::{

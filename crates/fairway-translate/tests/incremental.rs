@@ -1,7 +1,5 @@
 //! An update after an edit gives what a translation from scratch gives, whatever the edits.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::time::Duration;
 
 use fairway_translate::{

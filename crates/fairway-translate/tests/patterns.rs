@@ -1,8 +1,6 @@
 //! What the regular expressions of a host may cost together: ordinary ones are never refused, and what is refused is the
 //! newer object, alone.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use std::fmt::Write;
 
 use crate::support::{NOW, scene};

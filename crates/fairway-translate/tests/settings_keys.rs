@@ -1,7 +1,5 @@
 //! Every key that ingress-nginx or the F5 controller documents is known: it works, or a diagnostic says what is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use fairway_model::{DownstreamSettings, Settings};
 use fairway_translate::{
     Change, HostOptions, ObjectKey, Options, Resources, UnsupportedProtection, translate,

@@ -1,8 +1,6 @@
 //! Ingresses with the same Service and port share balancing, sessions and canaries, as in ingress-nginx. What is asked of a
 //! translation here is what it says after each of several edits, and that a translation from scratch says the same.
 
-#![allow(clippy::unwrap_used, reason = "a test may end at what cannot happen")]
-
 use fairway_model::{Action, BackendKey, SessionKey, SessionStart, Stickiness};
 use fairway_translate::{
     Change, Compat, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources, Scope, Translation,

@@ -1,7 +1,5 @@
 //! `fairway run` as a process: who is let in by a password or by the word of another service, and that nobody else is.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! Bad input of every kind, given to the real binary: each is told with object, field, problem and consequence, and
 //! nothing else is affected.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! What the chart and its plain manifest ask of the binary exists: each flag. What the chart renders is judged by the
 //! tests in charts/tools; a cluster is never needed here.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -2,8 +2,6 @@
 //! and double no POST, changes are seen everywhere and close nothing, a killed backend is seen as a failure.
 //! `fairway-bench churn`, `changes` and `kill` are the long form.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::time::Duration;
 

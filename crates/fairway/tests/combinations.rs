@@ -1,8 +1,6 @@
 //! `fairway run` as a process: one scenario of each family of annotations, over HTTP/1 and HTTP/2, plain and TLS, with one
 //! worker and with two. Every request has a connection of its own, so that all workers are asked.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::sync::Arc;
 

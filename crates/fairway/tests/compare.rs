@@ -1,8 +1,6 @@
 //! `fairway compare` against two running controllers: nothing between identical ones, each planted difference with the object
 //! that explains it, and a clear end for whatever cannot be compared.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! What the documents of the repository name exists: flags, keys, metrics, reasons, log members, symbols, files. Reads
 //! the documents and asks the binary; never judges their prose.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 use std::fs;

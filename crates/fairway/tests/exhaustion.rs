@@ -1,8 +1,6 @@
 //! Memory and descriptors of the real binary run out, and come back. What a test takes as the end of a
 //! flood is that its clients are gone; how fast the process recovers is measured by hand (docs/limits.md).
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;

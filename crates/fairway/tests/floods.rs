@@ -2,8 +2,6 @@
 //! stays within its bound, and the proxy recovers and says truthfully whether it is ready. Figures of CPU and latency
 //! come from the long form on a quiet machine: `fairway-bench floods`.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::time::Duration;
 

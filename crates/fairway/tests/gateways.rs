@@ -1,7 +1,5 @@
 //! Gateways of the binary, from a directory of manifests: what clients get at the ports of TCP and UDP listeners.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! What `check` and `explain` print, word for word.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

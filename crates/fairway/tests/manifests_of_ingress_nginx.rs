@@ -1,7 +1,5 @@
 //! The real binary in the place of ingress-nginx: with the arguments, the permissions and the settings of its deploy manifests.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! What `migrate values` makes of values of the chart of ingress-nginx, word for word. `UPDATE_GOLDEN=1` writes what is
 //! expected; the tests of the chart render it.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

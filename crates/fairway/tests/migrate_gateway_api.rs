@@ -1,8 +1,6 @@
 //! What `migrate gateway-api` makes of Ingresses, word for word, and that Fairway serves both alike. `UPDATE_GOLDEN=1` writes what is
 //! expected.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! `ssl-passthrough`: whose TLS goes to which backend where several Ingresses name a host, and what is never passed by. The real
 //! binary, by its flags.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Regular expressions as guards, given to the real binary: what `check` says is what is served, and no request passes a
 //! guard by its pattern.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;

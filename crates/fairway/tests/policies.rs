@@ -1,7 +1,5 @@
 //! `fairway run` as a process: what policies for Gateway API protect, and that what cannot be protected is closed.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;

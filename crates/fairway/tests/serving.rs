@@ -1,7 +1,5 @@
 //! `fairway run` as a process: ready only when it serves, follows its directory, stops as asked.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 
 use fairway_testkit::backend::{Answer, Backend};

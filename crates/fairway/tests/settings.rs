@@ -1,7 +1,5 @@
 //! `fairway run` as a process: keys of the settings ConfigMap, and the ConfigMaps that it names, while requests flow.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::process::Command;
 

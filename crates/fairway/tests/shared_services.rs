@@ -1,8 +1,6 @@
 //! Ingresses with the same Service share sessions and canaries, as in ingress-nginx, unless they are told not to. The real
 //! binary, by its flags.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

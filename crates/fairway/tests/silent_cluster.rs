@@ -1,7 +1,5 @@
 //! A cluster whose API server does not answer: what the process says, and what it serves all the same.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! The studies' own objects are understood. What a cluster adds by itself (EndpointSlices) and what must stay secret
 //! (certificates) is added here.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

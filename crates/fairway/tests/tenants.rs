@@ -1,7 +1,5 @@
 //! Namespaces that share a proxy: what one may do to the hosts and paths of another. The real binary, by its flags.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! `fairway run` as a process: who is believed about a client's address, what the log shows of it, and where an external
 //! name may not lead.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::path::Path;
 use std::process::Command;
 

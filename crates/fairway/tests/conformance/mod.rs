@@ -2,7 +2,6 @@
 //! other tests; the long form (`make conformance`) asks nginx, HAProxy and Envoy the same, has real servers read
 //! what was forwarded, and writes `conformance/conformance.json` and `docs/conformance.md`.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 #![allow(clippy::print_stdout, reason = "the summary is for whoever reads the log of the tests")]
 
 mod client;

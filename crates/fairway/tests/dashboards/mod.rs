@@ -1,8 +1,6 @@
 //! What dashboards and alerts ask for is there: those of ingress-nginx and those of the chart, held against a scrape of
 //! a running process after traffic, as Prometheus keeps it.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 mod documented;
 mod known;
 mod promql;

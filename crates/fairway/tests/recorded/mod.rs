@@ -1,7 +1,6 @@
 //! What the real ingress-nginx answered, asked again of the real binary: `cases/` says what, README.md where it comes
 //! from. Every exchange is replayed; one whose Ingress needs what is not supported yet may differ, and `fairway check` names it.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 #![allow(clippy::print_stdout, reason = "the summary is for whoever reads the log of the tests")]
 
 mod agreement;
