@@ -15,7 +15,8 @@ use fairway_testkit::wait::free_address;
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 /// Cases with `said.txt` that says how many generated requests are served otherwise: upper case in a prefix, or half an element.
-const CASES: [&str; 7] = ["backends", "canary", "hosts", "plain", "protection", "redirects", "rewrites"];
+const CASES: [&str; 8] =
+    ["backends", "canary", "hosts", "passthrough", "plain", "protection", "redirects", "rewrites"];
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gateway-api")

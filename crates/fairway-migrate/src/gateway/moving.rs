@@ -58,6 +58,7 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     let mut foreign = BTreeSet::new();
     let passed = passed(input);
     let certificates = certificates(input, &passed, &mut remarks);
+    let passed = without_takers(passed, input, &certificates, &mut remarks);
     let mut hosts = OfHosts::new();
     for host in served(input) {
         if is_address(host, &mut remarks) {
@@ -110,6 +111,46 @@ fn served<'i>(input: &Input<'i>) -> impl Iterator<Item = &'i VirtualHost> + use<
 fn passed<'i>(input: &Input<'i>) -> Vec<&'i StreamRoute> {
     let streams = input.config().streams.values().map(|stream| &**stream);
     streams.filter(|stream| *stream.origin.kind == *"Ingress").collect()
+}
+
+/// Leaves out wildcards whose listener would take the TLS of a host below them: one that ends its TLS at the controller and has no
+/// certificate, so that no listener of its own is written.
+fn without_takers<'i>(
+    passed: Vec<&'i StreamRoute>,
+    input: &Input<'i>,
+    certificates: &BTreeMap<HostPattern, ObjectKey>,
+    remarks: &mut Remarks,
+) -> Vec<&'i StreamRoute> {
+    let has_listener = |host: &HostPattern| {
+        certificates.contains_key(host) || passed.iter().any(|stream| stream.key.host == *host)
+    };
+    let hosts: Vec<&HostPattern> =
+        served(input).map(|host| &host.key.host).filter(|host| !has_listener(host)).collect();
+    let mut kept = Vec::new();
+    for stream in passed.iter().copied() {
+        let wildcard = &stream.key.host;
+        let Some(host) = hosts.iter().find(|host| is_below(host, wildcard)) else {
+            kept.push(stream);
+            continue;
+        };
+        let what = format!(
+            "TLS of {wildcard} does not pass through: its listener would take TLS of {host}, which has no certificate"
+        );
+        remarks.add(&of_stream(stream), Remark::lost(&["ssl-passthrough"], what));
+    }
+    kept
+}
+
+/// Whether a listener for `wildcard` takes TLS of `host` where that has none of its own. Wildcards of the Gateway API cover names with
+/// any number of labels (`Hostname`).
+fn is_below(host: &HostPattern, wildcard: &HostPattern) -> bool {
+    let HostPattern::Wildcard { suffix, .. } = wildcard else { return false };
+    let name = match host {
+        HostPattern::Exact(name) => name,
+        HostPattern::Wildcard { suffix, .. } => suffix,
+        HostPattern::Any => return false,
+    };
+    name.strip_suffix(&**suffix).is_some_and(|above| above.ends_with('.'))
 }
 
 fn of_stream(stream: &StreamRoute) -> ObjectKey {
