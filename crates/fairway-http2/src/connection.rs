@@ -1,12 +1,14 @@
 //! One connection of either role (RFC 9113): bytes in and one event at a time out, actions in and bytes out.
 //!
 //! `read` cuts the input into frames, `heads` has field blocks, `body` has DATA, `windows` what may come, `control` the rest;
-//! `send` has heads that go, `turn` bodies and whose turn it is; `close` and `time` how a connection and its streams end.
+//! `send` has heads that go, `turn` bodies and whose turn it is; `close`, `linger` and `time` how a connection and its streams
+//! end.
 
 mod body;
 mod close;
 mod control;
 mod heads;
+mod linger;
 mod read;
 mod send;
 mod time;
@@ -209,6 +211,8 @@ struct Times {
     asked: Option<u64>,
     /// No stream loses its patience before.
     stalled: Option<u64>,
+    /// No stream that lingers is reset before.
+    lingering: Due,
     /// PINGs of ours that were not answered.
     pings: u32,
 }
@@ -224,6 +228,7 @@ impl Times {
             heard: now,
             asked: None,
             stalled: None,
+            lingering: Due::NEVER,
             pings: 0,
         }
     }

@@ -29,7 +29,7 @@ impl Default for Timeouts {
 }
 
 /// When something must have happened, or never: half as large as an `Option`, of which every connection has several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Due(u64);
 
 impl Due {

@@ -26,4 +26,12 @@ impl Server {
     pub fn send_head(&mut self, stream: u32, head: &Head, end: bool) -> bool {
         self.connection.send_response(stream, head, end)
     }
+
+    /// To be called before [`Session::release`], by who waits for [`Session::deadline`] as long as the connection is open:
+    /// if the answer is complete and the request is not, what still comes of it within the window of the stream is dropped,
+    /// and the stream is reset a second later, which gives clients the time to read the answer. Until then it counts as
+    /// open for the client, but not for [`Session::open_streams`].
+    pub fn linger(&mut self, now: u64, stream: u32) {
+        self.connection.linger(now, stream);
+    }
 }

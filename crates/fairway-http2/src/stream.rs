@@ -1,8 +1,8 @@
 //! Streams (RFC 9113 §5.1): their records in a slab, found by id, and what is remembered of those that are over. Never
 //! sees frames.
 //!
-//! A record lives from the first HEADERS until whoever serves the stream releases it, whatever the peer does: so resets
-//! cannot open more streams than there are records.
+//! A record lives from the first HEADERS until whoever serves the stream releases it, or until it has lingered, whatever the
+//! peer does: so resets cannot open more streams than there are records.
 
 use crate::abuse::SmallFrames;
 use crate::flow::{Inbound, Outbound};
@@ -25,6 +25,8 @@ pub(crate) enum Half {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     Live,
+    /// Its answer is complete and nobody serves it, but its request still comes, which is dropped.
+    Lingering,
     /// The peer sent RST_STREAM.
     ResetByPeer,
     /// We did.
@@ -40,8 +42,8 @@ pub(crate) struct Incoming {
     /// Bytes that were given to the reader and not yet consumed.
     pub(crate) held: u32,
     pub(crate) small: SmallFrames,
-    /// When the window was last announced.
-    pub(crate) announced_at: u64,
+    /// When the window was last announced, or since when the stream lingers.
+    pub(crate) since: u64,
 }
 
 /// The body that is sent.
@@ -103,7 +105,7 @@ impl Stream {
                 grown: 0,
                 held: 0,
                 small: SmallFrames::default(),
-                announced_at: 0,
+                since: 0,
             },
             outgoing: Outgoing {
                 window: outgoing,
@@ -123,7 +125,8 @@ impl Stream {
 
     /// Whether the peer counts it as open (RFC 9113 §5.1.2).
     pub(crate) fn counts(&self) -> bool {
-        self.life == Life::Live && (self.received != Half::Ended || self.sent != Half::Ended)
+        matches!(self.life, Life::Live | Life::Lingering)
+            && (self.received != Half::Ended || self.sent != Half::Ended)
     }
 }
 
@@ -141,6 +144,8 @@ pub(crate) struct Streams {
     index: Vec<u16>,
     /// Those that have something to send and a window.
     schedule: Schedule,
+    /// How many of them linger.
+    pub(crate) lingering: usize,
 }
 
 impl Streams {
@@ -167,6 +172,12 @@ impl Streams {
     /// How many of them the peer counts as open.
     pub(crate) fn counted(&self) -> usize {
         self.iter().filter(|stream| stream.counts()).count()
+    }
+
+    /// The stream that lingers for the longest time, and since when.
+    pub(crate) fn lingering_longest(&self) -> Option<(u64, u32)> {
+        let lingering = self.iter().filter(|stream| stream.life == Life::Lingering);
+        lingering.map(|stream| (stream.incoming.since, stream.id)).min()
     }
 
     /// Where in the index a stream would be if it were the only one. Ids rise by two; times the golden ratio, neighbours lie

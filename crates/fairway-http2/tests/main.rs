@@ -13,6 +13,7 @@ mod differential;
 mod exchange;
 mod hostile;
 mod interop;
+mod linger;
 mod patience;
 mod rules;
 mod simulation;

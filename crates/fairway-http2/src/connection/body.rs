@@ -68,18 +68,21 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(header.stream) else {
             return self.late_data(now, header.stream).map(Fate::Dropped);
         };
+        let is_lingering = stream.life == Life::Lingering;
         let fault = match (stream.life, stream.received) {
             (Life::ResetByUs, _) => {
                 return self.charge(now, Weight::Light).map(|()| Fate::Dropped(None));
             }
-            (Life::ResetByPeer, _) | (Life::Live, Half::Ended) => {
+            (Life::ResetByPeer, _) | (Life::Live | Life::Lingering, Half::Ended) => {
                 Some(Fault::stream(Code::StreamClosed, "stream_closed"))
             }
-            (Life::Live, Half::Waiting) => Some(Fault::stream(Code::Protocol, "body_before_head")),
-            (Life::Live, Half::Open) if !stream.incoming.window.take(header.length) => {
+            (Life::Live | Life::Lingering, Half::Waiting) => {
+                Some(Fault::stream(Code::Protocol, "body_before_head"))
+            }
+            (Life::Live | Life::Lingering, Half::Open) if !stream.incoming.window.take(header.length) => {
                 Some(Fault::stream(Code::FlowControl, "stream_window"))
             }
-            (Life::Live, Half::Open) => {
+            (Life::Live | Life::Lingering, Half::Open) => {
                 let left = stream.announced.map(|left| left.checked_sub(u64::from(content)));
                 stream.announced = left.flatten();
                 match left {
@@ -92,6 +95,14 @@ impl Connection {
         };
         if let Some(fault) = fault {
             return self.fail_stream(now, header.stream, fault).map(Fate::Dropped);
+        }
+        if is_lingering {
+            if end {
+                self.linger_no_more(header.stream, Life::Lingering);
+            } else if content < SMALL {
+                self.charge(now, Weight::Light)?;
+            }
+            return Ok(Fate::Dropped(None));
         }
         // What a client leaves unread is not its endpoint's fault: all streams of a connection would pay for the slow ones.
         let is_small = content > 0 && content < SMALL && !end && self.role == Role::Server;
@@ -119,6 +130,9 @@ impl Connection {
         let Some(stream) = live else {
             // It was reset or released between two pieces.
             self.give_to_connection(left);
+            if end {
+                self.linger_no_more(id, Life::Lingering);
+            }
             self.reading = Reading::Skip { left: left + padding };
             return (0, None);
         };

@@ -48,9 +48,13 @@ impl Connection {
         if before == Life::ResetByUs {
             return Ok(None);
         }
-        stream.life = Life::ResetByUs;
-        let held = std::mem::take(&mut stream.incoming.held);
-        self.give_to_connection(held);
+        if before == Life::Lingering {
+            self.linger_no_more(id, Life::ResetByUs);
+        } else {
+            stream.life = Life::ResetByUs;
+            let held = std::mem::take(&mut stream.incoming.held);
+            self.give_to_connection(held);
+        }
         self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
         let event = Event::Reset { stream: id, code: fault.code, by: By::Us(fault.rule) };
         Ok((before == Life::Live).then_some(event))
@@ -98,15 +102,22 @@ impl Connection {
     }
 
     /// Nobody serves the stream any more. One that has not ended is reset: with NO_ERROR when only the request has not,
-    /// and otherwise with CANCEL (RFC 9113 §8.1).
+    /// and otherwise with CANCEL (RFC 9113 §8.1). One that lingers ends by itself.
     pub(crate) fn release(&mut self, id: u32) {
-        let Some(stream) = self.streams.get(id) else { return };
+        let Some(stream) = self.streams.get(id).filter(|stream| stream.life != Life::Lingering) else {
+            return;
+        };
         let (received, sent) = (stream.received, stream.sent);
         match (received, sent) {
             (Half::Ended, Half::Ended) if stream.life == Life::Live => self.conduct.account.completed(),
             (_, Half::Ended) if self.role == Role::Server => self.reset(id, Code::NoError),
             _ => self.reset(id, Code::Cancel),
         }
+        self.forget(id);
+    }
+
+    /// Nothing more is to come of a stream: its record goes.
+    pub(super) fn forget(&mut self, id: u32) {
         let Some(stream) = self.streams.remove(id) else { return };
         self.pause_if_quiet();
         if self.streams.len() == 0 {
@@ -117,7 +128,7 @@ impl Connection {
         self.ids.memory.note(
             id,
             match stream.life {
-                Life::Live => Past::Ended,
+                Life::Live | Life::Lingering => Past::Ended,
                 Life::ResetByPeer => Past::ResetByPeer,
                 Life::ResetByUs => Past::Unknown,
             },

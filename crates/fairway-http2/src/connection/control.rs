@@ -172,6 +172,7 @@ impl Connection {
             return Err(protocol("stream_idle"));
         }
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.life == Life::Live) else {
+            self.linger_no_more(id, Life::ResetByPeer);
             return self.charge(now, Weight::Light).map(|()| None);
         };
         stream.life = Life::ResetByPeer;

@@ -98,6 +98,7 @@ impl Connection {
             return match (life, received) {
                 (Life::Live, Half::Waiting) => self.answer(now, open, block, head),
                 (Life::Live, Half::Open) => self.trailers(now, open, block, head),
+                (Life::Lingering, _) => self.dropped_trailers(now, open, block, head),
                 (Life::Live, Half::Ended) | (Life::ResetByPeer, _) => {
                     self.decode(Message::Trailers, block, head)?;
                     self.fail_stream(now, open.stream, STREAM_CLOSED)
@@ -172,7 +173,7 @@ impl Connection {
         // What follows CONNECT is no content, whatever its length is said to be (RFC 9110 §9.3.6).
         stream.asked.for_tunnel = protocol.is_some();
         stream.announced = if protocol.is_some() { None } else { length };
-        stream.incoming.announced_at = now;
+        stream.incoming.since = now;
         stream.priority = self.ids.hinted(id).unwrap_or_else(|| match head.named(b"priority") {
             Some(text) => Priority::read(text),
             None => Priority::UNSAID,
@@ -253,6 +254,14 @@ impl Connection {
             }
         };
         self.fail_stream(now, open.stream, fault)
+    }
+
+    /// The same behind a body that is dropped.
+    fn dropped_trailers<'a>(&mut self, now: u64, open: OpenBlock, block: &[u8], head: &mut Head) -> Came<'a> {
+        if self.trailers(now, open, block, head)?.is_some() {
+            self.linger_no_more(open.stream, Life::Lingering);
+        }
+        Ok(None)
     }
 
     /// "A decoding error in a field block MUST be treated as a connection error of type COMPRESSION_ERROR" (RFC 9113 §4.3).

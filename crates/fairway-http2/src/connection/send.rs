@@ -29,9 +29,9 @@ impl Connection {
         self.streams.get(id).is_some_and(|stream| stream.life == Life::Live)
     }
 
-    /// How many streams have a record.
+    /// How many streams were not released.
     pub(crate) fn open_streams(&self) -> usize {
-        self.streams.len()
+        self.streams.len() - self.streams.lingering
     }
 
     /// Where the record of a stream is.

@@ -26,6 +26,7 @@ impl Connection {
             ending,
             window,
             self.times.stalled,
+            self.times.lingering.time(),
             self.silent_until(),
         ]
         .into_iter()
@@ -69,6 +70,9 @@ impl Connection {
             }
             self.times.asked = Some(now);
             self.ping(*SILENCE_PING);
+        }
+        if due(self.times.lingering.time()) {
+            self.end_lingering(now);
         }
         due(self.times.stalled).then(|| self.give_up(now)).flatten()
     }

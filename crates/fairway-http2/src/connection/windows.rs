@@ -34,7 +34,7 @@ impl Connection {
             && let Some(mut increment) = stream.incoming.window.give(bytes)
             && stream.received != Half::Ended
         {
-            let since = std::mem::replace(&mut stream.incoming.announced_at, now);
+            let since = std::mem::replace(&mut stream.incoming.since, now);
             let most = stream.incoming.window.most();
             let more = most.min(self.config.largest_stream_window.saturating_sub(most));
             if now.saturating_sub(since) <= BRISK_MICROS && more > 0 && self.windows.budget.take(more) {

@@ -200,7 +200,7 @@ async fn a_client_in_the_middle_of_a_body_delays_no_drain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_http2_the_answer_comes_whole_before_a_reset_without_error() {
+async fn over_http2_the_answer_comes_whole_a_second_before_a_reset_without_error() {
     on_stage(async {
         let stage = stage();
         let mut browser = Browser::new(&stage);
@@ -209,11 +209,65 @@ async fn over_http2_the_answer_comes_whole_before_a_reset_without_error() {
             let id = browser.ask_with(b"POST", b"/", &fields, false);
             browser.kept.push(id);
             browser.codec.send_data(id, &[b'x'; 1000], false);
+            browser.until("the answer", |browser| browser.answers[&id].is_over()).await;
+            assert_eq!(browser.answers[&id].reset, None, "clients that read the reset first drop the answer");
+            let answered = Instant::now();
             browser.until("the reset", |browser| browser.answers[&id].reset.is_some()).await;
+            assert_about(answered.elapsed(), 1);
             let answer = &browser.answers[&id];
             assert_eq!((answer.status, answer.is_whole, answer.reset), (status, true, Some(Code::NoError)));
         }
         assert_eq!(browser.goes_away, None, "the connection stays");
+        drop(browser);
+        until_open(&stage, 0).await;
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+/// A client whose upload was refused and not yet reset.
+async fn refused(stage: &Stage) -> (Browser, u32) {
+    let mut browser = Browser::new(stage);
+    let id = browser.ask_with(b"POST", b"/", &[("content-length", "3145728")], false);
+    browser.kept.push(id);
+    browser.until("the answer", |browser| browser.answers[&id].is_over()).await;
+    assert_eq!((browser.answers[&id].status, browser.answers[&id].reset), (413, None));
+    (browser, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_http2_a_refused_body_that_is_given_up_needs_no_reset() {
+    on_stage(async {
+        let stage = stage();
+        let (mut browser, id) = refused(&stage).await;
+        browser.codec.send_data(id, &[b'x'; 40_000], false);
+        browser.codec.reset(id, Code::NoError);
+        browser.flush().await;
+        sleep(seconds(2)).await;
+        let (other, _) = (browser.get("/"), browser.flush().await);
+        assert_eq!(browser.answered(other).await.status, 401);
+        assert_eq!((browser.answers[&id].reset, browser.goes_away), (None, None));
+        drop(browser);
+        until_open(&stage, 0).await;
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_http2_a_refused_body_holds_no_connection() {
+    on_stage(async {
+        let stage = stage();
+        let (browser, _) = refused(&stage).await;
+        let began = Instant::now();
+        drop(browser);
+        until_open(&stage, 0).await;
+        assert!(began.elapsed() < seconds(1), "the client has gone: {:?}", began.elapsed());
+        let (mut browser, id) = refused(&stage).await;
+        let began = Instant::now();
+        stage.worker.enter(Phase::Draining);
+        browser.until("the reset", |browser| browser.answers[&id].reset.is_some()).await;
+        assert_about(began.elapsed(), 1);
         drop(browser);
         until_open(&stage, 0).await;
         stage.at_rest().unwrap();

@@ -120,6 +120,9 @@ impl Streams {
     pub fn close(&mut self, slot: usize) -> Departed {
         let (stream, mut tools) = self.at(slot);
         let departed = stream.departed();
+        if stream.arrival != Arrival::Broken {
+            tools.codec.linger(tools.now.micros(), stream.id);
+        }
         stream.close(&mut tools);
         self.unanswered -= usize::from(departed != Departed::Answered);
         departed
