@@ -9,6 +9,7 @@
 mod also_ingress;
 mod backends;
 mod certificates;
+mod claims;
 mod dependencies;
 mod further;
 mod gateways;
@@ -87,6 +88,7 @@ impl Translator {
         state.report_trust(&work);
         state.read_secrets(inputs, self.gateways.gateways(), &mut work, now);
         state.share_services(self.options.hosts.ownership, &mut work);
+        state.update_claims(&mut work);
         state.make_hosts(inputs, &mut work);
         state.make_names(inputs, &mut work);
         self.gateways.make(state, inputs, noted, &mut work);

@@ -1,5 +1,6 @@
 //! The names that a host has besides its own: those of `server-alias`, and the other of a name and its `www.`
-//! (`from-to-www-redirect`). A name that Ingresses have rules for is theirs, whoever is older.
+//! (`from-to-www-redirect`). A name that Ingresses have rules for is theirs, whoever is older, except where hosts have owners:
+//! there the namespace of the oldest Ingress with the name owns it, whether it has the name by a rule or claims it here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,6 +65,17 @@ pub(crate) fn names(host: &HostPattern, serving: &HostIngresses) -> Names {
     let aliases = asking.flat_map(|it| it.contributions.host.aliases.iter().cloned());
     let aliases = aliases.filter(|alias| one_label(alias) != *host).map(|alias| (Further::Alias, alias));
     aliases.chain(other.map(|other| (Further::Redirected, other))).collect()
+}
+
+/// The names that an Ingress claims besides its hosts, whether or not it gets them.
+pub(crate) fn claims(ingress: &ServedIngress) -> BTreeSet<HostPattern> {
+    let asked = &ingress.contributions.host;
+    let hosts = ingress.hosts();
+    if ingress.canary().is_some() || hosts.is_empty() {
+        return BTreeSet::new();
+    }
+    let others = hosts.iter().filter(|_| asked.www).filter_map(other_of_www);
+    others.chain(asked.aliases.iter().cloned()).collect()
 }
 
 /// `www.a` of `a`, and `a` of `www.a`.

@@ -11,7 +11,8 @@ use crate::ingress::shared_hosts::SharedHosts;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 
-/// What the Ingresses that name a host say about its ownership: all that names below a wildcard must know of it.
+/// What the Ingresses that name a host, or claim a name, say about its ownership: all that names below a wildcard must know
+/// of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     /// The oldest Ingress, by its age and name; `None` without Ingresses, or when hosts have no owners.
@@ -33,11 +34,12 @@ pub(crate) struct HostIngresses {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Who owns a host, and through which of its names.
+/// Who owns a host.
 struct Owner<'a> {
     namespace: Arc<str>,
     ingress: &'a ObjectKey,
-    through: &'a HostPattern,
+    /// The wildcard or the claimed name that makes it the owner; `None` if it has a rule for the host.
+    through: Option<&'a HostPattern>,
 }
 
 impl Ownership {
@@ -53,6 +55,14 @@ impl Ownership {
             shared.join(&ingress.shared_hosts);
         }
         ownership
+    }
+
+    /// Takes in what others say about the same names.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.oldest = self.oldest.take().into_iter().chain(other.oldest.clone()).min();
+        for (namespace, shared) in &other.shared {
+            self.shared.entry(namespace.clone()).or_default().join(shared);
+        }
     }
 
     /// The namespace of the oldest of them.
@@ -73,28 +83,29 @@ impl HostIngresses {
         serving
     }
 
-    /// Of a host with an owner. `above` is the wildcard that covers it, with its ownership: its oldest Ingress owns the
-    /// names below it as well, except those that an older Ingress names.
+    /// Of a host with an owner. `others` are the wildcards that cover it and the claims of its name, each with its
+    /// ownership: the oldest Ingress of them all owns the host.
     pub(crate) fn of(
         host: &HostPattern,
         ingresses: Vec<Arc<ServedIngress>>,
-        above: Option<(&HostPattern, &Ownership)>,
+        others: &[(&HostPattern, &Ownership)],
     ) -> Self {
         let own = Ownership::of(&ingresses);
-        let through = |(of, ownership): (&'_ HostPattern, &'_ Ownership)| {
-            ownership.oldest.clone().map(|oldest| (oldest, of.clone()))
-        };
-        let oldest = [Some((host, &own)), above].into_iter().flatten().filter_map(through).min();
+        let all = others.iter().map(|(of, ownership)| (Some(*of), *ownership));
+        let all = std::iter::once((None, &own)).chain(all);
+        let oldest = all.filter_map(|(through, ownership)| Some((ownership.oldest.as_ref()?, through)));
+        // Of several names of one Ingress, the closest to the host.
+        let oldest = oldest.min_by_key(|(oldest, _)| *oldest);
         // There are canaries at most.
         let Some(((_, ingress), through)) = oldest else { return Self::equal(ingresses) };
-        let owner = Owner { namespace: ingress.namespace.clone(), ingress: &ingress, through: &through };
+        let owner = Owner { namespace: ingress.namespace.clone(), ingress, through };
         let mut serving = Self { owner: Some(owner.namespace.clone()), ..Self::default() };
         for ingress in ingresses {
             let namespace = &ingress.key.namespace;
             let is_shared = |ownership: &Ownership| ownership.is_shared(&owner.namespace, namespace);
             if serving.decides(&ingress) {
                 serving.admit(ingress);
-            } else if is_shared(&own) || above.is_some_and(|(_, ownership)| is_shared(ownership)) {
+            } else if is_shared(&own) || others.iter().any(|(_, ownership)| is_shared(ownership)) {
                 serving.diagnostics.extend(owner.certificate_not_shared(&ingress, host));
                 serving.admit(ingress);
             } else {
@@ -133,8 +144,13 @@ impl Owner<'_> {
     fn refusal(&self, ingress: &ServedIngress, host: &HostPattern) -> Diagnostic {
         let rule = ingress.rules.iter().find(|(of, _)| of == host);
         let field = rule.map_or("spec.defaultBackend".to_owned(), |(_, at)| format!("spec.rules[{at}].host"));
-        let names =
-            if self.through == host { String::new() } else { format!(", which names {},", self.through) };
+        let names = match self.through.map(ToString::to_string) {
+            None => String::new(),
+            Some(name) if name == host.to_string() => {
+                ", which names it in server-alias or from-to-www-redirect,".to_owned()
+            }
+            Some(name) => format!(", which names {name},"),
+        };
         let problem = format!(
             "host {host} belongs to namespace {}: its Ingress {}{names} is older and does not share it with {}",
             self.namespace, self.ingress, ingress.key.namespace

@@ -28,6 +28,8 @@ pub(super) struct Dependencies {
     pub(super) addresses: Users<IpAddr, ObjectKey>,
     /// The Ingresses with a part in a host, the oldest first.
     pub(super) hosts: Users<HostPattern, (i64, ObjectKey)>,
+    /// The Ingresses that claim a name besides their hosts, the oldest first; empty where hosts have no owners.
+    pub(super) claims: Users<HostPattern, (i64, ObjectKey)>,
     /// The hosts that ask for a name besides their own.
     pub(super) names: Users<HostPattern, (Further, HostPattern)>,
     /// The exact hosts and further names that a wildcard with this suffix covers.

@@ -51,14 +51,15 @@ impl State {
     /// What serves a further name, and why hosts that ask for it do not get it.
     fn made_name(&self, name: &HostPattern, inputs: Inputs<'_>) -> (Option<VirtualHost>, Vec<Diagnostic>) {
         let mut found = Vec::new();
-        let mut holder = self.hosts.contains_key(&one_label(name)).then(|| "is a host of its own".to_owned());
         let mut made = None;
+        let (rule, above) = (one_label(name), self.above(name));
+        let owner = self.serving(&rule, above, inputs.options.hosts.ownership).0.owner;
+        let mut holder = self.hosts.contains_key(&rule).then(|| "is a host of its own".to_owned());
         for (further, main) in self.dependencies.names.of(name) {
             let (serving, _) = self.serving(main, self.above(main), inputs.options.hosts.ownership);
             let Some(asking) = further.asking(&serving) else { continue };
-            let above = self.above(name);
-            let owner = above.and_then(|(_, memo)| memo.owner());
-            let foreign = owner.filter(|owner| serving.owner.as_ref().is_some_and(|own| own != *owner));
+            let foreign =
+                owner.as_ref().filter(|owner| serving.owner.as_ref().is_some_and(|own| own != *owner));
             let taken =
                 foreign.map(|owner| format!("belongs to namespace {owner}")).or_else(|| holder.clone());
             if let Some(taken) = taken {
@@ -84,7 +85,7 @@ impl State {
 }
 
 /// The name as an alias would have it: the star of an alias stands for any number of labels.
-fn many_labels(host: &HostPattern) -> HostPattern {
+pub(super) fn many_labels(host: &HostPattern) -> HostPattern {
     match host {
         HostPattern::Wildcard { suffix, .. } => {
             HostPattern::Wildcard { suffix: suffix.clone(), span: WildcardSpan::ManyLabels }

@@ -101,13 +101,18 @@ impl State {
         if hosts == HostOwnership::Off {
             return (HostIngresses::equal(ingresses), None);
         }
+        let mut others = self.claims_on(host);
         let ownership = match host {
-            HostPattern::Wildcard { .. } => Some(Ownership::of(&ingresses)),
+            HostPattern::Wildcard { .. } => {
+                let mut ownership = Ownership::of(&ingresses);
+                others.iter().for_each(|(_, claims)| ownership.join(claims));
+                Some(ownership)
+            }
             HostPattern::Exact(_) | HostPattern::Any => None,
         };
         let ownership = ownership.filter(|it| *it != Ownership::default()).map(Box::new);
-        let above = above.and_then(|(wildcard, memo)| Some((wildcard, memo.ownership.as_deref()?)));
-        (HostIngresses::of(host, ingresses, above), ownership)
+        others.extend(above.and_then(|(wildcard, memo)| Some((wildcard, memo.ownership.as_deref()?))));
+        (HostIngresses::of(host, ingresses, &others), ownership)
     }
 
     /// Builds a host, under another name where one is given.

@@ -13,13 +13,18 @@ use fairway_objects::diagnostic::Scope;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
+use fairway_objects::options::HostOwnership;
 use fairway_objects::resources::Resources;
 
 impl State {
     /// Reads Ingresses, and marks their hosts as they were and as they are.
     pub(super) fn read_ingresses(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+        let are_owned = inputs.options.hosts.ownership == HostOwnership::Namespace;
         for key in filling(std::mem::take(&mut work.ingresses)) {
             if let Some(before) = self.ingresses.remove(&key) {
+                if are_owned {
+                    self.leave_claims(&before, work);
+                }
                 self.dependencies.leave_hosts(&before);
                 work.hosts.extend(before.hosts());
             }
@@ -39,6 +44,9 @@ impl State {
             if let Some(mut served) = reading.served {
                 served.contributions = self.ingresses.shared(served.contributions);
                 self.dependencies.join_hosts(&served);
+                if are_owned {
+                    self.join_claims(&served, work);
+                }
                 work.hosts.extend(served.hosts());
                 self.ingresses.insert(served);
             }

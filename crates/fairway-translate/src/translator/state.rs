@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) ingresses: Ingresses,
     pub(super) dependencies: Dependencies,
     pub(super) hosts: OrdMap<HostPattern, Arc<HostMemo>>,
+    /// What the Ingresses that claim a name besides their hosts say about its ownership.
+    pub(super) claims: OrdMap<HostPattern, Arc<Ownership>>,
     pub(super) backends: OrdMap<BackendKey, Arc<BackendMemo>>,
     pub(super) certificates: Certificates,
     pub(super) certificate_users: Users<ObjectKey, CertificateUser>,
@@ -57,7 +59,7 @@ pub(super) enum Progress {
 pub(super) struct HostMemo {
     /// Its own, before that of a wildcard host takes its place.
     pub(super) own_certificate: HostCertificate,
-    /// Of a wildcard: what the Ingresses that name it say about its ownership, if anything.
+    /// Of a wildcard: what the Ingresses that name or claim it say about its ownership, if anything.
     pub(super) ownership: Option<Box<Ownership>>,
     /// In order, each once.
     pub(super) backends: Box<[BackendKey]>,
@@ -116,6 +118,7 @@ impl State {
             ingresses: Ingresses::default(),
             dependencies: Dependencies::default(),
             hosts: OrdMap::new(),
+            claims: OrdMap::new(),
             backends: OrdMap::new(),
             certificates: Certificates::default(),
             certificate_users: Users::default(),

@@ -28,6 +28,8 @@ pub(super) struct Work {
     pub(super) secrets: BTreeSet<ObjectKey>,
     pub(super) slices: BTreeSet<ObjectKey>,
     pub(super) hosts: BTreeSet<HostPattern>,
+    /// Names that Ingresses claim besides their hosts.
+    pub(super) claims: BTreeSet<HostPattern>,
     /// Names that hosts have besides their own.
     pub(super) names: BTreeSet<HostPattern>,
     pub(super) backends: BTreeSet<BackendKey>,

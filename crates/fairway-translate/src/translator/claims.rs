@@ -1,0 +1,92 @@
+//! The names that Ingresses claim besides their hosts (`server-alias`, `from-to-www-redirect`), where hosts have owners. A
+//! claim counts whether or not the name is served in the end, so that nobody's ownership depends on that of another host.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_model::{HostPattern, WildcardSpan};
+
+use crate::ingress::further::{self, one_label};
+use crate::ingress::ownership::Ownership;
+use crate::ingress::served::ServedIngress;
+use crate::translator::further::many_labels;
+use crate::translator::state::State;
+use crate::translator::work::Work;
+
+impl State {
+    /// Notes the names that an Ingress claims.
+    pub(super) fn join_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
+        for name in further::claims(ingress) {
+            self.dependencies.claims.add(&name, (ingress.age().0, ingress.key.clone()));
+            work.claims.insert(name);
+        }
+    }
+
+    /// Forgets the names that an Ingress claims.
+    pub(super) fn leave_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
+        for name in further::claims(ingress) {
+            self.dependencies.claims.remove(&name, &(ingress.age().0, ingress.key.clone()));
+            work.claims.insert(name);
+        }
+    }
+
+    /// Updates the ownership of names whose claims are marked, and marks the hosts and names whose owner may be another
+    /// now.
+    pub(super) fn update_claims(&mut self, work: &mut Work) {
+        let mut suffixes = BTreeSet::new();
+        for name in std::mem::take(&mut work.claims) {
+            let keys = self.dependencies.claims.of(&name);
+            let ingresses: Vec<_> = keys.filter_map(|(_, key)| self.ingresses.get(key).cloned()).collect();
+            let after = (!ingresses.is_empty()).then(|| Arc::new(Ownership::of(&ingresses)));
+            if self.claims.get(&name) == after.as_ref() {
+                continue;
+            }
+            match after {
+                Some(after) => drop(self.claims.insert(name.clone(), after)),
+                None => drop(self.claims.remove(&name)),
+            }
+            work.hosts.extend(Some(one_label(&name)).filter(|host| self.dependencies.hosts.has(host)));
+            work.names.extend(Some(&name).filter(|name| self.dependencies.names.has(name)).cloned());
+            if let HostPattern::Wildcard { suffix, .. } = name {
+                suffixes.insert(suffix);
+            }
+        }
+        if suffixes.is_empty() {
+            return;
+        }
+        // One pass for all wildcards: claims of them are rare, but one Ingress can make thousands.
+        let is_covered = |host: &&HostPattern| parents(host).any(|parent| suffixes.contains(parent));
+        let first = || HostPattern::Exact("".into());
+        let hosts = self.dependencies.hosts.from(first()).map(|(host, _)| host);
+        work.hosts.extend(hosts.filter(is_covered).cloned());
+        let names = self.dependencies.names.from(first()).map(|(name, _)| name);
+        work.names.extend(names.filter(is_covered).cloned());
+    }
+
+    /// The claims of a host's name and of wildcards that cover it, the closest first.
+    pub(super) fn claims_on(&self, host: &HostPattern) -> Vec<(&HostPattern, &Ownership)> {
+        if self.claims.is_empty() {
+            return Vec::new();
+        }
+        let above = parents(host)
+            .map(|suffix| HostPattern::Wildcard { suffix: suffix.into(), span: WildcardSpan::ManyLabels });
+        let names = std::iter::once(many_labels(host)).chain(above);
+        names
+            .filter_map(|name| self.claims.get_key_value(&name))
+            .map(|(name, ownership)| (name, &**ownership))
+            .collect()
+    }
+}
+
+/// The names above a host, the closest first.
+fn parents(host: &HostPattern) -> impl Iterator<Item = &str> {
+    let name = match host {
+        HostPattern::Exact(name) | HostPattern::Wildcard { suffix: name, .. } => name,
+        HostPattern::Any => "",
+    };
+    std::iter::successors(parent_of(name), |name| parent_of(name))
+}
+
+fn parent_of(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, parent)| parent)
+}
