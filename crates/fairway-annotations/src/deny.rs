@@ -37,6 +37,12 @@ fn forbidden() -> u16 {
 /// Conditions of one annotation, and fields of one condition: each may be a regular expression that all requests pay for.
 const MOST: usize = 32;
 
+/// Headers of one hop that backends receive, but never as a client sent them.
+const WRITTEN_BY_EACH_HOP: [&str; 3] = ["connection", "te", "transfer-encoding"];
+
+/// As the backend receives it, whatever the case in which the client wrote it.
+const UPGRADE: &[u8] = b"websocket";
+
 /// Reads it.
 ///
 /// # Errors
@@ -78,7 +84,7 @@ impl Condition {
                 PathMatch::Regex { pattern: pattern(&path, Anchor::Start, "path")?, ignore_case: false }
             }
         };
-        headers.keys().try_for_each(|name| header_name(name))?;
+        headers.iter().try_for_each(|(name, pattern)| comparable(name, pattern))?;
         let headers = fields(headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)))?;
         let of = Match { path, headers, query: fields(query.into_iter())?, ..Match::default() };
         if methods.is_empty() {
@@ -89,6 +95,25 @@ impl Condition {
             .try_for_each(|name| header_name(name).map_err(|_| format!("\"{name}\" is no method")))?;
         Ok(methods.into_iter().map(|name| Match { method: Some(name.into()), ..of.clone() }).collect())
     }
+}
+
+/// Whether a condition on the header can match at all: one that cannot would protect nothing.
+fn comparable(name: &str, text: &str) -> Result<(), String> {
+    header_name(name)?;
+    if WRITTEN_BY_EACH_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop)) {
+        return Err(format!(
+            "a condition on {name} matches nothing: Fairway removes what clients send as {name}, and writes its own"
+        ));
+    }
+    if name.eq_ignore_ascii_case("upgrade")
+        && !Pattern::new(&pattern(text, Anchor::Both, name)?, Anchor::Both, false)
+            .is_ok_and(|pattern| pattern.is_match(UPGRADE))
+    {
+        return Err(format!(
+            "the regular expression of {name}, \"{text}\", does not match \"websocket\", the only upgrade that is forwarded"
+        ));
+    }
+    Ok(())
 }
 
 fn fields(all: impl Iterator<Item = (String, String)>) -> Result<Vec<FieldMatch>, String> {
@@ -152,6 +177,13 @@ mod tests {
     }
 
     #[test]
+    fn an_upgrade_is_refused_by_the_one_value_that_is_forwarded() {
+        for pattern in ["websocket", "(?i)WebSocket", ".+", "h2c|websocket"] {
+            deny(&format!(r#"{{"when": [{{"headers": {{"Upgrade": "{pattern}"}}}}]}}"#)).unwrap();
+        }
+    }
+
+    #[test]
     fn what_refuses_everything_or_nothing_is_refused() {
         let many = format!(r#"{{"when": [{}]}}"#, vec![r#"{"path": "/a"}"#; 33].join(","));
         for (value, words) in [
@@ -162,6 +194,21 @@ mod tests {
             (r#"{"when": [{"path": "/("}]}"#, "the regular expression of path"),
             (r#"{"when": [{"headers": {"x": "("}}]}"#, "the regular expression of x"),
             (r#"{"when": [{"methods": ["GET /"]}]}"#, "is no method"),
+            (
+                r#"{"when": [{"path": "/a"}, {"headers": {"Connection": ".*"}}]}"#,
+                "Connection matches nothing",
+            ),
+            (
+                r#"{"when": [{"headers": {"transfer-encoding": "chunked"}}]}"#,
+                "transfer-encoding matches nothing",
+            ),
+            (r#"{"when": [{"headers": {"TE": "trailers"}}]}"#, "TE matches nothing"),
+            (
+                r#"{"when": [{"headers": {"Upgrade": "h2c"}}]}"#,
+                "Upgrade, \"h2c\", does not match \"websocket\"",
+            ),
+            (r#"{"when": [{"headers": {"upgrade": "WebSocket"}}]}"#, "does not match \"websocket\""),
+            (r#"{"when": [{"headers": {"Upgrade": "(?!websocket$).*"}}]}"#, "does not match \"websocket\""),
             (r#"{"when": [{"host": "a"}]}"#, "unknown field `host`"),
             (&many, "may have 32"),
         ] {

@@ -13,6 +13,7 @@ use fairway_runtime::clock::Instant;
 use serde_json::json;
 
 use fairway_runtime::output::OutputSender;
+use fairway_sides::sides::Upgrade;
 use fairway_tls::Agreed;
 
 use super::{ADDRESSES, AccessLog, Seen, words};
@@ -107,7 +108,7 @@ fn with_rule_of(filters: Vec<Filter>, with: impl FnOnce(&CompiledRule)) {
         normalised: b"/a",
         decoded: b"/a",
         query: b"",
-        fields: &Fields(&buffers.request),
+        fields: &Fields(&buffers.request, Upgrade::None),
     };
     let table = snapshot.table("ingress").unwrap();
     let Matched::Rule { rule, .. } = snapshot.lookup(table, &request) else {

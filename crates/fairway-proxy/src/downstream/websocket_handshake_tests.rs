@@ -5,15 +5,16 @@
 use std::time::Duration;
 
 use fairway_http2::frame::{END_HEADERS, Kind, write_frame};
+use fairway_model::{Deny, FieldMatch, Filter, Match, TextMatch};
 use fairway_sides::websocket::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
 use super::http2_tests::{Browser, comes_to_rest};
 use super::websocket_tests::{
-    Asker, Fields, H1, H2, KEY, PAIRINGS, SHORT, connect, field, stage, stage_with,
+    Asker, Fields, H1, H2, KEY, PAIRINGS, SHORT, Shared, connect, field, http1_endpoint, stage, stage_with,
 };
-use crate::testing::on_stage;
+use crate::testing::{Meeting, Stage, on_stage};
 
 #[tokio::test(start_paused = true)]
 async fn each_side_has_the_handshake_of_its_version() {
@@ -70,6 +71,29 @@ async fn a_refusal_is_an_answer_like_any_other() {
         })
         .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_upgrades_takes_those_of_both_versions() {
+    on_stage(async {
+        let header = FieldMatch { name: "upgrade".into(), value: TextMatch::Regex("websocket".into()) };
+        let when = vec![Match { headers: vec![header], ..Match::default() }];
+        let seen = Shared::default();
+        let shared = Shared::clone(&seen);
+        let stage = Stage::filtered(1, vec![Filter::Deny(Deny { status: 403, when })], move |_| {
+            let seen = Shared::clone(&shared);
+            Meeting::with(|stream| http1_endpoint(stream, seen))
+        });
+        for client in [H1, H2] {
+            let mut asker = Asker::ask(&stage, client, "/echo", b"").await;
+            assert_eq!(asker.answer().await.0, 403, "{client:?}");
+        }
+        assert_eq!(seen.borrow().heads.len(), 0, "no endpoint was asked");
+        let mut browser = Browser::new(&stage);
+        let id = browser.ask_with(b"GET", b"/plain", &[], true);
+        assert_eq!(browser.answered(id).await.status, 200);
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

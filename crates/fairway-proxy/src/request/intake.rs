@@ -139,7 +139,7 @@ impl Intake {
             normalised: self.normalised(buffers),
             decoded: self.decoded(buffers),
             query: self.query(buffers),
-            fields: &Fields(&buffers.request),
+            fields: &Fields(&buffers.request, self.upgrade),
         })
     }
 
@@ -246,19 +246,31 @@ fn check_handshake(request: &Head) -> Result<(), Malformed> {
     }
 }
 
-/// The header names that rules may ask for, in the form that the router wants.
-pub(crate) struct Fields<'a>(pub(crate) &'a Head);
+/// The header names that rules may ask for, in the form that the router wants. The upgrade has left the head with the rest of
+/// what is for one hop, and the endpoint gets it nevertheless.
+pub(crate) struct Fields<'a>(pub(crate) &'a Head, pub(crate) Upgrade);
+
+impl Fields<'_> {
+    /// `Upgrade` as the endpoint gets it. A client of HTTP/2 asks for the same in other words (RFC 8441 §5).
+    fn upgrade(&self) -> Option<&[u8]> {
+        (self.1 == Upgrade::WebSocket).then_some(b"websocket")
+    }
+}
 
 impl fairway_routing::Fields for Fields<'_> {
     fn first(&self, name: &str) -> Option<&[u8]> {
         match name {
             "host" => self.0.first(Known::Host),
+            "upgrade" => self.upgrade(),
             _ => self.0.named(name.as_bytes()),
         }
     }
 
     fn any(&self, name: &str, is_one: impl FnMut(&[u8]) -> bool) -> bool {
-        self.0.all_named(name.as_bytes()).any(is_one)
+        match name {
+            "upgrade" => self.upgrade().is_some_and(is_one),
+            _ => self.0.all_named(name.as_bytes()).any(is_one),
+        }
     }
 
     fn cookie(&self, name: &str) -> Option<&[u8]> {

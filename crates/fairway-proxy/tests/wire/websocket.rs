@@ -1,5 +1,6 @@
 //! Upgrades (robustness.md, rule 5): only `websocket`, only after 101, never with a body.
 
+use fairway_model::{Deny, FieldMatch, Filter, Match, TextMatch};
 use fairway_testkit::{Answer, Backend, Request, Step};
 
 use crate::support::{HOST, Setup};
@@ -124,6 +125,38 @@ async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
     assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 502);
     let request = &backend.requests()[0];
     assert_eq!((request.header("Upgrade"), request.header("Connection")), (None, None));
+}
+
+#[tokio::test]
+async fn a_refusal_of_upgrades_takes_each_that_would_be_forwarded() {
+    let backend = Backend::http(|_| Answer::ok("")).await;
+    let header = FieldMatch { name: "upgrade".into(), value: TextMatch::Regex("websocket".into()) };
+    let when = vec![Match { headers: vec![header], ..Match::default() }];
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.filters = vec![Filter::Deny(Deny { status: 418, when })];
+    let proxy = setup.start();
+    let of = |fields: &[(&str, &str)]| {
+        let handshake = Request::get(HOST, "/")
+            .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .header("Sec-WebSocket-Version", "13");
+        fields.iter().fold(handshake, |request, (name, value)| request.header(name, value))
+    };
+    for (request, status) in [
+        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket")]), 418),
+        (of(&[("upgrade", "WebSocket"), ("connection", "keep-alive, UPGRADE")]), 418),
+        (of(&[("Connection", "close"), ("Upgrade", "websocket"), ("Connection", "upgrade, upgrade")]), 418),
+        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Content-Length", "0")]), 418),
+        (of(&[("Upgrade", "websocket")]), 200),
+        (of(&[("Connection", "Upgrade"), ("Upgrade", "h2c")]), 200),
+        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket, h2c")]), 200),
+        (of(&[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Upgrade", "websocket")]), 200),
+        (of(&[]), 200),
+    ] {
+        let described = format!("{request:?}");
+        assert_eq!(proxy.client().await.exchange(&request).await.unwrap().status, status, "{described}");
+    }
+    assert_eq!(backend.request_count(), 5);
+    assert!(backend.requests().iter().all(|request| request.header("Upgrade").is_none()));
 }
 
 #[tokio::test]
