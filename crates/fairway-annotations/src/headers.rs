@@ -107,7 +107,7 @@ mod tests {
             (r#"{"remove": ["Content-Length"]}"#, "the proxy's own"),
             (r#"{"set": {"X A": "1"}}"#, "is no name of a header"),
             ("{\"set\": {\"X-A\": \"a\\r\\nSet-Cookie: b\"}}", "line break"),
-            (r#"{"sets": {}}"#, "unknown field `sets`"),
+            (r#"{"sets": {}}"#, "unknown field, expected one of `remove`"),
             ("X-A: 1", "is not the JSON"),
             (r#"{"set": {"X-A": 1}}"#, "expected a string"),
         ] {

@@ -115,7 +115,7 @@ mod tests {
             (r#"{"url": "https://a", "port": 1}"#, "leaves nothing"),
             (r#"{"host": "a/b"}"#, "no host"),
             (r#"{"path": "a"}"#, "begins with /"),
-            (r#"{"scheme": "ftp"}"#, "unknown variant `ftp`"),
+            (r#"{"scheme": "ftp"}"#, "unknown variant, expected `http`"),
             (r#"{"port": 70000}"#, "invalid value"),
         ] {
             let problem = redirect(value).unwrap_err();
