@@ -1,12 +1,25 @@
 //! The lines of a password file as nginx reads them (`ngx_http_auth_basic_module`). Judges no hash.
 
+/// A user of a password file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'f> {
+    /// Counted from 1.
+    pub line: usize,
+    /// Who it is.
+    pub user: &'f str,
+    /// What the password is verified against.
+    pub hash: &'f str,
+}
+
 /// Users and their hashes, in order: `user:hash`, with or without `:comment` behind it. Empty lines and those that begin with
 /// `#` are left out, and so is what has no colon or no user.
-pub fn entries(file: &str) -> impl Iterator<Item = (&str, &str)> {
-    file.split(['\n', '\r']).filter(|line| !line.starts_with('#')).filter_map(|line| {
-        let (user, rest) = line.split_once(':')?;
-        let hash = rest.split(':').next().unwrap_or(rest);
-        (!user.is_empty()).then_some((user, hash.trim_end()))
+pub fn entries(file: &str) -> impl Iterator<Item = Entry<'_>> {
+    let lines = file.split('\n').enumerate();
+    let lines = lines.flat_map(|(index, line)| line.split('\r').map(move |line| (index + 1, line)));
+    lines.filter(|(_, text)| !text.starts_with('#')).filter_map(|(line, text)| {
+        let (user, rest) = text.split_once(':')?;
+        let hash = rest.split(':').next().unwrap_or(rest).trim_end();
+        (!user.is_empty()).then_some(Entry { line, user, hash })
     })
 }
 
@@ -17,7 +30,7 @@ mod tests {
     #[test]
     fn comments_and_lines_without_a_user_are_left_out() {
         let file = "# a:b\nalice:$apr1$x$y:Alice\r\n\nnobody\n:empty\nbob:{SHA}z= \nbob:second";
-        let found: Vec<_> = entries(file).collect();
-        assert_eq!(found, [("alice", "$apr1$x$y"), ("bob", "{SHA}z="), ("bob", "second")]);
+        let found: Vec<_> = entries(file).map(|it| (it.line, it.user, it.hash)).collect();
+        assert_eq!(found, [(2, "alice", "$apr1$x$y"), (6, "bob", "{SHA}z="), (7, "bob", "second")]);
     }
 }

@@ -7,5 +7,5 @@ mod file;
 mod hash;
 mod md5_crypt;
 
-pub use file::entries;
+pub use file::{Entry, entries};
 pub use hash::{Cost, Hash, MOST_COST_OF_BCRYPT, MOST_ROUNDS, NotAHash};

@@ -10,7 +10,7 @@ use fairway_model::{
 };
 use fairway_objects::certificate::secret_value;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::passwords::{self, ReadUsers, SecretForm};
+use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
 use fairway_objects::resources::Resources;
 use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
 use fairway_policy_types as types;
@@ -218,12 +218,8 @@ fn basic(
     let secret = secret.ok_or_else(|| Wrong::new(field, format!("Secret {key} does not exist")))?;
     let ReadUsers { users, unusable } = passwords::read(&secret.object, form)
         .map_err(|problem| Wrong::new(field, format!("Secret {key}: {problem}")))?;
-    if let Some((user, _)) = unusable.first() {
-        let more = match unusable.len() - 1 {
-            0 => String::new(),
-            more => format!(" and those of {more} more users"),
-        };
-        let problem = format!("Secret {key}: the hash of user \"{user}\"{more} cannot be verified");
+    if !unusable.is_empty() {
+        let problem = format!("Secret {key}: {} cannot be verified", Unusable::places(&unusable));
         let consequence = "no password lets that user in";
         warnings.push(Warning { code: "unusable-password", field: field.to_owned(), problem, consequence });
     }

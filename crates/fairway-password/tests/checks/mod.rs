@@ -1,7 +1,7 @@
 //! What holds for any password file and any password: called by the property tests and by the fuzz target. Panics when it
 //! does not hold. Never generates inputs.
 
-use fairway_password::{Cost, Hash, entries};
+use fairway_password::{Cost, Entry, Hash, entries};
 
 /// Any bytes as a password, a byte 0x00 and a file.
 pub(crate) fn password(input: &[u8]) {
@@ -12,7 +12,7 @@ pub(crate) fn password(input: &[u8]) {
 
 /// Reading never fails, and a hash is fitted by no other password than its own.
 pub(crate) fn file_and_password(file: &str, password: &[u8]) {
-    for (user, text) in entries(file) {
+    for Entry { user, hash: text, .. } in entries(file) {
         assert!(!user.is_empty() && !user.contains([':', '\n', '\r']), "{user:?}");
         assert!(!text.contains([':', '\n', '\r']), "{text:?}");
         let Ok(hash) = Hash::read(text) else { continue };

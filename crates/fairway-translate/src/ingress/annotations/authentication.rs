@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use fairway_model::variables;
 use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit, KeptAuth};
 use fairway_password::NotAHash;
 
@@ -19,7 +20,7 @@ use fairway_annotations::text::switch;
 use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
-use fairway_objects::passwords::{self, ReadUsers, SecretForm};
+use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
 use fairway_objects::references::Referenced;
 use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 
@@ -193,18 +194,13 @@ fn realm(reader: &mut Reader<'_>) -> Result<Arc<str>, Closed> {
     }
 }
 
-/// Names the first user only: a file may have any number.
-fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[(Arc<str>, NotAHash)]) {
-    let Some((user, why)) = unusable.first() else { return };
-    let what = match why {
-        NotAHash::Unknown => "is none that is known",
+fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[Unusable]) {
+    let Some(first) = unusable.first() else { return };
+    let what = match first.why {
+        NotAHash::Unknown => "has no known format",
         NotAHash::TooSlow => "costs more to verify than is allowed",
     };
-    let more = match unusable.len() - 1 {
-        0 => String::new(),
-        more => format!(" and those of {more} more users"),
-    };
-    let problem = format!("Secret {key}: the hash of user \"{user}\"{more} {what}");
+    let problem = format!("Secret {key}: {} {what}", Unusable::places(unusable));
     let found = Diagnostic::new(Severity::Warning, "unusable-password", reader.at("auth-secret"));
     reader.report(found.because(problem, "no password lets that user in"));
 }
@@ -300,7 +296,14 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
             reader.invalid(name, problem, "the service does not get it");
             continue;
         }
-        let value = with_variables(name, value.trim()).map_err(|wrong| closed(reader, wrong))?;
+        // The value may be a password.
+        let Ok(value) = with_variables(name, value.trim()) else {
+            let problem = format!(
+                "ConfigMap {key}: the value of {header} has a control character, or another variable than {}",
+                variables::KNOWN
+            );
+            return Err(Closed::invalid(reader, name, problem));
+        };
         question.auth.fields.push((header.as_str().into(), value));
     }
     Ok(question)
