@@ -54,7 +54,7 @@ pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Varia
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
 pub use policy::{ForwardedPath, Policy, Retry, RetryBy, Timeouts};
-pub use redaction::without_userinfo;
+pub use redaction::{shown_url, without_userinfo};
 pub use route::{
     Action, Answer, AnswerReason, HostKey, PathForm, Reference, Route, Rule, RuleLabels, RuleOrder,
     VirtualHost, WeightedBackend,

@@ -122,9 +122,53 @@ fn hide_values(edit: &mut HeaderEdit) -> bool {
 }
 
 fn hide_fields(auth: &mut ExternalAuth) -> bool {
-    let is_secret = auth.fields.iter().any(|(_, value)| has_text(value));
+    let mut is_secret = auth.fields.iter().any(|(_, value)| has_text(value));
     auth.fields.iter_mut().for_each(|(_, value)| hide_text(value));
+    let urls = [Some(&mut auth.target), auth.redirect.as_mut(), auth.sign_in.as_mut()];
+    for url in urls.into_iter().flatten() {
+        is_secret |= hide_query(url);
+    }
     is_secret
+}
+
+/// Hides the literal values of parameters, and says whether there were any. A key of an API may be one.
+fn hide_query(url: &mut Template) -> bool {
+    use TemplatePart::{EscapedRequestUri, Query, QueryMark, RequestUri};
+    let (mut in_query, mut is_secret) = (false, false);
+    for part in &mut url.0 {
+        let text = match part {
+            TemplatePart::Text(text) => text,
+            RequestUri | EscapedRequestUri | Query | QueryMark => {
+                in_query = true;
+                continue;
+            }
+            _ => continue,
+        };
+        let start = if in_query { Some(0) } else { text.find(['?', '#']).map(|mark| mark + 1) };
+        let Some(start) = start else { continue };
+        // Text behind a variable continues the value of a parameter.
+        let continues = std::mem::replace(&mut in_query, true);
+        let (before, query) = text.split_at(start);
+        let parameter = |(index, text): (usize, &str)| match text.split_once('=') {
+            Some((name, value)) if !(continues && index == 0) => format!("{name}={}", hidden_value(value)),
+            _ => hidden_value(text).to_owned(),
+        };
+        let shown: Vec<_> = query.split('&').enumerate().map(parameter).collect();
+        let shown = format!("{before}{}", shown.join("&"));
+        if shown != **text {
+            *text = shown.into();
+            is_secret = true;
+        }
+    }
+    is_secret
+}
+
+/// Separators are no secret.
+fn hidden_value(text: &str) -> &str {
+    match text.contains(|c: char| !c.is_ascii_punctuation()) {
+        true => HIDDEN,
+        false => text,
+    }
 }
 
 fn has_text(value: &Template) -> bool {
@@ -153,6 +197,22 @@ pub fn without_userinfo(text: String) -> String {
         None => authority.to_owned(),
     };
     format!("{before}{authority}{}", without_userinfo(after.to_owned()))
+}
+
+/// A value that should be a URL and may be none: without what stands before its last `@` and behind its path. It may be wrong
+/// because of a password in it, so where the authority ends does not count.
+#[must_use]
+pub fn shown_url(text: &str) -> String {
+    let schemes = ["http://", "https://", "$scheme://", "$pass_access_scheme://"];
+    let scheme = schemes.into_iter().find(|scheme| text.starts_with(scheme)).unwrap_or_default();
+    let rest = &text[scheme.len()..];
+    let (userinfo, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => (format!("{HIDDEN}@"), rest),
+        None => (String::new(), rest),
+    };
+    let path = rest.find(['?', '#']).map_or(rest.len(), |mark| mark + 1);
+    let query = if path < rest.len() { HIDDEN } else { "" };
+    format!("{scheme}{userinfo}{}{query}", &rest[..path])
 }
 
 #[cfg(test)]
@@ -244,6 +304,69 @@ mod tests {
         let host = Arc::new(host(vec![Filter::GrpcWeb], Vec::new()));
         config.hosts.insert(host.key.clone(), host.clone());
         assert!(Arc::ptr_eq(&config.without_secrets().hosts[&host.key], &host));
+    }
+
+    #[test]
+    fn queries_of_questions_to_other_services_are_hidden() {
+        let shown = |parts: Vec<TemplatePart>| {
+            let mut template = Template(parts);
+            let is_secret = hide_query(&mut template);
+            (template.to_string(), is_secret)
+        };
+        let text = |text: &str| TemplatePart::Text(text.into());
+        for (url, expected) in [
+            ("/auth?token=hunter2&b=1", "/auth?token=<hidden>&b=<hidden>"),
+            ("/auth?hunter2", "/auth?<hidden>"),
+            ("/auth#hunter2", "/auth#<hidden>"),
+            ("/auth?a=b=hunter2", "/auth?a=<hidden>"),
+        ] {
+            assert_eq!(shown(vec![text(url)]), (expected.to_owned(), true));
+        }
+        for url in ["/auth", "/auth?", "/auth?rd="] {
+            assert_eq!(shown(vec![text(url)]), (url.to_owned(), false));
+        }
+        let page = vec![text("/?rd="), TemplatePart::Scheme, text("://"), TemplatePart::HttpHost];
+        assert_eq!(shown(page), ("/?rd=$scheme://$http_host".to_owned(), false));
+        let behind = vec![text("/?a="), TemplatePart::Host, text("hunter2=x&t=hunter2")];
+        assert_eq!(shown(behind), ("/?a=$host<hidden>&t=<hidden>".to_owned(), true));
+        for query in [TemplatePart::RequestUri, TemplatePart::QueryMark] {
+            let (shown, is_secret) = shown(vec![text("/x"), query, text("&t=hunter2")]);
+            assert!(is_secret && shown.ends_with("&t=<hidden>"), "{shown}");
+        }
+        for hidden in [
+            ExternalAuth { target: Template::text("/auth?t=hunter2"), ..*auth() },
+            ExternalAuth { redirect: Some(Template::text("https://a.test/?t=hunter2")), ..*auth() },
+            ExternalAuth { sign_in: Some(Template::text("https://a.test/?t=hunter2")), ..*auth() },
+        ] {
+            let hidden = ExternalAuth { fields: Vec::new(), ..hidden };
+            let of = host(vec![Filter::ExternalAuth(Box::new(hidden))], Vec::new());
+            let shown = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
+            assert!(!shown.contains(SECRET), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_password_of_a_url_is_hidden_however_it_is_written() {
+        for (url, shown) in [
+            ("http://auth.test/x", "http://auth.test/x"),
+            ("http://u:hunter2@auth.test/x", "http://<hidden>@auth.test/x"),
+            ("u:hunter2@auth.test/x", "<hidden>@auth.test/x"),
+            ("//u:hunter2@h/", "<hidden>@h/"),
+            ("http:/u:hunter2@h/", "<hidden>@h/"),
+            ("https:u:hunter2@h", "<hidden>@h"),
+            ("http://u:a/hunter2@h/", "http://<hidden>@h/"),
+            ("http://u:a?hunter2@h/", "http://<hidden>@h/"),
+            ("http://u:hunter2#@h", "http://<hidden>@h"),
+            ("http://u:hunter2@x@h", "http://<hidden>@h"),
+            ("http://u:hunter2@", "http://<hidden>@"),
+            ("hunter2://x@h", "<hidden>@h"),
+            ("ftp://u:hunter2@h", "<hidden>@h"),
+            ("http://h:99999/?t=hunter2", "http://h:99999/?<hidden>"),
+            ("http://h/#hunter2", "http://h/#<hidden>"),
+            ("$scheme://u:hunter2@h", "$scheme://<hidden>@h"),
+        ] {
+            assert_eq!(shown_url(url), shown, "{url}");
+        }
     }
 
     #[test]

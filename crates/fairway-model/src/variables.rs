@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{RuleLabel, Template, TemplatePart};
+use crate::{RuleLabel, Template, TemplatePart, shown_url};
 
 /// The variables that work, as messages list them.
 pub const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
@@ -55,6 +55,13 @@ pub fn header(text: &str) -> Result<Template, String> {
         let lower = name.to_ascii_lowercase();
         variable(&lower).or_else(|| said(name)).or_else(|| said(&lower)).or_else(|| of_headers(&lower))
     })
+}
+
+/// What is wrong with a URL that has a variable which does not work. A `$` in a password begins none.
+pub fn problem_of_url(url: &str, variable: &str) -> String {
+    let is_hidden = url.rsplit_once('@').is_some_and(|(hidden, _)| hidden.contains(variable));
+    let variable = if is_hidden { "another variable" } else { variable };
+    format!("\"{}\" has {variable}, and only {KNOWN} work", shown_url(url))
 }
 
 /// Reads a text; the error is the variable that does not work, with its `$`.

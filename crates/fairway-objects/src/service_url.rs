@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::{OwnScheme, Template};
+use fairway_model::{OwnScheme, Template, shown_url};
 
 use crate::backend::{BackendRef, ByUrl, Purpose};
 use crate::object::ObjectKey;
@@ -44,7 +44,7 @@ pub struct UrlHost {
 impl ServiceUrl {
     /// Reads a URL, or says what is wrong with it.
     pub fn read(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("\"{text}\" {why}"));
+        let wrong = |why: &str| Err(format!("\"{}\" {why}", shown_url(text)));
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['#', '"', '\\']) {
             return wrong("has a character that no URL has here");
         }
@@ -58,7 +58,7 @@ impl ServiceUrl {
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let slash = if target.starts_with('/') { "" } else { "/" };
         let target = template(&[slash, target].concat())
-            .map_err(|name| format!("\"{text}\" has {name}, and only {} work", variables::KNOWN))?;
+            .map_err(|variable| variables::problem_of_url(text, &variable))?;
         let place = match (authority.contains('$'), scheme) {
             (true, _) => match authority {
                 "$host" | "$http_host" | "$best_http_host" | "$server_name" | "${host}" => {
@@ -190,6 +190,31 @@ mod tests {
         ] {
             assert!(ServiceUrl::read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_repeats_no_password() {
+        for wrong in [
+            "u:hunter2@a/x",
+            "//u:hunter2@a/",
+            "http:/u:hunter2@a/",
+            "https:u:hunter2@a",
+            "http:\\\\u:hunter2@a",
+            " http://u:hunter2@a/",
+            "http://u:hunter2@a:0/",
+            "http://u:x/hunter2@a/",
+            "http://u:x?hunter2@a/",
+            "http://u:x#hunter2@a/",
+            "http://u:$hunter2@a/",
+            "http://a/$hunter2@b/",
+            "http://a:0/?token=hunter2",
+            "http://a:0/#hunter2",
+        ] {
+            let problem = ServiceUrl::read(wrong).unwrap_err();
+            assert!(!problem.contains("hunter2"), "{wrong}: {problem}");
+        }
+        let problem = ServiceUrl::read("http://a/?x=$arg_x").unwrap_err();
+        assert!(problem.contains("has $arg_x"), "{problem}");
     }
 
     #[test]

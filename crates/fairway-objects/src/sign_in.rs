@@ -1,7 +1,7 @@
 //! The page where clients sign in: its URL with the one that the client wanted. Knows nobody who sends clients there.
 
 use fairway_model::variables::{self, template};
-use fairway_model::{Template, TemplatePart};
+use fairway_model::{Template, TemplatePart, shown_url};
 
 /// The page, with the request's own URL as `parameter` unless it has that parameter already. A path is one of the request's
 /// own host.
@@ -13,14 +13,13 @@ pub fn page(url: &str, parameter: &str) -> Result<Template, String> {
     let is_path = url.starts_with('/') && !url.starts_with("//");
     let is_url = is_path || schemes.iter().any(|scheme| url.starts_with(scheme));
     if !is_url || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("\"{url}\" is no http or https URL"));
+        return Err(format!("\"{}\" is no http or https URL", shown_url(url)));
     }
     let mut parts = Vec::new();
     if is_path {
         parts.extend([TemplatePart::Scheme, TemplatePart::Text("://".into()), TemplatePart::HttpHost]);
     }
-    let read = template(url)
-        .map_err(|variable| format!("\"{url}\" has {variable}, and only {} work", variables::KNOWN))?;
+    let read = template(url).map_err(|variable| variables::problem_of_url(url, &variable))?;
     parts.extend(read.0);
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let parameters = || query.split('&').filter(|part| !part.is_empty());
@@ -61,6 +60,12 @@ mod tests {
 
     #[test]
     fn what_is_no_page_is_refused() {
+        for wrong in
+            ["u:hunter2@a", "https://a/ u:hunter2@b", "https://u:$hunter2@a/", "https://a/ ?t=hunter2"]
+        {
+            let problem = page(wrong, "rd").unwrap_err();
+            assert!(!problem.contains("hunter2"), "{wrong}: {problem}");
+        }
         for wrong in ["login", "javascript:alert(1)", "//a.test/", "https://a.test/$arg_x", "https://a/ b"] {
             assert!(page(wrong, "rd").is_err(), "{wrong}");
         }

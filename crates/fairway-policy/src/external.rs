@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fairway_annotations::is_of_the_hop;
 use fairway_model::variables::{self, template};
-use fairway_model::{AuthCookies, AuthService, BackendKey, Template, Timeouts};
+use fairway_model::{AuthCookies, AuthService, BackendKey, Template, Timeouts, shown_url};
 use fairway_objects::sign_in;
 use fairway_policy_types as types;
 
@@ -29,7 +29,7 @@ pub(crate) fn read(of: &types::ExternalAuth, namespace: &str) -> Result<fairway_
     let namespace = service.namespace.as_deref().unwrap_or(namespace);
     let host = match &of.host {
         Some(host) if !is_host(host) => {
-            return Err(Wrong::new("spec.externalAuth.host", format!("\"{host}\" is no host")));
+            return Err(Wrong::new("spec.externalAuth.host", format!("\"{}\" is no host", shown_url(host))));
         }
         Some(host) => host.as_str().into(),
         None => Arc::from(format!("{}.{namespace}.svc", service.name)),
@@ -55,11 +55,9 @@ fn is_host(text: &str) -> bool {
 fn target(path: &str) -> Result<Template, Wrong> {
     let field = "spec.externalAuth.path";
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains('#') {
-        return Err(Wrong::new(field, format!("\"{path}\" is no path")));
+        return Err(Wrong::new(field, format!("\"{}\" is no path", shown_url(path))));
     }
-    template(path).map_err(|variable| {
-        Wrong::new(field, format!("\"{path}\" has {variable}, and only {} work", variables::KNOWN))
-    })
+    template(path).map_err(|variable| Wrong::new(field, variables::problem_of_url(path, &variable)))
 }
 
 fn header(name: &str) -> Result<Arc<str>, Wrong> {

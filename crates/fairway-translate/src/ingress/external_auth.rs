@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, Timeouts};
+use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, Timeouts, shown_url};
 
 use fairway_model::variables::{self, template};
 use fairway_objects::service_url::{ServiceUrl, UrlHost, UrlPlace};
@@ -78,12 +78,9 @@ impl Question {
 /// A text that becomes the value of a field.
 pub(crate) fn with_variables(name: &'static str, text: &str) -> Result<Template, Wrong> {
     if text.bytes().any(|byte| byte.is_ascii_control()) {
-        return Err(Wrong { name, problem: format!("{text:?} has a control character") });
+        return Err(Wrong { name, problem: format!("{:?} has a control character", shown_url(text)) });
     }
-    template(text).map_err(|variable| {
-        let problem = format!("\"{text}\" has {variable}, and only {} work", variables::KNOWN);
-        Wrong { name, problem }
-    })
+    template(text).map_err(|variable| Wrong { name, problem: variables::problem_of_url(text, &variable) })
 }
 
 /// A list of names of fields.
