@@ -15,6 +15,12 @@ use fairway_policy::security;
 use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;
 
+/// What becomes of a rule that cannot be served as it was written, in a route that is served.
+const ANSWERED_500: &str = "requests that the rule matches are answered 500";
+
+/// The same where no other rule of the route can be served.
+const NOT_SERVED: &str = "no rule of the route is valid, so the route is not accepted: its requests go to other routes of the host, or get 404";
+
 /// What the rules of a route come to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rules {
@@ -128,7 +134,7 @@ impl<'a> Builder<'a> {
         }
         let closed = draft.filters.as_ref().err().or(draft.policy.as_ref().err()).cloned();
         if let Some(fault) = closed {
-            self.report(&at, &fault, "requests that the rule matches are answered 500");
+            self.report(&at, &fault, ANSWERED_500);
             self.rules.invalid.push((draft.index, fault));
         }
         // Filters of backends may have closed the rule for a share of its requests before.
@@ -227,6 +233,17 @@ impl Rules {
     /// Why the route as a whole is not accepted: nothing of it can be served as it was written.
     pub(crate) fn refusal(&self) -> Option<&Fault> {
         self.invalid.first().map(|(_, fault)| fault).filter(|_| self.valid == 0)
+    }
+
+    /// What is wrong with them. A route that is not accepted is not served: its rules answer nothing.
+    pub(crate) fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> + '_ {
+        let is_refused = self.refusal().is_some();
+        self.diagnostics.iter().cloned().map(move |mut found| {
+            if is_refused && found.consequence == ANSWERED_500 {
+                found.consequence = NOT_SERVED.to_owned();
+            }
+            found
+        })
     }
 
     /// Which rules cannot be served, where others can.

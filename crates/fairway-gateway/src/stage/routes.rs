@@ -378,7 +378,7 @@ fn diagnostics<'m>(
     memo: &'m RouteMemo,
     parents: &'m [AtParent],
 ) -> impl Iterator<Item = Diagnostic> + 'm {
-    let own = memo.made.iter().flat_map(|(_, made)| made.rules.diagnostics.iter().cloned());
+    let own = memo.made.iter().flat_map(|(_, made)| made.rules.diagnostics());
     let all = route.parents();
     let refused = parents.iter().filter_map(move |at| {
         let fault = at.attached.as_ref().err()?;
