@@ -92,7 +92,7 @@ impl Tree {
     /// # Errors
     /// The directory itself cannot be listed; what is known stays, and a diagnostic says so.
     pub fn walk(&mut self) -> io::Result<Vec<PathBuf>> {
-        let walk = scan::walk(&self.root);
+        let walk = scan::walk(&self.root, BTreeMap::new());
         self.compare(walk)
     }
 
@@ -101,7 +101,7 @@ impl Tree {
     /// # Errors
     /// Those of the walk; what is known stays, and a diagnostic says so.
     pub fn compare(&mut self, walk: io::Result<Walk>) -> io::Result<Vec<PathBuf>> {
-        let Walk { files, unreadable } = match walk {
+        let Walk { files, unreadable, .. } = match walk {
             Ok(walk) => walk,
             Err(error) => {
                 self.unreadable = BTreeMap::from([(self.root.clone(), error.to_string())]);
@@ -408,7 +408,8 @@ fn load(path: &Path) -> io::Result<(Stamp, String)> {
     if !metadata.is_file() {
         return Err(io::Error::other("is neither a file nor a directory"));
     }
-    let bytes = fs::read(path)?;
+    // Files of procfs say that they are empty, and reading one may never end (`/proc/kmsg`).
+    let bytes = if metadata.len() == 0 { Vec::new() } else { fs::read(path)? };
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()

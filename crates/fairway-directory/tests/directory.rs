@@ -393,3 +393,14 @@ fn a_missing_directory_is_refused_at_the_start() {
     let error = Directory::start(Path::new("no/such/directory"), drop).unwrap_err();
     assert!(error.to_string().contains("no/such/directory"), "{error}");
 }
+
+/// Reading such a file may never end, as with `/proc/kmsg`, which only root can open.
+#[test]
+fn a_link_to_a_file_of_procfs_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("/proc/version", dir.path().join("version.yaml")).unwrap();
+    write(&dir.path().join("empty.yaml"), "");
+    let mut tree = Tree::new(dir.path());
+    assert!(tree.read_all().unwrap().is_empty());
+    assert_eq!((tree.len(), tree.diagnostics()), (2, Vec::new()));
+}
