@@ -14,6 +14,7 @@ const MAX_DEPTH: usize = 32;
 /// Files and directories that a walk looks at; where there are more, the directories that are left are reported as unreadable. A
 /// link may lead to a tree of any size.
 const MAX_ENTRIES: usize = 250_000;
+const TOO_MANY: &str = "there are too many files and directories here or behind links; the rest is not read";
 
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,12 @@ pub struct Walk {
     pub files: BTreeMap<PathBuf, Stamp>,
     /// What could not be listed or looked at, and why. What was known below these paths is not gone.
     pub unreadable: BTreeMap<PathBuf, String>,
+    /// Links whose trees were given up in this walk since they are too large, and where they led.
+    pub given_up: BTreeMap<PathBuf, Identity>,
 }
+
+/// The device and inode of a directory.
+pub type Identity = (u64, u64);
 
 impl Stamp {
     /// Takes the state that `metadata` (links followed) shows.
@@ -48,16 +54,16 @@ impl Stamp {
     }
 }
 
-/// Walks `root`, links followed.
+/// Walks `root`, links followed, except those that still lead to a tree that was given up before.
 ///
 /// # Errors
 /// `root` itself cannot be listed.
-pub fn walk(root: &Path) -> io::Result<Walk> {
-    walk_within(root, MAX_ENTRIES)
+pub fn walk(root: &Path, given_up: BTreeMap<PathBuf, Identity>) -> io::Result<Walk> {
+    walk_within(root, MAX_ENTRIES, given_up)
 }
 
-fn walk_within(root: &Path, max_entries: usize) -> io::Result<Walk> {
-    let mut walker = Walker { left: max_entries, ..Walker::default() };
+fn walk_within(root: &Path, max_entries: usize, skipped: BTreeMap<PathBuf, Identity>) -> io::Result<Walk> {
+    let mut walker = Walker { left: max_entries, skipped, ..Walker::default() };
     walker.list(&Directory { path: root.into(), depth: 0, tree: root.into(), is_linked: false })?;
     while let Some(directory) = walker.next() {
         if walker.found.unreadable.contains_key(&*directory.tree) {
@@ -79,11 +85,17 @@ pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+fn identity(metadata: &Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
+}
+
 /// A walk under way.
 #[derive(Default)]
 struct Walker {
     found: Walk,
-    seen: BTreeSet<(u64, u64)>,
+    seen: BTreeSet<Identity>,
+    /// Links that are not followed.
+    skipped: BTreeMap<PathBuf, Identity>,
     /// Entries that may still be looked at.
     left: usize,
     /// Directories to list.
@@ -109,7 +121,7 @@ impl Walker {
     fn list(&mut self, within: &Directory) -> io::Result<()> {
         let Directory { path: directory, depth, tree, is_linked } = within;
         let metadata = fs::metadata(directory)?;
-        if !self.seen.insert((metadata.dev(), metadata.ino())) {
+        if !self.seen.insert(identity(&metadata)) {
             return Ok(());
         }
         if *depth > MAX_DEPTH {
@@ -118,9 +130,10 @@ impl Walker {
         let mut entries = fs::read_dir(directory)?.take(self.left + 1).collect::<io::Result<Vec<_>>>()?;
         let Some(left) = self.left.checked_sub(entries.len()) else {
             self.left = 0;
-            let problem =
-                "there are too many files and directories here or behind links; the rest is not read";
-            self.found.unreadable.insert(tree.to_path_buf(), problem.to_owned());
+            self.found.unreadable.insert(tree.to_path_buf(), TOO_MANY.to_owned());
+            if *is_linked && let Ok(led_to) = fs::metadata(tree) {
+                self.found.given_up.insert(tree.to_path_buf(), identity(&led_to));
+            }
             return Ok(());
         };
         self.left = left;
@@ -149,6 +162,9 @@ impl Walker {
     /// A manifest, or a link to one or to a directory.
     fn look(&mut self, path: PathBuf, within: &Directory) {
         match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() && self.skipped.get(&path) == Some(&identity(&metadata)) => {
+                self.found.unreadable.insert(path, TOO_MANY.to_owned());
+            }
             Ok(metadata) if metadata.is_dir() => {
                 let tree = if within.is_linked { within.tree.clone() } else { path.as_path().into() };
                 let depth = within.depth + 1;
@@ -183,7 +199,7 @@ mod tests {
         symlink(root, root.join("sub/loop")).unwrap();
         symlink(root.join("a.yaml"), root.join("link.yaml")).unwrap();
         symlink(root.join("nothing"), root.join("dangling.yaml")).unwrap();
-        let walk = walk(root).unwrap();
+        let walk = walk(root, BTreeMap::new()).unwrap();
         assert_eq!(names(&walk, root), ["a.yaml", "link.yaml", "sub/b.yml"]);
         assert!(walk.unreadable.is_empty());
     }
@@ -205,12 +221,36 @@ mod tests {
         symlink(elsewhere.path(), root.join("a")).unwrap();
         fs::create_dir(root.join("sub")).unwrap();
         fs::write(root.join("sub/z.yaml"), "x").unwrap();
-        let walk = walk_within(root, 150).unwrap();
+        let walk = walk_within(root, 150, BTreeMap::new()).unwrap();
         assert!(names(&walk, root).contains(&"sub/z.yaml".to_owned()));
         assert!(walk.files.len() < 100, "{}", walk.files.len());
         let (directory, why) = walk.unreadable.first_key_value().unwrap();
         assert!(*directory == root.join("a") && why.contains("too many files"), "{why}");
-        assert!(walk_within(root, 1_000).unwrap().unreadable.is_empty());
+        assert!(walk_within(root, 1_000, BTreeMap::new()).unwrap().unreadable.is_empty());
+    }
+
+    #[test]
+    fn a_tree_that_was_given_up_is_not_walked_again_until_its_link_leads_elsewhere() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, link) = (dir.path(), dir.path().join("a"));
+        for name in ["large", "small"] {
+            fs::create_dir(elsewhere.path().join(name)).unwrap();
+        }
+        for number in 0..50 {
+            fs::write(elsewhere.path().join(format!("large/{number}.yaml")), "x").unwrap();
+        }
+        fs::write(elsewhere.path().join("small/b.yaml"), "x").unwrap();
+        symlink(elsewhere.path().join("large"), &link).unwrap();
+        let first = walk_within(root, 20, BTreeMap::new()).unwrap();
+        assert!(first.given_up.contains_key(&link), "{first:?}");
+        // With this limit the tree would be read now.
+        let again = walk_within(root, 1_000, first.given_up.clone()).unwrap();
+        assert!(again.files.is_empty() && again.given_up.is_empty(), "{again:?}");
+        assert_eq!(again.unreadable, first.unreadable);
+        fs::remove_file(&link).unwrap();
+        symlink(elsewhere.path().join("small"), &link).unwrap();
+        let other = walk_within(root, 20, first.given_up).unwrap();
+        assert_eq!(names(&other, root), ["a/b.yaml"]);
     }
 
     #[test]
@@ -220,7 +260,7 @@ mod tests {
         for number in 0..50 {
             fs::write(dir.path().join(format!("many/{number}.yaml")), "x").unwrap();
         }
-        let walk = walk_within(dir.path(), 20).unwrap();
+        let walk = walk_within(dir.path(), 20, BTreeMap::new()).unwrap();
         assert!(walk.files.is_empty() && walk.unreadable.contains_key(dir.path()), "{walk:?}");
     }
 
@@ -234,7 +274,7 @@ mod tests {
         symlink("..2026_01_01", root.join("..data")).unwrap();
         symlink("..data/a.yaml", root.join("a.yaml")).unwrap();
         symlink("..data/sub", root.join("sub")).unwrap();
-        let walk = walk(root).unwrap();
+        let walk = walk(root, BTreeMap::new()).unwrap();
         assert_eq!(names(&walk, root), ["a.yaml", "sub/b.yaml"]);
     }
 }

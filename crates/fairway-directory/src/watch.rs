@@ -1,6 +1,7 @@
 //! The thread that watches a directory. Owns the inotify watch and the timing, never an object's meaning nor where what
 //! it tells goes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,7 @@ use thiserror::Error;
 
 use crate::names::{self, NameKind};
 use crate::pending::{GRACE, Pending, SETTLE, Touch, Work};
-use crate::scan::{self, Walk};
+use crate::scan::{self, Identity, Walk};
 use crate::tree::Tree;
 
 /// How often everything is looked at although no event came: the safety net for events that the kernel does not send,
@@ -24,6 +25,9 @@ use crate::tree::Tree;
 const LOOK_AROUND: Duration = Duration::from_secs(5);
 /// The same while there is no watch: the directory is gone, or the kernel's limit of watches is reached.
 const LOOK_AROUND_BLIND: Duration = Duration::from_millis(250);
+
+/// How long a tree that was too large is left alone, unless its link leads elsewhere.
+const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// Why a directory cannot be the source of configuration.
 #[derive(Debug, Error)]
@@ -74,6 +78,7 @@ impl Directory {
             visibility: Visibility::Blind,
             events: stop.clone(),
             look_around: Instant::now(),
+            given_up: BTreeMap::new(),
             listener: Box::new(tell),
             reported: None,
         };
@@ -110,6 +115,8 @@ struct Watch {
     visibility: Visibility,
     events: Sender<Signal>,
     look_around: Instant,
+    /// Links to trees that were too large, and until when they are not followed.
+    given_up: BTreeMap<PathBuf, (Identity, Instant)>,
     listener: Box<dyn FnMut(News) + Send>,
     /// The diagnostics that were reported last.
     reported: Option<Vec<Diagnostic>>,
@@ -118,7 +125,7 @@ struct Watch {
 /// Whether events come.
 enum Visibility {
     /// From the directory with this device and inode.
-    Watching { identity: (u64, u64), _watcher: RecommendedWatcher },
+    Watching { identity: Identity, _watcher: RecommendedWatcher },
     /// None come.
     Blind,
 }
@@ -204,7 +211,8 @@ impl Watch {
         // On a thread of its own: with 10,000 files it takes tens of milliseconds, and changes must not wait for it.
         let (root, walked) = (self.tree.root().to_path_buf(), self.events.clone());
         // The receiver is gone only while the watching thread ends.
-        let look = move || _ = walked.send(Signal::Walked(scan::walk(&root)));
+        let given_up = self.still_given_up(now);
+        let look = move || _ = walked.send(Signal::Walked(scan::walk(&root, given_up)));
         if let Err(error) = thread::Builder::new().name("fairway-look".into()).spawn(look) {
             tracing::warn!(%error, "cannot start a thread to look around the manifests");
         }
@@ -264,13 +272,22 @@ impl Watch {
             }
         }
         if walk {
-            self.sort_out(scan::walk(self.tree.root()), &mut read, started);
+            let given_up = self.still_given_up(started);
+            self.sort_out(scan::walk(self.tree.root(), given_up), &mut read, started);
         }
         let changes = self.tree.read(&read);
         self.tell(changes, started);
     }
 
+    fn still_given_up(&mut self, now: Instant) -> BTreeMap<PathBuf, Identity> {
+        self.given_up.retain(|_, (_, until)| now < *until);
+        self.given_up.iter().map(|(link, (led_to, _))| (link.clone(), *led_to)).collect()
+    }
+
     fn sort_out(&mut self, walk: io::Result<Walk>, read: &mut Vec<PathBuf>, now: Instant) {
+        for (link, led_to) in walk.iter().flat_map(|walk| &walk.given_up) {
+            self.given_up.insert(link.clone(), (*led_to, now + GIVEN_UP));
+        }
         let different = match self.tree.compare(walk) {
             Ok(different) => different,
             Err(_) => {
