@@ -1,6 +1,7 @@
 //! Conditions that refuse requests, such as `if ($http_user_agent ~ bot) { return 403; }`, as conditions of `fairway.dev/deny`. One that
 //! would refuse less than nginx does is not proposed.
 
+use fairway_annotations::is_of_the_hop;
 use fairway_pattern::{Anchor, Pattern};
 use serde_json::{Value, json};
 
@@ -29,7 +30,8 @@ pub(super) fn denied_if(condition: &[&str], block: &[Directive]) -> Option<Value
         _ if !is_usable(&pattern, Anchor::Both) => None,
         _ => {
             if let Some(header) = variable.strip_prefix("http_") {
-                return Some(json!({"headers": {header.replace('_', "-"): pattern}}));
+                let header = header.replace('_', "-");
+                return (!leaves_with_the_hop(&header)).then(|| json!({"headers": {header: pattern}}));
             }
             variable.strip_prefix("arg_").map(|name| json!({"query": {name: pattern}}))
         }
@@ -55,6 +57,11 @@ fn parts(condition: &str) -> Option<(&str, &str, &str)> {
     let mut words = condition.splitn(3, ' ');
     let (variable, operator, value) = (words.next()?.strip_prefix('$')?, words.next()?, words.next()?.trim());
     Some((variable, operator, value.trim_matches(['"', '\''])))
+}
+
+/// Whether a header is for one connection only: conditions of Fairway do not see it as the client sent it.
+fn leaves_with_the_hop(header: &str) -> bool {
+    is_of_the_hop(header) && !["content-length", "host"].contains(&header)
 }
 
 /// The names in `^(PUT|DELETE)$`.

@@ -59,6 +59,10 @@ fn what_would_refuse_less_than_the_snippet_is_left() {
         r"if ($arg_key ~ .*) { deny all }",
         r"if ($http_x_key ~ (?!secret)) { return 403 }",
         r"if ($uri ~ .*) { return 403 }",
+        r"if ($http_connection ~* upgrade) { return 403 }",
+        r"if ($http_transfer_encoding = chunked) { return 403 }",
+        r"if ($http_te ~ .) { return 403 }",
+        r"if ($http_upgrade = h2c) { return 403 }",
     ] {
         let found = proposal(line, PREFIX);
         assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
