@@ -1,6 +1,5 @@
-//! The modules of a crate form no circle, so that each file can be read and changed with only what it imports; and in a crate
-//! of some size no module is imported by everything, unless it is declared as ground. An import through a re-export counts
-//! as one of the module that re-exports. Reads sources, builds nothing.
+//! The modules of a crate form no circle, so that each file can be read and changed with only what it imports. An import through a
+//! re-export counts as one of the module that re-exports. Reads sources, builds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,140 +8,6 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
-
-/// A module of a crate that more than a third of its modules may import, and why.
-struct Ground {
-    name: &'static str,
-    module: &'static str,
-    why: &'static str,
-}
-
-/// What whole crates stand on.
-const GROUND: &[Ground] = &[
-    Ground {
-        name: "fairway",
-        module: "args",
-        why: "each command and each part of `run` reads its own flags",
-    },
-    Ground {
-        name: "fairway-compare",
-        module: "answer",
-        why: "the parts of an answer, which are seen, compared, explained and shown",
-    },
-    Ground {
-        name: "fairway-compare",
-        module: "probe",
-        why: "what is asked, which is made, sent, located and shown",
-    },
-    Ground {
-        name: "fairway-http2",
-        module: "fault",
-        why: "the errors of the protocol, one of which every broken rule has",
-    },
-    Ground {
-        name: "fairway-lab-adapter",
-        module: "desired",
-        why: "what is wanted of a proxy, which is derived, rendered and applied",
-    },
-    Ground {
-        name: "fairway-lab-adapter",
-        module: "frame",
-        why: "where a proxy listens and keeps its files, which each renders and starts with",
-    },
-    Ground {
-        name: "fairway-lab-measure",
-        module: "process",
-        why: "all that is read of one process in /proc",
-    },
-    Ground {
-        name: "fairway-lab-report",
-        module: "builder",
-        why: "every section of the page is written into it",
-    },
-    Ground {
-        name: "fairway-lab-report",
-        module: "gather",
-        why: "a scenario with all of its rounds, which every section of the page is about",
-    },
-    Ground { name: "fairway-lab-report", module: "html", why: "the markup that sections are made of" },
-    Ground { name: "fairway-lab-report", module: "number", why: "how a figure looks, the same everywhere" },
-    Ground {
-        name: "fairway-lab-report",
-        module: "pool",
-        why: "which streams are one row or one curve, and in which order",
-    },
-    Ground {
-        name: "fairway-message",
-        module: "head",
-        why: "what the crate is about: it is filled, kept ready, given a number and asked for its target",
-    },
-    Ground {
-        name: "fairway-metrics",
-        module: "fault",
-        why: "the list of reasons why something was not served, which whoever counts, remembers or tells it names",
-    },
-    Ground {
-        name: "fairway-lab-traffic",
-        module: "load/plan",
-        why: "what a stream is asked to do: the words of the generator",
-    },
-    Ground {
-        name: "fairway-migrate",
-        module: "values/kind",
-        why: "what a value may be, which every rule of the conversion asks",
-    },
-    Ground {
-        name: "fairway-migrate",
-        module: "values/outcome",
-        why: "what every rule of the conversion adds to",
-    },
-    Ground {
-        name: "fairway-model",
-        module: "backend",
-        why: "the key of a backend, which rules, guards and streams name",
-    },
-    Ground {
-        name: "fairway-model",
-        module: "certificate",
-        why: "listeners, hosts and backends name certificates",
-    },
-    Ground { name: "fairway-model", module: "origin", why: "which object a value comes from" },
-    Ground { name: "fairway-pattern", module: "refusal", why: "the error of the crate" },
-    Ground {
-        name: "fairway-proxy",
-        module: "buffers",
-        why: "both heads of an exchange and who asks, which every step reads or edits",
-    },
-    Ground {
-        name: "fairway-proxy",
-        module: "network",
-        why: "what tests put in the place of sockets, so that all that leads to an endpoint is generic in it",
-    },
-    Ground { name: "fairway-routing", module: "request", why: "what is matched" },
-    Ground {
-        name: "fairway-sides",
-        module: "sides",
-        why: "the two sides of an exchange, which each protocol serves",
-    },
-    Ground {
-        name: "fairway-gateway",
-        module: "listener",
-        why: "what routes attach to, policies are for and hosts are made of",
-    },
-    Ground {
-        name: "fairway-gateway",
-        module: "condition",
-        why: "the words in which each part says what is wrong with an object",
-    },
-    Ground {
-        name: "fairway-objects",
-        module: "object",
-        why: "who an object is, which every part of translation names",
-    },
-];
-
-/// In a crate of fewer modules, a third of them is too few to say anything.
-const MODULES_OF_A_LARGE_CRATE: usize = 12;
 
 /// A module as the names on the way to it; the crate itself is empty.
 type Module = Vec<String>;
@@ -155,27 +20,6 @@ fn the_modules_of_a_crate_form_no_circle() {
         let imports = imports(&sources(&root));
         if let Some(circle) = circle(&imports) {
             _ = writeln!(wrong, "{name} has a circle: {}\n{}", circle.join(", "), order(&imports));
-        }
-    }
-    assert!(wrong.is_empty(), "\n{wrong}");
-}
-
-#[test]
-fn only_ground_is_imported_by_more_than_a_third_of_a_crate() {
-    let mut wrong = String::new();
-    for (name, root) in crates() {
-        let imports = imports(&sources(&root));
-        let declared: Vec<_> = GROUND.iter().filter(|ground| ground.name == name).collect();
-        for ground in declared.iter().filter(|ground| !imports.contains_key(&module_of(ground.module))) {
-            _ = writeln!(wrong, "{name} has no module {} ({})", ground.module, ground.why);
-        }
-        let crowded = undeclared(crowded(&imports), &declared);
-        for (module, importers) in &crowded {
-            let (module, modules) = (shown(module), imports.len());
-            _ = writeln!(wrong, "{name}: {importers} of {modules} modules import {module}");
-        }
-        if !crowded.is_empty() {
-            _ = writeln!(wrong, "the order of imports:\n{}", order(&imports));
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
@@ -221,23 +65,6 @@ fn only_what_is_in_the_circle_is_named() {
         source("below", ""),
     ];
     assert_eq!(circle(&imports(&around.into())), Some(vec!["a".to_owned(), "b".to_owned()]));
-}
-
-#[test]
-fn a_module_that_more_than_a_third_imports_is_found_in_a_large_crate() {
-    let crate_of = |modules: usize, importers: usize| {
-        let others = (1..modules).map(|number| {
-            source(&format!("m{number:02}"), if number <= importers { "use crate::popular::P;" } else { "" })
-        });
-        imports(&others.chain([source("popular", "")]).collect())
-    };
-    assert_eq!(crowded(&crate_of(12, 4)), []);
-    let popular = (module_of("popular"), 5);
-    assert_eq!(crowded(&crate_of(12, 5)), std::slice::from_ref(&popular));
-    let ground = Ground { name: "a", module: "popular", why: "a test wants it" };
-    assert_eq!(undeclared(vec![popular.clone()], &[&ground]), []);
-    assert_eq!(undeclared(vec![popular.clone()], &[]), [popular]);
-    assert_eq!(crowded(&crate_of(11, 10)), []);
 }
 
 #[test]
@@ -376,22 +203,6 @@ fn order(imports: &Imports) -> String {
         _ = writeln!(order, "  {}", listed(layer));
     }
     order
-}
-
-/// The modules that more than a third of a large crate imports, with the number of their importers.
-fn crowded(imports: &Imports) -> Vec<(Module, usize)> {
-    if imports.len() < MODULES_OF_A_LARGE_CRATE {
-        return Vec::new();
-    }
-    let importers = |module: &Module| imports.values().filter(|imported| imported.contains(module)).count();
-    let counted = imports.keys().map(|module| (module.clone(), importers(module)));
-    counted.filter(|(_, importers)| importers * 3 > imports.len()).collect()
-}
-
-/// Those of them that are no ground.
-fn undeclared(crowded: Vec<(Module, usize)>, declared: &[&Ground]) -> Vec<(Module, usize)> {
-    let is_declared = |module: &Module| declared.iter().any(|ground| module_of(ground.module) == *module);
-    crowded.into_iter().filter(|(module, _)| !is_declared(module)).collect()
 }
 
 fn shown(module: &Module) -> String {
