@@ -58,7 +58,7 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     let mut foreign = BTreeSet::new();
     let passed = passed(input);
     let certificates = certificates(input, &passed, &mut remarks);
-    let passed = without_takers(passed, input, &certificates, &mut remarks);
+    let passed = without_takers(&passed, input, &certificates, &mut remarks);
     let mut hosts = OfHosts::new();
     for host in served(input) {
         if is_address(host, &mut remarks) {
@@ -116,7 +116,7 @@ fn passed<'i>(input: &Input<'i>) -> Vec<&'i StreamRoute> {
 /// Leaves out wildcards whose listener would take the TLS of a host below them: one that ends its TLS at the controller and has no
 /// certificate, so that no listener of its own is written.
 fn without_takers<'i>(
-    passed: Vec<&'i StreamRoute>,
+    passed: &[&'i StreamRoute],
     input: &Input<'i>,
     certificates: &BTreeMap<HostPattern, ObjectKey>,
     remarks: &mut Remarks,
