@@ -125,6 +125,20 @@ func (c *Cluster) ServiceAddresses(ctx context.Context, namespace, name string) 
 	return found, err
 }
 
+// AwaitReachable waits until a port of an address takes connections. The address of a Service is in its status before kube-proxy of
+// the node leads anywhere, and who connects in between is told after three seconds that there is no route.
+func (c *Cluster) AwaitReachable(ctx context.Context, address netip.Addr, port int) error {
+	target := Join(address, port)
+	dialer := net.Dialer{Timeout: 2 * time.Second}
+	return Eventually(ctx, time.Minute, target+" takes connections", func(ctx context.Context) (bool, string, error) {
+		connection, err := dialer.DialContext(ctx, "tcp", target)
+		if err != nil {
+			return false, "", err
+		}
+		return true, "", connection.Close()
+	})
+}
+
 // Join is address and port as dialers want them.
 func Join(address netip.Addr, port int) string {
 	return net.JoinHostPort(address.String(), fmt.Sprint(port))

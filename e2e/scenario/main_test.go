@@ -109,8 +109,15 @@ func prepare(ctx context.Context) error {
 	if err := install(ctx); err != nil {
 		return err
 	}
-	addresses, err = kube.ServiceAddresses(ctx, fairwayNamespace, fairwayName)
-	return err
+	if addresses, err = kube.ServiceAddresses(ctx, fairwayNamespace, fairwayName); err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		if err := kube.AwaitReachable(ctx, address, 80); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // clientPorts are those of all streams together. With up to 770 new connections a second a port rests for a minute. Between
