@@ -72,7 +72,17 @@ impl Site {
     }
 
     async fn run(&self) -> Fairway {
-        Fairway::ready(Path::new(BINARY), self.manifests.path(), &["--gateway-address", "127.0.0.1"]).await
+        self.run_with(&[]).await
+    }
+
+    /// For objects that change: of two workers the second may still answer by what was before when the first one knows.
+    async fn run_with_one_worker(&self) -> Fairway {
+        self.run_with(&["--workers", "1"]).await
+    }
+
+    async fn run_with(&self, more: &[&str]) -> Fairway {
+        let flags = [&["--gateway-address", "127.0.0.1"], more].concat();
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
     }
 
     async fn status(&self, path: &str, fields: &[(&str, &str)]) -> u16 {
@@ -120,7 +130,7 @@ async fn what_cannot_be_protected_is_closed_until_it_can_be_and_nothing_else_is(
     let site = Site::new().await;
     site.protect("login", "HTTPRoute", "name: web", PASSWORD);
     site.protect("open", "HTTPRoute", "name: web, sectionName: open", "");
-    let _fairway = site.run().await;
+    let _fairway = site.run_with_one_worker().await;
     let credentials = password("alice:secret");
     let log_in = [("Authorization", &*credentials)];
     assert_eq!(site.status("/", &log_in).await, 503);
@@ -141,7 +151,7 @@ async fn a_policy_that_cannot_be_read_closes_what_it_is_for_until_it_was_read_on
     let limit = |requests: &str| format!("  rateLimits: [{{requests: {requests}, per: 1h, burst: 1000}}]\n");
     site.protect("limit", "HTTPRoute", "name: web", &limit("'600'"));
     site.protect("open", "HTTPRoute", "name: web, sectionName: open", "");
-    let _fairway = site.run().await;
+    let _fairway = site.run_with_one_worker().await;
     assert_eq!([site.status("/", &[]).await, site.status("/open", &[]).await], [503, 503]);
     site.protect("limit", "HTTPRoute", "name: web", &limit("600"));
     eventually("the policy is read", PATIENCE, || async { site.status("/", &[]).await == 200 }).await;
