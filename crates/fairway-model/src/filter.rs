@@ -164,7 +164,7 @@ pub enum RedirectTarget {
         scheme: Option<Arc<str>>,
         /// Without port.
         host: Option<Arc<str>>,
-        /// The public port; where none is given, the well-known one of `scheme`, and without that the listener's.
+        /// The public port; where none is given, the well-known one of `scheme`, and without that the client's.
         port: Option<u16>,
         /// The new path.
         path: Option<PathRewrite>,

@@ -202,7 +202,8 @@ fn seen_with(scheme: Option<OwnScheme>, client: &Client) -> Client {
         Some(OwnScheme::Http) => Scheme::Http,
         Some(OwnScheme::Https) => Scheme::Https,
     };
-    Client { scheme, in_the_clear: scheme == Scheme::Http, port: scheme.default_port(), ..*client }
+    let port = scheme.default_port();
+    Client { scheme, in_the_clear: scheme == Scheme::Http, port, link_port: port, ..*client }
 }
 
 /// Runs the steps of a rule that answers a question. One that would wait for a word itself gives none: two rules could wait for

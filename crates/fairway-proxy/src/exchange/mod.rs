@@ -243,9 +243,8 @@ fn admit<'a, N: Network>(
     record.method = intake.method;
     let limit = call_limit(&intake, &buffers.request, record);
     let listener = adopted.listener(peer.listener);
-    let public_port = listener.map_or(0, |facts| facts.public_port);
     let trust = &adopted.clients(peer.listener).forwarded;
-    let client = Client::of(peer, public_port, trust, &buffers.request);
+    let client = Client::of(peer, listener, trust, &buffers.request);
     fields::admit(&mut buffers.request, client.trust);
     buffers.parties.client = client.address;
     if adopted.is_unverified(peer, listener) {

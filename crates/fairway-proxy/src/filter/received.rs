@@ -84,9 +84,9 @@ fn locations(rewrite: &LocationRewrite, client: &Client, buffers: &mut Buffers) 
             for part in [client.scheme.as_str(), "://", host.as_str()] {
                 out.extend_from_slice(part.as_bytes());
             }
-            if client.port != client.scheme.default_port() {
+            if client.link_port != client.scheme.default_port() {
                 out.push(b':');
-                out.extend_from_slice(itoa::Buffer::new().format(client.port).as_bytes());
+                out.extend_from_slice(itoa::Buffer::new().format(client.link_port).as_bytes());
             }
         }
         replace_start(&rewrite.url, location, out)

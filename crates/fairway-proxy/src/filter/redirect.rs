@@ -44,7 +44,7 @@ pub(super) fn elsewhere<'r>(
         }
         RedirectTarget::Host(host) => {
             let mut location = format!("{}://{host}", context.client.scheme.as_str()).into_bytes();
-            write_port(&mut location, context.client.port);
+            write_port(&mut location, context.client.link_port);
             location.extend_from_slice(without_slash(context.intake.received(buffers)));
             location
         }
@@ -53,7 +53,7 @@ pub(super) fn elsewhere<'r>(
             let (scheme, own_port) = match scheme.as_deref() {
                 Some("https") => (Scheme::Https, Scheme::Https.default_port()),
                 Some("http") => (Scheme::Http, Scheme::Http.default_port()),
-                _ => (context.client.scheme, context.client.port),
+                _ => (context.client.scheme, context.client.link_port),
             };
             let port = port.unwrap_or(own_port);
             let mut location = format!("{}://", scheme.as_str()).into_bytes();

@@ -6,6 +6,7 @@ use fairway_message::{Head, Known, write_ip};
 use fairway_metrics::Fault;
 use fairway_model::{ForwardedTrust, RealIp};
 
+use crate::listening::ListenerFacts;
 use crate::peer::{Peer, Scheme};
 
 /// Who the client is, after trust is settled.
@@ -18,7 +19,10 @@ pub(crate) struct Client {
     pub(crate) scheme: Scheme,
     /// Whether a redirect to https leads elsewhere than here again: it came in the clear for certain.
     pub(crate) in_the_clear: bool,
+    /// The port that endpoints are told: the one of the listener, unless a trusted peer names another one.
     pub(crate) port: u16,
+    /// The port for links with `scheme`.
+    pub(crate) link_port: u16,
     pub(crate) trust: Trust,
     /// Whether the chain of a trusted peer is extended instead of replaced.
     pub(crate) appends: bool,
@@ -33,14 +37,21 @@ pub(crate) enum Trust {
 
 impl Client {
     /// Settles who the client of this request is.
-    pub(crate) fn of(peer: &Peer, public_port: u16, trust: &ForwardedTrust, request: &Head) -> Self {
+    pub(crate) fn of(
+        peer: &Peer,
+        listener: Option<ListenerFacts>,
+        trust: &ForwardedTrust,
+        request: &Head,
+    ) -> Self {
         let address = peer.address();
+        let public_port = listener.map_or(0, |facts| facts.public_port);
         let stranger = Self {
             address,
             peer: peer.client,
             scheme: peer.scheme,
             in_the_clear: peer.scheme == Scheme::Http,
             port: public_port,
+            link_port: public_port,
             trust: Trust::Stranger,
             appends: trust.append,
         };
@@ -50,8 +61,10 @@ impl Client {
         let list = request.all(Known::XForwardedFor);
         let address = listed_client(list, peer.client, |address| is_in(trust, address));
         let (scheme, in_the_clear) = forwarded_scheme(request, peer.scheme);
-        let port = forwarded_port(request).unwrap_or(public_port);
-        Self { address, scheme, in_the_clear, port, trust: Trust::Trusted, ..stranger }
+        let forwarded = forwarded_port(request);
+        let port = forwarded.unwrap_or(public_port);
+        let link_port = forwarded.unwrap_or_else(|| port_for_links(scheme, peer.scheme, listener));
+        Self { address, scheme, in_the_clear, port, link_port, trust: Trust::Trusted, ..stranger }
     }
 
     /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its
@@ -145,9 +158,20 @@ fn forwarded_scheme(request: &Head, connection: Scheme) -> (Scheme, bool) {
     (scheme, line.eq_ignore_ascii_case(b"http") && lines.next().is_none())
 }
 
-/// The port that the client asked, likewise.
+/// The port that the client asked, likewise. No client can ask port 0.
 fn forwarded_port(request: &Head) -> Option<u16> {
-    std::str::from_utf8(first_element(request.first(Known::XForwardedPort)?)).ok()?.parse().ok()
+    let port = std::str::from_utf8(first_element(request.first(Known::XForwardedPort)?)).ok()?.parse().ok();
+    port.filter(|port| *port != 0)
+}
+
+/// The port where clients find `scheme` if nobody has named one. The public port of the listener is that of its own scheme: a
+/// load balancer that terminates TLS in front of a plain listener would otherwise get links to `https://example.com:80/`.
+fn port_for_links(scheme: Scheme, connection: Scheme, listener: Option<ListenerFacts>) -> u16 {
+    match listener {
+        Some(listener) if scheme == connection => listener.public_port,
+        Some(listener) if scheme == Scheme::Https => listener.https_port,
+        _ => scheme.default_port(),
+    }
 }
 
 fn first_element(list: &[u8]) -> &[u8] {

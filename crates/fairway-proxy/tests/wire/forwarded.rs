@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use fairway_model::{AccessList, Filter, ForwardedTrust, HttpsRedirect, Listener, RealIp};
+use fairway_model::{
+    AccessList, Filter, ForwardedTrust, HttpsRedirect, Listener, LocationRewrite, RealIp, Redirect,
+    RedirectTarget, Replacement,
+};
+use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Answer, Backend, Client, RecordedRequest, Request};
 
 use crate::support::{HOST, Running, Setup};
@@ -400,8 +405,78 @@ async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
 
 #[tokio::test]
 async fn the_first_of_several_ports_is_the_one_that_the_client_asked() {
-    for (said, port) in [("8443", "8443"), ("8443,80", "8443"), ("443, 443", "443"), ("many", "80")] {
+    for (said, port) in [
+        ("8443", "8443"),
+        ("8443,80", "8443"),
+        ("443, 443", "443"),
+        ("many", "80"),
+        ("0", "80"),
+        ("0,8443", "80"),
+    ] {
         let request = told(trusting, &[("X-Forwarded-Port", said)]).await;
         assert_fields(&request, &[("X-Forwarded-Port", port)]);
+    }
+}
+
+/// The location of each way to send a client to its own URL: a rewritten `Location`, a redirect, and one to another host.
+async fn locations(backend: &Backend, request: &Request, over_tls: bool) -> Vec<String> {
+    let url = Replacement { from: "/inner/".into(), to: "/".into() };
+    let parts = RedirectTarget::Parts { scheme: None, host: None, port: None, path: None, keep_query: true };
+    let redirect = |target| Filter::Redirect(Redirect { status: 302, target });
+    let mut found = Vec::new();
+    for filter in [
+        Filter::AnswerLocation(LocationRewrite { url, absolute: true }),
+        redirect(parts),
+        redirect(RedirectTarget::Host(HOST.into())),
+    ] {
+        let mut config = trusting(Setup::to(&[backend.address()]).filter(filter)).config();
+        for (name, public_port) in [("http", 8080), ("https", 8443)] {
+            let listener = Listener { public_port, ..Listener::clone(&config.listeners[name]) };
+            config.listeners.insert(name.into(), Arc::new(listener));
+        }
+        let proxy = Setup::to(&[]).start_by(&config);
+        let mut client = match over_tls {
+            true => {
+                Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap()
+            }
+            false => proxy.client().await,
+        };
+        let answer = client.exchange(request).await.unwrap();
+        found.push(answer.header("Location").unwrap().to_owned());
+    }
+    found
+}
+
+/// The port of a connection is that of its own scheme: `https://example.com:8080/` would lead nowhere.
+#[tokio::test]
+async fn links_of_a_scheme_that_a_trusted_peer_names_have_the_port_of_that_scheme() {
+    let backend = Backend::http(|_| Answer::with_headers(302, &[("Location", "/inner/")], "")).await;
+    for (over_tls, scheme, port, expected, told) in [
+        (false, None, None, "http://example.com:8080", "8080"),
+        (false, Some("http"), None, "http://example.com:8080", "8080"),
+        (false, Some("https"), None, "https://example.com:8443", "8080"),
+        (false, Some("wss,http"), None, "https://example.com:8443", "8080"),
+        (false, Some("ftp"), None, "http://example.com:8080", "8080"),
+        (false, Some("https"), Some("0"), "https://example.com:8443", "8080"),
+        (false, Some("https"), Some("many"), "https://example.com:8443", "8080"),
+        (false, Some("https"), Some("9443"), "https://example.com:9443", "9443"),
+        (false, Some("https"), Some("80"), "https://example.com:80", "80"),
+        (true, None, None, "https://example.com:8443", "8443"),
+        (true, Some("https"), None, "https://example.com:8443", "8443"),
+        (true, Some("http"), None, "http://example.com:80", "8443"),
+        (true, Some("http"), Some("8080"), "http://example.com:8080", "8080"),
+    ] {
+        let said = [("X-Forwarded-Proto", scheme), ("X-Forwarded-Port", port)];
+        let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let request =
+            said.fold(Request::get(HOST, "/"), |request, (name, value)| request.header(name, value));
+        let url = match expected.strip_prefix("http://").and_then(|rest| rest.strip_suffix(":80")) {
+            Some(host) => format!("http://{host}/"),
+            None => format!("{expected}/"),
+        };
+        let found = locations(&backend, &request, over_tls).await;
+        assert_eq!(found, [&*url, &*url, expected], "{request:?}");
+        let request = backend.requests().pop().unwrap();
+        assert_fields(&request, &[("X-Forwarded-Port", told)]);
     }
 }
