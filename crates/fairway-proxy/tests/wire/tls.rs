@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    ChosenBy, CipherSuite, HostPattern, HostSuites, SubjectName, TlsVersions, TrustedRoots, UpstreamTls,
-    UpstreamVerification, WildcardSpan,
+    Certificate, ChosenBy, CipherSuite, HostPattern, HostSuites, PrivateKey, SubjectName, TlsVersions,
+    TrustedRoots, UpstreamTls, UpstreamVerification, WildcardSpan,
 };
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
 use rustls::version::{TLS12, TLS13};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::{HOST, Running, Setup, TIMEOUT, certificate};
 
@@ -124,6 +126,65 @@ async fn a_certificate_is_swapped_and_no_connection_closes() {
         proxy.publish(&with(&leaf)).await;
     }
     assert_eq!(shown(&proxy, HOST).await, *leaf.chain_der[0]);
+}
+
+/// Of version 1 and self-signed: `openssl ca -selfsign` without extensions, with -startdate 20200101000000Z
+/// -enddate 21190101000000Z, for /CN=old.test.
+const OF_VERSION_ONE: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBDzCBtgIBATAKBggqhkjOPQQDAjATMREwDwYDVQQDDAhvbGQudGVzdDAgFw0y
+MDAxMDEwMDAwMDBaGA8yMTE5MDEwMTAwMDAwMFowEzERMA8GA1UEAwwIb2xkLnRl
+c3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARSrJKf4E9D1Qz7l2iwXY0cP1NX
+pbOstvB6gzrFZkZdQxMynY71uSY2YJNKQzkOk+m9plKrQz5VpIZmBN/yVjXDMAoG
+CCqGSM49BAMCA0gAMEUCIEAEoGMS89n4GCKpZXk9DADE3XCDZ96/DJPaBoXQPR+/
+AiEA1TIGzDnSB4MznMFAI7B3ZfYf0Po0xikIGaKYjPgI+sg=
+-----END CERTIFICATE-----
+";
+
+const KEY_OF_VERSION_ONE: &str = "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg/UEfs2PFif6fzRdk
+0AxTlQ15qYIo954fwcbt7rp6PpmhRANCAARSrJKf4E9D1Qz7l2iwXY0cP1NXpbOs
+tvB6gzrFZkZdQxMynY71uSY2YJNKQzkOk+m9plKrQz5VpIZmBN/yVjXD
+-----END PRIVATE KEY-----
+";
+
+/// webpki, and so the client of these tests, reads no such certificate: Fairway itself asks, as it asks an endpoint.
+#[tokio::test]
+async fn a_certificate_of_version_1_is_shown_for_its_host_and_as_the_default() {
+    let backend = echo().await;
+    let other = certificate("default/other", &Authority::new("test").leaf(&["other.test"]));
+    let der = CertificateDer::from_pem_slice(OF_VERSION_ONE.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(KEY_OF_VERSION_ONE.as_bytes()).unwrap();
+    let of_version_one = Certificate {
+        key: "default/old".into(),
+        chain: vec![Arc::from(&*der)],
+        private_key: PrivateKey::from_der(key.secret_der()),
+        ..other.clone()
+    };
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.hosts = vec![(exact("old.test"), of_version_one.clone()), (exact("other.test"), other)];
+    let without_default = setup.start();
+    setup.default_certificate = Some(of_version_one);
+    let proxy = setup.start();
+    for versions in [TlsVersions::Only12, TlsVersions::Only13] {
+        for (asked, name, status) in [
+            (&proxy, Some("old.test"), 200),
+            (&proxy, Some("elsewhere.test"), 200),
+            (&proxy, None, 200),
+            (&proxy, Some("other.test"), 502),
+            (&without_default, Some("old.test"), 200),
+            (&without_default, Some("elsewhere.test"), 502),
+        ] {
+            let roots = Arc::from(OF_VERSION_ONE);
+            let verification = UpstreamVerification::Chain { roots, name: "old.test".into(), depth: None };
+            let mut asking = Setup::to(&[asked.https]);
+            asking.tls =
+                Some(UpstreamTls { server_name: name.map(Into::into), verification, versions, ..trusting() });
+            let answer = asking.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+            assert_eq!(answer.status, status, "{versions:?} {name:?}");
+        }
+    }
 }
 
 #[tokio::test]
