@@ -6,7 +6,7 @@
 use fairway_message::{Head, Known, identify, write_ip};
 
 use crate::buffers::Buffers;
-use crate::request::client::{Client, Trust};
+use crate::request::client::{Client, Trust, forwarded_host};
 
 /// Rewrites the forwarding headers of the request in the buffers.
 pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() -> u128) {
@@ -24,10 +24,14 @@ pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() 
         }
         write_ip(&mut chain, client.peer);
     }
-    let host = match (client.trust, request.first(Known::XForwardedHost)) {
-        (Trust::Trusted, Some(said)) => said,
-        _ if !forms.read().host.is_empty() => &forms.read().host,
-        _ => request.first(Known::Host).unwrap_or_default(),
+    let said = match client.trust {
+        Trust::Trusted => forwarded_host(request),
+        Trust::Stranger => None,
+    };
+    let host = match said {
+        Some(said) => said,
+        None if !forms.read().host.is_empty() => &forms.read().host,
+        None => request.first(Known::Host).unwrap_or_default(),
     };
     text.clear();
     text.extend_from_slice(host);

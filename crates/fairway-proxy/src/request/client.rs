@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use fairway_message::{Head, Known, write_ip};
+use fairway_message::{Head, Known, parse_authority, write_ip};
 use fairway_metrics::Fault;
 use fairway_model::{ForwardedTrust, RealIp};
 
@@ -172,6 +172,12 @@ fn port_for_links(scheme: Scheme, connection: Scheme, listener: Option<ListenerF
         Some(listener) if scheme == Scheme::Https => listener.https_port,
         _ => scheme.default_port(),
     }
+}
+
+/// The host that the client asked, likewise, with its port if one is there; none if the first element is no host.
+pub(crate) fn forwarded_host(request: &Head) -> Option<&[u8]> {
+    let host = first_element(request.first(Known::XForwardedHost)?);
+    parse_authority(host).is_ok().then_some(host)
 }
 
 fn first_element(list: &[u8]) -> &[u8] {

@@ -480,3 +480,26 @@ async fn links_of_a_scheme_that_a_trusted_peer_names_have_the_port_of_that_schem
         assert_fields(&request, &[("X-Forwarded-Port", told)]);
     }
 }
+
+#[tokio::test]
+async fn the_first_of_several_hosts_is_the_one_that_the_client_asked() {
+    for (said, host) in [
+        (vec!["shop.example"], "shop.example"),
+        (vec!["shop.example:8443"], "shop.example:8443"),
+        (vec!["[2001:db8::1]:443"], "[2001:db8::1]:443"),
+        (vec!["shop.example, inner.example"], "shop.example"),
+        (vec!["shop.example\t,inner.example"], "shop.example"),
+        (vec!["shop.example", "inner.example"], "shop.example"),
+        (vec![""], HOST),
+        (vec![", inner.example"], HOST),
+        (vec!["a b"], HOST),
+        (vec!["a/b, inner.example"], HOST),
+        (vec!["user@shop.example"], HOST),
+        (vec!["shop.example:port"], HOST),
+    ] {
+        let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-Host", *value)).collect();
+        let request = told(trusting, &fields).await;
+        assert_eq!(request.header_values("X-Forwarded-Host"), [host], "{said:?}");
+        assert_eq!(request.header("Host"), Some(HOST), "{said:?}");
+    }
+}
