@@ -291,6 +291,33 @@ async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
     assert!(names.len() > 1, "{names:?}");
 }
 
+/// As in nginx and HAProxy: "the receiver is free to [...] use the real endpoint addresses" (PROXY protocol, section 2.2).
+#[tokio::test]
+async fn a_balancer_that_cannot_say_who_its_client_is_stands_for_it() {
+    let mut endpoints = Vec::new();
+    for name in ["1", "2", "3", "4"] {
+        endpoints.push(greeting(name).await);
+    }
+    let key = SessionKey::Hash(SessionHash { parts: vec![SessionPart::Address], spread: None });
+    let it = over(&endpoints).backend(|backend| backend.session = Some(key)).introduced_by(&["127.0.0.0/8"]);
+    let proxy = it.policy(|it| it.introduce = Some(ProxyHeaderVersion::V1)).start();
+    let mut names = BTreeSet::new();
+    for balancer in 1..=20 {
+        let mut chosen = BTreeSet::new();
+        for header in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN 192.0.2.7 192.0.2.1 5555 80\r\n"] {
+            let mut client = Client::from([127, 0, 0, balancer], &proxy).await;
+            let port = client.0.local_addr().unwrap().port();
+            client.send(header).await;
+            chosen.insert(client.name().await);
+            let line = format!("PROXY TCP4 127.0.0.{balancer} 127.0.0.1 {port} 7000\r\n");
+            assert_eq!(client.read(line.len()).await, line);
+        }
+        assert_eq!(chosen.len(), 1, "{chosen:?}");
+        names.extend(chosen);
+    }
+    assert!(names.len() > 1, "{names:?}");
+}
+
 /// Whether the timer of TCP keep-alive runs for a connection to this address (proc(5), `/proc/net/tcp`: `tr` is 2).
 fn is_asked(endpoint: SocketAddr) -> bool {
     let port = format!(":{:04X}", endpoint.port());
