@@ -87,20 +87,27 @@ func (s *stage) leaderPod() core.Pod {
 }
 
 // killRolling kills a container of Fairway with -9 and waits until the roll is over. Connections may be refused until the Service
-// of the Gateway leads to that container no more, or it is back.
+// of the Gateway leads to that container no more, or it is back. What is logged tells whether a request failed while the replica was
+// absent, when its pod was already terminating, or afterwards, on another replica.
 func (s *stage) killRolling(pod core.Pod, address string) {
 	s.Helper()
+	begun := time.Now()
+	since := func() time.Duration { return time.Since(begun).Round(time.Millisecond) }
+	s.Logf("%s: replica %s at %s is killed, terminating: %t", begun.Format("15:04:05.000"), pod.Name, pod.Status.PodIP, pod.DeletionTimestamp != nil)
 	back, killed := s.absent.Open(), s.kills.Open()
 	s.must(testbed.Fault(s.Context(), "kill-container", pod.Namespace+"/"+pod.Name))
 	s.must(kube.AwaitDead(s.Context(), pod))
 	killed()
+	s.Logf("the node saw that %s is dead after %s", pod.Name, since())
 	probe := load.NewProbe(load.Plan{Address: address, Host: s.host, Reuse: load.NewConnection, ConnectTimeout: time.Second})
 	s.inARow(address+" answers", func(ctx context.Context) (bool, string) {
 		sight := probe.Ask(ctx)
 		return sight.Class == load.OK, fmt.Sprintf("%+v", sight)
 	})
 	back()
+	s.Logf("every endpoint of %s answers after %s", address, since())
 	s.must(kube.AwaitSettled(s.Context(), fairwayNamespace, fairwayName))
+	s.Logf("the roll is over after %s", since())
 	s.leader()
 }
 
