@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::HostPattern;
+use fairway_model::{HostPattern, WildcardSpan};
 
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
@@ -45,16 +45,20 @@ struct Owner<'a> {
 impl Ownership {
     /// Of the Ingresses that name a host, the oldest first.
     pub(crate) fn of(ingresses: &[Arc<ServedIngress>]) -> Self {
-        let oldest = ingresses
-            .iter()
-            .find(|ingress| ingress.canary().is_none())
-            .map(|oldest| (oldest.age().0, oldest.key.clone()));
-        let mut ownership = Self { oldest, shared: BTreeMap::new() };
+        let mut ownership = Self::of_claims(ingresses);
         for ingress in ingresses.iter().filter(|it| it.shared_hosts != SharedHosts::default()) {
             let shared = ownership.shared.entry(ingress.key.namespace.clone()).or_default();
             shared.join(&ingress.shared_hosts);
         }
         ownership
+    }
+
+    /// Of the Ingresses that claim a name besides their hosts, the oldest first. They share their hosts and not the name: with a
+    /// rule for it, a guest would make it a host of its own, without the paths that it has as a name of another host.
+    pub(crate) fn of_claims(ingresses: &[Arc<ServedIngress>]) -> Self {
+        let oldest = ingresses.iter().find(|ingress| ingress.canary().is_none());
+        let oldest = oldest.map(|oldest| (oldest.age().0, oldest.key.clone()));
+        Self { oldest, shared: BTreeMap::new() }
     }
 
     /// Takes in what others say about the same names.
@@ -144,17 +148,21 @@ impl Owner<'_> {
     fn refusal(&self, ingress: &ServedIngress, host: &HostPattern) -> Diagnostic {
         let rule = ingress.rules.iter().find(|(of, _)| of == host);
         let field = rule.map_or("spec.defaultBackend".to_owned(), |(_, at)| format!("spec.rules[{at}].host"));
-        let names = match self.through.map(ToString::to_string) {
-            None => String::new(),
-            Some(name) if name == host.to_string() => {
-                ", which names it in server-alias or from-to-www-redirect,".to_owned()
-            }
-            Some(name) => format!(", which names {name},"),
+        let guest = &ingress.key.namespace;
+        let claim = |name: &str| {
+            format!(
+                ", which names {name} in server-alias or from-to-www-redirect, is older, and such names are not shared"
+            )
         };
-        let problem = format!(
-            "host {host} belongs to namespace {}: its Ingress {}{names} is older and does not share it with {}",
-            self.namespace, self.ingress, ingress.key.namespace
-        );
+        let why = match self.through.map(|name| (name, name.to_string())) {
+            None => format!(" is older and does not share it with {guest}"),
+            Some((_, name)) if name == host.to_string() => claim("it"),
+            // Only claims have wildcards of more than one label.
+            Some((HostPattern::Wildcard { span: WildcardSpan::ManyLabels, .. }, name)) => claim(&name),
+            Some((_, name)) => format!(", which names {name}, is older and does not share it with {guest}"),
+        };
+        let problem =
+            format!("host {host} belongs to namespace {}: its Ingress {}{why}", self.namespace, self.ingress);
         let consequence = format!("nothing of this Ingress is served on {host}");
         Diagnostic::new(Severity::Error, "host-owned", ingress.origin(&field)).because(problem, consequence)
     }

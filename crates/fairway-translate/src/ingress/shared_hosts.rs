@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::ingress::reader::Reader;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
-/// Names the namespaces that may add paths to the hosts of an Ingress. It is Fairway's own: `--annotations-prefix` does
+/// Names the namespaces that may add paths to the hosts of an Ingress, not to the names that it has besides them. It is Fairway's own: `--annotations-prefix` does
 /// not change it.
 const SHARED_HOSTS: &str = "fairway.dev/shared-hosts";
 

@@ -37,7 +37,7 @@ impl State {
         for name in std::mem::take(&mut work.claims) {
             let keys = self.dependencies.claims.of(&name);
             let ingresses: Vec<_> = keys.filter_map(|(_, key)| self.ingresses.get(key).cloned()).collect();
-            let after = (!ingresses.is_empty()).then(|| Arc::new(Ownership::of(&ingresses)));
+            let after = (!ingresses.is_empty()).then(|| Arc::new(Ownership::of_claims(&ingresses)));
             if self.claims.get(&name) == after.as_ref() {
                 continue;
             }
