@@ -18,6 +18,9 @@ use crate::condition::Fault;
 /// What becomes of a rule that cannot be served as it was written, in a route that is served.
 const ANSWERED_500: &str = "requests that the rule matches are answered 500";
 
+/// The same of a backend whose filters cannot be served.
+const BACKEND_ANSWERED_500: &str = "requests for this backend are answered 500";
+
 /// The same where no other rule of the route can be served.
 const NOT_SERVED: &str = "no rule of the route is valid, so the route is not accepted: its requests go to other routes of the host, or get 404";
 
@@ -76,7 +79,7 @@ impl<'a> Builder<'a> {
                 WeightedBackend { filters, ..WeightedBackend::new(backend, weight) }
             }
             (Ok(backend), Err(fault)) => {
-                self.report(&format!("{at}.filters"), &fault, "requests for this backend are answered 500");
+                self.report(&format!("{at}.filters"), &fault, BACKEND_ANSWERED_500);
                 self.rules.invalid.push((index, fault));
                 WeightedBackend::invalid(backend, weight)
             }
@@ -238,8 +241,9 @@ impl Rules {
     /// What is wrong with them. A route that is not accepted is not served: its rules answer nothing.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> + '_ {
         let is_refused = self.refusal().is_some();
+        let answered = [ANSWERED_500, BACKEND_ANSWERED_500, Speaks::Http.without_backend()];
         self.diagnostics.iter().cloned().map(move |mut found| {
-            if is_refused && found.consequence == ANSWERED_500 {
+            if is_refused && answered.contains(&&*found.consequence) {
                 found.consequence = NOT_SERVED.to_owned();
             }
             found
