@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::authentication::{ExternalAuth, Template, TemplatePart};
 use crate::config::Config;
 use crate::filter::{Filter, HeaderEdit};
+use crate::guard::MirrorTarget;
 use crate::route::{Action, Rule, VirtualHost};
 
 /// What is shown in the place of a text.
@@ -77,6 +78,7 @@ fn hide(filter: &mut Filter) -> bool {
         }
         Filter::ExternalAuth(auth) => hide_fields(auth),
         Filter::AnyGuard(any) => any.external.as_mut().is_some_and(|auth| hide_fields(auth)),
+        Filter::Mirror(mirror) => hide_target(&mut mirror.target),
         // Clients get these, or they say who may pass, where to, or how.
         Filter::HttpsRedirect(_)
         | Filter::Redirect(_)
@@ -103,7 +105,6 @@ fn hide(filter: &mut Filter) -> bool {
         | Filter::BasicAuth(_)
         | Filter::RateLimit(_)
         | Filter::ConcurrencyLimit(_)
-        | Filter::Mirror(_)
         | Filter::ErrorPages(_)
         | Filter::Fallback(_)
         | Filter::RetryStatuses(_)
@@ -128,6 +129,14 @@ fn hide_fields(auth: &mut ExternalAuth) -> bool {
     for url in urls.into_iter().flatten() {
         is_secret |= hide_query(url);
     }
+    is_secret
+}
+
+fn hide_target(target: &mut MirrorTarget) -> bool {
+    let (MirrorTarget::Received(text) | MirrorTarget::Fixed(text)) = target else { return false };
+    let mut shown = Template::text(text);
+    let is_secret = hide_query(&mut shown);
+    *text = shown.to_string().into();
     is_secret
 }
 
@@ -185,18 +194,33 @@ fn hide_text(value: &mut Template) {
     }
 }
 
-/// A text without what URLs in it say before the `@` of their authority (RFC 3986 §3.2.1): a name and a password.
+/// A text without what its URLs say before their last `@`: a name and a password (RFC 3986 §3.2.1). A password may hold what
+/// would end the authority, so where that ends does not count; what is in quotes is one value, and counts as one URL.
 #[must_use]
 pub fn without_userinfo(text: String) -> String {
-    let Some(start) = text.find("://").filter(|_| text.contains('@')) else { return text };
-    let (before, rest) = text.split_at(start + 3);
-    let end = rest.find(['/', '?', '#', '"', '\'', ' ']).unwrap_or(rest.len());
-    let (authority, after) = rest.split_at(end);
-    let authority = match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{HIDDEN}@{host}"),
-        None => authority.to_owned(),
+    if !text.contains('@') {
+        return text;
+    }
+    let unquoted = |part: &str| {
+        let words = part.split_inclusive(|c: char| c.is_whitespace() || c == '\'');
+        words.map(without_userinfo_of).collect::<String>()
     };
-    format!("{before}{authority}{}", without_userinfo(after.to_owned()))
+    let parts = text.split('"').enumerate();
+    let parts = parts.map(|(at, part)| if at % 2 == 0 { unquoted(part) } else { without_userinfo_of(part) });
+    parts.collect::<Vec<_>>().join("\"")
+}
+
+/// The same of a text that is a URL, if it has one at all.
+fn without_userinfo_of(text: &str) -> String {
+    let Some((before, rest)) = text.rsplit_once('@') else { return text.to_owned() };
+    let plain = |scheme: &str| scheme.chars().all(|c| c.is_alphanumeric() || "+-.$_".contains(c));
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme).filter(|scheme| plain(scheme));
+    match scheme {
+        Some(scheme) => format!("{scheme}://{HIDDEN}@{rest}"),
+        None if before.contains(':') => format!("{HIDDEN}@{rest}"),
+        // An address of mail, or a named location of nginx.
+        None => text.to_owned(),
+    }
 }
 
 /// A value that should be a URL and may be none: without what stands before its last `@` and behind its path. It may be wrong
@@ -207,6 +231,8 @@ pub fn shown_url(text: &str) -> String {
     let scheme = schemes.into_iter().find(|scheme| text.starts_with(scheme)).unwrap_or_default();
     let rest = &text[scheme.len()..];
     let (userinfo, rest) = match rest.rsplit_once('@') {
+        // A named location of nginx.
+        Some(("", rest)) => ("@".to_owned(), rest),
         Some((_, rest)) => (format!("{HIDDEN}@"), rest),
         None => (String::new(), rest),
     };
@@ -220,6 +246,7 @@ mod tests {
     use super::*;
     use crate::authentication::{AnyGuard, AuthCookies, AuthService};
     use crate::filter::{FieldTemplate, HeaderField};
+    use crate::guard::Mirror;
     use crate::host::HostPattern;
     use crate::origin::Origin;
     use crate::policy::{Policy, Timeouts};
@@ -346,6 +373,26 @@ mod tests {
     }
 
     #[test]
+    fn queries_of_copies_are_hidden() {
+        for (target, shown) in [
+            (MirrorTarget::Fixed("/all?token=hunter2".into()), "/all?token=<hidden>"),
+            (MirrorTarget::Received("/all?hunter2".into()), "/all?<hidden>"),
+        ] {
+            let mirror = Mirror {
+                backend: "b".into(),
+                numerator: 1,
+                denominator: 1,
+                most_body: 0,
+                target,
+                host: None,
+            };
+            let of = host(vec![Filter::Mirror(mirror)], Vec::new());
+            let written = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
+            assert!(written.contains(shown) && !written.contains(SECRET), "{written}");
+        }
+    }
+
+    #[test]
     fn what_may_be_a_password_of_a_url_is_hidden_however_it_is_written() {
         for (url, shown) in [
             ("http://auth.test/x", "http://auth.test/x"),
@@ -364,6 +411,7 @@ mod tests {
             ("http://h:99999/?t=hunter2", "http://h:99999/?<hidden>"),
             ("http://h/#hunter2", "http://h/#<hidden>"),
             ("$scheme://u:hunter2@h", "$scheme://<hidden>@h"),
+            ("@named", "@named"),
         ] {
             assert_eq!(shown_url(url), shown, "{url}");
         }
@@ -372,7 +420,16 @@ mod tests {
     #[test]
     fn userinfo_is_hidden_in_every_url_of_a_text() {
         for (text, shown) in [
-            ("\"http://a:b@c.test/x@y\" names no host", "\"http://<hidden>@c.test/x@y\" names no host"),
+            ("\"http://a:b@c.test/x\" names no host", "\"http://<hidden>@c.test/x\" names no host"),
+            ("\"http://admin:123/abc@host\" is no URL", "\"http://<hidden>@host\" is no URL"),
+            ("http://a:1?b@h", "http://<hidden>@h"),
+            ("http://a:1#b@h", "http://<hidden>@h"),
+            ("http://a:1\\b@h", "http://<hidden>@h"),
+            ("http://a:b@c@d/e@h", "http://<hidden>@h"),
+            ("\"http://a:b c'd@h\" or \"x\"", "\"http://<hidden>@h\" or \"x\""),
+            ("is http:\\\\a:b@h a URL", "is <hidden>@h a URL"),
+            ("a:b://c@h", "<hidden>@h"),
+            ("host a.test names @named and a@b", "host a.test names @named and a@b"),
             ("http://a:b:c@d@e", "http://<hidden>@e"),
             ("http://c.test/ and https://tok@d.test", "http://c.test/ and https://<hidden>@d.test"),
             ("a@b is no http:// URL", "a@b is no http:// URL"),

@@ -48,6 +48,10 @@ impl ServiceUrl {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['#', '"', '\\']) {
             return wrong("has a character that no URL has here");
         }
+        if text.contains('@') {
+            // By its form it may stand in the path: behind a password with a slash, of which the port would be a part.
+            return wrong("has an @, before which a password may be");
+        }
         let Some((scheme, rest)) = text.split_once("://") else { return wrong("is no http or https URL") };
         let scheme = match scheme {
             "http" => Some(OwnScheme::Http),
@@ -205,6 +209,9 @@ mod tests {
             "http://u:x/hunter2@a/",
             "http://u:x?hunter2@a/",
             "http://u:x#hunter2@a/",
+            "http://u:1/hunter2@a/",
+            "http://u:1?hunter2@a/",
+            "http://u:hunter2@x@a/",
             "http://u:$hunter2@a/",
             "http://a/$hunter2@b/",
             "http://a:0/?token=hunter2",

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{ClientCertificate, ClientDemand, ClientVerification};
+use fairway_model::{ClientCertificate, ClientDemand, ClientVerification, shown_url};
 use fairway_pattern::Pattern;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
@@ -163,7 +163,9 @@ fn error_page(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&b));
     match leads && plain {
         true => Ok(Some(value.into())),
-        false => Err((name, "invalid-protection", format!("\"{value}\" is neither a URL nor a path"))),
+        false => {
+            Err((name, "invalid-protection", format!("\"{}\" is neither a URL nor a path", shown_url(value))))
+        }
     }
 }
 

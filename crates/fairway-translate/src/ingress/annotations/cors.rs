@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Cors, CorsManner, CorsOrigin, Filter};
+use fairway_model::{Cors, CorsManner, CorsOrigin, Filter, shown_url};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
@@ -61,7 +61,10 @@ fn origins(reader: &mut Reader<'_>) -> Vec<CorsOrigin> {
             Some(origin) => origins.push(origin),
             None => reader.invalid(
                 name,
-                format!("\"{text}\" is no origin (scheme://host[:port], with *. for one label, null or *)"),
+                format!(
+                    "\"{}\" is no origin (scheme://host[:port], with *. for one label, null or *)",
+                    shown_url(text)
+                ),
                 "it is not allowed",
             ),
         }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::{Filter, Mirror, MirrorTarget, OwnScheme};
+use fairway_model::{Filter, Mirror, MirrorTarget, OwnScheme, shown_url};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
@@ -59,7 +59,10 @@ struct Target {
 
 impl Target {
     fn read(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| format!("\"{text}\" {what}");
+        let wrong = |what: &str| format!("\"{}\" {what}", shown_url(text));
+        if text.contains('@') {
+            return Err(wrong("has an @, before which a password may be"));
+        }
         let (scheme, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (OwnScheme::Http, rest),
             (_, Some(rest)) => (OwnScheme::Https, rest),
@@ -157,6 +160,24 @@ mod tests {
             "http://copy.lab.svc/a b",
         ] {
             assert!(Target::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_target_repeats_no_password() {
+        for text in [
+            "http://u:hunter2@a/",
+            "http://u:1/hunter2@a/",
+            "http://u:1?hunter2@a/",
+            "http://u:1#hunter2@a/",
+            "http://u:1\\hunter2@a/",
+            "http://u:1@hunter2@a/",
+            "http://u:\" hunter2@a/",
+            "u:hunter2@a",
+            "http://a:0/?t=hunter2",
+        ] {
+            let problem = Target::read(text).unwrap_err();
+            assert!(!problem.contains("hunter2"), "{text}: {problem}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget};
+use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget, shown_url};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
@@ -93,7 +93,11 @@ fn redirect(reader: &mut Reader<'_>, written: Location) -> Result<Option<Redirec
     for (name, default_status, statuses) in kinds {
         let Some(url) = reader.value(name).filter(|url| !url.is_empty()) else { continue };
         if name == "temporal-redirect" && !is_http(url) {
-            reader.invalid(name, format!("\"{url}\" is no http or https URL"), "nothing is redirected");
+            reader.invalid(
+                name,
+                format!("\"{}\" is no http or https URL", shown_url(url)),
+                "nothing is redirected",
+            );
             return Err(NoUrl);
         }
         let status = reader.number(&format!("{name}-code"), statuses).unwrap_or(default_status);

@@ -8,6 +8,7 @@ use fairway_pattern::{Anchor, Pattern};
 use crate::ingress::context::Context;
 use crate::ingress::reader::Reader;
 use fairway_annotations::text::{ranges, switch};
+use fairway_model::shown_url;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 
@@ -61,6 +62,9 @@ enum When {
 /// The annotations that are refused whatever they say, unless the risk level is Critical.
 const CRITICAL: [&str; 5] =
     ["auth-snippet", "configuration-snippet", "modsecurity-snippet", "server-snippet", "stream-snippet"];
+
+/// The annotations that may hold a password: what is wrong with one of them does not repeat it.
+const URLS: [&str; 4] = ["auth-tls-error-page", "auth-url", "permanent-redirect", "temporal-redirect"];
 
 const NAME: &str = "made of letters, digits and -._~/:";
 const NUMBER: &str = "a whole number";
@@ -127,7 +131,8 @@ pub(crate) fn refusal(reader: &mut Reader<'_>, context: &Context<'_>) -> Refusal
         }
         let check = CHECKS.iter().find(|check| check.name == name && check.applies(reader));
         if let Some(check) = check.filter(|check| !value.is_empty() && !(check.is_good)(value)) {
-            let problem = format!("\"{value}\" is not {}", check.what);
+            let shown = if URLS.contains(&name) { shown_url(value) } else { value.to_owned() };
+            let problem = format!("\"{shown}\" is not {}", check.what);
             let found = Diagnostic::new(Severity::Error, "refused-annotation", reader.at(name));
             reader.report(found.because(problem, of_this.consequence()));
             refusal = refusal.max(of_this);
