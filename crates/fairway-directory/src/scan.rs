@@ -33,6 +33,8 @@ pub struct Walk {
     pub files: BTreeMap<PathBuf, Stamp>,
     /// What could not be listed or looked at, and why. What was known below these paths is not gone.
     pub unreadable: BTreeMap<PathBuf, String>,
+    /// Whether there are more files and directories than are looked at, those behind links left out.
+    pub is_too_large: bool,
     /// Links whose trees were given up in this walk since they are too large, and where they led.
     pub given_up: BTreeMap<PathBuf, Identity>,
 }
@@ -131,7 +133,9 @@ impl Walker {
         let Some(left) = self.left.checked_sub(entries.len()) else {
             self.left = 0;
             self.found.unreadable.insert(tree.to_path_buf(), TOO_MANY.to_owned());
-            if *is_linked && let Ok(led_to) = fs::metadata(tree) {
+            if !is_linked {
+                self.found.is_too_large = true;
+            } else if let Ok(led_to) = fs::metadata(tree) {
                 self.found.given_up.insert(tree.to_path_buf(), identity(&led_to));
             }
             return Ok(());
@@ -224,6 +228,7 @@ mod tests {
         let walk = walk_within(root, 150, BTreeMap::new()).unwrap();
         assert!(names(&walk, root).contains(&"sub/z.yaml".to_owned()));
         assert!(walk.files.len() < 100, "{}", walk.files.len());
+        assert!(!walk.is_too_large, "what is too large is behind a link");
         let (directory, why) = walk.unreadable.first_key_value().unwrap();
         assert!(*directory == root.join("a") && why.contains("too many files"), "{why}");
         assert!(walk_within(root, 1_000, BTreeMap::new()).unwrap().unreadable.is_empty());
@@ -262,6 +267,7 @@ mod tests {
         }
         let walk = walk_within(dir.path(), 20, BTreeMap::new()).unwrap();
         assert!(walk.files.is_empty() && walk.unreadable.contains_key(dir.path()), "{walk:?}");
+        assert!(walk.is_too_large);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(5);
 /// The same while there is no watch: the directory is gone, or the kernel's limit of watches is reached.
 const LOOK_AROUND_BLIND: Duration = Duration::from_millis(250);
 
-/// How long a tree that was too large is left alone, unless its link leads elsewhere.
+/// How long a tree that was too large is left alone, unless its link leads elsewhere; without events, the directory itself too.
 const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// Why a directory cannot be the source of configuration.
@@ -72,16 +72,7 @@ impl Directory {
         let (stop, signals) = channel();
         let unreadable = |source| StartError::Unreadable { path: root.to_path_buf(), source };
         fs::read_dir(root).map_err(unreadable)?;
-        let mut watch = Watch {
-            tree: Tree::new(root),
-            pending: Pending::default(),
-            visibility: Visibility::Blind,
-            events: stop.clone(),
-            look_around: Instant::now(),
-            given_up: BTreeMap::new(),
-            listener: Box::new(tell),
-            reported: None,
-        };
+        let mut watch = Watch::over(root, stop.clone(), Box::new(tell));
         // The watch stands before the first look, so that nothing falls between them.
         watch.open_eyes();
         let changes = watch.tree.read_all().map_err(unreadable)?;
@@ -120,6 +111,8 @@ struct Watch {
     listener: Box<dyn FnMut(News) + Send>,
     /// The diagnostics that were reported last.
     reported: Option<Vec<Diagnostic>>,
+    /// Why there was no watch, as it was said last.
+    unwatched: Option<String>,
 }
 
 /// Whether events come.
@@ -131,6 +124,21 @@ enum Visibility {
 }
 
 impl Watch {
+    /// Over a directory that was not looked at yet.
+    fn over(root: &Path, events: Sender<Signal>, listener: Box<dyn FnMut(News) + Send>) -> Self {
+        Self {
+            tree: Tree::new(root),
+            pending: Pending::default(),
+            visibility: Visibility::Blind,
+            events,
+            look_around: Instant::now(),
+            given_up: BTreeMap::new(),
+            listener,
+            reported: None,
+            unwatched: None,
+        }
+    }
+
     fn run(mut self, signals: &Receiver<Signal>) {
         loop {
             let wake = self.pending.next().map_or(self.look_around, |at| at.min(self.look_around));
@@ -245,15 +253,29 @@ impl Watch {
                 let watching = RecommendedWatcher::new(handler, config).and_then(|mut watcher| {
                     watcher.watch(self.tree.root(), RecursiveMode::Recursive).map(|()| watcher)
                 });
-                self.visibility = match watching {
-                    Ok(watcher) => Visibility::Watching { identity, _watcher: watcher },
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot watch the manifests; they are looked at four times a second");
-                        Visibility::Blind
+                match watching {
+                    Ok(watcher) => {
+                        self.unwatched = None;
+                        self.visibility = Visibility::Watching { identity, _watcher: watcher };
                     }
-                };
+                    Err(error) => {
+                        self.visibility = Visibility::Blind;
+                        self.say_unwatched(error.to_string());
+                    }
+                }
             }
         }
+    }
+
+    /// Says once why there is no watch: it is tried again and again.
+    fn say_unwatched(&mut self, error: String) {
+        if self.unwatched.as_ref() != Some(&error) {
+            tracing::warn!(
+                %error,
+                "cannot watch the manifests; they are looked at four times a second, and once a minute if there are too many"
+            );
+        }
+        self.unwatched = Some(error);
     }
 
     fn work(&mut self) {
@@ -287,6 +309,9 @@ impl Watch {
     fn sort_out(&mut self, walk: io::Result<Walk>, read: &mut Vec<PathBuf>, now: Instant) {
         for (link, led_to) in walk.iter().flat_map(|walk| &walk.given_up) {
             self.given_up.insert(link.clone(), (*led_to, now + GIVEN_UP));
+        }
+        if walk.as_ref().is_ok_and(|walk| walk.is_too_large) {
+            self.look_around = now + GIVEN_UP;
         }
         let different = match self.tree.compare(walk) {
             Ok(different) => different,
@@ -349,4 +374,30 @@ fn is_link(path: &Path) -> bool {
 fn is_young(path: &Path) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| SystemTime::now().duration_since(modified).is_ok_and(|age| age < SETTLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_too_large_is_left_alone_until_something_happens_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (events, _signals) = channel();
+        let (tell, told) = channel();
+        let mut watch = Watch::over(dir.path(), events, Box::new(move |news| drop(tell.send(news))));
+        let too_large = || {
+            let unreadable = [(dir.path().to_path_buf(), "too many".to_owned())].into();
+            Ok(Walk { is_too_large: true, unreadable, ..Walk::default() })
+        };
+        for _ in 0..2 {
+            let before = Instant::now();
+            watch.looked_around(too_large());
+            assert!(watch.look_around >= before + GIVEN_UP);
+        }
+        assert_eq!(told.try_iter().count(), 1, "it is said once");
+        watch.hear_of(dir.path().join("new"), Hint::NewDirectory, Instant::now());
+        let soon = Instant::now() + GRACE;
+        assert!(watch.look_around <= soon && watch.pending.next().is_some_and(|at| at <= soon));
+    }
 }
