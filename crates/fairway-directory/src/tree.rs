@@ -1,14 +1,15 @@
 //! All files of a directory and who of them owns which object. Touches the disk only when asked to look.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::io;
+use std::fs::{self, Metadata};
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use fairway_translate::{Change, Diagnostic, ObjectRef};
+use rustix::fs::{Mode, OFlags};
 
 use crate::file::{File, Update, duplicate};
 use crate::scan::{self, Stamp, Walk};
@@ -397,19 +398,19 @@ enum Successor {
 }
 
 fn load(path: &Path) -> io::Result<(Stamp, String)> {
+    // Opening what is no file may have effects.
+    readable(&fs::metadata(path)?)?;
     // The state is taken before the content: a change in between is seen by the next look.
-    let metadata = fs::metadata(path)?;
-    if metadata.len() > MAX_FILE {
-        return Err(io::Error::other(format!("is larger than {} MiB", MAX_FILE >> 20)));
-    }
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    if !metadata.is_file() {
-        return Err(io::Error::other("is neither a file nor a directory"));
-    }
+    let (file, metadata) = open(path)?;
     // Files of procfs say that they are empty, and reading one may never end (`/proc/kmsg`).
-    let bytes = if metadata.len() == 0 { Vec::new() } else { fs::read(path)? };
+    let mut bytes = Vec::new();
+    if metadata.len() > 0 {
+        bytes.reserve_exact(usize::try_from(metadata.len()).unwrap_or_default());
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    }
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(too_large());
+    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()
@@ -420,6 +421,33 @@ fn load(path: &Path) -> io::Result<(Stamp, String)> {
     Ok((Stamp::of(&metadata), text))
 }
 
+/// Opens a file, whatever has come into its place: of a pipe, opening would wait for a writer (`fifo(7)`).
+fn open(path: &Path) -> io::Result<(fs::File, Metadata)> {
+    let without_waiting = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, without_waiting, Mode::empty())?);
+    let metadata = file.metadata()?;
+    readable(&metadata)?;
+    Ok((file, metadata))
+}
+
+/// Whether something with this state is read.
+fn readable(metadata: &Metadata) -> io::Result<()> {
+    if metadata.len() > MAX_FILE {
+        return Err(too_large());
+    }
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    match metadata.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("is neither a file nor a directory")),
+    }
+}
+
+fn too_large() -> io::Error {
+    io::Error::other(format!("is larger than {} MiB", MAX_FILE >> 20))
+}
+
 fn unreadable(path: &Path, error: &str) -> Diagnostic {
     let because = (format!("cannot be read: {error}"), "what was known of it before stays");
     manifest::about_line(&display(path), 1, "unreadable", because)
@@ -427,4 +455,35 @@ fn unreadable(path: &Path, error: &str) -> Diagnostic {
 
 fn display(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use rustix::fs::FileType;
+
+    use super::*;
+
+    /// Why it is not opened. It is asked on another thread, which a pipe would keep.
+    fn refusal(path: &Path) -> String {
+        let ((tell, told), path) = (channel(), path.to_path_buf());
+        thread::spawn(move || tell.send(open(&path).map(drop).map_err(|error| error.to_string())));
+        told.recv_timeout(Duration::from_secs(20)).expect("opening it ends").unwrap_err()
+    }
+
+    #[test]
+    fn what_came_into_the_place_of_a_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pipe, link) = (dir.path().join("pipe.yaml"), dir.path().join("link.yaml"));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        symlink(&pipe, &link).unwrap();
+        for path in [&*pipe, &*link, Path::new("/dev/null")] {
+            assert_eq!(refusal(path), "is neither a file nor a directory", "{}", path.display());
+        }
+        assert!(scan::is_gone(&open(dir.path()).unwrap_err()));
+    }
 }
