@@ -22,7 +22,7 @@ impl<T: Display> Serialize for Text<T> {
 }
 
 /// Escapes in strings, besides what JSON demands, whatever a terminal or another reader may take for the end of the line or its
-/// direction.
+/// direction, or does not show.
 struct OneLine;
 
 impl Formatter for OneLine {
@@ -35,8 +35,10 @@ impl Formatter for OneLine {
         while let Some(at) = rest.find(is_layout_control) {
             let (plain, from) = rest.split_at(at);
             let mut chars = from.chars();
-            let control = chars.next().map_or(0, u32::from);
-            write!(out, "{plain}\\u{control:04x}")?;
+            write!(out, "{plain}")?;
+            for unit in chars.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
             rest = chars.as_str();
         }
         out.write_all(rest.as_bytes())
@@ -141,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_string_neither_ends_the_line_nor_turns_it_around_and_is_read_as_it_was() {
-        let text = "a\n\r\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{200f}é😀\"\\ b";
+        let text =
+            "a\n\r\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{200f}\u{200b}\u{ad}\u{e0041}é😀\"\\ b";
         let mut out = Vec::new();
         text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, OneLine)).unwrap();
         let line = String::from_utf8(out).unwrap();

@@ -87,7 +87,11 @@ fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match is_layout_control(c) {
-            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
             false => out.push(c),
         }
     }
@@ -130,7 +134,7 @@ mod tests {
 
     #[test]
     fn no_text_of_others_ends_its_line_or_turns_it_around() {
-        let text = "a\nERROR forged\r\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{1b}[2J\u{7f}é";
+        let text = "a\nERROR forged\r\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{1b}[2J\u{7f}\u{200b}\u{feff}\u{ad}\u{e0041}é";
         for format in [LogFormat::Text, LogFormat::Json] {
             let lines = logged(format, text);
             assert_eq!(lines.lines().count(), 2, "{lines}");
@@ -141,7 +145,7 @@ mod tests {
 
     #[test]
     fn json_keeps_what_was_written() {
-        let text = "a\nb\u{85}\u{2028}\u{202e}é\"\\";
+        let text = "a\nb\u{85}\u{2028}\u{202e}\u{200b}\u{e0041}é\"\\";
         let lines = logged(LogFormat::Json, text);
         let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!((first["shown"].as_str(), first["plain"].as_str()), (Some(text), Some(text)));

@@ -1,5 +1,5 @@
 //! Text for a terminal that objects and answers are part of, which anybody may have written. Control characters in it would move the
-//! cursor, hide lines or set the title, and others turn text around: they are shown as question marks.
+//! cursor, hide lines or set the title, others turn text around or are not shown: they are shown as question marks.
 
 use std::io::{self, Write};
 
@@ -29,7 +29,8 @@ fn control(bytes: &[u8]) -> Option<usize> {
         b'\n' | b'\t' => return None,
         0..=0x7f => 1,
         0xc0..=0xdf => 2,
-        _ => 3,
+        0xe0..=0xef => 3,
+        _ => 4,
     };
     let text = str::from_utf8(bytes.get(..length)?).ok()?;
     text.chars().next().is_some_and(is_layout_control).then_some(length)
@@ -42,8 +43,11 @@ mod tests {
     #[test]
     fn control_characters_are_shown_and_everything_else_stays() {
         let mut out = Vec::new();
-        write!(Plain(&mut out), "a\u{1b}[2J\r\u{7f}é\tb\n\u{7}\u{9b}2J\u{a0}\u{2028}\u{202e}\u{61c}😀")
-            .unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "a?[2J??é\tb\n??2J\u{a0}???😀");
+        write!(
+            Plain(&mut out),
+            "a\u{1b}[2J\r\u{7f}é\tb\n\u{7}\u{9b}2J\u{a0}\u{2028}\u{202e}\u{61c}😀\u{200b}\u{ad}\u{e0041}"
+        )
+        .unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a?[2J??é\tb\n??2J\u{a0}???😀???");
     }
 }
