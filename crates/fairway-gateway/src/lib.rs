@@ -50,6 +50,7 @@ mod work;
 pub use condition::Condition;
 pub use listener::Certified;
 pub use naming::{Naming, Noticed};
+pub use place::ServicePort;
 pub use state::Gateways;
 pub use status::{
     ClassStatus, GatewayStatus, ListenerSetStatus, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus,

@@ -7,14 +7,37 @@ use std::sync::Arc;
 use fairway_model::PortProtocol;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::options::{IngressListeners, Places};
+use fairway_objects::options::Places;
+use fairway_objects::own::{Own, overlap};
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::users::Users;
 
 use crate::wanted::WantedGateway;
 
-/// The Gateways that want a port, the oldest first.
-pub(crate) type PortUsers = Users<(PortProtocol, u16), (i64, ObjectKey)>;
+/// Those who want a port, in the order in which they may have it.
+pub(crate) type PortUsers = Users<(PortProtocol, u16), PortUser>;
+
+/// Who wants a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PortUser {
+    /// A ConfigMap of TCP or UDP services: a flag names it, so it comes before all Gateways. It binds these addresses.
+    ServiceMap(ObjectKey, Vec<SocketAddr>),
+    /// A Gateway, and since when: the oldest comes first.
+    Gateway(i64, ObjectKey),
+}
+
+/// A port that a ConfigMap of TCP or UDP services has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServicePort {
+    /// Of TCP or UDP.
+    pub protocol: PortProtocol,
+    /// Its number.
+    pub number: u16,
+    /// The addresses that are bound for it.
+    pub bind: Vec<SocketAddr>,
+    /// The ConfigMap.
+    pub map: ObjectKey,
+}
 
 /// Where a Gateway that wants this is.
 pub(crate) fn placement(
@@ -26,7 +49,7 @@ pub(crate) fn placement(
     match &inputs.options.gateways.places {
         Places::Given => inputs.resources.gateway.placements.get(key).cloned().unwrap_or_default(),
         Places::At(all) => {
-            let own = &inputs.options.listeners;
+            let own = &inputs.options.trust.external.own;
             let mut placement = Placement { addresses: at_addresses(wanted, all), ..Placement::default() };
             for (protocol, number) in wanted.each_port() {
                 let port = at_port(key, ((protocol, number), all), users, own);
@@ -37,9 +60,26 @@ pub(crate) fn placement(
     }
 }
 
-/// Since when a Gateway wants its ports.
-pub(crate) fn since(key: &ObjectKey, wanted: &WantedGateway) -> (i64, ObjectKey) {
-    (wanted.created.unwrap_or(i64::MAX), key.clone())
+impl PortUser {
+    /// A Gateway that wants this.
+    pub(crate) fn of(key: &ObjectKey, wanted: &WantedGateway) -> Self {
+        Self::Gateway(wanted.created.unwrap_or(i64::MAX), key.clone())
+    }
+
+    /// The Gateway.
+    pub(crate) fn gateway(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Gateway(_, key) => Some(key),
+            Self::ServiceMap(..) => None,
+        }
+    }
+}
+
+impl ServicePort {
+    /// The port, and who wants it.
+    pub(crate) fn wanted(&self) -> ((PortProtocol, u16), PortUser) {
+        ((self.protocol, self.number), PortUser::ServiceMap(self.map.clone(), self.bind.clone()))
+    }
 }
 
 fn at_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> Addresses {
@@ -74,21 +114,22 @@ fn at_port(
     key: &ObjectKey,
     ((protocol, port), all): ((PortProtocol, u16), &[IpAddr]),
     users: &PortUsers,
-    own: &IngressListeners,
+    own: &Own,
 ) -> PortPlacement {
     let failed = |why: String| PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) };
     let bind: Vec<SocketAddr> = all.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-    let mut ingress = own.http.bind.iter().chain(&own.https.bind).filter(|_| protocol == PortProtocol::Tcp);
-    let same = |own: &SocketAddr, at: &SocketAddr| {
-        own.port() == at.port()
-            && (own.ip() == at.ip() || own.ip().is_unspecified() || at.ip().is_unspecified())
-    };
-    if let Some(taken) = ingress.find(|own| bind.iter().any(|at| same(own, at))) {
-        return failed(format!("{taken} is a listener of Ingresses"));
+    if let Some(taken) = own.in_the_way(protocol, &bind) {
+        return failed(format!("{} is that of {}", taken.address, taken.flag));
     }
-    match users.of(&(protocol, port)).next() {
-        Some((_, first)) if first != key => {
-            let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+    // All Gateways are at the same addresses, so the first one has the port there.
+    let has_port = |user: &&PortUser| match user {
+        PortUser::ServiceMap(_, taken) => taken.iter().any(|own| bind.iter().any(|at| overlap(own, at))),
+        PortUser::Gateway(..) => true,
+    };
+    let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
+    match users.of(&(protocol, port)).find(has_port) {
+        Some(PortUser::ServiceMap(map, _)) => failed(format!("ConfigMap {map} has port {port}{of}")),
+        Some(PortUser::Gateway(_, first)) if first != key => {
             failed(format!("Gateway {first} has port {port}{of}"))
         }
         _ => PortPlacement { bind, state: PortState::Bound },

@@ -11,7 +11,8 @@ use ipnet::IpNet;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::ObjectKey;
-use crate::options::{External, Own};
+use crate::options::External;
+use crate::own::Own;
 
 /// The code of what is said about addresses that are left out.
 pub const REFUSED: &str = "external-name-address";
@@ -180,8 +181,9 @@ impl Own {
             return true;
         }
         self.listeners.iter().any(|listener| {
-            listener.port() == address.port()
-                && (listener.ip().to_canonical() == ip || (listener.ip().is_unspecified() && is_here()))
+            let at = listener.address;
+            at.port() == address.port()
+                && (at.ip().to_canonical() == ip || (at.ip().is_unspecified() && is_here()))
         })
     }
 }
@@ -189,6 +191,7 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::own::OwnListener;
 
     fn judged(ip: &str, external: &External) -> Option<Refused> {
         judge(SocketAddr::new(ip.parse::<IpAddr>().unwrap().to_canonical(), 80), external)
@@ -266,8 +269,9 @@ mod tests {
     #[test]
     fn what_fairway_listens_at_is_refused_whatever_is_allowed() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let listener = |text| OwnListener { address: address(text), flag: "--own" };
         let own = Own {
-            listeners: vec![address("[::]:8080"), address("127.0.0.1:10254"), address("10.1.2.3:9443")],
+            listeners: ["[::]:8080", "127.0.0.1:10254", "10.1.2.3:9443"].map(listener).into(),
             addresses: vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()],
             gateways: Some(20_000..=29_999),
         };

@@ -20,6 +20,7 @@ pub mod issued;
 pub mod lines;
 pub mod object;
 pub mod options;
+pub mod own;
 pub mod passwords;
 pub mod placement;
 pub mod references;

@@ -8,6 +8,7 @@ use fairway_model::{DatagramSettings, DownstreamSettings, ForwardedPath, PortPro
 use ipnet::IpNet;
 
 use crate::object::ObjectKey;
+use crate::own::Own;
 
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
@@ -84,11 +85,11 @@ pub struct ServiceMaps {
     pub udp: Option<ObjectKey>,
     /// Who may name a client by the PROXY protocol at a port that expects it; every peer where there is none.
     pub proxy_senders: Vec<IpNet>,
-    /// Ports that something else of this process has.
+    /// Ports that are kept from these services besides those of [`Own::listeners`].
     pub reserved: Vec<ReservedPorts>,
 }
 
-/// Ports that something else of this process has.
+/// Ports that are kept from TCP and UDP services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedPorts {
     /// Their numbers.
@@ -183,18 +184,6 @@ pub struct External {
     pub allowed: Vec<IpNet>,
     /// Where this process itself listens. No exception opens it.
     pub own: Own,
-}
-
-/// Where this process itself is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
-    /// The addresses that it is bound to.
-    pub listeners: Vec<SocketAddr>,
-    /// The addresses of the machine or pod, which a listener that is bound to the unspecified address has.
-    pub addresses: Vec<IpAddr>,
-    /// The ports that Gateways may have on all of these addresses. Which of them a Gateway has changes with the objects, so all of
-    /// them count.
-    pub gateways: Option<RangeInclusive<u16>>,
 }
 
 /// What happens to an Ingress that names no class.

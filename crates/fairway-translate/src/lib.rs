@@ -23,9 +23,10 @@ pub use fairway_objects::object::{DocumentSource, Kind, Object, ObjectKey, Objec
 pub use fairway_objects::options::{
     CONTROLLER, ClientDefaults, Compat, Defaults, External, ExternalNames, GATEWAY_CONTROLLER,
     GatewayOptions, GatewayScope, HostOptions, HostOwnership, IngressListeners, ListenAt, LogFormatChoice,
-    LoopbackEndpoints, Options, Own, Places, ProxySenders, ReservedPorts, ServiceMaps, SslPassthrough, Trust,
+    LoopbackEndpoints, Options, Places, ProxySenders, ReservedPorts, ServiceMaps, SslPassthrough, Trust,
     UnsupportedProtection, WithoutClass,
 };
+pub use fairway_objects::own::{Own, OwnListener, overlap};
 pub use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 pub use fairway_objects::references::Difference;
 pub use fairway_objects::resources::{Change, Resources};

@@ -135,9 +135,8 @@ impl Reader<'_> {
         };
         let entry = Entry::read(self.protocol, key, value)
             .map_err(|problem| refused("invalid-service-map", None, problem))?;
-        let reserved = &self.inputs.options.listeners.service_maps.reserved;
-        if let Some(taken) = reserved.iter().find(|it| it.has(entry.port, self.protocol)) {
-            let problem = format!("port {} is that of {}", entry.port, taken.by);
+        if let Some(flag) = self.holder(entry.port) {
+            let problem = format!("port {} is that of {flag}", entry.port);
             return Err(refused("reserved-port", Some(&entry.service), problem));
         }
         let transport = match self.protocol {
@@ -153,6 +152,14 @@ impl Reader<'_> {
         }
         let served = self.served(&entry, backend, origin);
         Ok((entry, served))
+    }
+
+    /// The flag that has a port already.
+    fn holder(&self, port: u16) -> Option<&str> {
+        let Options { listeners, trust, .. } = self.inputs.options;
+        let own = trust.external.own.in_the_way(self.protocol, &addresses(self.inputs.options, port));
+        let reserved = || listeners.service_maps.reserved.iter().find(|it| it.has(port, self.protocol));
+        own.map(|own| own.flag).or_else(|| reserved().map(|taken| &*taken.by))
     }
 
     fn served(self, entry: &Entry, backend: BackendRef, origin: &Origin) -> ServedPort {

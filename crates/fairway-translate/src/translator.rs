@@ -3,8 +3,8 @@
 //!
 //! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, what Ingresses share,
 //! hosts, backends and certificates are made again, each only where it was marked, and each marking what depends on
-//! it. What the Gateway API says comes in pieces from `fairway_gateway`, between hosts and backends, and so do the ports of TCP
-//! and UDP services.
+//! it. The ports of TCP and UDP services come between hosts and backends, and then what the Gateway API says, in pieces from
+//! `fairway_gateway`: Gateways get the ports that are left.
 
 mod also_ingress;
 mod backends;
@@ -72,7 +72,7 @@ impl Translator {
     pub fn update(&mut self, resources: &Resources, changed: &[ObjectRef], now: i64) -> Translation {
         let inputs = Inputs { resources, options: &self.options };
         let state = &mut self.state;
-        let (mut work, noted) = match state.progress {
+        let (mut work, mut noted) = match state.progress {
             Progress::New => (Work::all(resources), self.gateways.note_all(resources)),
             Progress::Running { .. } => {
                 let touched = work::touched(state, (changed, resources), &self.options);
@@ -91,8 +91,9 @@ impl Translator {
         state.update_claims(&mut work);
         state.make_hosts(inputs, &mut work);
         state.make_names(inputs, &mut work);
+        let ports = self.service_maps.make(state, inputs, changed, &mut work);
+        self.gateways.exchange_service_ports(&ports, &mut noted);
         self.gateways.make(state, inputs, noted, &mut work);
-        self.service_maps.make(state, inputs, changed, &mut work);
         state.make_backends(inputs, &mut work);
         state.make_certificates(&work);
         state.tell_also_ingress(&hosts_before);

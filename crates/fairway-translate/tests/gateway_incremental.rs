@@ -227,6 +227,10 @@ fn other() -> impl Strategy<Value = Value> {
             json!({"kind": "ConfigMap", "metadata": metadata(namespace, "ca", 0), "data": {"ca.crt": pem}})
         }),
         (0..2_usize).prop_map(|at| SECRETS[at].clone()),
+        (80..83_u16, namespace()).prop_map(|(port, namespace)| {
+            let port = port.to_string();
+            json!({"kind": "ConfigMap", "metadata": metadata("a", "tcp", 0), "data": {port: format!("{namespace}/v0:80")}})
+        }),
     ]
 }
 
@@ -314,6 +318,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         2 => removal(),
         1 => Just(Edit::Remove(Kind::GatewayClass, ObjectKey::new("", "c0"))),
         1 => Just(Edit::Remove(Kind::Secret, ObjectKey::new("a", "a"))),
+        1 => Just(Edit::Remove(Kind::ConfigMap, ObjectKey::new("a", "tcp"))),
         1 => (0..4_u16).prop_map(Edit::Place),
     ]
 }
@@ -343,6 +348,8 @@ fn options(fixed: bool) -> Options {
     let mut options = Options::default();
     if fixed {
         options.gateways.places = Places::At(vec!["10.9.0.1".parse().unwrap()]);
+        options.listeners.http.bind = vec!["10.9.0.1:8080".parse().unwrap()];
+        options.listeners.service_maps.tcp = Some(ObjectKey::new("a", "tcp"));
     }
     options
 }
@@ -383,6 +390,42 @@ proptest! {
             prop_assert_eq!(&updated.diagnostics, &scratch.diagnostics);
         }
     }
+}
+
+#[test]
+fn a_port_passes_from_a_gateway_to_a_configmap_of_services_and_back() {
+    let options = options(true);
+    let (mut resources, mut translator) = (Resources::default(), Translator::new(options.clone()));
+    let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
+                       "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+    let gateway = json!({"apiVersion": GROUP, "kind": "Gateway", "metadata": metadata("a", "g0", 0), "spec": {
+        "gatewayClassName": "c0", "listeners": [{"name": "l", "port": 80, "protocol": "HTTP"}]}});
+    let service =
+        json!({"kind": "Service", "metadata": metadata("a", "v0", 0), "spec": {"ports": [{"port": 80}]}});
+    for value in [class, gateway, service] {
+        resources.apply(Change::Set(object(value), None));
+    }
+    let map = |port: &str| {
+        let data = json!({port: "a/v0:80"});
+        Edit::Set(json!({"kind": "ConfigMap", "metadata": metadata("a", "tcp", 0), "data": data}))
+    };
+    let mut listeners_at_80 = |edit: Option<Edit>| {
+        let change = edit.as_ref().map(change);
+        let changed: Vec<_> = change.iter().map(Change::reference).collect();
+        change.into_iter().for_each(|change| resources.apply(change));
+        let updated = translator.update(&resources, &changed, NOW);
+        let scratch = translate(&resources, &options, NOW);
+        assert_eq!((&updated.config, &updated.gateway), (&scratch.config, &scratch.gateway));
+        assert_eq!(updated.diagnostics, scratch.diagnostics);
+        let at_80 = updated.config.listeners.values().filter(|it| it.bind.iter().any(|at| at.port() == 80));
+        at_80.map(|it| it.origin.kind.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(listeners_at_80(None), ["Gateway"]);
+    assert_eq!(listeners_at_80(Some(map("80"))), ["ConfigMap"]);
+    assert_eq!(listeners_at_80(Some(map("81"))), ["Gateway"]);
+    assert_eq!(listeners_at_80(Some(map("80"))), ["ConfigMap"]);
+    let gone = Edit::Remove(Kind::ConfigMap, ObjectKey::new("a", "tcp"));
+    assert_eq!(listeners_at_80(Some(gone)), ["Gateway"]);
 }
 
 fn thread_time() -> Duration {

@@ -123,3 +123,21 @@ async fn a_port_of_both_protocols_leads_to_the_oldest_route_of_each() {
     eventually("closed connections", PATIENCE, || async { connected(at).await.is_empty() }).await;
     eventually("dropped datagrams", PATIENCE, || async { sent(at).await.is_empty() }).await;
 }
+
+#[tokio::test]
+async fn a_gateway_on_the_port_of_the_admin_server_is_named_in_the_log_and_in_config() {
+    let manifests = Manifests::new();
+    manifests.put("services.yaml", service("web", connections("web").await, datagrams("web").await));
+    let flags = ["--gateway-address", "127.0.0.1"];
+    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
+    let admin = fairway.admin;
+    manifests.put("gateway.yaml", gateway(admin.port()));
+    let why = format!("listener tcp cannot have port {}: {admin} is that of --admin", admin.port());
+    let line = fairway.program().line_with("port-unavailable").await;
+    assert!(line.contains(&why), "{line}");
+    eventually("the same in /config", PATIENCE, || async {
+        let config = fairway.admin("/config").await.unwrap().body;
+        String::from_utf8(config).unwrap().contains(&why)
+    })
+    .await;
+}

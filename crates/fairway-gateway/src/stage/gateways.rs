@@ -12,7 +12,7 @@ use crate::condition::Fault;
 use crate::gateway::{self, Listener, Member, Parent, Reading, Written};
 use crate::hostname;
 use crate::listener::{self, Context, Entry, ListenerId, Place};
-use crate::place;
+use crate::place::PortUser;
 use crate::state::Gateways;
 use crate::work::Work;
 
@@ -195,12 +195,12 @@ impl Gateways {
             return;
         }
         for (wanted, port) in before.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
-            self.listening.ports.remove(&port, &place::since(key, wanted));
-            work.places.extend(self.listening.ports.of(&port).map(|(_, key)| key.clone()));
+            self.listening.ports.remove(&port, &PortUser::of(key, wanted));
+            self.mark_users(&port, work);
         }
         for (wanted, port) in after.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
-            self.listening.ports.add(&port, place::since(key, wanted));
-            work.places.extend(self.listening.ports.of(&port).map(|(_, key)| key.clone()));
+            self.listening.ports.add(&port, PortUser::of(key, wanted));
+            self.mark_users(&port, work);
         }
         match after {
             Some(wanted) => drop(self.translation.wanted.insert(key.clone(), wanted)),

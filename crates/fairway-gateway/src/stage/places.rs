@@ -3,15 +3,37 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fairway_model::PortProtocol;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::listening::{self, Listeners};
-use crate::place;
+use crate::place::{self, PortUser, ServicePort};
 use crate::state::Gateways;
 use crate::work::Work;
 
 impl Gateways {
+    /// Takes notice of the ports that the ConfigMaps of TCP and UDP services have, and of those that they had before.
+    pub fn exchange_service_ports(
+        &mut self,
+        (before, after): (&BTreeSet<ServicePort>, &BTreeSet<ServicePort>),
+        work: &mut Work,
+    ) {
+        for (port, user) in before.difference(after).map(ServicePort::wanted) {
+            self.listening.ports.remove(&port, &user);
+            self.mark_users(&port, work);
+        }
+        for (port, user) in after.difference(before).map(ServicePort::wanted) {
+            self.listening.ports.add(&port, user);
+            self.mark_users(&port, work);
+        }
+    }
+
+    /// Marks the Gateways that want a port: another one may have it now.
+    pub(crate) fn mark_users(&self, port: &(PortProtocol, u16), work: &mut Work) {
+        work.places.extend(self.listening.ports.of(port).filter_map(PortUser::gateway).cloned());
+    }
+
     /// Places Gateways.
     pub(crate) fn place_gateways(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for key in std::mem::take(&mut work.places) {

@@ -8,6 +8,7 @@ use fairway_gateway::{Gateways, Pieces, Work as GatewayWork};
 use fairway_model::BackendKey;
 use imbl::OrdMap;
 
+use crate::translator::service_maps::PortChange;
 use crate::translator::state::{BackendUser, CertificateUser, State};
 use crate::translator::work::Work;
 use fairway_objects::backend::BackendRef;
@@ -50,6 +51,11 @@ impl GatewayStage {
     /// Takes notice of what changed.
     pub(super) fn note(&mut self, resources: &Resources, changed: &[ObjectRef]) -> GatewayWork {
         self.gateways.note(resources, changed)
+    }
+
+    /// Takes notice of the ports that TCP and UDP services have.
+    pub(super) fn exchange_service_ports(&mut self, ports: &PortChange, noted: &mut GatewayWork) {
+        self.gateways.exchange_service_ports((&ports.before, &ports.after), noted);
     }
 
     /// Makes what was noted, and marks the backends and certificates that it uses.

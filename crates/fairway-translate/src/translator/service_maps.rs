@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{BackendKey, HostPattern, StreamKey};
+use fairway_gateway::ServicePort;
+use fairway_model::{BackendKey, HostPattern, Origin, StreamKey};
 
 use crate::ingress::defaults::StreamDefaults;
 use crate::service_maps::{self, ServedPort};
@@ -27,22 +28,30 @@ struct Made {
     defaults: StreamDefaults,
     services: BTreeSet<ObjectKey>,
     listeners: BTreeSet<Arc<str>>,
+    ports: BTreeSet<ServicePort>,
     backends: BTreeSet<BackendKey>,
 }
 
+/// The ports that the ConfigMaps had, and those that they have.
+#[derive(Debug, Default)]
+pub(super) struct PortChange {
+    pub(super) before: BTreeSet<ServicePort>,
+    pub(super) after: BTreeSet<ServicePort>,
+}
+
 impl ServiceMapStage {
-    /// Makes all of it again, where something that it depends on changed, and marks the backends.
+    /// Makes all of it again, where something that it depends on changed, and marks the backends. Gateways get none of its ports.
     pub(super) fn make(
         &mut self,
         state: &mut State,
         inputs: Inputs<'_>,
         changed: &[ObjectRef],
         work: &mut Work,
-    ) {
+    ) -> PortChange {
         let defaults = state.defaults.forwarding.streams;
         let made = self.made.clone();
         if made.as_ref().is_some_and(|made| !made.is_touched(inputs.options, changed, defaults)) {
-            return;
+            return PortChange::default();
         }
         let before = made.unwrap_or_default();
         let reading = service_maps::read(inputs, defaults);
@@ -50,6 +59,7 @@ impl ServiceMapStage {
             defaults,
             services: reading.services,
             listeners: reading.ports.keys().cloned().collect(),
+            ports: reading.ports.values().map(taken).collect(),
             backends: reading.ports.values().map(|port| port.backend.key.clone()).collect(),
         };
         for key in before.backends.difference(&made.backends) {
@@ -63,7 +73,20 @@ impl ServiceMapStage {
             state.serve_port(port);
         }
         state.current.diagnostics.replace(Scope::ServiceMaps, reading.diagnostics);
+        let change = PortChange { before: before.ports.clone(), after: made.ports.clone() };
         self.made = Some(Arc::new(made));
+        change
+    }
+}
+
+/// A port as Gateways must know of it.
+fn taken(ServedPort { listener, .. }: &ServedPort) -> ServicePort {
+    let Origin { namespace, name, .. } = &listener.origin;
+    ServicePort {
+        protocol: listener.protocol.port_protocol(),
+        number: listener.public_port,
+        bind: listener.bind.clone(),
+        map: ObjectKey { namespace: namespace.clone(), name: name.clone() },
     }
 }
 

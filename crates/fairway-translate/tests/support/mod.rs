@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use fairway_translate::{
     Address, AddressKind, Addresses, Change, Compat, Defaults, DocumentSource, ExternalNames, HostOwnership,
-    LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, Placement, Places, PortPlacement,
-    PortState, ProxySenders, ReservedPorts, Resources, SslPassthrough, UnsupportedProtection, WithoutClass,
+    LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, OwnListener, Placement, Places,
+    PortPlacement, PortState, ProxySenders, ReservedPorts, Resources, SslPassthrough, UnsupportedProtection,
+    WithoutClass,
 };
 use serde_json::{Value, json};
 
@@ -167,6 +168,7 @@ fn set_options(options: &mut Options, value: &Value) {
     }
     options.trust.external.allowed = ranges("externalAllow");
     let own = value["own"].as_array().into_iter().flatten().map(|it| it.as_str().unwrap().parse().unwrap());
+    let own = own.map(|address| OwnListener { address, flag: "--own" });
     options.trust.external.own.listeners = own.collect();
     if is("loopback") {
         options.loopback_endpoints = LoopbackEndpoints::Accepted;

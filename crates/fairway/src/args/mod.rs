@@ -1,5 +1,6 @@
 //! The command line: every flag is also an environment variable `FAIRWAY_*`.
 
+mod addresses;
 mod compare;
 mod gateways;
 mod inspect;

@@ -1,16 +1,14 @@
 //! The flags of `fairway run`, and what they must not say together.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
 use fairway_proxy::{AccessLogFormat, DrainOptions};
-use fairway_translate::{
-    ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Own, Places, ReservedPorts,
-};
+use fairway_translate::{ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Places};
 
+use super::addresses::AddressArgs;
 use super::gateways::GatewayPlaceArgs;
 use super::limits::LimitArgs;
 use super::seconds::seconds;
@@ -59,30 +57,9 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where traffic arrives")]
 pub(crate) struct ListenArgs {
-    /// Addresses for plain HTTP
-    #[arg(
-        long,
-        env = "FAIRWAY_HTTP",
-        value_name = "ADDR",
-        value_delimiter = ',',
-        default_value = "0.0.0.0:8080"
-    )]
-    pub(crate) http: Vec<SocketAddr>,
-    /// Addresses for HTTPS
-    #[arg(
-        long,
-        env = "FAIRWAY_HTTPS",
-        value_name = "ADDR",
-        value_delimiter = ',',
-        default_value = "0.0.0.0:8443"
-    )]
-    pub(crate) https: Vec<SocketAddr>,
-    /// The address of the admin server: /healthz /readyz /metrics /config
-    #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
-    pub(crate) admin: SocketAddr,
-    /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
-    #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR", value_delimiter = ',')]
-    pub(crate) probe: Vec<SocketAddr>,
+    /// The addresses that the process binds
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
     /// When /healthz returns 200: alive, while the process lives; ready, from the first served configuration until the process
     /// gets a signal to stop, for manifests of ingress-nginx, which probe no other path
     #[arg(long, env = "FAIRWAY_HEALTHZ", value_name = "WHEN", default_value = "alive")]
@@ -176,7 +153,7 @@ impl RunArgs {
         if self.source.kubernetes {
             self.translation.gateways.refuse_address_in_a_cluster()?;
         }
-        self.listen.validate(self.report.webhook.address)?;
+        self.listen.addresses.validate(self.report.webhook.address)?;
         self.translation.trust()?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
@@ -202,13 +179,10 @@ impl RunArgs {
         if self.source.kubernetes {
             options.gateways.places = Places::Given;
         }
-        let own = self.listen.own(self.report.webhook.address);
-        options.trust.external.own = Own { gateways: self.gateways.ports()?, ..own };
-        options.listeners.http.bind.clone_from(&self.listen.http);
-        options.listeners.https.bind.clone_from(&self.listen.https);
-        let reserved = &mut options.listeners.service_maps.reserved;
-        reserved.extend(self.listen.reserved(self.report.webhook.address));
-        reserved.extend(self.gateways.reserved());
+        self.listen.addresses.place(self.report.webhook.address, &mut options);
+        let own = &mut options.trust.external.own;
+        (own.addresses, own.gateways) = (own_addresses::all(), self.gateways.ports()?);
+        options.listeners.service_maps.reserved.extend(self.gateways.reserved());
         options.hosts.log_format = self.logs.access_log.choice();
         let clients = ClientDefaults {
             downstream: self.limits.patience.downstream(),
@@ -216,52 +190,6 @@ impl RunArgs {
         };
         Ok(Options { clients, loopback_endpoints, ..options })
     }
-}
-
-impl ListenArgs {
-    fn validate(&self, webhook: Option<SocketAddr>) -> Result<()> {
-        let http = self.http.iter().map(|address| ("--http", address));
-        let https = self.https.iter().map(|address| ("--https", address));
-        let all = http.chain(https).chain([("--admin", &self.admin)]);
-        let all = all.chain(self.probe.iter().map(|address| ("--probe", address)));
-        let all: Vec<_> = all.chain(webhook.iter().map(|address| ("--webhook", address))).collect();
-        for (index, (flag, address)) in all.iter().enumerate() {
-            if let Some((other, taken)) = all[..index].iter().find(|(_, other)| overlap(other, address)) {
-                bail!("{flag} {address} and {other} {taken} are the same address");
-            }
-        }
-        Ok(())
-    }
-
-    /// The ports of this process, with that of the webhook if it is served. The kernel chooses for port 0.
-    fn reserved(&self, webhook: Option<SocketAddr>) -> Vec<ReservedPorts> {
-        let of_clients =
-            [("--http", &self.http), ("--https", &self.https), ("--probe", &self.probe)].into_iter();
-        let many = of_clients.flat_map(|(flag, all)| all.iter().map(move |address| (flag, address.port())));
-        let one = [("--admin", Some(self.admin)), ("--webhook", webhook)].into_iter();
-        let one = one.filter_map(|(flag, address)| Some((flag, address?.port())));
-        many.chain(one)
-            .filter(|(_, port)| *port > 0)
-            .map(|(flag, port)| ReservedPorts::tcp(port, flag))
-            .collect()
-    }
-
-    /// Where this process listens, with the webhook if it is served.
-    fn own(&self, webhook: Option<SocketAddr>) -> Own {
-        let some = [Some(self.admin), webhook].into_iter().flatten().chain(self.probe.iter().copied());
-        Own {
-            listeners: self.http.iter().chain(&self.https).copied().chain(some).collect(),
-            addresses: own_addresses::all(),
-            gateways: None,
-        }
-    }
-}
-
-/// Whether two addresses of the same family cannot be bound together. Port 0 is always a free one.
-fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
-    let hosts = a.ip() == b.ip()
-        || (a.is_ipv4() == b.is_ipv4() && (a.ip().is_unspecified() || b.ip().is_unspecified()));
-    hosts && a.port() == b.port() && a.port() != 0
 }
 
 impl DrainArgs {
@@ -283,6 +211,8 @@ impl From<AccessLogChoice> for AccessLogFormat {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use clap::Parser;
 
     use fairway_model::PortProtocol;
@@ -336,6 +266,7 @@ mod tests {
             ),
             ("--manifests m --probe 127.0.0.1:10254", "--probe 127.0.0.1:10254 and --admin"),
             ("--manifests m --http 0.0.0.0:10254", "--admin 127.0.0.1:10254 and --http"),
+            ("--manifests m --http [::]:10254", "--admin 127.0.0.1:10254 and --http [::]:10254"),
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
             (
                 "--manifests m --webhook 127.0.0.1:0 --webhook-certificate c --webhook-key k",
@@ -373,15 +304,20 @@ mod tests {
 
     #[test]
     fn tcp_and_udp_services_get_no_port_that_something_else_has() {
-        let line = "fairway run --kubernetes --http 0.0.0.0:8080,[::]:8080 --https 0.0.0.0:8443 --admin 127.0.0.1:10254 \
+        let line = "fairway run --kubernetes --http 0.0.0.0:8080 --https 0.0.0.0:8443 --admin 127.0.0.1:10254 \
                     --probe 0.0.0.0:10255 --gateway-pods a/b --gateway-ports 20000-20009 --public-http-port 81 \
                     --tcp-services-configmap edge/tcp --udp-services-configmap edge/udp";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let Command::Run(run) = cli.command else { panic!() };
-        let maps = run.options().unwrap().listeners.service_maps;
+        let options = run.options().unwrap();
+        let (maps, own) = (options.listeners.service_maps, options.trust.external.own);
         assert_eq!(maps.tcp.unwrap().to_string(), "edge/tcp");
         assert_eq!(maps.udp.unwrap().to_string(), "edge/udp");
-        let by = |port, protocol| maps.reserved.iter().find(|it| it.has(port, protocol)).map(|it| &*it.by);
+        let by = |port, protocol| {
+            let at = SocketAddr::from(([0, 0, 0, 0], port));
+            let reserved = maps.reserved.iter().find(|it| it.has(port, protocol)).map(|it| &*it.by);
+            reserved.or_else(|| own.in_the_way(protocol, &[at]).map(|own| own.flag))
+        };
         for (port, tcp, udp) in [
             (81, Some("--public-http-port"), None),
             (443, Some("--public-https-port"), None),

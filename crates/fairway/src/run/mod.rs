@@ -51,8 +51,9 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     serve_admins(admins, pages(args, &pipeline, &gate, &feed))?;
     feed.wait_for_first(args, &pipeline)?;
     let proxy = gate.open(options(args)?)?;
+    let addresses = &args.listen.addresses;
     tracing::info!(
-        http = ?args.listen.http, https = ?args.listen.https, admin = %args.listen.admin,
+        http = ?addresses.http, https = ?addresses.https, admin = %addresses.admin,
         source = %feed, version = env!("CARGO_PKG_VERSION"), "serving"
     );
     let ended = proxy.join();
@@ -72,8 +73,8 @@ fn start_pipeline(args: &RunArgs, gate: &Arc<Gate>) -> Result<Pipeline> {
 fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
     let bind =
         |flag: &str, address: SocketAddr| Admin::bind(address).with_context(|| format!("{flag} {address}"));
-    let mut admins = vec![(bind("--admin", args.listen.admin)?, Audience::Operators)];
-    for &probe in &args.listen.probe {
+    let mut admins = vec![(bind("--admin", args.listen.addresses.admin)?, Audience::Operators)];
+    for &probe in &args.listen.addresses.probe {
         admins.push((bind("--probe", probe)?, Audience::Probes));
     }
     Ok(admins)

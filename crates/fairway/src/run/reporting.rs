@@ -101,7 +101,7 @@ fn duties(
     if selection.gateways == ServeGateways::No {
         return Ok(None);
     }
-    let mut bind: Vec<_> = args.listen.http.iter().map(SocketAddr::ip).collect();
+    let mut bind: Vec<_> = args.listen.addresses.http.iter().map(SocketAddr::ip).collect();
     bind.sort_unstable();
     bind.dedup();
     let places = args.gateways.pods()?.map(|pods| PlaceOptions {
@@ -112,7 +112,7 @@ fn duties(
         bind,
         namespaces: selection.namespaces,
         bindings,
-        asker: args.listen.probe.first().map(|probe| Asker::at(*probe)),
+        asker: args.listen.addresses.probe.first().map(|probe| Asker::at(*probe)),
         inlet: pipeline.inlet(),
     });
     Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places }))

@@ -1,0 +1,73 @@
+//! Flags about the addresses that the process binds, shared by `run` and `check`.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use fairway_translate::{Options, OwnListener, overlap};
+
+/// The addresses that the process binds.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Where traffic arrives")]
+pub(crate) struct AddressArgs {
+    /// Addresses for plain HTTP
+    #[arg(
+        long,
+        env = "FAIRWAY_HTTP",
+        value_name = "ADDR",
+        value_delimiter = ',',
+        default_value = "0.0.0.0:8080"
+    )]
+    pub(crate) http: Vec<SocketAddr>,
+    /// Addresses for HTTPS
+    #[arg(
+        long,
+        env = "FAIRWAY_HTTPS",
+        value_name = "ADDR",
+        value_delimiter = ',',
+        default_value = "0.0.0.0:8443"
+    )]
+    pub(crate) https: Vec<SocketAddr>,
+    /// The address of the admin server: /healthz /readyz /metrics /config
+    #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
+    pub(crate) admin: SocketAddr,
+    /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
+    #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) probe: Vec<SocketAddr>,
+}
+
+impl AddressArgs {
+    /// # Errors
+    /// Two of them cannot be bound together, or one of them and that of the webhook.
+    pub(crate) fn validate(&self, webhook: Option<SocketAddr>) -> Result<()> {
+        let all = self.own(webhook);
+        for (index, OwnListener { address, flag }) in all.iter().enumerate() {
+            if let Some(taken) = all[..index].iter().find(|other| overlap(&other.address, address)) {
+                bail!("{flag} {address} and {} {} are the same address", taken.flag, taken.address);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says where this process listens, with the webhook if it is served.
+    pub(crate) fn place(&self, webhook: Option<SocketAddr>, options: &mut Options) {
+        options.listeners.http.bind.clone_from(&self.http);
+        options.listeners.https.bind.clone_from(&self.https);
+        options.trust.external.own.listeners = self.own(webhook);
+    }
+
+    fn own(&self, webhook: Option<SocketAddr>) -> Vec<OwnListener> {
+        let (admin, webhook) = ([self.admin], webhook.map(|address| [address]));
+        let by_flag = [
+            ("--http", self.http.as_slice()),
+            ("--https", &self.https),
+            ("--admin", &admin),
+            ("--probe", &self.probe),
+            ("--webhook", webhook.as_ref().map(<[_; 1]>::as_slice).unwrap_or_default()),
+        ];
+        let listeners = by_flag.into_iter().flat_map(|(flag, addresses)| {
+            addresses.iter().map(move |address| OwnListener { address: *address, flag })
+        });
+        listeners.collect()
+    }
+}
