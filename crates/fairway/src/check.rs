@@ -14,8 +14,9 @@ use crate::terminal::Plain;
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let CheckArgs { manifests, cluster, translation, .. } = args;
-    let read = Input { manifests: manifests.as_deref(), cluster, translation }.read()?;
+    let CheckArgs { manifests, cluster, translation, addresses, .. } = args;
+    let input = Input { manifests: manifests.as_deref(), cluster, translation, addresses: Some(addresses) };
+    let read = input.read()?;
     let (prefix, compat) = (read.options.annotations_prefix.clone(), read.options.hosts.compat);
     let given = read.given();
     let mut found = read.judged()?;

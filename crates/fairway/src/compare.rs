@@ -71,7 +71,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
 
 fn read(args: &CompareArgs) -> Result<Offline> {
     let CompareArgs { manifests, cluster, translation, .. } = args;
-    let read = Input { manifests: manifests.as_deref(), cluster, translation }.read()?;
+    let read = Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.read()?;
     let given = read.given();
     let mut found = read.judged()?;
     given.judge(&mut found.diagnostics);

@@ -13,7 +13,7 @@ use fairway_translate::{
     Translation,
 };
 
-use crate::args::{ClusterArgs, TranslationArgs};
+use crate::args::{AddressArgs, ClusterArgs, TranslationArgs};
 use crate::standard_input;
 
 /// What a directory or a cluster means.
@@ -48,6 +48,8 @@ pub(crate) struct Input<'a> {
     pub(crate) manifests: Option<&'a Path>,
     pub(crate) cluster: &'a ClusterArgs,
     pub(crate) translation: &'a TranslationArgs,
+    /// What the process would bind that serves them; `None` where that decides about nothing that is asked.
+    pub(crate) addresses: Option<&'a AddressArgs>,
 }
 
 impl Input<'_> {
@@ -64,7 +66,11 @@ impl Input<'_> {
     /// # Errors
     /// Flags contradict each other, or nothing can be read.
     pub(crate) fn read(self) -> Result<Read> {
-        let options = self.translation.options()?;
+        let mut options = self.translation.options()?;
+        if let Some(addresses) = self.addresses {
+            addresses.validate(None)?;
+            addresses.place(None, &mut options);
+        }
         match self.manifests {
             Some(manifests) if manifests.as_os_str() == "-" => {
                 self.cluster.refuse_without_cluster("the standard input")?;
@@ -158,9 +164,9 @@ pub(crate) fn outcome(options: Options, changes: Vec<Change>) -> Result<Outcome>
 }
 
 /// Places for the Gateways of a cluster, each with ports that no other one has. Where they are there is not known here, and
-/// decides about no request.
+/// decides about no request; no flag names an address of a network that is for documents (RFC 5737).
 fn placed(translation: &Translation) -> Vec<Change> {
-    let anywhere = IpAddr::from([0, 0, 0, 0]);
+    let anywhere = IpAddr::from([192, 0, 2, 0]);
     let mut free = 1024..=u16::MAX;
     let mut changes = Vec::new();
     for (gateway, wanted) in &translation.gateway.wanted {

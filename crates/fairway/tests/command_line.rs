@@ -65,6 +65,52 @@ fn an_address_in_use_is_named_with_its_flag() {
     }
 }
 
+const GATEWAY: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: fairway}
+spec: {controllerName: fairway.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: shop}
+spec:
+  gatewayClassName: fairway
+  listeners:
+  - {name: a, port: 8080, protocol: HTTP}
+  - {name: b, port: 8443, protocol: TCP}
+  - {name: c, port: 10254, protocol: HTTP}
+  - {name: d, port: 10255, protocol: HTTP}
+";
+
+#[test]
+fn check_says_which_ports_run_would_not_give_to_a_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("gateway.yaml"), GATEWAY).unwrap();
+    let directory = dir.path().to_str().unwrap();
+    let taken = |flags: &[&str]| {
+        let (code, said) = fairway(&[&["check", directory], flags].concat());
+        let lines = said
+            .lines()
+            .filter_map(|line| line.split_once(" cannot have port "))
+            .map(|(_, why)| why.to_owned());
+        (code, lines.collect::<Vec<_>>())
+    };
+    let not_served = |why: &str| format!("{why}; the listener is not served");
+    let by_default = [
+        "8080: 0.0.0.0:8080 is that of --http",
+        "8443: 0.0.0.0:8443 is that of --https",
+        "10254: 127.0.0.1:10254 is that of --admin",
+    ];
+    assert_eq!(taken(&[]), (1, by_default.map(not_served).into()));
+    let elsewhere = ["--http", "0.0.0.0:1080", "--https", "0.0.0.0:1443", "--admin", "127.0.0.1:1254"];
+    assert_eq!(taken(&elsewhere), (0, Vec::new()));
+    let probe = [&elsewhere[..], &["--probe", "[::]:10255"]].concat();
+    assert_eq!(taken(&probe), (1, vec![not_served("10255: [::]:10255 is that of --probe")]));
+    let (code, said) = fairway(&["check", directory, "--http", "127.0.0.1:10254"]);
+    assert_eq!((code, said.contains("are the same address")), (2, true), "{said}");
+}
+
 #[test]
 fn every_flag_is_an_environment_variable_and_has_a_text() {
     let (code, help) = fairway(&["run", "--help"]);

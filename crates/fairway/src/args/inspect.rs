@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 
+use super::addresses::AddressArgs;
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 
@@ -34,6 +35,9 @@ pub(crate) struct CheckArgs {
     /// Which cluster, and what of it
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+    /// Where traffic would arrive: a Gateway gets no port that one of these addresses has
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
     /// What moving from ingress-nginx means for each Ingress, instead of everything that is wrong
     #[arg(long, env = "FAIRWAY_REPORT")]
     pub(crate) report: bool,

@@ -16,6 +16,7 @@ mod wait;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use addresses::AddressArgs;
 pub(crate) use compare::{CompareArgs, Format};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};

@@ -32,7 +32,9 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
         Some(admin) => fetched::fetch(admin)?,
         None => {
             let ExplainArgs { manifests, cluster, translation, .. } = args;
-            Served::of(Input { manifests: manifests.as_deref(), cluster, translation }.offline()?)
+            Served::of(
+                Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.offline()?,
+            )
         }
     };
     let mut text = String::new();

@@ -21,7 +21,7 @@ const MOST_DIFFERING: usize = 20;
 /// 0 when nothing is lost, 1 when something is; the objects are written all the same.
 pub(super) fn migrate(args: &GatewayApiArgs) -> Result<ExitCode> {
     let GatewayApiArgs { manifests, cluster, translation, .. } = args;
-    let mut read = Input { manifests: manifests.as_deref(), cluster, translation }.read()?;
+    let mut read = Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.read()?;
     let missing = gateway::missing(&read.changes);
     read.changes.extend(assumed(&missing));
     let (changes, options) = (read.changes.clone(), read.options.clone());
