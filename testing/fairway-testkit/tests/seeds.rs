@@ -25,7 +25,7 @@ fn properties_draw_the_same_values_in_every_run() {
 fn tests_seed_their_random_numbers() {
     let mut wrong = String::new();
     for source in sources() {
-        let is_testkit = source.name.starts_with("crates/fairway-testkit/src/");
+        let is_testkit = source.name.starts_with("testing/fairway-testkit/src/");
         let tests_begin = if source.is_test || is_testkit { 0 } else { source.lines_without_tests() };
         for (number, line) in source.text.lines().enumerate().skip(tests_begin) {
             if draws_unseeded(line) {

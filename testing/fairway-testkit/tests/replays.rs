@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::structure::{Source, root, sources};
+use crate::structure::{Source, crates, root, sources};
 
 #[test]
 fn every_corpus_of_a_fuzz_target_is_replayed_by_a_test() {
@@ -50,14 +50,14 @@ fn names(folder: &Path) -> BTreeSet<String> {
 fn every_file_of_tests_is_part_of_a_program() {
     let sources = sources();
     let mut wrong = String::new();
-    let mut crates = 0;
-    for manifest in manifests() {
-        let text = fs::read_to_string(root().join(&manifest)).unwrap();
+    let mut seen = 0;
+    for place in crates() {
+        let text = fs::read_to_string(place.join("Cargo.toml")).unwrap();
         if !text.contains("autotests = false") {
             continue;
         }
-        crates += 1;
-        let folder = format!("{}tests/", manifest.strip_suffix("Cargo.toml").unwrap());
+        seen += 1;
+        let folder = format!("{}/tests/", place.strip_prefix(root()).unwrap().display());
         let programs: Vec<_> = text.lines().filter_map(|line| path_of_test(line, &folder)).collect();
         let reached = reached(&programs, &sources);
         let of_crate = sources.iter().filter(|source| source.name.starts_with(&folder));
@@ -65,15 +65,8 @@ fn every_file_of_tests_is_part_of_a_program() {
             _ = writeln!(wrong, "{}: no test program has it as a module, so it does not run", source.name);
         }
     }
-    assert!(crates > 5, "the crates were found");
+    assert!(seen > 5, "the crates were found");
     assert!(wrong.is_empty(), "\n{wrong}");
-}
-
-/// The manifests of all crates, by their paths in the repository.
-fn manifests() -> Vec<String> {
-    let crates = fs::read_dir(root().join("crates")).unwrap();
-    let names = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.map(|name| format!("crates/{name}/Cargo.toml")).chain(["bench/Cargo.toml".to_owned()]).collect()
 }
 
 /// The file of a `path = "tests/..."` in a manifest.

@@ -413,7 +413,7 @@ struct Package {
 
 pub(crate) fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-    root.expect("the crate lies in crates/ of the workspace").to_path_buf()
+    root.expect("the crate lies in a folder of the workspace").to_path_buf()
 }
 
 /// The packages of the workspace, from `cargo metadata`.
@@ -474,11 +474,21 @@ impl Source {
     }
 }
 
+/// The folder of each crate of the workspace: of the product, the laboratory, what tests stand on, and the benchmark.
+pub(crate) fn crates() -> Vec<PathBuf> {
+    let root = root();
+    let of =
+        |folder: &str| fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folders: Vec<Vec<PathBuf>> = ["crates", "lab", "testing"].into_iter().map(of).collect();
+    let all = folders.into_iter().flatten().chain([root.join("bench")]);
+    all.filter(|folder| folder.join("Cargo.toml").exists()).collect()
+}
+
 /// Every file of Rust in the repository.
 pub(crate) fn sources() -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
-    for folder in ["crates", "bench", "fuzz"] {
+    for folder in ["crates", "lab", "testing", "bench", "fuzz"] {
         collect(&root.join(folder), &root, &mut found);
     }
     assert!(found.len() > 50, "the sources were found");

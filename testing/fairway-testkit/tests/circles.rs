@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
 
+use crate::structure;
+
 /// A module as the names on the way to it; the crate itself is empty.
 type Module = Vec<String>;
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
@@ -82,12 +84,9 @@ fn source(module: &str, text: &str) -> (Module, String) {
 
 /// The folder of the sources of each crate of the workspace, by the name of the crate's folder.
 fn crates() -> BTreeMap<String, PathBuf> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let beside = fs::read_dir(workspace.join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let folders = beside.chain([workspace.join("bench")]).filter(|folder| folder.join("Cargo.toml").exists());
     let named =
         |folder: PathBuf| (folder.file_name().unwrap().to_str().unwrap().to_owned(), folder.join("src"));
-    folders.map(named).collect()
+    structure::crates().into_iter().map(named).collect()
 }
 
 /// The source of each module of a crate. The programs of a library, which see only what it publishes, are left out.
