@@ -1,11 +1,11 @@
 //! Any bytes as the beginning of a TLS connection whose name decides where it goes. The checks are those of the tests of
-//! `fairway-stream`, of which only this file is built here: the rest needs sockets.
+//! `fairway-proxy`, of which only this file is built here: the rest needs sockets.
 
 #![no_main]
 
-#[path = "../../crates/fairway-stream/tests/checks/mod.rs"]
+#[path = "../../crates/fairway-proxy/src/l4/hello/checks.rs"]
 mod checks;
-#[path = "../../crates/fairway-stream/src/hello.rs"]
+#[path = "../../crates/fairway-proxy/src/l4/hello.rs"]
 mod hello;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::client_hello(input, |pieces| {

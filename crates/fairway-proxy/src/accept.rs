@@ -9,29 +9,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::l4::hello::host_name;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
+use crate::tls::Agreed;
 use fairway_model::ListenerProtocol;
 use fairway_routing::Port;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::shortage::Shortage;
 use fairway_runtime::transport::Prefixed;
 use fairway_runtime::wire::Wire;
-use fairway_stream::hello::host_name;
-use fairway_tls::Agreed;
 use rustls::ServerConnection;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::downstream;
+use crate::fault::Fault;
 use crate::handshake::Shaken;
 use crate::network::Network;
 use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme};
 use crate::stream::{self, StreamPeer};
 use crate::worker::{Open, Worker};
 use crate::{handshake, hello, proxy_protocol};
-use fairway_metrics::Fault;
 
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);

@@ -18,13 +18,13 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::fault::Fault;
+use crate::l4::hello::host_name;
 use crate::listener::{ListenerId, PortId};
 use crate::peer::Proof;
+use crate::tls::ClientTrust;
 use crate::worker::{Adopted, ServerSide, Trusts};
-use fairway_metrics::Fault;
 use fairway_sides::sides::Hop;
-use fairway_stream::hello::host_name;
-use fairway_tls::ClientTrust;
 
 /// A client that has shaken hands.
 pub(crate) struct Shaken<S> {

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use fairway_stream::hello::{ClientHello, HelloReader};
+use crate::l4::hello::{ClientHello, HelloReader};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
-use fairway_metrics::Fault;
+use crate::fault::Fault;
 
 /// Room for one read. Most messages fit.
 const READ: usize = 2 * 1024;

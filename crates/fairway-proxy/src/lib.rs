@@ -13,11 +13,17 @@ mod access_log;
 mod buffers;
 mod downstream;
 mod exchange;
+mod fault;
 mod filter;
+mod grpc;
+mod guards;
 mod handshake;
 mod hello;
+mod l4;
 mod listener;
 mod listening;
+pub mod log;
+pub mod metrics;
 mod network;
 mod options;
 mod peer;
@@ -29,12 +35,13 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod thread;
+mod tls;
 mod upstream;
 mod worker;
 
-pub use fairway_metrics::{Fault, Party};
+pub use crate::fault::{Fault, Party};
+pub use crate::tls::{IdentityError, SelfSigned};
 pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
-pub use fairway_tls::{IdentityError, SelfSigned};
 pub use listener::{BindError, TrustError};
 
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};

@@ -7,14 +7,14 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fairway_metrics::Fault;
+use crate::fault::Fault;
+use crate::l4::bounds::SessionBounds;
+use crate::tls::ClientTrust;
 use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, PortProtocol};
 use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
 use fairway_runtime::counts::Counts;
 use fairway_runtime::listen;
 use fairway_runtime::places::{Place, Places};
-use fairway_stream::bounds::SessionBounds;
-use fairway_tls::ClientTrust;
 use imbl::OrdMap;
 
 use crate::listener::{BindError, ListenerError, ListenerId, PortId, TrustError};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::peer::Scheme;
-use fairway_tls::SelfSigned;
+use crate::tls::SelfSigned;
 
 /// How a [`crate::Proxy`] is started.
 #[derive(Clone, Debug)]

@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
 use crate::listener::BindError;
+use crate::metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
+use crate::tls::IdentityError;
+use crate::tls::ServerTls;
 use crate::worker::{Neighbours, SharedGuards};
-use fairway_metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread};
-use fairway_tls::IdentityError;
-use fairway_tls::ServerTls;
 
 /// The running data plane.
 pub struct Proxy {

@@ -11,9 +11,9 @@ use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::fault::Fault;
 use crate::options::ProxyProtocol;
 use crate::peer::Scheme;
-use fairway_metrics::Fault;
 
 /// Whether what comes to a port begins with a header.
 ///

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::listener::{BindError, ListenerError, TrustError};
 use crate::listening::{Listening, Sockets};
-use fairway_tls::{Identities, IdentityError, ServerTls};
+use crate::tls::{Identities, IdentityError, ServerTls};
 
 /// A snapshot with its certificates ready for use.
 pub(crate) struct Published {

@@ -28,17 +28,17 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::AccessLog;
 use crate::listener::ListenerId;
+use crate::metrics::Text;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::{Facts, Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
+use crate::tls::SelfSigned;
+use crate::tls::ServerTls;
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
-use fairway_metrics::Text;
 use fairway_sides::hop::AnyHop;
 use fairway_sides::sides::Spoken;
-use fairway_tls::SelfSigned;
-use fairway_tls::ServerTls;
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;

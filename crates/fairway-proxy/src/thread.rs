@@ -16,11 +16,11 @@ use tokio::time::MissedTickBehavior;
 use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
 use crate::downstream;
+use crate::metrics::Sample;
 use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
 use crate::worker::{Arrivals, Neighbours, Open, Phase, SharedGuards, Worker};
-use fairway_metrics::Sample;
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);

@@ -114,7 +114,7 @@ fn every_key_of_the_settings_that_is_described_is_read() {
 fn every_reason_is_described_with_its_status() {
     let text = document("docs/metrics.md");
     let described = first_column(&text, "reason");
-    let source = document("crates/fairway-metrics/src/fault.rs");
+    let source = document("crates/fairway-proxy/src/fault.rs");
     let labels = source.lines().filter(|line| line.contains("=> \""));
     let given: BTreeSet<_> = labels.map(|line| line.split('"').nth(1).unwrap()).collect();
     assert!(given.len() > 15, "the labels of Fault were found");

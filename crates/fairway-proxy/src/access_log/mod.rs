@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fairway_log::{Forwarded, Process, StreamLine, WallClock};
+use crate::log::{Forwarded, Process, StreamLine, WallClock};
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_routing::Logging;
 use fairway_runtime::output::OutputSender;
 
 use crate::buffers::Buffers;
+use crate::metrics::record::Record;
 use crate::options::AccessLogFormat;
-use fairway_metrics::record::Record;
 
 pub(crate) use words::Seen;
 

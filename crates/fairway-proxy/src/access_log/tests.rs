@@ -5,27 +5,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_log::{Process, WallClock};
+use crate::log::{Process, WallClock};
 use fairway_message::HeadLimits;
 use fairway_model::{Backend, Escape, Filter, LogFormat, ServiceName, Settings};
 use fairway_routing::{CompiledRule, Matched, Request};
 use fairway_runtime::clock::Instant;
 use serde_json::json;
 
+use crate::tls::Agreed;
 use fairway_runtime::output::OutputSender;
 use fairway_sides::sides::Upgrade;
-use fairway_tls::Agreed;
 
 use super::{ADDRESSES, AccessLog, Seen, words};
 use crate::buffers::{Buffers, Parties};
+use crate::fault::Fault;
 use crate::listener::ListenerId;
+use crate::metrics::record::Detour;
+use crate::metrics::record::{Record, UpstreamRecord};
 use crate::options::AccessLogFormat;
 use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::request::intake::Fields;
 use crate::testing::{endpoint, snapshot};
-use fairway_metrics::Fault;
-use fairway_metrics::record::Detour;
-use fairway_metrics::record::{Record, UpstreamRecord};
 
 const PLAIN: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\
@@ -319,7 +319,7 @@ fn the_certificate_of_a_client_is_shown_with_its_verdict() {
         let peer = Peer { scheme: Scheme::Https, ..peer() };
         let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
         let mut line = words::line((&record, &buffers, seen), &clock, &process);
-        line.connection.certificate = certificate.map(|verdict| fairway_log::Certificate {
+        line.connection.certificate = certificate.map(|verdict| crate::log::Certificate {
             subject: "CN=a|b",
             issuer: "CN=c",
             serial: "A102",

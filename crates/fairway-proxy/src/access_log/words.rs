@@ -1,14 +1,14 @@
 //! What the log knows of an exchange, for any format.
 
-use fairway_log::{
+use crate::log::{
     Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
 };
-use fairway_tls::Agreed;
+use crate::tls::Agreed;
 
 use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::metrics::record::{Detour, Record};
 use crate::peer::{Noted, Peer};
-use fairway_metrics::Fault;
-use fairway_metrics::record::{Detour, Record};
 
 /// Who asked, and where.
 #[derive(Clone, Copy)]

@@ -20,10 +20,10 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;
 
 use crate::exchange::{ClientSide, Ending, exchange};
+use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
-use fairway_metrics::Fault;
 use fairway_sides::h1::{H1, linger};
 use fairway_sides::sides::{Arrival, HeadRead, Hop};
 

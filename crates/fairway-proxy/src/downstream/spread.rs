@@ -9,10 +9,10 @@ use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;
 
 use super::http2;
+use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Arrivals, Moved, Open, Worker};
-use fairway_metrics::Fault;
 
 /// What serves the connection here until it ends; `None` where another worker has it now.
 ///

@@ -16,12 +16,12 @@ use tokio::time::Sleep;
 use super::blame::note_connect_failure;
 use super::environment::{ClientSide, Environment, Exchange};
 use super::retry::{Age, Failed, Progress, RetryState, Reuse};
+use crate::fault::Fault;
+use crate::metrics::record::{Detour, Micros};
+use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::{Chosen, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
 use crate::worker::{ToEndpoint, Worker};
-use fairway_metrics::Fault;
-use fairway_metrics::record::{Detour, Micros};
-use fairway_metrics::{Hedges, count};
 use fairway_sides::sides::Downstream;
 use fairway_sides::sides::Hop;
 

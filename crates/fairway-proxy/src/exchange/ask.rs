@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fairway_guards::Tag;
+use crate::guards::Tag;
 use fairway_message::{Head, Known};
 use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule, TemplatePart};
 use fairway_routing::{Asking, CompiledRule, RequestStep};
@@ -13,12 +13,12 @@ use super::environment::Exchange;
 use super::lookup;
 use super::subrequest::{self, Asker, Question, Unseen};
 use crate::buffers::Made;
+use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
 use crate::worker::Loan;
-use fairway_metrics::Fault;
 use fairway_sides::sides::Downstream;
 
 /// What a service says.

@@ -10,13 +10,13 @@ use super::blame::blame;
 use super::environment::{Environment, Exchange};
 use super::retry::{Age, Failed, Progress, RetryState};
 use super::transact::transact;
+use crate::fault::Fault;
+use crate::metrics::count;
+use crate::metrics::record::{Detour, Micros};
 use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Group, Lease};
 use crate::worker::ToEndpoint;
-use fairway_metrics::Fault;
-use fairway_metrics::count;
-use fairway_metrics::record::{Detour, Micros};
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 

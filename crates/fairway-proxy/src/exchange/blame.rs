@@ -2,12 +2,12 @@
 
 use fairway_runtime::clock::Instant;
 
+use crate::fault::Fault;
+use crate::metrics::count;
 use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group};
 use crate::worker::{ToEndpoint, Worker};
-use fairway_metrics::Fault;
-use fairway_metrics::count;
 use fairway_sides::sides::Hop;
 
 /// Why a group has no endpoint for an attempt.

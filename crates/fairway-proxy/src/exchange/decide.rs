@@ -6,10 +6,10 @@ use fairway_routing::{CompiledRule, RequestStep, Targets};
 
 use super::environment::Environment;
 use crate::buffers::Buffers;
+use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict};
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
-use fairway_metrics::Fault;
 
 /// What the rule itself makes of the request, from its step number `first` on.
 pub(super) fn decide<'a, N: Network>(

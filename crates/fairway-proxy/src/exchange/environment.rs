@@ -8,15 +8,15 @@ use fairway_routing::CompiledRule;
 use fairway_runtime::clock::{Deadline, Instant};
 
 use crate::buffers::Buffers;
+use crate::fault::Fault;
 use crate::filter::Sources;
+use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::BodyBounds;
 use crate::request::client::Client;
 use crate::request::intake::Intake;
 use crate::worker::{Adopted, ToEndpoint, Worker};
-use fairway_metrics::Fault;
-use fairway_metrics::record::Record;
 
 /// The client's side of one exchange: its connection, or a part of one that other exchanges share.
 pub(crate) struct ClientSide<D> {

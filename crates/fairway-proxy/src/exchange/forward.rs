@@ -26,14 +26,14 @@ use super::sticky;
 use super::tunnel::tunnel;
 use super::web;
 use crate::buffers::{Buffers, Made};
+use crate::fault::Fault;
 use crate::filter;
+use crate::metrics::count;
+use crate::metrics::record::UpstreamRecord;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
-use fairway_metrics::Fault;
-use fairway_metrics::count;
-use fairway_metrics::record::UpstreamRecord;
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{
     AnswerPlan, BodyStep, Channel, Downstream, Persistence, Reply, Upgrade, Upstream,

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use fairway_guards::{Claim, Word};
+use crate::guards::{Claim, Word};
 use fairway_model::BasicAuth;
 use fairway_routing::{AnyOf, RequestStep};
 use fairway_runtime::clock::Instant;
@@ -14,9 +14,9 @@ use fairway_runtime::clock::Instant;
 use super::ask::{self, Answer};
 use super::environment::{ClientSide, Exchange};
 use super::respond;
+use crate::fault::Fault;
 use crate::filter::{Verdict, own_answer, vouch_for_nobody};
 use crate::network::Network;
-use fairway_metrics::Fault;
 use fairway_sides::sides::Downstream;
 
 /// Waits for the word of a step. Whatever does not let the request pass keeps it out.

@@ -82,7 +82,10 @@ use fairway_runtime::clock::Instant;
 
 use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
+use crate::fault::Fault;
 use crate::filter::Verdict;
+use crate::grpc::dialect_of_answers;
+use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::RequestBody;
@@ -90,9 +93,6 @@ use crate::request::client::Client;
 use crate::request::fields;
 use crate::request::intake::Intake;
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
-use fairway_metrics::Fault;
-use fairway_metrics::grpc::dialect_of_answers;
-use fairway_metrics::record::Record;
 use fairway_sides::sides::Hop;
 use fairway_sides::sides::{Arrival, Downstream, Persistence, Upgrade};
 

@@ -13,9 +13,9 @@ use fairway_runtime::turns::go_on_later;
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
 use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::grpc::status_of;
 use crate::network::Network;
-use fairway_metrics::Fault;
-use fairway_metrics::grpc::status_of;
 use fairway_sides::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 
 /// Pieces of an answer that are relayed before other exchanges have their turn. Most answers have fewer.

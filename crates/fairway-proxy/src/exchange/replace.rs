@@ -11,10 +11,10 @@ use super::forwarded;
 use super::respond::Outcome;
 use super::{respond, subrequest};
 use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::body::RequestBody;
-use fairway_metrics::Fault;
-use fairway_metrics::record::Record;
 use fairway_sides::sides::Downstream;
 
 /// Asks for the page of `status`, and gives it to the client.

@@ -11,13 +11,13 @@ use fairway_runtime::clock::Instant;
 
 use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
 use crate::buffers::{Buffers, Made};
+use crate::fault::Fault;
 use crate::filter;
+use crate::grpc::{self, code_of, dialect_of, dialect_of_answers};
+use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::intake::{Expectation, Intake};
 use crate::worker::{Phase, Worker};
-use fairway_metrics::Fault;
-use fairway_metrics::grpc::{self, code_of, dialect_of, dialect_of_answers};
-use fairway_metrics::record::Record;
 use fairway_sides::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 
 /// How long the client may take to receive an answer that Fairway made.

@@ -10,12 +10,12 @@ use fairway_runtime::clock::Instant;
 
 use super::blame::{blame, unpicked};
 use super::environment::Environment;
+use crate::fault::Fault;
 use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::health::Blame;
 use crate::upstream::{Chosen, Group, Lease, Tried};
 use crate::worker::{ToEndpoint, Worker};
-use fairway_metrics::Fault;
 use fairway_session::Belongs;
 
 /// An attempt that did not.

@@ -5,9 +5,9 @@ use fairway_routing::{CompiledRule, Targets, Weighted};
 use super::decide::decide;
 use super::environment::Exchange;
 use super::mirror;
+use crate::fault::Fault;
 use crate::filter::Verdict;
 use crate::network::Network;
-use fairway_metrics::Fault;
 
 /// Lets a request that its rule let pass on to its backend: copies of it begin, and its share does what it does with it.
 #[inline]

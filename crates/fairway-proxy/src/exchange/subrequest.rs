@@ -12,14 +12,14 @@ use super::environment::{ClientSide, Environment, Exchange};
 use super::forward::forward;
 use super::respond::Outcome;
 use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::copy::CopyReader;
 use crate::request::intake::Intake;
-use fairway_metrics::Fault;
-use fairway_metrics::record::Record;
 use fairway_sides::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade,
 };

@@ -11,12 +11,12 @@ use fairway_runtime::wire::GATHER;
 use super::environment::{ClientSide, Environment, Exchange};
 use super::peer_watch::{PeerState, PeerWatch};
 use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::metrics::count;
+use crate::metrics::record::Micros;
 use crate::network::Network;
 use crate::request::body::{BodyFault, RequestBody};
 use crate::request::intake::{Expectation, Intake};
-use fairway_metrics::Fault;
-use fairway_metrics::count;
-use fairway_metrics::record::Micros;
 use fairway_sides::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
 use fairway_sides::websocket;
 

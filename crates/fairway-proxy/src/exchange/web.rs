@@ -9,9 +9,9 @@ use fairway_routing::GrpcWeb;
 
 use super::environment::{Environment, Exchange};
 use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::grpc::{code_of, dialect_of, fields, status_of, write_trailers};
 use crate::network::Network;
-use fairway_metrics::Fault;
-use fairway_metrics::grpc::{code_of, dialect_of, fields, status_of, write_trailers};
 use fairway_sides::sides::{Channel, Failure, Reply};
 
 /// What says how a call ended. In the head of an answer without messages it is in the place of trailers.

@@ -1,17 +1,17 @@
 //! Certificates of clients: whether the one that was shown is good enough, and what the endpoint is told of it.
 
+use crate::tls::Shown;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_message::Head;
 use fairway_model::ClientDemand;
 use fairway_routing::CompiledCertificate;
-use fairway_tls::Shown;
 
 use super::answer::own_answer;
 use super::verdict::{FilterContext, Verdict};
 use crate::buffers::{Buffers, Made};
+use crate::fault::Fault;
 use crate::peer::Scheme;
-use fairway_metrics::Fault;
 
 /// Fields that say something of it. Nobody else's reach the endpoint.
 const FIELDS: [&str; 4] =

@@ -10,8 +10,8 @@ use ipnet::IpNet;
 
 use super::verdict::Verdict;
 use crate::buffers::Buffers;
+use crate::fault::Fault;
 use crate::request::client::Client;
-use fairway_metrics::Fault;
 
 /// Counts the request, if it does not come too early.
 pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: &Client) -> Verdict<'r> {

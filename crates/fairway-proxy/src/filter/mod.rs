@@ -23,8 +23,8 @@ use fairway_model::AccessList;
 use fairway_routing::{AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, Replacing, RequestStep};
 
 use crate::buffers::{Buffers, Made};
+use crate::fault::Fault;
 use crate::peer::Scheme;
-use fairway_metrics::Fault;
 
 /// Runs the steps of the request's head in order, from number `first` up to the first that does not let it pass.
 pub(crate) fn on_request<'r>(

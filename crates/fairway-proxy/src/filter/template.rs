@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use fairway_guards::Claim;
-use fairway_log::argument;
+use crate::guards::Claim;
+use crate::log::argument;
 use fairway_message::{FieldRef, Known, Version};
 use fairway_model::{RuleLabel, RuleLabels, Template, TemplatePart};
 

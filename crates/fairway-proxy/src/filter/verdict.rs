@@ -5,10 +5,10 @@ use std::sync::Arc;
 use fairway_routing::RequestStep;
 use fairway_runtime::counts::Counts;
 
+use crate::fault::Fault;
 use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
-use fairway_metrics::Fault;
 
 /// What filters know of the request besides its head.
 pub(crate) struct FilterContext<'a> {

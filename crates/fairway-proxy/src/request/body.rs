@@ -10,8 +10,8 @@ use fairway_runtime::turns::go_on_later;
 
 use super::copy::CopyWriter;
 use super::fields;
+use crate::fault::Fault;
 use crate::request::client::Trust;
-use fairway_metrics::Fault;
 use fairway_sides::sides::{BodyStep, Downstream, Failure, Upstream};
 
 /// Pieces of a body that are moved before other exchanges have their turn. A piece is what one read brings: in chunks of one

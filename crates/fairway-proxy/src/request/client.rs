@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use fairway_message::{Head, Known, parse_authority, write_ip};
-use fairway_metrics::Fault;
+use crate::fault::Fault;
 use fairway_model::{ForwardedTrust, RealIp};
 
 use crate::listening::ListenerFacts;

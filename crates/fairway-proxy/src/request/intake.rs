@@ -7,8 +7,8 @@ use fairway_message::{
 use fairway_model::PathForm;
 
 use crate::buffers::Buffers;
-use fairway_metrics::Fault;
-use fairway_metrics::grpc::dialect_of;
+use crate::fault::Fault;
+use crate::grpc::dialect_of;
 use fairway_session::cookie_of;
 use fairway_sides::sides::{Arrival, Persistence, Upgrade};
 

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_metrics::{Fault, Hedges, count};
+use crate::fault::Fault;
+use crate::l4::race::{Event, Race, Racer};
+use crate::metrics::{Hedges, count};
 use fairway_model::{ListenerProtocol, ProxyHeaderVersion, Retry, RetryBy, StreamPolicy, Timeouts};
 use fairway_routing::{BackendSlot, CompiledStream};
 use fairway_runtime::clock::{Deadline, Instant};
@@ -16,7 +18,6 @@ use fairway_runtime::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, wr
 use fairway_runtime::transport::{Transport, UpstreamStream};
 use fairway_runtime::wire::{Ahead, Wire};
 use fairway_session::{Belongs, Session};
-use fairway_stream::race::{Event, Race, Racer};
 
 use super::end::End;
 use super::peer::StreamPeer;

@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::fault::Fault;
+use crate::l4::bounds::{Counted, Full, Most};
+use crate::l4::datagrams::{Beginning, Datagrams, End, Fate, Forward, Over, source_towards};
 use crate::listener::{ListenerId, PortId};
 use crate::listening::OpenPort;
-use fairway_log::Forwarded;
-use fairway_metrics::Fault;
+use crate::log::Forwarded;
 use fairway_model::PortProtocol;
 use fairway_routing::PortKey;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::proxy_header::{Addresses, parse};
 use fairway_session::Session;
-use fairway_stream::bounds::{Counted, Full, Most};
-use fairway_stream::datagrams::{Beginning, Datagrams, End, Fate, Forward, Over, source_towards};
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 

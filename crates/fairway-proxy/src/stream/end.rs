@@ -1,6 +1,6 @@
 //! Why a connection that was forwarded ended, and how that is said.
 
-use fairway_metrics::Fault;
+use crate::fault::Fault;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ mod tests;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use fairway_log::Forwarded;
+use crate::log::Forwarded;
 use fairway_runtime::clock::Instant;
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;

@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use fairway_metrics::Fault;
+use crate::fault::Fault;
+use crate::l4::pump::{Pump, Side};
 use fairway_runtime::clock::{Deadline, Instant};
 use fairway_runtime::transport::Transport;
 use fairway_runtime::wire::Wire;
-use fairway_stream::pump::{Pump, Side};
 
 use super::connect::{Reached, phase};
 use super::end::End;

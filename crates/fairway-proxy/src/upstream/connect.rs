@@ -22,11 +22,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::fault::Fault;
+use crate::metrics::Events;
 use crate::network::Network;
-use fairway_metrics::Events;
-use fairway_metrics::Fault;
+use crate::tls::{Identities, client_config};
 use fairway_sides::sides::{Hop, Spoken};
-use fairway_tls::{Identities, client_config};
 use fairway_upstream::Room;
 use fairway_upstream::endpoint::EndpointIdentity;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fairway_metrics::Fault;
+use crate::fault::Fault;
 use fairway_model::{Backend, ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
@@ -14,10 +14,10 @@ use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening, Verification};
 use crate::peer::Peer;
 use crate::publish::Published;
+use crate::tls::{ClientTrust, Clients, Identities, for_host};
 use crate::upstream::{Group, Groups};
 use crate::worker::guards::Trusts;
 use fairway_sides::sides::Hop;
-use fairway_tls::{ClientTrust, Clients, Identities, for_host};
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.

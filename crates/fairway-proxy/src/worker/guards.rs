@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fairway_guards::{KeptAnswers, Passwords, Pool};
+use crate::guards::{KeptAnswers, Passwords, Pool};
+use crate::tls::ClientTrust;
 use fairway_model::ClientVerification;
 use fairway_runtime::counts::Counts;
-use fairway_tls::ClientTrust;
 
 /// Of a worker.
 pub(crate) struct Guards {

@@ -23,13 +23,13 @@ use fairway_runtime::waits::Waits;
 use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::listener::ListenerId;
+use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::peer::Peer;
 use crate::publish::Published;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
 use crate::upstream::{Connector, Groups, Room};
-use fairway_metrics::{Counters, Gauges, Sample};
 use fairway_sides::takebacks::Takebacks;
 
 pub(crate) use adopted::{Adopted, ServerSide};

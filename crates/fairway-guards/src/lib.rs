@@ -1,9 +1,0 @@
-//! What the guards of a worker verify with and remember: passwords, off the workers, and answers of authentication services.
-//! Bounded, whatever clients claim; it never sees a connection, and never keeps a password.
-
-mod kept_answers;
-mod passwords;
-mod queue;
-
-pub use kept_answers::{KeptAnswers, Tag};
-pub use passwords::{Claim, Passwords, Pool, Word};

@@ -1,0 +1,216 @@
+//! What a gRPC client is told by Fairway itself: the status of each fault, in an answer without messages. Knows no rule, no
+//! connection and no endpoint.
+
+use fairway_grpc::{Code, Dialect, Encoder, read_status, trailer_line, trailer_prefix, write_message};
+use fairway_message::{Head, Known, Malformed, Version};
+
+use crate::fault::Fault;
+
+/// What is remembered of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// What its answers are in.
+    pub dialect: Dialect,
+    /// `grpc-status`, once it is known.
+    pub status: Option<u32>,
+}
+
+/// What a request speaks.
+#[inline]
+pub(crate) fn dialect_of(head: &Head) -> Dialect {
+    head.first(Known::ContentType).map_or(Dialect::None, Dialect::of)
+}
+
+/// What the answers to a request are in: the client may ask for text, or not, whatever it sends itself.
+#[inline]
+pub(crate) fn dialect_of_answers(request: &Head, asked: Dialect) -> Dialect {
+    if !asked.is_web() {
+        return asked;
+    }
+    let accepted = request.named(b"Accept").map_or(Dialect::None, Dialect::of);
+    if accepted.is_web() { accepted } else { asked }
+}
+
+/// What an answer, or its trailers, say became of the call.
+pub(crate) fn status_of<'a>(mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<u32> {
+    let status = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"grpc-status"));
+    status.and_then(|(_, value)| read_status(value))
+}
+
+/// The status of a fault. Where nothing better is known, it is what a client would make of the HTTP status
+/// (http-grpc-status-mapping.md).
+pub(crate) fn code_of(fault: Fault) -> Code {
+    match fault {
+        // The client itself ended the call, or let it lie.
+        Fault::ClientGone | Fault::ClientStalled | Fault::ClientTimeout => Code::Cancelled,
+        // It says so itself: the time is the client's own, or the rule's.
+        Fault::DeadlineExceeded | Fault::RequestTimeout => Code::DeadlineExceeded,
+        // "some resource has been exhausted": the room for a message or its head, or what one client may use.
+        Fault::BodyTooLarge
+        | Fault::Malformed(
+            Malformed::HeadTooLarge
+            | Malformed::TooManyFields
+            | Malformed::ConnectionTooLong
+            | Malformed::StartLineTooLong,
+        )
+        | Fault::TooManyRequests(_)
+        | Fault::TooMuchUnderWay(_) => Code::ResourceExhausted,
+        // No such method is served here.
+        Fault::Unsupported | Fault::MethodNotAllowed | Fault::NoListener | Fault::NoRoute => {
+            Code::Unimplemented
+        }
+        // Nobody knows who calls.
+        Fault::CertificateMissing | Fault::CertificateRefused => Code::Unauthenticated,
+        // Another connection serves it.
+        Fault::Misdirected => Code::Unavailable,
+        // The call had no effect and may succeed later. Gateway API asks for this where a rule names no backend
+        // (GRPCRoute, `backendRefs`).
+        Fault::NoBackend
+        | Fault::NoEndpoint
+        | Fault::EndpointsFull
+        | Fault::ProtectionUnavailable
+        | Fault::MissingReference
+        | Fault::Undecided
+        | Fault::ListenerFull
+        | Fault::Overloaded
+        | Fault::LocalShortage => Code::Unavailable,
+        // No answer: as gRPC's own connections that break.
+        Fault::ConnectFailed
+        | Fault::ConnectTimeout
+        | Fault::UpstreamTls
+        | Fault::UpstreamClosed
+        | Fault::UpstreamUnreachable
+        | Fault::UpstreamTruncated
+        | Fault::UpstreamTimeout => Code::Unavailable,
+        // What somebody sent is broken; sending it again helps nobody.
+        Fault::UpstreamMalformed(_) | Fault::UpstreamNoWebsocket => Code::Internal,
+        // A client that knows its HTTP would find the same.
+        Fault::Malformed(_) | Fault::AccessDenied | Fault::AddressUnknown | Fault::Denied(_) => {
+            Code::of_http(fault.status())
+        }
+    }
+}
+
+/// Makes an answer of Fairway's own one for a gRPC client: without messages, with the status and its text as the message. Its
+/// other fields stay. Answers of success are left as they are.
+pub(crate) fn tell((answer, text): (&mut Head, &mut Vec<u8>), call: &mut Call, fault: Option<Fault>) {
+    if call.dialect == Dialect::None || answer.status() < 300 {
+        return;
+    }
+    let code = fault.map_or_else(|| Code::of_http(answer.status()), code_of);
+    call.status = Some(code.number());
+    answer.set_status(200);
+    answer.set(Known::ContentType.name().as_bytes(), call.dialect.content_type());
+    let message = std::mem::take(text);
+    let fields = fields(code, message.trim_ascii_end());
+    if call.dialect == Dialect::Native {
+        fields.iter().for_each(|(name, value)| answer.append(name.as_bytes(), value));
+        return;
+    }
+    let mut lines = Vec::new();
+    fields.iter().for_each(|(name, value)| trailer_line(name.as_bytes(), value, &mut lines));
+    let mut encoder = Encoder::new(call.dialect == Dialect::WebText);
+    let written = write_trailers(&mut encoder, &lines, |bytes| {
+        text.extend_from_slice(bytes);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    written.unwrap_or_else(|never| match never {});
+}
+
+/// What ends a call with this status.
+pub(crate) fn fields(code: Code, message: &[u8]) -> [(&'static str, Vec<u8>); 2] {
+    let mut encoded = Vec::new();
+    write_message(message, &mut encoded);
+    [("grpc-status", code.number().to_string().into_bytes()), ("grpc-message", encoded)]
+}
+
+/// Writes lines of trailers as the last frame.
+pub(crate) fn write_trailers<E>(
+    encoder: &mut Encoder,
+    lines: &[u8],
+    mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    encoder.write(&trailer_prefix(lines), &mut sink)?;
+    encoder.write(lines, &mut sink)
+}
+
+/// Whether an answer without a body says how long it is: over HTTP/2 the end of its head does.
+pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
+    call.dialect != Dialect::Native || version != Version::Http2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every fault, with the values that make a difference.
+    fn all() -> Vec<Fault> {
+        let mut all = vec![
+            Fault::ClientGone,
+            Fault::ClientTimeout,
+            Fault::ClientStalled,
+            Fault::BodyTooLarge,
+            Fault::Unsupported,
+            Fault::MethodNotAllowed,
+            Fault::NoListener,
+            Fault::NoRoute,
+            Fault::NoBackend,
+            Fault::NoEndpoint,
+            Fault::EndpointsFull,
+            Fault::ProtectionUnavailable,
+            Fault::MissingReference,
+            Fault::AccessDenied,
+            Fault::AddressUnknown,
+            Fault::CertificateMissing,
+            Fault::CertificateRefused,
+            Fault::Misdirected,
+            Fault::TooManyRequests(503),
+            Fault::TooMuchUnderWay(429),
+            Fault::Denied(401),
+            Fault::Denied(403),
+            Fault::Undecided,
+            Fault::ConnectFailed,
+            Fault::ConnectTimeout,
+            Fault::UpstreamTls,
+            Fault::UpstreamClosed,
+            Fault::UpstreamUnreachable,
+            Fault::UpstreamTruncated,
+            Fault::UpstreamTimeout,
+            Fault::DeadlineExceeded,
+            Fault::RequestTimeout,
+            Fault::UpstreamMalformed(Malformed::StatusLine),
+            Fault::UpstreamNoWebsocket,
+            Fault::ListenerFull,
+            Fault::Overloaded,
+            Fault::LocalShortage,
+        ];
+        all.extend(Malformed::ALL.iter().copied().map(Fault::Malformed));
+        all
+    }
+
+    #[test]
+    fn every_fault_has_the_status_that_the_documentation_says() {
+        let text = include_str!("../../../docs/grpc.md");
+        let row = |label: &str, status: &str| {
+            let begins = |line: &str| line.contains(&format!("`{label}`"));
+            text.lines().any(|line| line.starts_with(&format!("| `{status}` |")) && begins(line))
+        };
+        for fault in all() {
+            let status = Code::name_of(code_of(fault).number());
+            let label = match fault {
+                Fault::Malformed(rule) if code_of(fault) == Code::of_http(rule.status()) => continue,
+                Fault::Denied(status) => format!("{} {status}", fault.label()),
+                _ => fault.label().to_owned(),
+            };
+            assert!(row(&label, status), "{label} is {status}");
+        }
+    }
+
+    #[test]
+    fn no_fault_was_forgotten_here() {
+        let labels = include_str!("fault.rs").lines().filter(|line| line.contains("=> \""));
+        for label in labels.filter_map(|line| line.split('"').nth(1)) {
+            assert!(all().iter().any(|fault| fault.label() == label), "{label}");
+        }
+    }
+}

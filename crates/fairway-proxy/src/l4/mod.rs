@@ -1,0 +1,15 @@
+//! Connections and datagrams that are forwarded as they come, whatever is spoken on them.
+//!
+//! * *Connections*: [`hello`] finds the name that a TLS client asks for before anybody answers it, [`race`] is for connects that
+//!   are late, and [`pump`] copies bytes both ways.
+//! * *Datagrams*: [`datagrams`] receives them and sends them on, [`sessions`] knows which belong together, and [`bounds`] how many
+//!   sessions there may be.
+//!
+//! It knows no route, endpoint or configuration; who is connected with whom, and for how long, is decided above.
+
+pub(crate) mod bounds;
+pub(crate) mod datagrams;
+pub(crate) mod hello;
+pub(crate) mod pump;
+pub(crate) mod race;
+pub(crate) mod sessions;

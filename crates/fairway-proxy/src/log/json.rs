@@ -1,0 +1,155 @@
+//! The line as one JSON object; docs/metrics.md lists the members.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+
+use fairway_message::Known;
+use fairway_model::is_layout_control;
+use serde::{Serialize, Serializer};
+use serde_json::ser::Formatter;
+
+use crate::log::line::Line;
+
+/// What is written as it is shown.
+struct Text<T>(T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+/// Escapes in strings, besides what JSON demands, whatever a terminal or another reader may take for the end of the line or its
+/// direction, or does not show.
+struct OneLine;
+
+impl Formatter for OneLine {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        // Nearly all text is ASCII, in which only DEL is left to be found.
+        if text.bytes().fold(0, u8::max) < 0x7f {
+            return out.write_all(text.as_bytes());
+        }
+        let mut rest = text;
+        while let Some(at) = rest.find(is_layout_control) {
+            let (plain, from) = rest.split_at(at);
+            let mut chars = from.chars();
+            write!(out, "{plain}")?;
+            for unit in chars.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = chars.as_str();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+#[derive(Serialize)]
+struct Members<'a> {
+    time: &'a str,
+    client: Option<Text<IpAddr>>,
+    peer: Option<Text<IpAddr>>,
+    request: RequestPart<'a>,
+    status: u16,
+    flag: &'a str,
+    grpc_status: Option<u32>,
+    answer_body_bytes: u64,
+    sent_bytes: u64,
+    took_us: u128,
+    rule: Option<RulePart<'a>>,
+    upstream: Option<UpstreamPart>,
+}
+
+#[derive(Serialize)]
+struct RequestPart<'a> {
+    method: Cow<'a, str>,
+    target: Cow<'a, str>,
+    host: &'a str,
+    bytes: u64,
+    referer: Option<Cow<'a, str>>,
+    user_agent: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct RulePart<'a> {
+    namespace: &'a str,
+    ingress: &'a str,
+    service: &'a str,
+    path: &'a str,
+}
+
+#[derive(Serialize)]
+struct UpstreamPart {
+    endpoint: Text<SocketAddr>,
+    status: u16,
+    attempts: u8,
+    hedged: bool,
+    connect_us: u128,
+    header_us: u128,
+    response_us: u128,
+}
+
+impl Line<'_> {
+    /// Writes the line as a JSON object, and the line feed behind it. Bytes that are no UTF-8 become U+FFFD.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        let Line { request, amounts, parties, .. } = self;
+        let field = |known| request.first(known).map(String::from_utf8_lossy);
+        let members = Members {
+            time: self.clock.iso(),
+            client: parties.client.map(Text),
+            peer: parties.sender.map(Text),
+            request: RequestPart {
+                method: String::from_utf8_lossy(request.method_bytes()),
+                target: String::from_utf8_lossy(request.target()),
+                host: self.target.host,
+                bytes: amounts.request,
+                referer: field(Known::Referer),
+                user_agent: field(Known::UserAgent),
+                id: field(Known::XRequestId),
+            },
+            status: amounts.status,
+            flag: self.reason.unwrap_or("-"),
+            grpc_status: amounts.grpc_status,
+            answer_body_bytes: amounts.body,
+            sent_bytes: amounts.sent,
+            took_us: amounts.took.as_micros(),
+            rule: self.served_by.rule.map(|labels| RulePart {
+                namespace: &labels.namespace,
+                ingress: &labels.ingress,
+                service: &labels.service,
+                path: &labels.path,
+            }),
+            upstream: self.upstream.map(|up| UpstreamPart {
+                endpoint: Text(up.endpoint),
+                status: up.status,
+                attempts: up.attempts,
+                hedged: up.hedged,
+                connect_us: up.connect.as_micros(),
+                header_us: up.header.as_micros(),
+                response_us: up.response.as_micros(),
+            }),
+        };
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, OneLine);
+        members.serialize(&mut serializer).expect("the line has only text and numbers");
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_neither_ends_the_line_nor_turns_it_around_and_is_read_as_it_was() {
+        let text =
+            "a\n\r\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{200f}\u{200b}\u{ad}\u{e0041}é😀\"\\ b";
+        let mut out = Vec::new();
+        text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, OneLine)).unwrap();
+        let line = String::from_utf8(out).unwrap();
+        assert!(!line.contains(is_layout_control), "{line:?}");
+        assert!(line.contains("é😀"), "{line}");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
+    }
+}

@@ -1,0 +1,19 @@
+//! What a worker counts of its exchanges: the [`record`] that is left of one, the counters that it adds to, and the text of the Prometheus format that is made of them. Never serves a request, and is
+//! read by nobody but who scrapes.
+
+mod counters;
+pub mod histogram;
+mod http2;
+mod lines;
+mod process;
+mod reason;
+pub mod record;
+mod sample;
+mod series;
+mod text;
+
+pub use counters::{Counters, Datagrams, Hedges, Streams, count};
+pub use http2::Events;
+pub use process::write_spent;
+pub use sample::{Gauges, Sample};
+pub use text::{Text, write_cpu, write_memory, write_spread};

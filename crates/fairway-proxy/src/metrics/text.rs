@@ -1,0 +1,317 @@
+//! Metrics in the Prometheus text format: our own names, and those of ingress-nginx for requests, so that its
+//! dashboards and alerts go on working. Names and labels: docs/metrics.md.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::metrics::histogram::{LENGTH, Observed, SIZE, TIME};
+use crate::metrics::lines::{escape, head, joined, line, single};
+use crate::metrics::process::Traffic;
+use crate::metrics::reason::{Reason, Stage};
+use crate::metrics::sample::Sample;
+use crate::metrics::series::{AllSeries, Series, SeriesLabels};
+
+const REQUESTS: &str = "nginx_ingress_controller_";
+
+/// A piece of the text is about this long.
+const PIECE: usize = 64 * 1024;
+
+/// The text of a scrape, in pieces that are written when they are asked for: the numbers of thousands of series take megabytes, their
+/// text hundreds of them.
+pub struct Text {
+    /// What is written and was not asked for yet.
+    beginning: String,
+    /// By the text of their labels.
+    series: Vec<(Box<str>, Box<Series>)>,
+    /// The family of metrics that comes next.
+    family: usize,
+    /// The series of it that comes next.
+    at: usize,
+}
+
+impl Text {
+    /// Everything of `sample`; `identity` are the labels that say in ingress-nginx which controller a metric is of.
+    #[must_use]
+    pub fn of(sample: Sample, identity: &str) -> Self {
+        let mut beginning = String::new();
+        let series = write(sample, identity, &mut beginning);
+        let text = |labels: &SeriesLabels| joined(&labels_of(labels), identity).into_boxed_str();
+        let mut series: Vec<_> = series.into_iter().map(|(labels, series)| (text(&labels), series)).collect();
+        series.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        single(&mut beginning, ("fairway_metrics_series", "gauge"), "", series.len());
+        Self { beginning, series, family: 0, at: 0 }
+    }
+
+    /// Where metrics without many series are added, as long as no piece was asked for.
+    pub fn beginning(&mut self) -> &mut String {
+        &mut self.beginning
+    }
+}
+
+impl Iterator for Text {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let mut piece = std::mem::take(&mut self.beginning);
+        piece.reserve(PIECE.saturating_sub(piece.len()));
+        while piece.len() < PIECE
+            && let Some(family) = FAMILIES.get(self.family)
+        {
+            if self.at == 0 {
+                head(&mut piece, &format!("{REQUESTS}{}", family.name), family.kind());
+            }
+            match self.series.get(self.at) {
+                Some((labels, series)) => {
+                    family.write(labels, series, &mut piece);
+                    self.at += 1;
+                }
+                None => (self.family, self.at) = (self.family + 1, 0),
+            }
+        }
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+/// Writes everything but what has labels of requests, which is given back.
+fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
+    Traffic::of(&sample).write(identity, out);
+    let Sample { counts, hedges, gauges, open_connections, reasons, http2, upstream_http2, series } = sample;
+    for (name, value) in &counts {
+        single(out, (&format!("fairway_{name}"), "counter"), "", value);
+    }
+    head(out, "fairway_upstream_hedges_total", "counter");
+    for (outcome, value) in &hedges {
+        line(out, "fairway_upstream_hedges_total", &format!("outcome=\"{outcome}\""), *value);
+    }
+    for (name, value) in [
+        ("fairway_connections_open", open_connections),
+        ("fairway_upstream_idle_connections", gauges.upstream_idle),
+        ("fairway_access_log_dropped_lines", gauges.log_dropped),
+        ("fairway_shedding_workers", gauges.shedding_workers),
+        ("fairway_http2_streams_open", gauges.http2_streams),
+        ("fairway_http2_window_growth_bytes", gauges.http2_window),
+        ("fairway_streams_open", gauges.streams),
+        ("fairway_datagram_sessions_open", gauges.sessions),
+    ] {
+        single(out, (name, "gauge"), "", value);
+    }
+    single(out, ("fairway_config_adoption_seconds", "gauge"), "", gauges.adoption.as_secs_f64());
+    write_reasons(&reasons, out);
+    for (name, events) in
+        [("fairway_http2_events_total", &http2), ("fairway_upstream_http2_events_total", &upstream_http2)]
+    {
+        head(out, name, "counter");
+        for ((event, reason), value) in events {
+            line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
+        }
+    }
+    series
+}
+
+/// Writes why connections, answers and datagrams came to their end.
+fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
+    let of = |stage: &Stage| match stage {
+        Stage::Connection => ("fairway_refused_connections_total", "reason"),
+        Stage::Exchange => ("fairway_faults_total", "reason"),
+        Stage::Call => ("fairway_grpc_calls_total", "status"),
+        Stage::Stream => ("fairway_streams_ended_total", "reason"),
+        Stage::Session => ("fairway_datagram_sessions_ended_total", "reason"),
+        Stage::Datagram => ("fairway_datagrams_dropped_total", "reason"),
+    };
+    for stage in Stage::ALL {
+        head(out, of(&stage).0, "counter");
+    }
+    for ((stage, reason), value) in reasons {
+        let (name, label) = of(stage);
+        line(out, name, &format!("{label}=\"{reason}\""), *value);
+    }
+}
+
+/// Writes the memory in use and its budget.
+pub fn write_memory((used, budget): (u64, u64), out: &mut String) {
+    for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
+        single(out, (name, "gauge"), "", value);
+    }
+}
+
+/// Writes the time that each worker, by its number, has spent on CPUs.
+pub fn write_cpu(workers: &[(usize, Duration)], out: &mut String) {
+    head(out, "fairway_worker_cpu_seconds_total", "counter");
+    for (worker, cpu) in workers {
+        let labels = format!("worker=\"{worker}\"");
+        line(out, "fairway_worker_cpu_seconds_total", &labels, cpu.as_secs_f64());
+    }
+}
+
+/// Writes how many connections of HTTP/2 each worker has.
+pub fn write_spread(workers: &[u64], out: &mut String) {
+    head(out, "fairway_http2_connections_open", "gauge");
+    for (worker, open) in workers.iter().enumerate() {
+        line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
+    }
+}
+
+/// A metric that has the labels of requests.
+struct Family {
+    name: &'static str,
+    values: Values,
+}
+
+enum Values {
+    Count(fn(&Series) -> u64),
+    Histogram { bounds: &'static [u64], unit: f64, of: fn(&Series) -> Observed<'_> },
+}
+
+/// How many units of an observation are one of the metric. Dividing by it gives the decimal fractions that queries name
+/// (`le="0.1"`), which multiplying by its inverse does not.
+const SECONDS: f64 = 1e6;
+const UNITS: f64 = 1.0;
+
+static FAMILIES: [Family; 8] = [
+    Family { name: "requests", values: Values::Count(|series| series.requests) },
+    seconds("request_duration_seconds", |series| series.request_time.observed()),
+    seconds("response_duration_seconds", |series| series.response_time.observed()),
+    seconds("header_duration_seconds", |series| series.header_time.observed()),
+    seconds("connect_duration_seconds", |series| series.connect_time.observed()),
+    bytes("request_size", &LENGTH, |series| series.request_size.observed()),
+    bytes("response_size", &LENGTH, |series| series.response_size.observed()),
+    bytes("bytes_sent", &SIZE, |series| series.bytes_sent.observed()),
+];
+
+const fn seconds(name: &'static str, of: fn(&Series) -> Observed<'_>) -> Family {
+    Family { name, values: Values::Histogram { bounds: &TIME, unit: SECONDS, of } }
+}
+
+const fn bytes(name: &'static str, bounds: &'static [u64], of: fn(&Series) -> Observed<'_>) -> Family {
+    Family { name, values: Values::Histogram { bounds, unit: UNITS, of } }
+}
+
+impl Family {
+    fn kind(&self) -> &'static str {
+        match self.values {
+            Values::Count(_) => "counter",
+            Values::Histogram { .. } => "histogram",
+        }
+    }
+
+    /// The lines of one series.
+    fn write(&self, labels: &str, series: &Series, out: &mut String) {
+        let name = self.name;
+        match &self.values {
+            Values::Count(of) => writeln!(out, "{REQUESTS}{name}{{{labels}}} {}", of(series)),
+            Values::Histogram { bounds, unit, of } => {
+                histogram((name, labels), (bounds, *unit), of(series), out)
+            }
+        }
+        .expect("a string takes every write");
+    }
+}
+
+fn histogram(
+    (name, labels): (&str, &str),
+    (bounds, unit): (&[u64], f64),
+    observed: Observed<'_>,
+    out: &mut String,
+) -> std::fmt::Result {
+    let Observed { buckets, count, sum } = observed;
+    let mut below = 0;
+    for (count, bound) in buckets.iter().zip(bounds) {
+        below += count;
+        #[expect(clippy::cast_precision_loss, reason = "bucket bounds are small")]
+        let bound = *bound as f64 / unit;
+        writeln!(out, "{REQUESTS}{name}_bucket{{{labels},le=\"{bound}\"}} {below}")?;
+    }
+    writeln!(out, "{REQUESTS}{name}_bucket{{{labels},le=\"+Inf\"}} {count}")?;
+    #[expect(clippy::cast_precision_loss, reason = "a sum is an approximation to its reader")]
+    let sum = sum as f64 / unit;
+    writeln!(out, "{REQUESTS}{name}_sum{{{labels}}} {sum}")?;
+    writeln!(out, "{REQUESTS}{name}_count{{{labels}}} {count}")
+}
+
+fn labels_of(labels: &SeriesLabels) -> String {
+    let rule = &labels.rule;
+    let mut text = String::new();
+    for (name, value) in [
+        ("namespace", &*rule.namespace),
+        ("ingress", &*rule.ingress),
+        ("service", &*rule.service),
+        ("path", &*rule.path),
+        ("host", &labels.host),
+        ("method", method(labels.method)),
+        ("canary", &labels.canary),
+    ] {
+        write!(text, "{name}=\"{}\",", escape(value)).expect("a string takes every write");
+    }
+    write!(text, "status=\"{}\"", labels.status).expect("a string takes every write");
+    text
+}
+
+fn method(method: fairway_message::Method) -> &'static str {
+    use fairway_message::Method;
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+        Method::Options => "OPTIONS",
+        Method::Patch => "PATCH",
+        Method::Trace => "TRACE",
+        Method::Connect => "CONNECT",
+        Method::Other => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::record::Record;
+    use crate::metrics::{Counters, Gauges};
+    use fairway_runtime::clock::Instant;
+
+    #[test]
+    fn buckets_have_the_bounds_that_dashboards_select() {
+        let counters = Counters::default();
+        counters.exchange(&Record::new(Instant::now(), 10));
+        let text: String = Text::of(counters.sample(Gauges::default()), "controller_pod=\"p\"").collect();
+        let name = "nginx_ingress_controller_request_duration_seconds_bucket{";
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        let bounds: Vec<_> = lines.filter_map(|line| line.split("le=\"").nth(1)?.split('"').next()).collect();
+        let expected =
+            ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"];
+        assert_eq!(bounds, expected);
+        assert!(text.contains("status=\"0\",controller_pod=\"p\"} 1\n"), "{text}");
+    }
+    #[test]
+    fn pieces_end_where_lines_do_and_each_metric_is_in_one_place() {
+        let counters = Counters::default();
+        for status in 100..1_100 {
+            let mut record = Record::new(Instant::now(), 10);
+            record.status = status;
+            counters.exchange(&record);
+        }
+        let pieces: Vec<_> = Text::of(counters.sample(Gauges::default()), "").collect();
+        assert!(pieces.len() > 20, "{}", pieces.len());
+        assert!(pieces.iter().all(|piece| piece.ends_with('\n') && piece.len() < 2 * PIECE));
+        let text = pieces.concat();
+        let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(lines("nginx_ingress_controller_requests{"), 1_000);
+        assert_eq!(lines("nginx_ingress_controller_bytes_sent_bucket{"), 8_000);
+        assert_eq!(lines("# TYPE nginx_ingress_controller_bytes_sent histogram"), 1);
+        // Lines of a metric come together (Prometheus text format, "grouping and sorting").
+        let mut metrics: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let count = metrics.len();
+        metrics.sort_unstable();
+        metrics.dedup();
+        assert_eq!(metrics.len(), count);
+    }
+
+    #[test]
+    fn without_series_every_family_has_its_type() {
+        let text: String = Text::of(Sample::default(), "").collect();
+        for Family { name, .. } in &FAMILIES {
+            assert!(text.contains(&format!("# TYPE {REQUESTS}{name} ")), "{name}\n{text}");
+        }
+    }
+}

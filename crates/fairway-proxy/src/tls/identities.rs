@@ -1,0 +1,197 @@
+//! Certificates ready for use, made from the configuration away from the workers.
+//!
+//! A certificate whose content did not change keeps its parsed form from snapshot to snapshot; all of them share one
+//! ticket key, so that a session resumes on every worker and after every change.
+
+use std::sync::Arc;
+
+use fairway_model::{Certificate, CertificateKey, Config, HostPattern, TlsVersions, WildcardSpan};
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::tls::suites;
+
+/// What clients may agree on (ALPN), the best first. As in nginx since 1.21.4, a client that offers only others is refused
+/// (RFC 7301 §3.2): its connection may be meant for a server of another protocol.
+const PROTOCOLS: [&str; 3] = ["h2", "http/1.1", "http/1.0"];
+
+/// A certificate and key that the caller made for clients that name no known host.
+#[derive(Clone, Debug)]
+pub struct SelfSigned {
+    /// The chain in DER, the end-entity certificate first.
+    pub chain: Vec<Vec<u8>>,
+    /// The key in DER.
+    pub private_key: Vec<u8>,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The key is of no kind that TLS here can use.
+    #[error("the private key cannot be used: {0}")]
+    Key(String),
+    /// The library refused the whole.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] rustls::Error),
+}
+
+/// What all certificates share.
+#[derive(Clone)]
+pub(crate) struct ServerTls {
+    provider: Arc<CryptoProvider>,
+    tickets: Arc<dyn ProducesTickets>,
+    fallback: Arc<CertifiedKey>,
+}
+
+/// The certificates of one snapshot.
+#[derive(Clone)]
+pub(crate) struct Identities {
+    sources: OrdMap<CertificateKey, Arc<Certificate>>,
+    by_key: OrdMap<CertificateKey, Arc<Identity>>,
+    fallback: Arc<ServerConfig>,
+    default: Arc<ServerConfig>,
+    /// That clients may speak.
+    versions: TlsVersions,
+}
+
+struct Identity {
+    server: Arc<ServerConfig>,
+    certified: Arc<CertifiedKey>,
+}
+
+impl ServerTls {
+    /// With `fallback` for clients that name no host with a certificate, where the configuration has no default.
+    ///
+    /// # Errors
+    /// The certificate cannot be used.
+    pub(crate) fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+        let fallback = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
+        let tls = Self { provider, tickets, fallback };
+        // What holds for one choice of versions holds for all.
+        tls.server_config(&tls.fallback, TlsVersions::Both)?;
+        Ok(tls)
+    }
+
+    /// The certificates of `config`. One that cannot be used is left out and reported; `previous` gives what did not
+    /// change. With other versions of TLS than before, all are made anew.
+    #[must_use]
+    pub(crate) fn identities(
+        &self,
+        config: &Config,
+        previous: Option<&Identities>,
+    ) -> (Identities, Vec<(CertificateKey, IdentityError)>) {
+        let mut problems = Vec::new();
+        let nothing = OrdMap::new();
+        let versions = config.settings.downstream.tls_versions;
+        let previous = previous.filter(|previous| previous.versions == versions);
+        let (sources, mut by_key) = previous
+            .map_or_else(|| (&nothing, OrdMap::new()), |known| (&known.sources, known.by_key.clone()));
+        for change in sources.diff(&config.certificates) {
+            let (key, source) = match change {
+                DiffItem::Add(key, source) | DiffItem::Update { new: (key, source), .. } => (key, source),
+                DiffItem::Remove(key, _) => {
+                    by_key.remove(key);
+                    continue;
+                }
+            };
+            match self.identity(source, versions) {
+                Ok(identity) => {
+                    by_key.insert(key.clone(), Arc::new(identity));
+                }
+                Err(error) => problems.push((key.clone(), error)),
+            }
+        }
+        let fallback = previous.map_or_else(
+            || {
+                let made = self.server_config(&self.fallback, versions);
+                made.expect("it was made when this began, and versions do not matter")
+            },
+            |known| Arc::clone(&known.fallback),
+        );
+        let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
+        let default = Arc::clone(chosen.map_or(&fallback, |identity| &identity.server));
+        (Identities { sources: config.certificates.clone(), by_key, fallback, default, versions }, problems)
+    }
+
+    fn identity(&self, source: &Arc<Certificate>, versions: TlsVersions) -> Result<Identity, IdentityError> {
+        let chain = source.chain.iter().map(AsRef::as_ref);
+        let certified = certified(&self.provider, chain, source.private_key.der())?;
+        let server = self.server_config(&certified, versions)?;
+        Ok(Identity { server, certified })
+    }
+
+    fn server_config(
+        &self,
+        certified: &Arc<CertifiedKey>,
+        versions: TlsVersions,
+    ) -> Result<Arc<ServerConfig>, IdentityError> {
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(suites::versions(versions))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
+        config.alpn_protocols = PROTOCOLS.map(|name| name.as_bytes().to_vec()).into();
+        config.ticketer = Arc::clone(&self.tickets);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 1;
+        Ok(Arc::new(config))
+    }
+}
+
+impl Identities {
+    /// The settings for a host: its own certificate, else the default.
+    #[must_use]
+    pub(crate) fn server(&self, certificate: Option<&CertificateKey>) -> &Arc<ServerConfig> {
+        certificate.and_then(|key| self.by_key.get(key)).map_or(&self.default, |identity| &identity.server)
+    }
+
+    /// The versions of TLS that clients may speak.
+    #[must_use]
+    pub(crate) fn versions(&self) -> TlsVersions {
+        self.versions
+    }
+
+    /// Of several that can be used, the first that names exactly `name`, else the first with a wildcard for it, else the
+    /// first.
+    #[must_use]
+    pub(crate) fn best<'k>(
+        &self,
+        certificates: &'k [CertificateKey],
+        name: Option<&str>,
+    ) -> Option<&'k CertificateKey> {
+        let usable = || certificates.iter().filter(|key| self.by_key.contains_key(*key));
+        let names = |key: &CertificateKey| self.sources.get(key).map_or(&[][..], |source| &source.names);
+        let exact = |key: &&CertificateKey| names(key).iter().any(|of| name == Some(&**of));
+        let wild =
+            |key: &&CertificateKey| name.is_some_and(|name| names(key).iter().any(|of| is_for(of, name)));
+        usable().find(exact).or_else(|| usable().find(wild)).or_else(|| usable().next())
+    }
+
+    /// A certificate to show to an endpoint.
+    #[must_use]
+    pub(crate) fn certified(&self, key: &CertificateKey) -> Option<&Arc<CertifiedKey>> {
+        self.by_key.get(key).map(|identity| &identity.certified)
+    }
+}
+
+/// Whether a certificate's name covers `name` (RFC 6125 §6.4.3).
+fn is_for(of: &str, name: &str) -> bool {
+    HostPattern::parse(of, WildcardSpan::OneLabel).is_ok_and(|pattern| pattern.covers(name))
+}
+
+fn certified<'a>(
+    provider: &CryptoProvider,
+    chain: impl Iterator<Item = &'a [u8]>,
+    key: &[u8],
+) -> Result<Arc<CertifiedKey>, IdentityError> {
+    let key = PrivateKeyDer::try_from(key).map_err(|why| IdentityError::Key(why.to_owned()))?.clone_key();
+    let signer = provider.key_provider.load_private_key(key)?;
+    let chain = chain.map(|der| CertificateDer::from(der.to_vec())).collect();
+    Ok(Arc::new(CertifiedKey::new(chain, signer)))
+}

@@ -1,0 +1,27 @@
+//! TLS on both sides, with rustls and aws-lc-rs: which certificate and which cipher suites a client gets, what its own
+//! certificate is worth, and what is believed of an endpoint. Makes what rustls is told from the configuration; it never touches a connection.
+
+mod agreed;
+mod chain;
+mod clients;
+mod der;
+mod identities;
+mod key_exchange;
+mod roots;
+mod signatures;
+mod subject;
+mod suites;
+mod upstream;
+mod version_one;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use agreed::Agreed;
+pub(crate) use clients::{ClientTrust, Shown};
+pub(crate) use identities::{Identities, ServerTls};
+pub use identities::{IdentityError, SelfSigned};
+pub(crate) use suites::{Clients, for_host};
+pub(crate) use upstream::client_config;

@@ -1,0 +1,107 @@
+//! The versions and cipher suites of the configuration as rustls has them.
+
+use std::sync::Arc;
+
+use crate::tls::clients::ClientTrust;
+use fairway_model::{ChosenBy, CipherSuite, ClientDemand, HostSuites, TlsVersions};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::{TLS12, TLS13};
+use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+
+/// With these suites of TLS 1.2, the most wanted first; with all of them where there are none.
+pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    if !suites.is_empty() {
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+        provider.cipher_suites.extend(suites.iter().copied().map(suite));
+    }
+    provider
+}
+
+/// What is asked of clients in the handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clients<'a> {
+    /// Nothing.
+    Unasked,
+    /// Their certificates, and any is taken: what it is worth is judged later.
+    Asked(&'a ClientTrust),
+    /// Certificates that are trusted; without one only where they are optional. The handshake fails otherwise.
+    Verified(&'a Arc<ClientTrust>, ClientDemand),
+}
+
+impl<'a> Clients<'a> {
+    /// Those of a listener, whose clients are judged by nobody later.
+    #[must_use]
+    pub(crate) fn of_listener(trust: &'a Arc<ClientTrust>, demand: ClientDemand) -> Self {
+        match demand {
+            ClientDemand::Required | ClientDemand::Optional => Self::Verified(trust, demand),
+            ClientDemand::Unverified => Self::Asked(trust),
+        }
+    }
+}
+
+/// The same settings with the suites of a host, and with what is asked of its clients. Next to a handshake, making them costs
+/// nothing.
+///
+/// A handshake that verifies clients is never a resumed one: the session might be of another listener, with the same name and
+/// the same key for tickets, that asks for other certificates or for none.
+///
+/// # Errors
+/// Never with suites of this provider.
+pub(crate) fn for_host(
+    (config, spoken): (&ServerConfig, TlsVersions),
+    suites: Option<&HostSuites>,
+    clients: Clients<'_>,
+) -> Result<ServerConfig, Error> {
+    let provider = match suites {
+        Some(suites) => Arc::new(provider(&suites.offered)),
+        None => Arc::clone(config.crypto_provider()),
+    };
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(spoken))?;
+    let builder = match clients {
+        Clients::Asked(trust) => builder.with_client_cert_verifier(trust.verifier()),
+        Clients::Verified(trust, demand) => {
+            builder.with_client_cert_verifier(ClientTrust::enforcing(trust, demand))
+        }
+        Clients::Unasked => builder.with_no_client_auth(),
+    };
+    let mut own = builder.with_cert_resolver(Arc::clone(&config.cert_resolver));
+    own.alpn_protocols.clone_from(&config.alpn_protocols);
+    if let Clients::Verified(..) = clients {
+        // As made, it has no key for tickets.
+        own.session_storage = Arc::new(NoServerSessionStorage {});
+        own.send_tls13_tickets = 0;
+    } else {
+        own.ticketer = Arc::clone(&config.ticketer);
+        own.session_storage = Arc::clone(&config.session_storage);
+        own.send_tls13_tickets = config.send_tls13_tickets;
+    }
+    own.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == ChosenBy::Server);
+    Ok(own)
+}
+
+/// The versions.
+pub(crate) fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
+    match versions {
+        TlsVersions::Both => BOTH,
+        TlsVersions::Only12 => ONLY_12,
+        TlsVersions::Only13 => ONLY_13,
+    }
+}
+
+static BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+static ONLY_12: &[&SupportedProtocolVersion] = &[&TLS12];
+static ONLY_13: &[&SupportedProtocolVersion] = &[&TLS13];
+
+fn suite(suite: CipherSuite) -> SupportedCipherSuite {
+    use aws_lc_rs::cipher_suite as known;
+    match suite {
+        CipherSuite::EcdheEcdsaAes256 => known::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheRsaAes256 => known::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheEcdsaChaCha20 => known::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheRsaChaCha20 => known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheEcdsaAes128 => known::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::EcdheRsaAes128 => known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    }
+}
