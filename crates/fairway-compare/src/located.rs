@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_message::path;
+use fairway_http::path;
 use fairway_model::{
     Action, Answer, AnswerReason, HostPattern, Listener, ListenerProtocol, Rule, VirtualHost,
 };

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use fairway_http::Head;
 use fairway_http2::fields::{Intake, Limits, Message, write_request, write_response};
 use fairway_http2::hpack::{Decoder, Encoder, Strings};
-use fairway_message::Head;
 
 const REQUEST: Message = Message::Request { extended: false };
 

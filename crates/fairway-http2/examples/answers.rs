@@ -6,8 +6,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
 
+use fairway_http::Head;
 use fairway_http2::{Config, Event, Server, Wait};
-use fairway_message::Head;
 
 /// What every answer has: more than one byte, and less than the smallest window that a suite would take for usual.
 const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use fairway_message::Head;
+use fairway_http::Head;
 
 use crate::connection::{Config, Connection, Role};
 use crate::fields::Connect;

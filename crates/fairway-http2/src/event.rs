@@ -1,6 +1,6 @@
 //! What a connection reports to its owner. Never does anything.
 
-use fairway_message::Span;
+use fairway_http::Span;
 
 use crate::fault::{Code, Fault};
 use crate::priority::Priority;

@@ -1,4 +1,4 @@
-//! Field blocks as messages (RFC 9113 §8): lines into a [`Head`](fairway_message::Head) with every rule that holds
+//! Field blocks as messages (RFC 9113 §8): lines into a [`Head`](fairway_http::Head) with every rule that holds
 //! between fields, and heads back into blocks. Never sees frames.
 
 mod intake;

@@ -1,6 +1,6 @@
 //! HPACK (RFC 7541): field blocks to ready lines and back.
 //!
-//! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_message::Known) name and verdict; [`Encoder`]
+//! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_http::Known) name and verdict; [`Encoder`]
 //! writes fields. Never knows what a message is, and keeps its tables in step whatever a block holds.
 
 mod decoder;

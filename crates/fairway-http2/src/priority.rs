@@ -1,6 +1,6 @@
 //! The priority of an answer (RFC 9218 §4). Never orders anything.
 
-use fairway_message::bytes::trimmed;
+use fairway_http::bytes::trimmed;
 
 /// How urgent an answer is, and whether parts of it are of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

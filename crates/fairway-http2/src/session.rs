@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::marker::PhantomData;
 
-use fairway_message::Head;
+use fairway_http::Head;
 
 use crate::connection::Connection;
 use crate::event::Event;

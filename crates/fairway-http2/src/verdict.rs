@@ -2,8 +2,8 @@
 //! A compression table keeps the verdict with the entry, so an indexed field is not checked again. Never sees more than
 //! one field.
 
-use fairway_message::bytes::{is_token, is_value_byte, is_visible};
-use fairway_message::parse_authority;
+use fairway_http::bytes::{is_token, is_value_byte, is_visible};
+use fairway_http::parse_authority;
 
 /// What makes a message malformed (RFC 9113 §8.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,9 +7,9 @@ mod support;
 
 use std::alloc::System;
 
+use fairway_http::Head;
 use fairway_http2::hpack::Strings;
 use fairway_http2::{Config, Event, Server};
-use fairway_message::Head;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use support::{PREFACE, data, headers, literal, settings};
 

@@ -2,9 +2,9 @@
 //! name; `rules.rs` has a server's rows.
 
 use crate::support::*;
+use fairway_http::Head;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED};
 use fairway_http2::{By, Client, Code, Config, Event};
-use fairway_message::Head;
 
 /// `:status: 200`.
 const OK: &[u8] = &[0x88];

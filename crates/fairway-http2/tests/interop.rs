@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use fairway_http::Head;
 use fairway_http2::hpack::Strings;
 use fairway_http2::{Client, Config, Event, Server};
-use fairway_message::Head;
 use http::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 

@@ -1,9 +1,9 @@
 //! What happens when a peer does nothing: closed windows, tiny windows, silence.
 
 use crate::support::*;
+use fairway_http::Head;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Timeouts};
-use fairway_message::Head;
 
 const SECOND: u64 = 1_000_000;
 

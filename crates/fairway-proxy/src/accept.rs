@@ -14,11 +14,11 @@ use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
 use crate::tls::Agreed;
 use fairway_model::ListenerProtocol;
+use fairway_net::clock::Instant;
+use fairway_net::shortage::Shortage;
+use fairway_net::transport::Prefixed;
+use fairway_net::wire::Wire;
 use fairway_routing::Port;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::shortage::Shortage;
-use fairway_runtime::transport::Prefixed;
-use fairway_runtime::wire::Wire;
 use rustls::ServerConnection;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
@@ -39,7 +39,7 @@ const REST: Duration = Duration::from_millis(20);
 /// Connections that are accepted before those that are open have their turn: many may come at once.
 const ACCEPTED_IN_A_TURN: u32 = 16;
 
-/// Connections that are accepted before a socket is closed: as many as wait there at most (`fairway_runtime::listen`).
+/// Connections that are accepted before a socket is closed: as many as wait there at most (`fairway_net::listen`).
 const MAX_WAITING: usize = 4096;
 
 /// What is sent where one connection too many arrives.

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
-use fairway_message::Head;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::counts::UnderWay;
-use fairway_runtime::spares::Spare;
+use fairway_http::Head;
+use fairway_net::clock::Instant;
+use fairway_net::counts::UnderWay;
+use fairway_net::spares::Spare;
 
 use crate::request::body::RequestBody;
-use fairway_session::{Belongs, Session};
+use fairway_routing::session::{Belongs, Session};
 
 /// Buffers of one exchange.
 pub(crate) struct Buffers {

@@ -1,6 +1,6 @@
 //! What can go wrong in an exchange: who failed, when, and what it means for the client. Small `Copy` values only.
 
-use fairway_message::Malformed;
+use fairway_http::Malformed;
 
 /// Whose doing it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

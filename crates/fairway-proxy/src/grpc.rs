@@ -1,8 +1,8 @@
 //! What a gRPC client is told by Fairway itself: the status of each fault, in an answer without messages. Knows no rule, no
 //! connection and no endpoint.
 
-use fairway_grpc::{Code, Dialect, Encoder, read_status, trailer_line, trailer_prefix, write_message};
-use fairway_message::{Head, Known, Malformed, Version};
+use fairway_http::grpc::{Code, Dialect, Encoder, read_status, trailer_line, trailer_prefix, write_message};
+use fairway_http::{Head, Known, Malformed, Version};
 
 use crate::fault::Fault;
 

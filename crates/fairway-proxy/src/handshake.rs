@@ -8,9 +8,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use fairway_model::ListenerProtocol;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::places::Place;
-use fairway_runtime::transport::{ANSWER_READ, Transport};
+use fairway_net::clock::Instant;
+use fairway_net::places::Place;
+use fairway_net::transport::{ANSWER_READ, Transport};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::server::Acceptor;
@@ -24,7 +24,7 @@ use crate::listener::{ListenerId, PortId};
 use crate::peer::Proof;
 use crate::tls::ClientTrust;
 use crate::worker::{Adopted, ServerSide, Trusts};
-use fairway_sides::sides::Hop;
+use fairway_connection::sides::Hop;
 
 /// A client that has shaken hands.
 pub(crate) struct Shaken<S> {

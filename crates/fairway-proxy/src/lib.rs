@@ -3,9 +3,9 @@
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
-//! the codecs are behind the two sides of an exchange, in [`fairway_sides`]. A [`stream`] has no exchanges, and neither have
+//! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. A [`stream`] has no exchanges, and neither have
 //! datagrams. Beside them stand [`worker`], [`publish`] and [`access_log`].
-//! Each imports only what stands below it. What all of them stand on is [`fairway_runtime`]: streams, time, and what
+//! Each imports only what stands below it. What all of them stand on is [`fairway_net`]: streams, time, and what
 //! bounds them, memory and descriptors.
 
 mod accept;
@@ -41,7 +41,7 @@ mod worker;
 
 pub use crate::fault::{Fault, Party};
 pub use crate::tls::{IdentityError, SelfSigned};
-pub use fairway_runtime::memory::{MemoryBudget, refuse_huge_pages};
+pub use fairway_net::memory::{MemoryBudget, refuse_huge_pages};
 pub use listener::{BindError, TrustError};
 
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};

@@ -11,10 +11,10 @@ use crate::fault::Fault;
 use crate::l4::bounds::SessionBounds;
 use crate::tls::ClientTrust;
 use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, PortProtocol};
+use fairway_net::counts::Counts;
+use fairway_net::listen;
+use fairway_net::places::{Place, Places};
 use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
-use fairway_runtime::counts::Counts;
-use fairway_runtime::listen;
-use fairway_runtime::places::{Place, Places};
 use imbl::OrdMap;
 
 use crate::listener::{BindError, ListenerError, ListenerId, PortId, TrustError};

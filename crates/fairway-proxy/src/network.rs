@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_message::HeadLimits;
-use fairway_runtime::transport::{Transport, UpstreamStream};
-use fairway_runtime::wire::Workspace;
+use fairway_http::HeadLimits;
+use fairway_net::transport::{Transport, UpstreamStream};
+use fairway_net::wire::Workspace;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 
-use fairway_sides::hop::AnyHop;
-use fairway_sides::sides::{Hop, Spoken};
+use fairway_connection::hop::AnyHop;
+use fairway_connection::sides::{Hop, Spoken};
 
 /// Makes streams to endpoints.
 pub(crate) trait Network: 'static {

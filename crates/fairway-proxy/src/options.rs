@@ -1,7 +1,7 @@
 //! What the process fixes at its start: threads and hard limits. Everything else is configuration.
 
-use fairway_message::HeadLimits;
-use fairway_runtime::memory::MemoryBudget;
+use fairway_http::HeadLimits;
+use fairway_net::memory::MemoryBudget;
 use std::time::Duration;
 
 use ipnet::IpNet;

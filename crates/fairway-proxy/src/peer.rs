@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::tls::{Agreed, ClientTrust, Shown};
-use fairway_message::{OF_HTTP, OF_HTTPS, ReadyFields};
+use fairway_http::{OF_HTTP, OF_HTTPS, ReadyFields};
 use fairway_model::ClientVerification;
-use fairway_runtime::places::Place;
+use fairway_net::places::Place;
 
 use crate::listener::{ListenerId, PortId};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use fairway_net::descriptors::Budget;
+use fairway_net::memory::Memory;
+use fairway_net::output::{OutputSender, OutputThread};
+use fairway_net::spent::Spent;
+use fairway_net::spread::Spread;
 use fairway_routing::Snapshot;
-use fairway_runtime::descriptors::Budget;
-use fairway_runtime::memory::Memory;
-use fairway_runtime::output::{OutputSender, OutputThread};
-use fairway_runtime::spent::Spent;
-use fairway_runtime::spread::Spread;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::listening::OpenPort;
 use fairway_model::Introduction;
+use fairway_net::proxy_header::ProxyHeader;
 use fairway_routing::Port;
-use fairway_runtime::proxy_header::ProxyHeader;
 use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_message::HeadLimits;
+use fairway_http::HeadLimits;
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
     ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
     Settings, VirtualHost, WeightedBackend,
 };
+use fairway_net::clock::Instant;
+use fairway_net::memory::Memory;
+use fairway_net::transport::{Transport, UpstreamStream};
+use fairway_net::wire::Workspace;
 use fairway_routing::Snapshot;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::memory::Memory;
-use fairway_runtime::transport::{Transport, UpstreamStream};
-use fairway_runtime::wire::Workspace;
 use fairway_testkit::{Authority, wire};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::{LocalSet, spawn_local};
@@ -37,8 +37,8 @@ use crate::thread::look_at_waits;
 use crate::tls::SelfSigned;
 use crate::tls::ServerTls;
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
-use fairway_sides::hop::AnyHop;
-use fairway_sides::sides::Spoken;
+use fairway_connection::hop::AnyHop;
+use fairway_connection::sides::Spoken;
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;
@@ -402,7 +402,7 @@ fn worker_within<N: Network>(
 ) -> Rc<Worker<N>> {
     let options = ProxyOptions { limits, ..options() };
     let published = published(config, None);
-    let log = AccessLog::new(AccessLogFormat::Off, fairway_runtime::output::OutputSender::none());
+    let log = AccessLog::new(AccessLogFormat::Off, fairway_net::output::OutputSender::none());
     let memory = Arc::new(Memory::unwatched(1));
     let shared = (log, memory, guards.clone());
     let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_runtime::clock::Instant;
-use fairway_runtime::memory::{self, Memory, MemoryBudget};
-use fairway_runtime::waits::LOOK;
+use fairway_net::clock::Instant;
+use fairway_net::memory::{self, Memory, MemoryBudget};
+use fairway_net::waits::LOOK;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;

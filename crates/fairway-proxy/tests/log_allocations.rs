@@ -5,7 +5,7 @@
 use std::alloc::System;
 use std::time::{Duration, SystemTime};
 
-use fairway_message::Head;
+use fairway_http::Head;
 use fairway_model::{Escape, HostPattern, LogFormat, RuleLabels, ServiceName};
 use fairway_proxy::log::{
     Amounts, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,

@@ -7,15 +7,15 @@ use std::alloc::System;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_message::Method;
+use fairway_http::Method;
 use fairway_model::{
     Action, Config, HostKey, HostPattern, Match, Origin, PathForm, Route, Rule, RuleLabels, RuleOrder,
     VirtualHost,
 };
+use fairway_net::clock::Instant;
 use fairway_proxy::metrics::record::{Record, UpstreamRecord};
 use fairway_proxy::metrics::{Counters, Gauges, Sample, Text};
 use fairway_routing::{Fields, Matched, Request, compile};
-use fairway_runtime::clock::Instant;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_message::ReadyFields;
+use fairway_http::ReadyFields;
 use fairway_model::{Cors, CorsManner, CorsOrigin};
 
 /// Of a [`Cors`].

@@ -1,7 +1,7 @@
 //! The guards of a rule that wait for somebody: another service, or the verification of a password. Only made here; the data
 //! plane runs them.
 
-use fairway_message::Known;
+use fairway_http::Known;
 use fairway_model::{AccessList, AnyGuard, AuthService, BackendKey, BasicAuth, ExternalAuth, Timeouts};
 
 /// A question to another service.

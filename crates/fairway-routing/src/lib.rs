@@ -3,7 +3,8 @@
 //! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its `few_paths`, its path `tree` or
 //! its `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `steps`. [`compile()`] builds
 //! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
-//! that says what the right answer is, and [`explain`] tells it to people.
+//! that says what the right answer is, and [`explain`] tells it to people. [`session`] says which endpoint of a backend a request
+//! belongs to.
 //!
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
@@ -30,6 +31,7 @@ mod rare_list;
 mod request;
 mod rewrite;
 mod rule;
+pub mod session;
 mod slots;
 mod snapshot;
 mod steps;

@@ -3,7 +3,7 @@
 //! Bytes that may not stand in a path are percent-encoded on the way out, so that a decoded capture can neither end the
 //! request line nor begin a query. A target that is written here is not checked again, since it is valid by construction: it
 //! begins with a slash, texts of the configuration and captures are encoded, and the received query belongs to a target that
-//! [`fairway_message::Target::parse`] has accepted.
+//! [`fairway_http::Target::parse`] has accepted.
 
 use std::sync::Arc;
 
@@ -322,7 +322,7 @@ const fn forbid(mut table: [bool; 256], mut bytes: &[u8]) -> [bool; 256] {
 
 #[cfg(test)]
 mod tests {
-    use fairway_message::{Method, Target, TargetForm};
+    use fairway_http::{Method, Target, TargetForm};
     use proptest::prelude::*;
 
     use super::*;

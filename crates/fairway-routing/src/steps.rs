@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use fairway_message::{Head, Known, ReadyFields};
+use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
     AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ClientCertificate, ConcurrencyLimit,
     CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Filter, HeaderEdit,

@@ -120,7 +120,7 @@ fn every_reason_is_described_with_its_status() {
     assert!(given.len() > 15, "the labels of Fault were found");
     nothing_beyond(&given, &described, "not described");
     let mut wrong = String::new();
-    for rule in fairway_message::Malformed::ALL {
+    for rule in fairway_http::Malformed::ALL {
         let row = format!("| `{}` | {} | {rule}", rule.label(), rule.status());
         if !text.contains(&row) {
             _ = writeln!(wrong, "missing: {row}");

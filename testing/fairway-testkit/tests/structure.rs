@@ -22,21 +22,27 @@ const INPUT_OUTPUT: &[&str] = &["tokio", "hyper", "h2", "mio", "socket2", "notif
 
 /// The table of design.md section 1.
 const CRATES: &[Place] = &[
-    Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-pattern", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-password", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-model",
+        may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-pattern",
+        may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-password",
+        may: &[], never: INPUT_OUTPUT },
     Place {
         name: "fairway-routing",
-        may: &["fairway-message", "fairway-model", "fairway-pattern"],
+        may: &["fairway-http", "fairway-model", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
-    Place { name: "fairway-message", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-grpc", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-http1", may: &["fairway-message"], never: INPUT_OUTPUT },
-    Place { name: "fairway-http2", may: &["fairway-message"], never: INPUT_OUTPUT },
-    Place { name: "fairway-annotations", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
-    Place { name: "fairway-gateway-types", may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-policy-types", may: &["fairway-gateway-types"], never: INPUT_OUTPUT },
+    Place { name: "fairway-http",
+        may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-http2",
+        may: &["fairway-http"], never: INPUT_OUTPUT },
+    Place { name: "fairway-annotations",
+        may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
+    Place { name: "fairway-gateway-types",
+        may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-policy-types",
+        may: &["fairway-gateway-types"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-objects",
         may: &["fairway-gateway-types", "fairway-model", "fairway-password", "fairway-policy-types"],
@@ -49,31 +55,16 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-gateway",
-        may: &[
-            "fairway-gateway-types",
-            "fairway-model",
-            "fairway-objects",
-            "fairway-pattern",
-            "fairway-policy",
-            "fairway-policy-types",
-        ],
+        may: &["fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-pattern", "fairway-policy", "fairway-policy-types"],
         never: INPUT_OUTPUT,
     },
     Place {
         name: "fairway-translate",
-        may: &[
-            "fairway-annotations",
-            "fairway-gateway",
-            "fairway-gateway-types",
-            "fairway-model",
-            "fairway-objects",
-            "fairway-password",
-            "fairway-pattern",
-            "fairway-policy-types",
-        ],
+        may: &["fairway-annotations", "fairway-gateway", "fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern", "fairway-policy-types"],
         never: INPUT_OUTPUT,
     },
-    Place { name: "fairway-manifest", may: &["fairway-model", "fairway-translate"], never: INPUT_OUTPUT },
+    Place { name: "fairway-manifest",
+        may: &["fairway-model", "fairway-translate"], never: INPUT_OUTPUT },
     // What it tells goes to whoever listens, so it knows neither the pipeline nor a cluster.
     Place {
         name: "fairway-directory",
@@ -87,60 +78,31 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-control",
-        may: &[
-            "fairway-gateway-control",
-            "fairway-gateway-types",
-            "fairway-manifest",
-            "fairway-model",
-            "fairway-policy-types",
-            "fairway-routing",
-            "fairway-translate",
-        ],
+        may: &["fairway-gateway-control", "fairway-gateway-types", "fairway-manifest", "fairway-model", "fairway-policy-types", "fairway-routing", "fairway-translate"],
         never: &["httparse", "h2"],
     },
     Place {
         name: "fairway-proxy",
-        may: &[
-            "fairway-grpc",
-            "fairway-http2",
-            "fairway-message",
-            "fairway-model",
-            "fairway-password",
-            "fairway-routing",
-            "fairway-runtime",
-            "fairway-session",
-            "fairway-sides",
-            "fairway-upstream",
-        ],
+        may: &["fairway-connection", "fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-password", "fairway-routing"],
         never: KUBERNETES,
     },
     Place {
-        name: "fairway-upstream",
-        may: &["fairway-model", "fairway-runtime", "fairway-session", "fairway-sides"],
-        never: KUBERNETES,
-    },
-    Place { name: "fairway-session", may: &["fairway-message", "fairway-model"], never: INPUT_OUTPUT },
-    Place {
-        name: "fairway-sides",
-        may: &["fairway-grpc", "fairway-http1", "fairway-http2", "fairway-message", "fairway-runtime"],
+        name: "fairway-connection",
+        may: &["fairway-http", "fairway-http2", "fairway-net"],
         never: KUBERNETES,
     },
     // What it says holds for any protocol and any configuration, so it can depend on neither.
-    Place { name: "fairway-runtime", may: &[], never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"] },
+    Place { name: "fairway-net",
+        may: &[], never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"] },
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
     Place {
         name: "fairway-lab",
-        may: &[
-            "fairway-lab-adapter",
-            "fairway-lab-measure",
-            "fairway-lab-report",
-            "fairway-lab-results",
-            "fairway-lab-traffic",
-        ],
+        may: &["fairway-lab-adapter", "fairway-lab-measure", "fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
         never: &["httparse"],
     },
     // It watches the objects of a cluster from a pod, and knows no scenario and no peer.
-    Place { name: "fairway-lab-adapter", may: &["fairway-lab-results"], never: &["httparse"] },
+    Place { name: "fairway-lab-adapter",
+        may: &["fairway-lab-results"], never: &["httparse"] },
     // The benchmark measures with it, and neither needs nor gets a client of Kubernetes.
     Place {
         name: "fairway-lab-measure",
@@ -152,7 +114,8 @@ const CRATES: &[Place] = &[
         may: &["fairway-lab-measure", "fairway-lab-results"],
         never: INPUT_OUTPUT,
     },
-    Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-lab-results",
+        may: &[], never: INPUT_OUTPUT },
     Place {
         name: "fairway-lab-traffic",
         may: &["fairway-lab-results"],
@@ -160,36 +123,21 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-migrate",
-        may: &[
-            "fairway-annotations",
-            "fairway-gateway-types",
-            "fairway-model",
-            "fairway-pattern",
-            "fairway-translate",
-        ],
+        may: &["fairway-annotations", "fairway-gateway-types", "fairway-model", "fairway-pattern", "fairway-translate"],
         never: &["kube"],
     },
     Place {
         name: "fairway-compare",
-        may: &["fairway-message", "fairway-migrate", "fairway-model", "fairway-routing", "fairway-translate"],
+        may: &["fairway-http", "fairway-migrate", "fairway-model", "fairway-routing", "fairway-translate"],
         never: &["httparse", "kube", "k8s-openapi"],
     },
-    Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
-    Place { name: "fairway-echo", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
+    Place { name: "fairway-testkit",
+        may: &[], never: KUBERNETES },
+    Place { name: "fairway-echo",
+        may: &[], never: &["httparse", "kube", "k8s-openapi"] },
     Place {
         name: "fairway",
-        may: &[
-            "fairway-compare",
-            "fairway-control",
-            "fairway-directory",
-            "fairway-echo",
-            "fairway-message",
-            "fairway-migrate",
-            "fairway-model",
-            "fairway-proxy",
-            "fairway-routing",
-            "fairway-translate",
-        ],
+        may: &["fairway-compare", "fairway-control", "fairway-directory", "fairway-echo", "fairway-http", "fairway-migrate", "fairway-model", "fairway-proxy", "fairway-routing", "fairway-translate"],
         never: &["kube"],
     },
     // Measures from outside: it starts proxies as processes.
@@ -201,22 +149,7 @@ const CRATES: &[Place] = &[
 ];
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
-const NEVER_KUBERNETES: &[&str] = &[
-    "fairway-annotations",
-    "fairway-model",
-    "fairway-message",
-    "fairway-password",
-    "fairway-pattern",
-    "fairway-routing",
-    "fairway-grpc",
-    "fairway-http1",
-    "fairway-http2",
-    "fairway-proxy",
-    "fairway-runtime",
-    "fairway-session",
-    "fairway-sides",
-    "fairway-upstream",
-];
+const NEVER_KUBERNETES: &[&str] = &["fairway-annotations", "fairway-connection", "fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-password", "fairway-pattern", "fairway-proxy", "fairway-routing"];
 
 const FILE_STOP: usize = 800;
 const TEST_FILE_STOP: usize = 1_200;
@@ -278,13 +211,13 @@ fn the_laboratory_shares_no_crate_with_the_proxy() {
 fn only_the_hop_of_http_1_knows_its_codec() {
     let elsewhere = |source: &Source| {
         source.name.starts_with("crates/")
-            && !source.name.starts_with("crates/fairway-http1/")
+            && !source.name.starts_with("crates/fairway-http/")
             && !source.is_test
     };
-    let knows = |source: &Source| source.text.contains(concat!("fairway_", "http1"));
+    let knows = |source: &Source| source.text.contains(concat!("fairway_http::", "http1"));
     let found: Vec<_> =
         sources().into_iter().filter(elsewhere).filter(knows).map(|source| source.name).collect();
-    assert_eq!(found, ["crates/fairway-sides/src/h1/hop.rs"]);
+    assert_eq!(found, ["crates/fairway-connection/src/h1/hop.rs"]);
 }
 
 #[test]
@@ -314,7 +247,7 @@ fn what_serves_requests_is_not_built_for_size() {
 #[test]
 fn only_the_folder_that_asks_the_system_may_be_unsafe() {
     let lint = concat!("unsafe", "_code");
-    let elsewhere = |source: &Source| !source.name.starts_with("crates/fairway-runtime/src/sys/");
+    let elsewhere = |source: &Source| !source.name.starts_with("crates/fairway-net/src/sys/");
     let excepted = |source: &Source| source.text.contains(lint);
     let found: Vec<_> =
         sources().into_iter().filter(elsewhere).filter(excepted).map(|source| source.name).collect();

@@ -1,7 +1,7 @@
 //! HEADERS and CONTINUATION (RFC 9113 §6.2, §6.10, §8.1): which stream a block opens or ends, and what it may hold. Every
 //! block is decoded, wanted or not.
 
-use fairway_message::Head;
+use fairway_http::Head;
 
 use super::{Connection, Ending, OpenBlock, Reading, Role};
 use crate::abuse::Weight;

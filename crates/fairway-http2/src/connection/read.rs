@@ -1,6 +1,6 @@
 //! Input to frames, each of which is judged before it is read (RFC 9113 §3.4, §4). Never keeps input.
 
-use fairway_message::Head;
+use fairway_http::Head;
 
 use super::{Connection, PREFACE, Reading, Role};
 use crate::abuse::Weight;

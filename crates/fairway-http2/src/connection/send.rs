@@ -1,6 +1,6 @@
 //! What the owner sends but for bodies: heads and trailers (RFC 9113 §8.1). All of it goes to the outbox. Never waits.
 
-use fairway_message::{Head, Method};
+use fairway_http::{Head, Method};
 
 use super::{Connection, Ending};
 use crate::fields::{self, Connect};

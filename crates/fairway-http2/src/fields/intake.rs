@@ -1,7 +1,7 @@
 //! Lines of one block into a head, with the rules between them (RFC 9113 §8.2, §8.3) and the bounds of a list. Never stops
 //! reading: what is refused is dropped, so that the compression table stays in step.
 
-use fairway_message::{Head, Known, Span};
+use fairway_http::{Head, Known, Span};
 
 use super::request::Pseudo;
 use crate::hpack::Line;

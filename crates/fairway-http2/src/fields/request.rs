@@ -1,7 +1,7 @@
 //! The pseudo-header fields of a request and how they become a start line and `Host` (RFC 9113 §8.3.1, §8.5). Never sees
 //! regular fields.
 
-use fairway_message::{Head, Known, Method, Span, parse_authority};
+use fairway_http::{Head, Known, Method, Span, parse_authority};
 
 use crate::verdict::{Defect, Verdict};
 

@@ -1,6 +1,6 @@
 //! The rules between the fields of a message.
 
-use fairway_message::{Head, Known, Method, Target, request_authority};
+use fairway_http::{Head, Known, Method, Target, request_authority};
 
 use super::*;
 use crate::hpack::{Decoder, Encoder, Strings};

@@ -1,7 +1,7 @@
 //! Heads to field blocks (RFC 9113 §8.2, §8.3). What is for one hop only was taken out before; of what is left of it here
 //! nothing is written. Never knows how blocks become frames.
 
-use fairway_message::{Head, Known, Method};
+use fairway_http::{Head, Known, Method};
 
 use crate::hpack::Encoder;
 
@@ -81,6 +81,6 @@ fn write_fields(head: &Head, without: u64, encoder: &mut Encoder, out: &mut Vec<
 }
 
 /// `te: trailers` is the only thing that `te` may say (RFC 9113 §8.2.2).
-fn asks_for_trailers(field: fairway_message::FieldRef<'_>) -> bool {
+fn asks_for_trailers(field: fairway_http::FieldRef<'_>) -> bool {
     field.known == Known::Te && field.value == b"trailers"
 }

@@ -1,7 +1,7 @@
 //! Field blocks to lines (RFC 7541 §3, §6). Never judges a message: every field is given to whoever reads the block, and
 //! the table stays in step even when nobody wants the fields.
 
-use fairway_message::Known;
+use fairway_http::Known;
 
 use super::fixed;
 use super::huffman;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use fairway_message::Known;
+use fairway_http::Known;
 
 use super::fixed;
 use super::huffman;

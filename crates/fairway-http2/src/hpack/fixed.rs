@@ -1,6 +1,6 @@
 //! The static table (RFC 7541 Appendix A) as ready lines, and the way back from a name to its index. Never changes.
 
-use fairway_message::Known;
+use fairway_http::Known;
 
 use crate::verdict::{Defect, Verdict};
 

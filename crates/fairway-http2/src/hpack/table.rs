@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use fairway_message::Known;
+use fairway_http::Known;
 
 use crate::verdict::Verdict;
 

@@ -13,10 +13,10 @@ pub(crate) use downgrade::downgrade;
 pub(crate) use encode::encode;
 pub(crate) use pair::{pair, play};
 
+use fairway_http::{Head, Method, Target};
 use fairway_http2::fields::{Intake, Limits, Message, Outcome, write_request};
 use fairway_http2::hpack::{Decoder, Encoder, Strings};
 use fairway_http2::{Client, Config, Event, Server, Verdict, Wait};
-use fairway_message::{Head, Method, Target};
 
 /// Any bytes as blocks of one direction, each behind its length: every verdict holds, and a request that is accepted is
 /// the same after it was written again.

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use fairway_http::Head;
 use fairway_http2::hpack::Strings;
 use fairway_http2::{By, Client, Code, Config, Event, Priority, Server, Session, Wait};
-use fairway_message::Head;
 
 use super::dice::Dice;
 use super::watch::Watch;

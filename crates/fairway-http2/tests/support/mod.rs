@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use fairway_http::Head;
 use fairway_http2::frame::{self, ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind, write_frame};
 use fairway_http2::{Code, Config, Event, Server};
-use fairway_message::Head;
 
 pub(crate) mod table;
 

@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::log::{Forwarded, Process, StreamLine, WallClock};
 use fairway_model::{Escape, LogFormat, Settings, Word};
+use fairway_net::output::OutputSender;
 use fairway_routing::Logging;
-use fairway_runtime::output::OutputSender;
 
 use crate::buffers::Buffers;
 use crate::metrics::record::Record;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::log::{Process, WallClock};
-use fairway_message::HeadLimits;
+use fairway_http::HeadLimits;
 use fairway_model::{Backend, Escape, Filter, LogFormat, ServiceName, Settings};
+use fairway_net::clock::Instant;
 use fairway_routing::{CompiledRule, Matched, Request};
-use fairway_runtime::clock::Instant;
 use serde_json::json;
 
 use crate::tls::Agreed;
-use fairway_runtime::output::OutputSender;
-use fairway_sides::sides::Upgrade;
+use fairway_connection::sides::Upgrade;
+use fairway_net::output::OutputSender;
 
 use super::{ADDRESSES, AccessLog, Seen, words};
 use crate::buffers::{Buffers, Parties};
@@ -39,7 +39,7 @@ fn peer() -> Peer {
 
 fn buffers(head: &[u8]) -> Buffers {
     let mut buffers = Buffers::default();
-    fairway_http1::HeadParser::new().request(&mut buffers.request, head, &HeadLimits::default()).unwrap();
+    fairway_http::http1::HeadParser::new().request(&mut buffers.request, head, &HeadLimits::default()).unwrap();
     buffers.host.push_str("example.com");
     buffers.parties =
         Parties { client: Some("203.0.113.7".parse().unwrap()), sender: Some("10.0.0.1".parse().unwrap()) };

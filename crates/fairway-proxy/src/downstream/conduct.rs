@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fairway_runtime::clock::Instant;
-use fairway_runtime::slots::{MOST, Slots};
-use fairway_sides::sides::Departed;
+use fairway_connection::sides::Departed;
+use fairway_net::clock::Instant;
+use fairway_net::slots::{MOST, Slots};
 
 /// Requests that a new connection may have waiting, once it has left them alone for a moment.
 const FIRST: u16 = 4;

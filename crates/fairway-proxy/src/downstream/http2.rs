@@ -14,15 +14,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_http::{BodySize, Head, Known, Malformed, Span, Version};
 use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Timeouts, Wait};
-use fairway_message::{BodySize, Head, Known, Malformed, Span, Version};
-use fairway_runtime::clock::{Deadline, Instant};
-use fairway_runtime::slots::{MOST, Slots};
-use fairway_runtime::spread::Share;
-use fairway_runtime::transport::Transport;
-use fairway_runtime::turns::go_on_later;
-use fairway_runtime::wire::{Wire, Workspace};
+use fairway_net::clock::{Deadline, Instant};
+use fairway_net::slots::{MOST, Slots};
+use fairway_net::spread::Share;
+use fairway_net::transport::Transport;
+use fairway_net::turns::go_on_later;
+use fairway_net::wire::{Wire, Workspace};
 
 use super::conduct::Conduct;
 use super::ledger::Ledger;
@@ -31,9 +31,9 @@ use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
-use fairway_sides::h2::{H2Side, SharedStreams, Streams};
-use fairway_sides::sides::{Arrival, Persistence, Upgrade};
-use fairway_sides::websocket;
+use fairway_connection::h2::{H2Side, SharedStreams, Streams};
+use fairway_connection::sides::{Arrival, Persistence, Upgrade};
+use fairway_connection::websocket;
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;

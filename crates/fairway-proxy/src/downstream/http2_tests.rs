@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_http::Head;
 use fairway_http2::{Client, Code, Config, Event};
-use fairway_message::Head;
 use fairway_model::{Policy, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};

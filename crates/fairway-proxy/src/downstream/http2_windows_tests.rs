@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use fairway_http::Head;
 use fairway_http2::Config;
-use fairway_message::Head;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 

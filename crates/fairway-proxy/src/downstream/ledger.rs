@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use fairway_http2::{Note, Noted, Server};
-use fairway_runtime::growth::Loan;
+use fairway_net::growth::Loan;
 
 use crate::network::Network;
 use crate::worker::Worker;

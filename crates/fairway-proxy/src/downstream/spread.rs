@@ -4,9 +4,9 @@
 use std::pin::Pin;
 use std::rc::Rc;
 
-use fairway_runtime::spread::Share;
-use fairway_runtime::transport::Transport;
-use fairway_runtime::wire::Wire;
+use fairway_net::spread::Share;
+use fairway_net::transport::Transport;
+use fairway_net::wire::Wire;
 
 use super::http2;
 use crate::fault::Fault;

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use fairway_connection::websocket::accept;
 use fairway_http2::frame::{END_HEADERS, Kind, write_frame};
 use fairway_model::{Deny, FieldMatch, Filter, Match, TextMatch};
-use fairway_sides::websocket::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_connection::websocket::accept;
+use fairway_http::Head;
 use fairway_http2::fields::Connect;
 use fairway_http2::{Code, Config, Event, Server};
-use fairway_message::Head;
 use fairway_model::BackendProtocol;
-use fairway_sides::websocket::accept;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::guards::Tag;
-use fairway_message::{Head, Known};
+use fairway_http::{Head, Known};
 use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule, TemplatePart};
 use fairway_routing::{Asking, CompiledRule, RequestStep};
 
@@ -19,7 +19,7 @@ use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
 use crate::worker::Loan;
-use fairway_sides::sides::Downstream;
+use fairway_connection::sides::Downstream;
 
 /// What a service says.
 #[derive(Clone, Copy)]

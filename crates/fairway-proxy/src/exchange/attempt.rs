@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairway_model::{EndpointHop, HopConnection, HopVersion};
-use fairway_runtime::clock::Instant;
+use fairway_net::clock::Instant;
 
 use super::acquire::Acquired;
 use super::blame::blame;
@@ -17,8 +17,8 @@ use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Group, Lease};
 use crate::worker::ToEndpoint;
-use fairway_sides::sides::Hop;
-use fairway_sides::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
+use fairway_connection::sides::Hop;
+use fairway_connection::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<H: Hop> {

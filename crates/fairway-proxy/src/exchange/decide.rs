@@ -1,6 +1,6 @@
 //! What a rule makes of a request before anything is forwarded.
 
-use fairway_message::BodySize;
+use fairway_http::BodySize;
 use fairway_model::{Action, Answer, AnswerReason};
 use fairway_routing::{CompiledRule, RequestStep, Targets};
 

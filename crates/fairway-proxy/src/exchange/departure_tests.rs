@@ -21,7 +21,7 @@ use super::hostile_tests::{
 use super::{ClientSide, exchange};
 use crate::network::TcpNetwork;
 use crate::testing::{Client, GET, Meeting, Stage, answering, endpoint, on_stage, read_head};
-use fairway_sides::h1::H1;
+use fairway_connection::h1::H1;
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
 

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_http::Head;
 use fairway_http2::{Code, Config, Event, Server};
-use fairway_message::Head;
 use fairway_model::{BackendProtocol, Policy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{JoinSet, spawn_local};

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_message::Head;
+use fairway_http::Head;
+use fairway_net::clock::{Deadline, Instant};
 use fairway_routing::CompiledRule;
-use fairway_runtime::clock::{Deadline, Instant};
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
@@ -75,7 +75,7 @@ pub(crate) struct Exchange<'t, 'a, N: Network, D> {
 
 /// When the client's own time for its call is over.
 pub(super) fn limit_of_call(request: &Head, began: Instant) -> Option<Instant> {
-    let timeout = request.named(b"grpc-timeout").and_then(fairway_grpc::timeout)?;
+    let timeout = request.named(b"grpc-timeout").and_then(fairway_http::grpc::timeout)?;
     began.checked_add(timeout)
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fairway_grpc::Dialect;
-use fairway_message::{BodySize, Known};
+use fairway_http::grpc::Dialect;
+use fairway_http::{BodySize, Known};
 use fairway_model::{Action, Backend, ForwardedPath};
+use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
-use fairway_runtime::clock::Instant;
 
 use super::acquire::acquire;
 use super::attempt::{Answered, attempt, note_failure};
@@ -34,8 +34,8 @@ use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
-use fairway_sides::sides::Hop;
-use fairway_sides::sides::{
+use fairway_connection::sides::Hop;
+use fairway_connection::sides::{
     AnswerPlan, BodyStep, Channel, Downstream, Persistence, Reply, Upgrade, Upstream,
 };
 

@@ -3,7 +3,7 @@
 //! What the client says of itself counts only when its peer is in a trusted range; else it is replaced and kept under
 //! `X-Original-*`, as ingress-nginx does. Other claims of strangers never come here (`fields`).
 
-use fairway_message::{Head, Known, identify, write_ip};
+use fairway_http::{Head, Known, identify, write_ip};
 
 use crate::buffers::Buffers;
 use crate::request::client::{Client, Trust, forwarded_host};

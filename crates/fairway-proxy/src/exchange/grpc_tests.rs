@@ -302,10 +302,10 @@ async fn a_large_answer_in_text_arrives_whole_and_slowly_taken() {
         let (stage, _) = stage(vec![Filter::GrpcWeb], &answer);
         let (_, body) =
             asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
-        let mut decoder = fairway_grpc::Decoder::default();
+        let mut decoder = fairway_http::grpc::Decoder::default();
         let mut decoded = Vec::new();
         decoder
-            .read::<fairway_grpc::NotBase64>(&body, |bytes| {
+            .read::<fairway_http::grpc::NotBase64>(&body, |bytes| {
                 decoded.extend_from_slice(bytes);
                 Ok(())
             })

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::guards::{Claim, Word};
 use fairway_model::BasicAuth;
+use fairway_net::clock::Instant;
 use fairway_routing::{AnyOf, RequestStep};
-use fairway_runtime::clock::Instant;
 
 use super::ask::{self, Answer};
 use super::environment::{ClientSide, Exchange};
@@ -17,7 +17,7 @@ use super::respond;
 use crate::fault::Fault;
 use crate::filter::{Verdict, own_answer, vouch_for_nobody};
 use crate::network::Network;
-use fairway_sides::sides::Downstream;
+use fairway_connection::sides::Downstream;
 
 /// Waits for the word of a step. Whatever does not let the request pass keeps it out.
 pub(super) async fn pass<'r, N: Network, D: Downstream>(

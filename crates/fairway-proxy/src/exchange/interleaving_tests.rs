@@ -12,9 +12,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use fairway_message::{BodySize, Head, HeadLimits, Known};
-use fairway_runtime::transport::{Secured, Transport, UpstreamStream};
-use fairway_runtime::wire::Workspace;
+use fairway_http::{BodySize, Head, HeadLimits, Known};
+use fairway_net::transport::{Secured, Transport, UpstreamStream};
+use fairway_net::wire::Workspace;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{spawn_local, yield_now};
 
@@ -25,7 +25,7 @@ use crate::options::Limits;
 use crate::peer::{Peer, Scheme};
 use crate::testing::{at_rest, endpoint, on_stage, worker_over};
 use crate::worker::Worker;
-use fairway_sides::sides::{
+use fairway_connection::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
     RequestPlan, Share, Spoken, Upgrade, Upstream,
 };

@@ -1,7 +1,7 @@
 //! The rule of a request.
 
+use fairway_connection::sides::Hop;
 use fairway_routing::{CompiledHost, CompiledRule, Matched, TableId};
-use fairway_sides::sides::Hop;
 
 use crate::buffers::Buffers;
 use crate::request::intake::Intake;

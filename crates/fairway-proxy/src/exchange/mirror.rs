@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use fairway_message::{BodySize, Known};
+use fairway_http::{BodySize, Known};
 use fairway_model::{Mirror, MirrorTarget};
 use fairway_routing::Copying;
 
@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::copy::copy;
 use crate::request::intake::Expectation;
-use fairway_sides::sides::Upgrade;
+use fairway_connection::sides::Upgrade;
 
 /// The most copies of a worker that are under way.
 const MOST: usize = 256;

@@ -76,9 +76,9 @@ mod web;
 
 use std::rc::Rc;
 
-use fairway_message::{Head, Malformed};
+use fairway_http::{Head, Malformed};
+use fairway_net::clock::Instant;
 use fairway_routing::{CompiledRule, RequestStep, TableId, Trailers};
-use fairway_runtime::clock::Instant;
 
 use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
@@ -93,8 +93,8 @@ use crate::request::client::Client;
 use crate::request::fields;
 use crate::request::intake::Intake;
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
-use fairway_sides::sides::Hop;
-use fairway_sides::sides::{Arrival, Downstream, Persistence, Upgrade};
+use fairway_connection::sides::Hop;
+use fairway_connection::sides::{Arrival, Downstream, Persistence, Upgrade};
 
 use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};

@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config, Event};
-use fairway_message::Head;
 use fairway_model::BackendProtocol;
 use fairway_testkit::wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};

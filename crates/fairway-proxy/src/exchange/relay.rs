@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_grpc::Encoder;
+use fairway_http::grpc::Encoder;
 use fairway_model::AnswerRate;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::pace::Pace;
-use fairway_runtime::turns::go_on_later;
+use fairway_net::clock::Instant;
+use fairway_net::pace::Pace;
+use fairway_net::turns::go_on_later;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
@@ -16,7 +16,7 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
-use fairway_sides::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
+use fairway_connection::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 
 /// Pieces of an answer that are relayed before other exchanges have their turn. Most answers have fewer.
 const PIECES_IN_A_TURN: usize = 2;

@@ -1,8 +1,8 @@
 //! Answers that another backend makes: the client gets what it says of the failure instead of the failure.
 
-use fairway_message::{Head, Known, Method};
+use fairway_http::{Head, Known, Method};
+use fairway_net::clock::Instant;
 use fairway_routing::Replacing;
-use fairway_runtime::clock::Instant;
 
 use super::decide::has_endpoint;
 use super::environment::{Ending, Environment, Exchange};
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::body::RequestBody;
-use fairway_sides::sides::Downstream;
+use fairway_connection::sides::Downstream;
 
 /// Asks for the page of `status`, and gives it to the client.
 ///

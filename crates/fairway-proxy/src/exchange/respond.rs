@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use fairway_grpc::Code;
-use fairway_message::{BodySize, Malformed, Method, Version};
+use fairway_http::grpc::Code;
+use fairway_http::{BodySize, Malformed, Method, Version};
+use fairway_net::clock::Instant;
 use fairway_routing::Replacing;
-use fairway_runtime::clock::Instant;
 
 use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
 use crate::buffers::{Buffers, Made};
@@ -18,7 +18,7 @@ use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::intake::{Expectation, Intake};
 use crate::worker::{Phase, Worker};
-use fairway_sides::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
+use fairway_connection::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 
 /// How long the client may take to receive an answer that Fairway made.
 const OWN_ANSWER: Duration = Duration::from_secs(10);

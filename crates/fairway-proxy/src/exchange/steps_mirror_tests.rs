@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{Filter, Mirror, MirrorTarget};
-use fairway_runtime::places::Places;
+use fairway_net::places::Places;
 use tokio::time::sleep;
 
 use super::steps_tests::{BUSY, POST, Seen, answering, field, never_answering, ok, settle, stage};

@@ -9,7 +9,7 @@ use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
-use fairway_session::{Asked, Session, set_cookie};
+use fairway_routing::session::{Asked, Session, set_cookie};
 
 /// Settles where the request belongs.
 pub(super) fn begin<N: Network>(

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 
-use fairway_grpc::Dialect;
-use fairway_message::{BodySize, Head};
+use fairway_http::grpc::Dialect;
+use fairway_http::{BodySize, Head};
+use fairway_net::clock::Instant;
 use fairway_routing::CompiledRule;
-use fairway_runtime::clock::Instant;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::forward::forward;
@@ -20,7 +20,7 @@ use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::copy::CopyReader;
 use crate::request::intake::Intake;
-use fairway_sides::sides::{
+use fairway_connection::sides::{
     AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade,
 };
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{Backend, BackendKey, BackendTraffic, Config, Ejection, Retry, RetryBy};
-use fairway_runtime::clock::Instant;
+use fairway_net::clock::Instant;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::io::{AsyncWriteExt, DuplexStream};

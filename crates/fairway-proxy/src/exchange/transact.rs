@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_message::{Known, Malformed, Version};
-use fairway_runtime::clock::Instant;
-use fairway_runtime::wire::GATHER;
+use fairway_http::{Known, Malformed, Version};
+use fairway_net::clock::Instant;
+use fairway_net::wire::GATHER;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::peer_watch::{PeerState, PeerWatch};
@@ -17,8 +17,8 @@ use crate::metrics::record::Micros;
 use crate::network::Network;
 use crate::request::body::{BodyFault, RequestBody};
 use crate::request::intake::{Expectation, Intake};
-use fairway_sides::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
-use fairway_sides::websocket;
+use fairway_connection::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
+use fairway_connection::websocket;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///

@@ -1,6 +1,6 @@
 //! Answers of Fairway's own.
 
-use fairway_message::Known;
+use fairway_http::Known;
 
 use crate::buffers::Buffers;
 

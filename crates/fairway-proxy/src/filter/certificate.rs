@@ -3,7 +3,7 @@
 use crate::tls::Shown;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fairway_message::Head;
+use fairway_http::Head;
 use fairway_model::ClientDemand;
 use fairway_routing::CompiledCertificate;
 

@@ -1,7 +1,7 @@
 //! Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it: preflights are answered here,
 //! every other answer to an allowed origin carries its headers.
 
-use fairway_message::{Head, Known, Method};
+use fairway_http::{Head, Known, Method};
 use fairway_model::{Cors, CorsManner, CorsOrigin};
 use fairway_routing::CorsAnswer;
 

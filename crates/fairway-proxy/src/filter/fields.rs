@@ -1,6 +1,6 @@
 //! Fields that the settings give all requests and answers, and those that they hide.
 
-use fairway_message::{Head, Known, identify};
+use fairway_http::{Head, Known, identify};
 use fairway_model::{FieldTemplate, TemplatePart};
 use fairway_routing::{CompiledRule, ReceivedStep};
 

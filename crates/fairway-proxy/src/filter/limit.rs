@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fairway_model::{ConcurrencyLimit, RateLimit};
+use fairway_net::clock::Instant;
+use fairway_net::counts::{Counts, Rate};
 use fairway_routing::PolicyId;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::counts::{Counts, Rate};
 use ipnet::IpNet;
 
 use super::verdict::Verdict;

@@ -18,7 +18,7 @@ pub(crate) use template::{Sources, compared, text};
 pub(crate) use verdict::{FilterContext, Verdict};
 pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
 
-use fairway_message::{Known, Method};
+use fairway_http::{Known, Method};
 use fairway_model::AccessList;
 use fairway_routing::{AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, Replacing, RequestStep};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use fairway_net::counts::Counts;
 use fairway_routing::RequestStep;
-use fairway_runtime::counts::Counts;
 
 use crate::fault::Fault;
 use crate::peer::{Proof, Scheme};

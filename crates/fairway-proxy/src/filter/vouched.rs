@@ -1,6 +1,6 @@
 //! What a service that was asked says of the request's user: fields that nobody else may write, and cookies for the client.
 
-use fairway_message::Head;
+use fairway_http::Head;
 use fairway_model::AuthCookies;
 use fairway_routing::Asking;
 

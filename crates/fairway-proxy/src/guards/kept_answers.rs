@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
-use fairway_message::Head;
-use fairway_runtime::clock::Instant;
+use fairway_http::Head;
+use fairway_net::clock::Instant;
 
 /// The most answers of a worker.
 const MOST: usize = 4096;

@@ -12,8 +12,8 @@ use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use fairway_model::BasicAuth;
+use fairway_net::clock::Instant;
 use fairway_password::{Cost, Hash};
-use fairway_runtime::clock::Instant;
 use tokio::sync::oneshot;
 
 use crate::guards::queue::Queue;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use fairway_runtime::counts::{Counts, UnderWay};
+use fairway_net::counts::{Counts, UnderWay};
 
 /// The sessions of one listener.
 #[derive(Debug)]

@@ -17,10 +17,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use fairway_runtime::clock::{Deadline, Instant};
-use fairway_runtime::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v2};
-use fairway_runtime::turns::go_on_later;
-use fairway_runtime::wire::Workspace;
+use fairway_net::clock::{Deadline, Instant};
+use fairway_net::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v2};
+use fairway_net::turns::go_on_later;
+use fairway_net::wire::Workspace;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use tokio::io::{Interest, ReadBuf};
 use tokio::net::UdpSocket;

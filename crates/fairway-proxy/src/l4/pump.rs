@@ -8,9 +8,9 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use fairway_runtime::transport::Transport;
-use fairway_runtime::turns::go_on_later;
-use fairway_runtime::wire::{Input, Wire, Workspace};
+use fairway_net::transport::Transport;
+use fairway_net::turns::go_on_later;
+use fairway_net::wire::{Input, Wire, Workspace};
 
 /// How much one read may bring at first, and after the other side was slow: what waits then fits into the vectors that go back
 /// to the worker.

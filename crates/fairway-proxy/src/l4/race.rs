@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_runtime::clock::Instant;
+use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
 /// A connect under way.

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fairway_runtime::clock::Instant;
+use fairway_net::clock::Instant;
 use slab::Slab;
 
 /// Where a session is. One that is over is never mistaken for a later one in its place.

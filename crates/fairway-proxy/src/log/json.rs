@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use fairway_message::Known;
+use fairway_http::Known;
 use fairway_model::is_layout_control;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;

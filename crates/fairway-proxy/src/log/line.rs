@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fairway_message::Head;
+use fairway_http::Head;
 use fairway_model::{Escape, HostPattern, LogFormat, Piece, RuleLabels, ServiceName, Variable};
 
 use crate::log::clock::WallClock;

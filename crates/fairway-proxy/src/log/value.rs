@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fairway_message::{Known, Version};
+use fairway_http::{Known, Version};
 use fairway_model::{HostPattern, ServiceName, Word};
 
 use crate::log::escape::Escaped;

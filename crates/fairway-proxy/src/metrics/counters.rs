@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_grpc::Code;
+use fairway_http::grpc::Code;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 

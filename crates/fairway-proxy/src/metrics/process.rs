@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairway_runtime::spent::Spent;
+use fairway_net::spent::Spent;
 
 use crate::fault::Fault;
 use crate::metrics::lines::{head, joined, line, single};

@@ -5,10 +5,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_message::Method;
+use fairway_http::Method;
 use fairway_model::{Backend, HostPattern};
+use fairway_net::clock::Instant;
 use fairway_routing::CompiledRule;
-use fairway_runtime::clock::Instant;
 
 use crate::fault::Fault;
 use crate::grpc::Call;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use fairway_message::Method;
+use fairway_http::Method;
 use fairway_model::RuleLabels;
 
 use crate::metrics::histogram::{Histogram, LENGTH, SIZE, TIME};

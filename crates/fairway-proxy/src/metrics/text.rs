@@ -247,8 +247,8 @@ fn labels_of(labels: &SeriesLabels) -> String {
     text
 }
 
-fn method(method: fairway_message::Method) -> &'static str {
-    use fairway_message::Method;
+fn method(method: fairway_http::Method) -> &'static str {
+    use fairway_http::Method;
     match method {
         Method::Get => "GET",
         Method::Head => "HEAD",
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::metrics::record::Record;
     use crate::metrics::{Counters, Gauges};
-    use fairway_runtime::clock::Instant;
+    use fairway_net::clock::Instant;
 
     #[test]
     fn buckets_have_the_bounds_that_dashboards_select() {

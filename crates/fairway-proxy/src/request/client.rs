@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use fairway_message::{Head, Known, parse_authority, write_ip};
 use crate::fault::Fault;
+use fairway_http::{Head, Known, parse_authority, write_ip};
 use fairway_model::{ForwardedTrust, RealIp};
 
 use crate::listening::ListenerFacts;

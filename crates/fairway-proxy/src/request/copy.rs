@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use fairway_sides::sides::{BodyStep, Failure};
+use fairway_connection::sides::{BodyStep, Failure};
 
 /// Bytes that wait for a reader that is slower than the request: beyond it the copy is broken off.
 const HELD: usize = 64 * 1024;

@@ -4,8 +4,8 @@
 //! This comes before routing and filters, so that no rule is chosen by a field that never arrives, and what a filter
 //! sets stays.
 
-use fairway_message::bytes::is_plain_name;
-use fairway_message::{FieldRef, Head, Known};
+use fairway_http::bytes::is_plain_name;
+use fairway_http::{FieldRef, Head, Known};
 
 use crate::request::client::Trust;
 

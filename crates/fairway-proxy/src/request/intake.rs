@@ -1,7 +1,7 @@
 //! What a request asks for, checked once before anything acts on it.
 
-use fairway_grpc::Dialect;
-use fairway_message::{
+use fairway_http::grpc::Dialect;
+use fairway_http::{
     BodySize, Head, Known, Malformed, Method, Target, TargetForm, Version, path, request_authority,
 };
 use fairway_model::PathForm;
@@ -9,8 +9,8 @@ use fairway_model::PathForm;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::dialect_of;
-use fairway_session::cookie_of;
-use fairway_sides::sides::{Arrival, Persistence, Upgrade};
+use fairway_connection::sides::{Arrival, Persistence, Upgrade};
+use fairway_routing::session::cookie_of;
 
 /// A request whose head obeys every rule.
 #[derive(Clone, Debug)]

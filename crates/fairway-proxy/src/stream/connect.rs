@@ -12,12 +12,12 @@ use crate::fault::Fault;
 use crate::l4::race::{Event, Race, Racer};
 use crate::metrics::{Hedges, count};
 use fairway_model::{ListenerProtocol, ProxyHeaderVersion, Retry, RetryBy, StreamPolicy, Timeouts};
+use fairway_net::clock::{Deadline, Instant};
+use fairway_net::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
+use fairway_net::transport::{Transport, UpstreamStream};
+use fairway_net::wire::{Ahead, Wire};
 use fairway_routing::{BackendSlot, CompiledStream};
-use fairway_runtime::clock::{Deadline, Instant};
-use fairway_runtime::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
-use fairway_runtime::transport::{Transport, UpstreamStream};
-use fairway_runtime::wire::{Ahead, Wire};
-use fairway_session::{Belongs, Session};
+use fairway_routing::session::{Belongs, Session};
 
 use super::end::End;
 use super::peer::StreamPeer;

@@ -14,10 +14,10 @@ use crate::listener::{ListenerId, PortId};
 use crate::listening::OpenPort;
 use crate::log::Forwarded;
 use fairway_model::PortProtocol;
+use fairway_net::clock::Instant;
+use fairway_net::proxy_header::{Addresses, parse};
 use fairway_routing::PortKey;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::proxy_header::{Addresses, parse};
-use fairway_session::Session;
+use fairway_routing::session::Session;
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 

@@ -20,9 +20,9 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use crate::log::Forwarded;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::transport::Transport;
-use fairway_runtime::wire::Wire;
+use fairway_net::clock::Instant;
+use fairway_net::transport::Transport;
+use fairway_net::wire::Wire;
 
 use crate::access_log::StreamSeen;
 use crate::network::Network;

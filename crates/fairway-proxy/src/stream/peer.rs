@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fairway_runtime::places::Place;
-use fairway_runtime::proxy_header::Addresses;
+use fairway_net::places::Place;
+use fairway_net::proxy_header::Addresses;
 
 use crate::listener::ListenerId;
 

@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use crate::fault::Fault;
 use crate::l4::pump::{Pump, Side};
-use fairway_runtime::clock::{Deadline, Instant};
-use fairway_runtime::transport::Transport;
-use fairway_runtime::wire::Wire;
+use fairway_net::clock::{Deadline, Instant};
+use fairway_net::transport::Transport;
+use fairway_net::wire::Wire;
 
 use super::connect::{Reached, phase};
 use super::end::End;

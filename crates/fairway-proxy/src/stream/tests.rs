@@ -10,7 +10,7 @@ use fairway_model::{
     Backend, BackendKey, BackendTraffic, Config, HostKey, HostPattern, Listener, ListenerProtocol, Origin,
     Retry, RetryBy, StreamKey, StreamPolicy, StreamRoute, VirtualHost, WeightedBackend,
 };
-use fairway_runtime::clock::Instant;
+use fairway_net::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;

@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_http::HeadLimits;
 use fairway_http2::{Note, Noted};
-use fairway_message::HeadLimits;
 use fairway_model::{BackendProtocol, UpstreamTls};
-use fairway_runtime::shortage::Shortage;
-use fairway_runtime::transport::{Secured, UpstreamStream};
-use fairway_runtime::wire::Workspace;
+use fairway_net::shortage::Shortage;
+use fairway_net::transport::{Secured, UpstreamStream};
+use fairway_net::wire::Workspace;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
@@ -26,9 +26,9 @@ use crate::fault::Fault;
 use crate::metrics::Events;
 use crate::network::Network;
 use crate::tls::{Identities, client_config};
-use fairway_sides::sides::{Hop, Spoken};
-use fairway_upstream::Room;
-use fairway_upstream::endpoint::EndpointIdentity;
+use fairway_connection::sides::{Hop, Spoken};
+use fairway_connection::upstream::Room;
+use fairway_connection::upstream::endpoint::EndpointIdentity;
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;

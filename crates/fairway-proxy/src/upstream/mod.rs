@@ -1,11 +1,11 @@
 //! The pods' side of one worker: what connects with endpoints, and what may be spent on retries and races. Their groups,
-//! health and idle connections are `fairway-upstream`'s.
+//! health and idle connections are `fairway_connection::upstream`'s.
 
 pub(crate) mod connect;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use connect::{Connecting, Connector, fault_of};
-pub(crate) use fairway_upstream::{
+pub(crate) use fairway_connection::upstream::{
     Chosen, Endpoint, Errand, Group, Groups, Lease, Opened, Room, Tried, Underway, endpoint, health,
 };

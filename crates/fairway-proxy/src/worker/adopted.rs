@@ -17,7 +17,7 @@ use crate::publish::Published;
 use crate::tls::{ClientTrust, Clients, Identities, for_host};
 use crate::upstream::{Group, Groups};
 use crate::worker::guards::Trusts;
-use fairway_sides::sides::Hop;
+use fairway_connection::sides::Hop;
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::guards::{KeptAnswers, Passwords, Pool};
 use crate::tls::ClientTrust;
 use fairway_model::ClientVerification;
-use fairway_runtime::counts::Counts;
+use fairway_net::counts::Counts;
 
 /// Of a worker.
 pub(crate) struct Guards {

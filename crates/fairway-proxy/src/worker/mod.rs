@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
+use fairway_net::budgets::Budgets;
+use fairway_net::clock::Instant;
+use fairway_net::descriptors::{Budget, Descriptors};
+use fairway_net::memory::{Memory, Return, return_memory};
+use fairway_net::spent::thread_cpu;
+use fairway_net::waits::Waits;
 use fairway_routing::ClientLimits;
-use fairway_runtime::budgets::Budgets;
-use fairway_runtime::clock::Instant;
-use fairway_runtime::descriptors::{Budget, Descriptors};
-use fairway_runtime::memory::{Memory, Return, return_memory};
-use fairway_runtime::spent::thread_cpu;
-use fairway_runtime::waits::Waits;
 
 use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
@@ -30,10 +30,10 @@ use crate::peer::Peer;
 use crate::publish::Published;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
 use crate::upstream::{Connector, Groups, Room};
-use fairway_sides::takebacks::Takebacks;
+use fairway_connection::takebacks::Takebacks;
 
 pub(crate) use adopted::{Adopted, ServerSide};
-pub(crate) use fairway_runtime::stopping::{Phase, Registered};
+pub(crate) use fairway_net::stopping::{Phase, Registered};
 pub(crate) use guards::{SharedGuards, Trusts};
 pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_runtime::spread::{Share, Spread};
+use fairway_net::spread::{Share, Spread};
 use tokio::sync::mpsc;
 
 use crate::listener::ListenerId;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use fairway_runtime::frames::FramesByKind;
-use fairway_runtime::spares::Spares;
-use fairway_runtime::wire::Workspace;
+use fairway_net::frames::FramesByKind;
+use fairway_net::spares::Spares;
+use fairway_net::wire::Workspace;
 
 use crate::buffers::{Answer, Buffers};
 

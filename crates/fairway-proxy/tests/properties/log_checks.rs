@@ -4,8 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use crate::log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, WallClock};
-use fairway_message::Head;
-use fairway_message::bytes::{is_token, is_value_byte};
+use fairway_http::Head;
+use fairway_http::bytes::{is_token, is_value_byte};
 use fairway_model::{Escape, LogFormat, Piece};
 
 /// A format with values of clients, each in quotes, and how many values it has.

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config};
-use fairway_message::Head;
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::{Answer, Backend};
 use rustls::ClientConnection;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config, Event};
-use fairway_message::Head;
 use fairway_proxy::DrainOptions;
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::wait::PATIENCE;

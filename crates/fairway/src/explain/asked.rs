@@ -1,7 +1,7 @@
 //! The request that is asked about, read as the data plane would read it.
 
 use anyhow::{Context, Result, anyhow, bail};
-use fairway_message::{Method, Target, parse_authority, path};
+use fairway_http::{Method, Target, parse_authority, path};
 use fairway_routing::{Fields, Request};
 
 /// `http` or `https`.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use fairway_message::path;
+use fairway_http::path;
 use fairway_model::{
     Action, BackendKey, Certificate, CertificateKey, Config, Filter, ForwardedPath, HostPattern, Listener,
     ListenerProtocol, Origin, PathForm, Reference, Rule, RuleOrder, WeightedBackend,

@@ -6,12 +6,12 @@ use std::process::Command;
 /// The crates that serve a request.
 const DATA_PLANE: [&str; 9] = [
     "crates/fairway-proxy",
-    "crates/fairway-runtime",
-    "crates/fairway-sides",
+    "crates/fairway-net",
+    "crates/fairway-connection",
     "crates/fairway-http1",
     "crates/fairway-http2",
     "crates/fairway-grpc",
-    "crates/fairway-message",
+    "crates/fairway-http",
     "crates/fairway-routing",
     "crates/fairway-model",
 ];

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::UdpSocket as Blocking;
 
-use fairway_runtime::proxy_header::parse;
+use fairway_net::proxy_header::parse;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::*;

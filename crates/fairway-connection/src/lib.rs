@@ -1,0 +1,19 @@
+//! Connections to clients and to endpoints: the two sides of an exchange, who serves them in each version of HTTP, and the pools
+//! that keep those to endpoints.
+//!
+//! [`sides`] is what an exchange knows: [`Downstream`](sides::Downstream) towards its client, [`Upstream`](sides::Upstream)
+//! towards an endpoint, and [`Hop`](sides::Hop), which a pool keeps. [`h1`] serves both sides over a connection of HTTP/1,
+//! [`h2`] over streams of HTTP/2; a [`hop`] to an endpoint is one of the two. [`upstream`] has the endpoints of backends, their
+//! health and their pools.
+//!
+//! [`takebacks`] counts the requests that clients take back.
+//!
+//! Only `h1` and `h2` import the codecs, and nothing here knows a route: limits and times are passed in.
+
+pub mod h1;
+pub mod h2;
+pub mod hop;
+pub mod sides;
+pub mod takebacks;
+pub mod upstream;
+pub mod websocket;

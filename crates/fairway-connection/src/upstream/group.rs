@@ -1,0 +1,379 @@
+//! The endpoints of one backend as one worker uses them, and who gets the next request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use fairway_model::{Backend, Balancing, PortProtocol, Retry};
+use fairway_net::clock::Instant;
+
+use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
+use crate::upstream::health::{Blame, Ejecting};
+use crate::sides::Hop;
+use fairway_routing::session::Belongs;
+
+/// The most endpoints that one exchange tries.
+const MOST_TRIES: usize = 8;
+
+/// All endpoints that a worker knows, whichever backends they belong to.
+pub struct Groups<H> {
+    known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<H>>>>,
+    /// Idle connections to all of them.
+    idle: Rc<Cell<usize>>,
+}
+
+/// A backend's endpoints.
+pub struct Group<H> {
+    backend: Arc<Backend>,
+    members: Vec<Rc<Endpoint<H>>>,
+    /// Of the members, where requests belong to them; else none.
+    keys: Box<[u64]>,
+    next: Cell<usize>,
+    /// Attempts that a member may have under way, whichever groups they are of.
+    most: u32,
+    /// What ejects a member; nothing where this is `None`.
+    ejecting: Option<Ejecting>,
+    /// Whether it was retired: its members no longer count it.
+    is_retired: Cell<bool>,
+}
+
+/// Members of a group that this exchange has tried, by index.
+#[derive(Default)]
+pub struct Tried {
+    members: [u16; MOST_TRIES],
+    count: u8,
+    /// A bit for each place in `members`: those that failed after the connect.
+    accused: u8,
+}
+
+impl Tried {
+    /// Remembers one. Beyond the bound a member may be tried twice.
+    pub fn insert(&mut self, member: u32) {
+        if self.contains(member as usize) {
+            return;
+        }
+        if let (Some(free), Ok(member)) =
+            (self.members.get_mut(usize::from(self.count)), u16::try_from(member))
+        {
+            *free = member;
+            self.count += 1;
+        }
+    }
+
+    /// Remembers that it failed after the connect: whether it was its fault, the next attempt tells.
+    pub fn accuse(&mut self, member: u32) {
+        self.insert(member);
+        let place = self.iter().position(|tried| tried == member);
+        self.accused |= place.map_or(0, |place| 1 << place);
+    }
+
+    fn contains(&self, member: usize) -> bool {
+        self.iter().any(|tried| tried as usize == member)
+    }
+
+    /// Each of them, in the order in which they were tried.
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.members[..usize::from(self.count)].iter().map(|tried| u32::from(*tried))
+    }
+
+    /// Those that were accused, in the order in which they were tried.
+    pub fn accused(&self) -> impl Iterator<Item = u32> {
+        self.iter()
+            .enumerate()
+            .filter(|(place, _)| self.accused & (1 << place) != 0)
+            .map(|(_, member)| member)
+    }
+}
+
+impl<H> Default for Groups<H> {
+    fn default() -> Self {
+        Self { known: RefCell::default(), idle: Rc::default() }
+    }
+}
+
+impl<H: Hop> Groups<H> {
+    /// The group of a backend; endpoints that another group or an older version of this one has are shared.
+    pub fn group(
+        &self,
+        backend: Arc<Backend>,
+        transport: PortProtocol,
+        older: Option<&Group<H>>,
+    ) -> Rc<Group<H>> {
+        let mut known = self.known.borrow_mut();
+        let members = backend
+            .endpoints
+            .iter()
+            .map(|endpoint| {
+                let identity = EndpointIdentity {
+                    address: endpoint.address,
+                    transport,
+                    protocol: backend.protocol,
+                    tls: backend.tls.clone(),
+                };
+                let shared = known.get(&identity).and_then(Weak::upgrade);
+                let member = shared.unwrap_or_else(|| {
+                    let fresh = Rc::new(Endpoint::new(identity.clone(), Rc::clone(&self.idle)));
+                    known.insert(identity, Rc::downgrade(&fresh));
+                    fresh
+                });
+                member.join();
+                member
+            })
+            .collect();
+        let next = Cell::new(older.map_or(0, |older| older.next.get()));
+        let keys = fairway_routing::session::keys(&backend);
+        let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
+        let ejecting = Ejecting::of(backend.traffic().ejection);
+        let is_retired = Cell::new(false);
+        Rc::new(Group { backend, members, keys, next, most, ejecting, is_retired })
+    }
+
+    /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
+    pub fn retire(&self, gone: &Group<H>) {
+        gone.leave_members();
+    }
+
+    /// Once a second: closes what is too old or dead and forgets endpoints that nobody holds.
+    pub fn sweep(&self, limits: &PoolLimits, now: Instant) {
+        self.known.borrow_mut().retain(|_, endpoint| match endpoint.upgrade() {
+            Some(endpoint) => {
+                endpoint.sweep(limits, now);
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Attempts that are under way, of all endpoints.
+    pub fn in_flight(&self) -> u32 {
+        self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.in_flight()).sum()
+    }
+
+    /// Idle connections to all endpoints.
+    pub fn idle_connections(&self) -> usize {
+        self.idle.get()
+    }
+
+    /// The same, counted endpoint by endpoint.
+    pub fn idle_of_each(&self) -> usize {
+        self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.idle()).sum()
+    }
+
+    /// The same, as it changes.
+    pub fn idle(&self) -> Rc<Cell<usize>> {
+        Rc::clone(&self.idle)
+    }
+
+    /// Closes up to `count` idle connections. Says how many.
+    pub fn close_idle(&self, count: usize) -> usize {
+        let mut closed = 0;
+        for endpoint in self.known.borrow().values().filter_map(Weak::upgrade) {
+            if closed == count {
+                break;
+            }
+            closed += endpoint.close_idle(count - closed);
+        }
+        closed
+    }
+}
+
+impl<H> Group<H> {
+    fn leave_members(&self) {
+        if !self.is_retired.replace(true) {
+            self.members.iter().for_each(|member| member.leave());
+        }
+    }
+}
+
+/// An exchange that began on an older snapshot may make a group that no newer one retires: otherwise idle connections of its
+/// members would stay counted for ever.
+impl<H> Drop for Group<H> {
+    fn drop(&mut self) {
+        self.leave_members();
+    }
+}
+
+impl<H: Hop> Group<H> {
+    /// What it is of.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+
+    /// How failures of a request are tried again by whose rule this came here: the backend's own word comes first.
+    #[inline]
+    pub fn retry<'a>(&'a self, of_rule: &'a Retry) -> &'a Retry {
+        self.backend.traffic().retry.as_ref().unwrap_or(of_rule)
+    }
+
+    /// An endpoint for the next attempt: one that was not tried and is healthy, or is due for a probe; else one that
+    /// was not tried, since ejection is ignored when nothing else is left; else, when all were tried, any.
+    /// Where the request belongs to one of them, it is that one if it was not tried and is healthy.
+    /// Those that have as many attempts under way as the backend allows are passed over; `None` where all that are left
+    /// have, or there is none.
+    pub fn pick(
+        &self,
+        tried: &Tried,
+        belongs: Belongs,
+        random: &mut fastrand::Rng,
+        now: Instant,
+    ) -> Option<Chosen<H>> {
+        if self.members.is_empty() {
+            return None;
+        }
+        let owner =
+            if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, (random, now)) };
+        let chosen = owner.or_else(|| self.balanced(tried, random, now))?;
+        let member = &self.members[chosen];
+        let errand = match member.health().wants_probe(now) && member.begin_probe(now) {
+            true => Errand::Probe,
+            false => Errand::Regular,
+        };
+        Some(Chosen::new(u32::try_from(chosen).ok()?, member, errand))
+    }
+
+    /// The member that the request belongs to, of those that may be used.
+    fn owner(
+        &self,
+        belongs: Belongs,
+        tried: &Tried,
+        (random, now): (&mut fastrand::Rng, Instant),
+    ) -> Option<usize> {
+        let may =
+            |index: &usize| !tried.contains(*index) && self.takes_more(*index) && self.is_usable(*index, now);
+        match belongs {
+            Belongs::Anywhere => None,
+            Belongs::To(key) => self.keys.iter().position(|other| *other == key).filter(may),
+            Belongs::By(hash) => (0..self.keys.len())
+                .filter(may)
+                .max_by_key(|index| fairway_routing::session::weight(self.keys[*index], hash)),
+            Belongs::Among(hash, count) => {
+                let ranked = || {
+                    let usable = (0..self.keys.len()).filter(may);
+                    usable.map(|index| (fairway_routing::session::weight(self.keys[index], hash), index))
+                };
+                let count = usize::from(count.get()).min(ranked().count());
+                let mut chosen = ranked().max()?;
+                for _ in 0..random.usize(..count) {
+                    chosen = ranked().filter(|other| *other < chosen).max()?;
+                }
+                Some(chosen.1)
+            }
+        }
+    }
+
+    /// By what answers and by chance. Called with members.
+    fn balanced(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<usize> {
+        let start = self.start(random);
+        let open = self.from(start).filter(|index| !tried.contains(*index) && self.takes_more(*index));
+        let mut usable = open.filter(|index| self.is_usable(*index, now));
+        let chosen = match self.backend.balancing {
+            Balancing::RoundRobin | Balancing::Random => usable.next(),
+            Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
+                if self.members[two].cost() < self.members[one].cost() { two } else { one }
+            }),
+            Balancing::LeastRequests => usable.min_by_key(|index| self.members[*index].in_flight()),
+        };
+        chosen.or_else(|| self.left(start, tried, now).find(|index| self.takes_more(*index)))
+    }
+
+    /// What is left for an attempt, from `start` on: the members that were not tried and are healthy, or due for a probe;
+    /// where there is none, those that were not tried, and where all were tried, all. Those that take no more for now are
+    /// among them: that they are busy sends nothing to an ejected one.
+    fn left(&self, start: usize, tried: &Tried, now: Instant) -> impl Iterator<Item = usize> {
+        let untried = move |index: &usize| !tried.contains(*index);
+        let is_any_untried = self.from(start).any(|index| untried(&index));
+        let is_any_usable = self.from(start).filter(untried).any(|index| self.is_usable(index, now));
+        self.from(start).filter(move |index| match (is_any_usable, is_any_untried) {
+            (true, _) => untried(index) && self.is_usable(*index, now),
+            (false, true) => untried(index),
+            (false, false) => true,
+        })
+    }
+
+    /// Whether it is healthy or is due for a probe, or nothing ejects it here.
+    fn is_usable(&self, index: usize, now: Instant) -> bool {
+        let health = self.members[index].health();
+        health.is_good() || health.wants_probe(now) || (self.ejecting.is_none() && health.is_ejected())
+    }
+
+    /// Whether it has fewer attempts under way than it may.
+    #[inline]
+    fn takes_more(&self, index: usize) -> bool {
+        self.members[index].in_flight() < self.most
+    }
+
+    /// Whether one more attempt would find an endpoint that takes it.
+    pub fn has_room(&self, tried: &Tried) -> bool {
+        self.left(0, tried, Instant::now()).any(|index| self.takes_more(index))
+    }
+
+    /// The keys of the members, where requests belong to them.
+    pub fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// Whether this endpoint is one of it.
+    pub fn has(&self, endpoint: &Rc<Endpoint<H>>) -> bool {
+        self.members.iter().any(|member| Rc::ptr_eq(member, endpoint))
+    }
+
+    /// Whether it has no endpoint at all.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The same of an endpoint that was not tried.
+    pub fn has_untried(&self, tried: &Tried) -> bool {
+        let mut left = self.left(0, tried, Instant::now());
+        left.any(|index| !tried.contains(index) && self.takes_more(index))
+    }
+
+    /// An endpoint to race one whose connect is late: a healthy one that was not tried; where there is none, an ejected one.
+    /// Never one that is itself late, nor one that takes no more.
+    pub fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {
+        let start = random.usize(..self.members.len().max(1));
+        let untried = || self.from(start).filter(|index| !tried.contains(*index));
+        let is_good = |index: usize| self.members[index].health().is_good();
+        let mut rivals = untried().filter(|index| self.takes_more(*index));
+        let index = match untried().any(is_good) {
+            true => rivals.find(|index| is_good(*index)),
+            false => rivals.find(|index| !self.members[*index].health().is_suspect()),
+        }?;
+        Some(Chosen::new(u32::try_from(index).ok()?, &self.members[index], Errand::Regular))
+    }
+
+    /// The member that [`Tried`] knows by its index.
+    pub fn member(&self, index: u32) -> &Rc<Endpoint<H>> {
+        &self.members[index as usize]
+    }
+
+    /// A failure of a member: ejects it, where the backend says so, unless that would leave fewer than half. Returns whether
+    /// it was ejected.
+    pub fn failed(&self, member: &Endpoint<H>, blame: Blame, now: Instant) -> bool {
+        let is_out = |other: &&Rc<Endpoint<H>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
+        let out = self.members.iter().filter(is_out).count();
+        let may_eject = self.members.len() > 1 && (out + 1) * 2 <= self.members.len();
+        member.failed(blame, (self.ejecting.as_ref(), may_eject), now)
+    }
+
+    fn start(&self, random: &mut fastrand::Rng) -> usize {
+        let count = self.members.len();
+        match self.backend.balancing {
+            Balancing::RoundRobin => {
+                let start = self.next.get() % count;
+                self.next.set(start + 1);
+                start
+            }
+            _ => random.usize(..count),
+        }
+    }
+
+    fn from(&self, start: usize) -> impl Iterator<Item = usize> {
+        (start..self.members.len()).chain(0..start)
+    }
+}
+
+#[cfg(test)]
+mod tests;

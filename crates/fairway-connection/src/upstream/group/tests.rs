@@ -1,0 +1,384 @@
+//! Who gets the next attempt, and how many an endpoint may have under way: whatever attempts begin and end, in any order,
+//! never more than its backend allows, and none is forgotten.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
+
+use crate::hop::AnyHop;
+use fairway_model::{
+    BackendProtocol, BackendTraffic, Ejection, Endpoint as Address, Origin, PortProtocol, ServiceName,
+    SessionHash, SessionKey,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tokio::net::TcpStream;
+
+use super::*;
+
+/// Nothing is sent in these tests: any hop will do.
+type Hops = AnyHop<TcpStream>;
+
+fn backend(endpoints: u16, balancing: Balancing, traffic: BackendTraffic) -> Arc<Backend> {
+    let address = |number| Address { address: ([192, 0, 2, 1], number).into(), name: None };
+    Arc::new(Backend {
+        key: "backend".into(),
+        origin: Origin::object("Service", "default", "backend"),
+        service: ServiceName::default(),
+        endpoints: (0..endpoints).map(address).collect(),
+        protocol: BackendProtocol::Http1,
+        tls: None,
+        balancing,
+        session: None,
+        traffic: traffic.kept(),
+    })
+}
+
+fn within(most: u32) -> BackendTraffic {
+    BackendTraffic { in_flight: NonZeroU32::new(most), ..BackendTraffic::default() }
+}
+
+fn those(members: &[u32]) -> Tried {
+    let mut tried = Tried::default();
+    members.iter().for_each(|member| tried.insert(*member));
+    tried
+}
+
+fn pick(group: &Group<Hops>, tried: &[u32], belongs: Belongs) -> Option<Chosen<Hops>> {
+    group.pick(&those(tried), belongs, &mut fastrand::Rng::with_seed(7), Instant::now())
+}
+
+const ALL: [Balancing; 4] =
+    [Balancing::RoundRobin, Balancing::PeakEwma, Balancing::LeastRequests, Balancing::Random];
+
+#[test]
+fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
+    for balancing in ALL {
+        let groups = Groups::default();
+        let group = groups.group(backend(3, balancing, within(2)), PortProtocol::Tcp, None);
+        let mut held: Vec<_> = (0..6).map(|_| pick(&group, &[], Belongs::Anywhere).unwrap()).collect();
+        assert!(
+            !group.has_room(&Tried::default()) && pick(&group, &[], Belongs::Anywhere).is_none(),
+            "{balancing:?}"
+        );
+        let freed = held.swap_remove(3).index;
+        assert_eq!(pick(&group, &[], Belongs::Anywhere).unwrap().index, freed, "{balancing:?}");
+        held.clear();
+        assert_eq!(groups.in_flight(), 0);
+    }
+}
+
+#[test]
+fn no_retry_and_no_race_goes_where_there_is_no_room() {
+    let groups = Groups::default();
+    let group = groups.group(backend(2, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
+    let held = pick(&group, &[0], Belongs::Anywhere).unwrap();
+    assert_eq!(held.index, 1);
+    let tried = those(&[0]);
+    assert!(
+        !group.has_untried(&tried)
+            && !group.has_room(&tried)
+            && pick(&group, &[0], Belongs::Anywhere).is_none()
+    );
+    assert!(group.rival(&tried, &mut fastrand::Rng::with_seed(7)).is_none());
+    let both = those(&[0, 1]);
+    assert!(!group.has_untried(&both) && group.has_room(&both), "all were tried: any will do");
+    assert_eq!(pick(&group, &[0, 1], Belongs::Anywhere).unwrap().index, 0);
+    drop(held);
+    assert!(group.has_untried(&tried) && group.rival(&tried, &mut fastrand::Rng::with_seed(7)).is_some());
+}
+
+#[test]
+fn an_ejected_endpoint_gets_nothing_because_the_others_are_full() {
+    let group = Groups::<Hops>::default().group(
+        backend(2, Balancing::RoundRobin, within(1)),
+        PortProtocol::Tcp,
+        None,
+    );
+    assert!(group.failed(group.member(0), Blame::Connect, Instant::now()));
+    let held = pick(&group, &[], Belongs::Anywhere).unwrap();
+    assert_eq!(held.index, 1);
+    assert!(pick(&group, &[], Belongs::Anywhere).is_none());
+    assert!(group.rival(&Tried::default(), &mut fastrand::Rng::with_seed(7)).is_none());
+    assert_eq!(pick(&group, &[1], Belongs::Anywhere).unwrap().index, 0, "nothing else is left");
+}
+
+/// How many of four sessions of datagrams that begin at `now` the first of two endpoints gets.
+fn sessions_of_the_first(group: &Group<Hops>, now: Instant) -> usize {
+    let none = Tried::default();
+    let mut random = fastrand::Rng::with_seed(7);
+    let pick = || {
+        let chosen = group.pick(&none, Belongs::Anywhere, &mut random, now).unwrap();
+        if chosen.errand == Errand::Probe {
+            chosen.endpoint.probe_sent();
+        }
+        chosen
+    };
+    let held: Vec<_> = std::iter::repeat_with(pick).take(4).collect();
+    held.iter().filter(|chosen| chosen.index == 0).count()
+}
+
+#[test]
+fn an_endpoint_of_datagrams_that_refuses_none_of_a_probe_is_back_though_it_answers_nothing() {
+    let traffic = BackendTraffic::default();
+    let group =
+        Groups::<Hops>::default().group(backend(2, Balancing::RoundRobin, traffic), PortProtocol::Udp, None);
+    let start = Instant::now();
+    assert!(group.failed(group.member(0), Blame::Connect, start));
+    assert_eq!(sessions_of_the_first(&group, start), 0);
+    let due = start + Duration::from_secs(1);
+    // It ends without a word.
+    assert_eq!(sessions_of_the_first(&group, due), 1, "one probe");
+    assert_eq!(sessions_of_the_first(&group, due), 2, "it is back");
+    assert!(group.member(0).health().is_good());
+    // One that refuses is not.
+    assert!(group.failed(group.member(0), Blame::Connect, due));
+    let due = due + Duration::from_secs(1);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut pick = || group.pick(&those(&[1]), Belongs::Anywhere, &mut random, due).unwrap();
+    let probe = pick();
+    assert_eq!((probe.index, probe.errand), (0, Errand::Probe));
+    drop(probe);
+    let probe = pick();
+    assert_eq!((probe.index, probe.errand), (0, Errand::Probe), "nothing of the first was sent");
+    probe.endpoint.probe_sent();
+    assert!(!group.failed(group.member(0), Blame::Connect, due), "it was ejected before");
+    drop(probe);
+    assert_eq!((pick().errand, sessions_of_the_first(&group, due)), (Errand::Regular, 0));
+}
+
+#[test]
+fn a_request_that_belongs_to_an_endpoint_without_room_goes_to_another_one() {
+    let mut model = Backend::clone(&backend(3, Balancing::RoundRobin, within(1)));
+    model.session = Some(SessionKey::Hash(SessionHash { parts: Vec::new(), spread: None }));
+    let group = Groups::default().group(Arc::new(model), PortProtocol::Tcp, None);
+    for belongs in
+        [Belongs::To(group.keys()[1]), Belongs::By(77), Belongs::Among(77, NonZeroU16::new(1).unwrap())]
+    {
+        let first: Chosen<Hops> = pick(&group, &[], belongs).unwrap();
+        let second = pick(&group, &[], belongs).unwrap();
+        assert_ne!(first.index, second.index, "{belongs:?}");
+        drop(first);
+        let again = pick(&group, &[], belongs).unwrap();
+        assert_ne!(again.index, second.index, "{belongs:?}");
+    }
+}
+
+#[test]
+fn what_other_backends_have_under_way_with_an_endpoint_counts() {
+    let groups = Groups::<Hops>::default();
+    let bounded = groups.group(backend(1, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
+    let other =
+        groups.group(backend(1, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
+    let held = pick(&other, &[], Belongs::Anywhere).unwrap();
+    assert!(pick(&bounded, &[], Belongs::Anywhere).is_none());
+    assert!(pick(&other, &[], Belongs::Anywhere).is_some(), "it has no limit of its own");
+    drop(held);
+    assert!(pick(&bounded, &[], Belongs::Anywhere).is_some());
+}
+
+#[test]
+fn where_nothing_ejects_an_endpoint_that_another_backend_has_ejected_is_used() {
+    let groups = Groups::<Hops>::default();
+    let never = BackendTraffic { ejection: Some(Ejection::Never), ..BackendTraffic::default() };
+    let (strict, lenient) = (
+        groups.group(backend(2, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None),
+        groups.group(backend(2, Balancing::RoundRobin, never), PortProtocol::Tcp, None),
+    );
+    let member = Rc::clone(lenient.member(0));
+    assert!(!lenient.failed(&member, Blame::Connect, Instant::now()) && member.health().is_good());
+    assert!(strict.failed(&member, Blame::Connect, Instant::now()) && !member.health().is_good());
+    let chosen = |group: &Rc<Group<Hops>>| {
+        (0..4).map(|_| pick(group, &[], Belongs::Anywhere).unwrap().index).collect::<Vec<_>>()
+    };
+    assert_eq!((chosen(&lenient), chosen(&strict)), (vec![0, 1, 0, 1], vec![1, 1, 1, 1]));
+}
+
+#[test]
+fn a_backend_has_retries_of_its_own_or_those_of_the_rule() {
+    let own = Retry { tries: 7, ..Retry::default() };
+    let with = BackendTraffic { retry: Some(own), ..BackendTraffic::default() };
+    let groups = Groups::<Hops>::default();
+    let of = |traffic| {
+        groups
+            .group(backend(1, Balancing::Random, traffic), PortProtocol::Tcp, None)
+            .retry(&Retry::default())
+            .tries
+    };
+    assert_eq!((of(with), of(BackendTraffic::default())), (7, 3));
+}
+
+#[test]
+fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them() {
+    let groups = Groups::<Hops>::default();
+    let before =
+        groups.group(backend(4, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
+    assert!(before.failed(before.member(2), Blame::Connect, Instant::now()));
+    let held = pick(&before, &[], Belongs::Anywhere).unwrap();
+    let after = groups.group(backend(4, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, Some(&before));
+    groups.retire(&before);
+    for member in 0..4 {
+        assert!(Rc::ptr_eq(before.member(member), after.member(member)));
+    }
+    assert!(after.member(2).health().is_ejected());
+    assert_eq!((held.index, after.member(0).in_flight()), (0, 1));
+    assert_eq!(pick(&after, &[], Belongs::Anywhere).unwrap().index, 1, "it goes on where the older one was");
+}
+
+/// What may happen to attempts.
+#[derive(Clone, Debug)]
+enum Act {
+    /// One begins, by a backend, after these were tried.
+    Pick(usize, Vec<u32>),
+    /// One that is late is raced.
+    Rival(usize, Vec<u32>),
+    /// One ends well.
+    Succeed(prop::sample::Index),
+    /// One fails.
+    Fail(prop::sample::Index, Blame),
+    /// One is dropped wherever it is.
+    Drop(prop::sample::Index),
+    /// A connect of one lost its race, and goes on as the probe.
+    LoseRace(prop::sample::Index),
+    /// A snapshot brings another limit for a backend; 0 is none.
+    Change(usize, u32),
+    /// So many milliseconds pass.
+    Pass(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let tried = || vec(0..ENDPOINTS, 0..3);
+    let blame = prop_oneof![Just(Blame::Connect), Just(Blame::BeforeHead), Just(Blame::Unconfirmed)];
+    let any = any::<prop::sample::Index>;
+    prop_oneof![
+        8 => (0..2_usize, tried()).prop_map(|(group, tried)| Act::Pick(group, tried)),
+        2 => (0..2_usize, tried()).prop_map(|(group, tried)| Act::Rival(group, tried)),
+        3 => any().prop_map(Act::Succeed),
+        2 => (any(), blame).prop_map(|(which, blame)| Act::Fail(which, blame)),
+        3 => any().prop_map(Act::Drop),
+        1 => any().prop_map(Act::LoseRace),
+        1 => (0..2_usize, 0..4_u32).prop_map(|(group, most)| Act::Change(group, most)),
+        1 => (1..40_000_u64).prop_map(Act::Pass),
+    ]
+}
+
+const ENDPOINTS: u32 = 3;
+
+/// Two backends over the same endpoints, and the attempts that are under way.
+struct World {
+    groups: Groups<Hops>,
+    of: [Rc<Group<Hops>>; 2],
+    held: Vec<(usize, Chosen<Hops>)>,
+    balancing: Balancing,
+    now: Instant,
+}
+
+impl World {
+    fn new(balancing: Balancing) -> Self {
+        let groups = Groups::default();
+        let of = [1, 2].map(|most| {
+            groups.group(backend(ENDPOINTS as u16, balancing, within(most)), PortProtocol::Tcp, None)
+        });
+        Self { groups, of, held: Vec::new(), balancing, now: Instant::now() }
+    }
+
+    /// Attempts under way with an endpoint.
+    fn count(&self, endpoint: u32) -> u32 {
+        self.held.iter().filter(|(_, chosen)| chosen.index == endpoint).count() as u32
+    }
+
+    fn play(&mut self, act: Act) {
+        let now = self.now;
+        let mut take = |which: prop::sample::Index| {
+            (!self.held.is_empty()).then(|| self.held.swap_remove(which.index(self.held.len())))
+        };
+        match act {
+            Act::Pick(by, tried) => self.pick(by, &tried),
+            Act::Rival(by, members) => {
+                let rival = self.of[by].rival(&those(&members), &mut fastrand::Rng::with_seed(9));
+                assert!(rival.as_ref().is_none_or(|rival| !members.contains(&rival.index)));
+                self.hold(by, rival);
+            }
+            Act::Succeed(which) => {
+                if let Some((_, chosen)) = take(which) {
+                    chosen.endpoint.connected(Duration::from_millis(1));
+                    chosen.endpoint.succeeded(Duration::from_millis(1));
+                }
+            }
+            Act::Fail(which, blame) => {
+                if let Some((by, chosen)) = take(which) {
+                    self.of[by].failed(&chosen.endpoint, blame, now);
+                }
+            }
+            Act::Drop(which) => drop(take(which)),
+            Act::LoseRace(which) => {
+                if let Some((by, mut chosen)) = take(which) {
+                    chosen.endpoint.lost_race(now);
+                    chosen.errand = Errand::Probe;
+                    self.held.push((by, chosen));
+                }
+            }
+            Act::Change(by, most) => {
+                let newer = backend(ENDPOINTS as u16, self.balancing, within(most));
+                let newer = self.groups.group(newer, PortProtocol::Tcp, Some(&self.of[by]));
+                let older = std::mem::replace(&mut self.of[by], newer);
+                self.groups.retire(&older);
+            }
+            Act::Pass(milliseconds) => self.now += Duration::from_millis(milliseconds),
+        }
+    }
+
+    /// What is picked is what the rules say: one that is left and has room, or none where nothing that is left has.
+    fn pick(&mut self, by: usize, tried: &[u32]) {
+        let group = &self.of[by];
+        let is_usable = |endpoint: &u32| group.is_usable(*endpoint as usize, self.now);
+        let mut left: Vec<u32> = (0..ENDPOINTS).filter(|endpoint| !tried.contains(endpoint)).collect();
+        if left.iter().any(is_usable) {
+            left.retain(is_usable);
+        } else if left.is_empty() {
+            left = (0..ENDPOINTS).collect();
+        }
+        left.retain(|endpoint| self.count(*endpoint) < group.most);
+        let mut random = fastrand::Rng::with_seed(self.held.len() as u64);
+        let chosen = group.pick(&those(tried), Belongs::Anywhere, &mut random, self.now);
+        match &chosen {
+            Some(chosen) => assert!(left.contains(&chosen.index), "{} of {left:?}", chosen.index),
+            None => assert!(left.is_empty(), "none of {left:?}"),
+        }
+        self.hold(by, chosen);
+    }
+
+    fn hold(&mut self, by: usize, chosen: Option<Chosen<Hops>>) {
+        let Some(chosen) = chosen else { return };
+        let most = self.of[by].most;
+        assert!(chosen.endpoint.in_flight() <= most, "{} of {most}", chosen.endpoint.in_flight());
+        self.held.push((by, chosen));
+    }
+
+    /// What is counted is what is under way.
+    fn check(&self) {
+        for endpoint in 0..ENDPOINTS {
+            assert_eq!(self.of[0].member(endpoint).in_flight(), self.count(endpoint));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_endpoint_has_more_under_way_than_its_backend_allows_and_every_attempt_that_ends_makes_room(
+        balancing in prop::sample::select(ALL.to_vec()),
+        acts in vec(act(), 1..120),
+    ) {
+        let mut world = World::new(balancing);
+        for act in acts {
+            world.play(act);
+            world.check();
+        }
+        world.held.clear();
+        prop_assert_eq!(world.groups.in_flight(), 0);
+        for group in &world.of {
+            prop_assert!(group.has_room(&Tried::default()));
+        }
+    }
+}

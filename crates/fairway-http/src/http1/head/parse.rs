@@ -1,0 +1,305 @@
+//! Received bytes to a head: `httparse` cuts it into tokens, the rules it does not have are checked here.
+//! Never keeps the input: a complete head is copied once.
+
+use std::mem::MaybeUninit;
+
+use crate::{Head, HeadLimits, Known, Malformed, Span, Version};
+use httparse::{Error, Header, Request, Response, Status};
+use memchr::memchr;
+
+use super::defect;
+
+/// Fields for which the parser needs no heap.
+const SLOTS: usize = 64;
+
+/// `Connection` is compared with every field, so its length is bounded: 1 KiB is far beyond real ones.
+const CONNECTION_BYTES: usize = 1024;
+
+/// What came of an attempt to parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed {
+    /// The head does not end in the input: call again with the same bytes and more.
+    Incomplete,
+    /// The head ends after this many bytes of the input.
+    Complete {
+        /// Bytes of the input that belong to the head, an empty line before it included.
+        consumed: usize,
+    },
+}
+
+type Slots<'h, 'b> = &'h mut [MaybeUninit<Header<'b>>];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Request,
+    Response,
+}
+
+impl Kind {
+    #[inline]
+    fn take<'b>(self, head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots: Slots<'_, 'b>) -> Taken {
+        match self {
+            Self::Request => take_request(head, text, limits, slots),
+            Self::Response => take_response(head, text, limits, slots),
+        }
+    }
+
+    #[cold]
+    fn defect(self, text: &[u8], error: Error) -> Malformed {
+        match self {
+            Self::Request => defect::of_request(text, error),
+            Self::Response => defect::of_response(text, error),
+        }
+    }
+}
+
+/// Parses the heads of one direction of a connection, one after the other.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct HeadParser {
+    /// How much of an incomplete head was already looked at.
+    scanned: u32,
+}
+
+impl HeadParser {
+    /// At the beginning of a head.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { scanned: 0 }
+    }
+
+    /// Parses a request head from the beginning of `input`, which holds all bytes since the last message.
+    ///
+    /// "a server that is expecting to receive and parse a request-line SHOULD ignore at least one empty
+    /// line (CRLF) received prior to the request-line" (RFC 9112 §2.2): exactly one is.
+    ///
+    /// # Errors
+    /// With the rule that it breaks.
+    #[inline]
+    pub fn request(
+        &mut self,
+        head: &mut Head,
+        input: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Parsed, Malformed> {
+        let skipped = match input {
+            [] | b"\r" | b"\r\n" => return Ok(Parsed::Incomplete),
+            [b'\r', b'\n', ..] => 2,
+            _ => 0,
+        };
+        let text = &input[skipped..];
+        match text[0] {
+            b'\n' if skipped == 0 => return Err(Malformed::BareLineFeed),
+            b' ' | b'\t' | b'\r' | b'\n' => return Err(Malformed::LeadingWhitespace),
+            _ => {}
+        }
+        self.parse(head, text, limits, Kind::Request).map(|parsed| match parsed {
+            Parsed::Complete { consumed } => Parsed::Complete { consumed: consumed + skipped },
+            Parsed::Incomplete => Parsed::Incomplete,
+        })
+    }
+
+    /// Parses a response head from the beginning of `input`.
+    ///
+    /// # Errors
+    /// With the rule that it breaks.
+    #[inline]
+    pub fn response(
+        &mut self,
+        head: &mut Head,
+        input: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Parsed, Malformed> {
+        match input.first() {
+            None => Ok(Parsed::Incomplete),
+            Some(b'H') => self.parse(head, input, limits, Kind::Response),
+            Some(_) => Err(Malformed::StatusLine),
+        }
+    }
+
+    #[inline]
+    fn parse(
+        &mut self,
+        head: &mut Head,
+        text: &[u8],
+        limits: &HeadLimits,
+        kind: Kind,
+    ) -> Result<Parsed, Malformed> {
+        if !self.has_news(text) {
+            return self.wait(head, text, limits);
+        }
+        let mut slots = [const { MaybeUninit::uninit() }; SLOTS];
+        let most = usize::from(limits.fields);
+        let mut taken = kind.take(head, text, limits, &mut slots[..most.min(SLOTS)]);
+        if matches!(taken, Taken::Refused(Error::TooManyHeaders)) && most > SLOTS {
+            let mut slots: Vec<_> = (0..most).map(|_| MaybeUninit::uninit()).collect();
+            taken = kind.take(head, text, limits, &mut slots);
+        }
+        match taken {
+            Taken::Complete(consumed) => {
+                self.scanned = 0;
+                Ok(Parsed::Complete { consumed })
+            }
+            Taken::Partial => self.wait(head, text, limits),
+            Taken::Refused(error) => self.refuse(head, kind.defect(text, error)),
+            Taken::Malformed(malformed) => self.refuse(head, malformed),
+        }
+    }
+
+    /// Whether parsing can come to another end than last time: only a line end changes anything. So a
+    /// head that drips in costs one look per line, of which there are few, and not one per byte.
+    #[inline]
+    fn has_news(&self, text: &[u8]) -> bool {
+        let seen = self.scanned as usize;
+        seen == 0 || text.get(seen..).is_none_or(|fresh| memchr(b'\n', fresh).is_some())
+    }
+
+    /// The head is incomplete: it must not be over a limit already, nor have a bare LF, which will never
+    /// become an end.
+    #[cold]
+    fn wait(&mut self, head: &mut Head, text: &[u8], limits: &HeadLimits) -> Result<Parsed, Malformed> {
+        let seen = (self.scanned as usize).min(text.len());
+        if memchr::memchr_iter(b'\n', &text[seen..]).any(|at| !text[..seen + at].ends_with(b"\r")) {
+            return self.refuse(head, Malformed::BareLineFeed);
+        }
+        let line = limits.line_bytes as usize + 2;
+        if text.get(..line).is_some_and(|line| memchr(b'\n', line).is_none()) {
+            return self.refuse(head, Malformed::StartLineTooLong);
+        }
+        if text.len() >= limits.head_bytes as usize {
+            return self.refuse(head, Malformed::HeadTooLarge);
+        }
+        self.scanned = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        Ok(Parsed::Incomplete)
+    }
+
+    #[cold]
+    fn refuse(&mut self, head: &mut Head, malformed: Malformed) -> Result<Parsed, Malformed> {
+        head.clear();
+        self.scanned = 0;
+        Err(malformed)
+    }
+}
+
+fn take_request<'b>(head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots: Slots<'_, 'b>) -> Taken {
+    let mut request = Request::new(&mut []);
+    let end = match request.parse_with_uninit_headers(text, slots) {
+        Ok(Status::Complete(end)) => end,
+        Ok(Status::Partial) => return Taken::Partial,
+        Err(error) => return Taken::Refused(error),
+    };
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
+        return Taken::Malformed(Malformed::RequestLine);
+    };
+    // httparse lets UTF-8 pass; RFC 9112 §3.2 knows only ASCII.
+    if !target.is_ascii() {
+        return Taken::Malformed(Malformed::TargetInvalid);
+    }
+    let (method, target) = (span(text, method.as_bytes()), span(text, target.as_bytes()));
+    let text = &text[..end];
+    if let Err(rule) = check_lines(text, request.headers, limits) {
+        return Taken::Malformed(rule);
+    }
+    head.receive(text, version(minor));
+    head.found_request(method, target);
+    take_fields(head, text, request.headers)
+}
+
+fn take_response<'b>(head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots: Slots<'_, 'b>) -> Taken {
+    let mut response = Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let end = match parser.parse_response_with_uninit_headers(&mut response, text, slots) {
+        Ok(Status::Complete(end)) => end,
+        Ok(Status::Partial) => return Taken::Partial,
+        Err(error) => return Taken::Refused(error),
+    };
+    let (Some(status), Some(minor)) = (response.code, response.version) else {
+        return Taken::Malformed(Malformed::StatusLine);
+    };
+    if status < 100 {
+        return Taken::Malformed(Malformed::StatusLine);
+    }
+    let reason = match response.reason {
+        Some(reason) if !reason.is_empty() => span(text, reason.as_bytes()),
+        // An empty one need not lie in the input.
+        _ => Span::default(),
+    };
+    let text = &text[..end];
+    if let Err(rule) = check_lines(text, response.headers, limits) {
+        return Taken::Malformed(rule);
+    }
+    head.receive(text, version(minor));
+    head.found_response(status, reason);
+    take_fields(head, text, response.headers)
+}
+
+/// The bounds of a head that is complete.
+#[inline]
+fn check_lines(text: &[u8], headers: &[Header<'_>], limits: &HeadLimits) -> Result<(), Malformed> {
+    let line_end = headers.first().map_or(text.len() - 2, |first| place(text, first.name.as_bytes()));
+    if line_end > limits.line_bytes as usize + 2 {
+        return Err(Malformed::StartLineTooLong);
+    }
+    if text.len() > limits.head_bytes as usize {
+        return Err(Malformed::HeadTooLarge);
+    }
+    if text.ends_with(b"\r\n\r\n") { Ok(()) } else { Err(Malformed::BareLineFeed) }
+}
+
+/// Notes the fields of the head that was just copied. httparse takes LF for CRLF: as every line begins with a name, the
+/// two bytes before each name and the four at the end are all that must be looked at.
+fn take_fields(head: &mut Head, text: &[u8], headers: &[Header<'_>]) -> Taken {
+    let mut connection = 0;
+    for header in headers {
+        let start = place(text, header.name.as_bytes());
+        if text[start - 2..start] != *b"\r\n" {
+            return Taken::Malformed(Malformed::BareLineFeed);
+        }
+        if note(head, text, start, header) == Known::Connection {
+            connection += header.value.len();
+        }
+    }
+    if connection > CONNECTION_BYTES {
+        return Taken::Malformed(Malformed::ConnectionTooLong);
+    }
+    Taken::Complete(text.len())
+}
+
+/// Notes a field where it lies if it lies there as `name: value CRLF`, or else lays it down so.
+#[inline]
+fn note(head: &mut Head, text: &[u8], start: usize, header: &Header<'_>) -> Known {
+    let name_end = start + header.name.len();
+    let end = name_end + 2 + header.value.len();
+    let canonical = text[name_end + 1] == b' '
+        && place(text, header.value) == name_end + 2
+        && text.get(end..end + 2) == Some(b"\r\n");
+    if !canonical {
+        head.append(header.name.as_bytes(), header.value);
+        return Known::of(header.name.as_bytes());
+    }
+    head.found_field(Span::new(start, name_end), end)
+}
+
+/// What one attempt found.
+enum Taken {
+    Complete(usize),
+    Partial,
+    Refused(Error),
+    Malformed(Malformed),
+}
+
+#[inline]
+fn version(minor: u8) -> Version {
+    if minor == 0 { Version::Http10 } else { Version::Http11 }
+}
+
+/// Where a piece that httparse cut out of `text` begins in it.
+#[inline]
+fn place(text: &[u8], piece: &[u8]) -> usize {
+    piece.as_ptr().addr() - text.as_ptr().addr()
+}
+
+#[inline]
+fn span(text: &[u8], piece: &[u8]) -> Span {
+    let start = place(text, piece);
+    Span::new(start, start + piece.len())
+}

@@ -1,0 +1,5 @@
+//! The tests of one part; a file is a subject.
+
+mod checks;
+mod corpus;
+mod frames;

@@ -1,0 +1,366 @@
+//! Which endpoint of a backend a request belongs to: by a cookie, or by a hash of what requests have in common. The same in
+//! every worker and replica, so that a session stays where it is whoever serves its requests.
+//!
+//! Hashes choose by the highest weight of an endpoint for the request (rendezvous hashing): an endpoint that comes takes its
+//! share from all others, one that goes leaves its own to all others, and no other session moves.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use fairway_http::Head;
+use fairway_model::{
+    Backend, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart,
+    Stickiness, StickyFailure,
+};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::session::cookies::{cookie_of, parameter_of};
+
+/// What stands between the session and the backend in a cookie, as in ingress-nginx.
+const DELIMITER: char = '|';
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Belongs {
+    /// To no endpoint in particular.
+    #[default]
+    Anywhere,
+    /// To the endpoint with this key, as long as there is one.
+    To(u64),
+    /// To the endpoint with the highest weight for this.
+    By(u64),
+    /// To one of this many endpoints with the highest weights for this.
+    Among(u64, NonZeroU16),
+}
+
+/// The session of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Where the request goes.
+    pub belongs: Belongs,
+    /// Its key, where it begins with this request.
+    pub fresh: Option<u64>,
+}
+
+/// What of a request may decide.
+pub struct Asked<'r> {
+    /// For its cookies and the header fields a hash is made of.
+    pub request: &'r Head,
+    /// Lower case, without port.
+    pub host: &'r str,
+    /// As the client sent it.
+    pub target: &'r [u8],
+    /// Without the question mark; empty where there is none.
+    pub query: &'r [u8],
+    /// Normalised.
+    pub path: &'r [u8],
+    /// As the real-IP settings see it.
+    pub client: IpAddr,
+}
+
+impl Session {
+    /// Of a request. `random` makes the key of one that begins.
+    pub fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
+        match key {
+            SessionKey::Hash(SessionHash { parts, spread }) => {
+                let mut hash = Hash::new();
+                parts.iter().for_each(|part| asked.write(part, &mut hash));
+                let hash = hash.finish();
+                let belongs = spread.map_or(Belongs::By(hash), |spread| Belongs::Among(hash, spread));
+                Self { belongs, fresh: None }
+            }
+            SessionKey::Cookie(cookie) => {
+                let sent = cookie_of(asked.request, cookie.name.as_bytes());
+                let session = sent.map(before_delimiter).filter(|value| !value.is_empty());
+                match (cookie.stickiness, session) {
+                    (Stickiness::Persistent, session) => {
+                        let named = session.and_then(from_hex).map_or(Belongs::Anywhere, Belongs::To);
+                        Self { belongs: named, fresh: None }
+                    }
+                    (Stickiness::Balanced, Some(session)) => {
+                        // Sessions that began at ingress-nginx go on: any text is one.
+                        let hash = from_hex(session).unwrap_or_else(|| hash_of(session));
+                        Self { belongs: Belongs::By(hash), fresh: None }
+                    }
+                    (Stickiness::Balanced, None) if cookie.begins == SessionStart::Elsewhere => {
+                        Self::default()
+                    }
+                    (Stickiness::Balanced, None) => {
+                        let key = random();
+                        Self { belongs: Belongs::By(key), fresh: Some(key) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where a connection belongs, or the datagrams of a client, of which nothing but the client's address is known: as requests of
+    /// this client do where nothing else decides, and nowhere in particular where the address decides nothing.
+    pub fn of_address(key: Option<&SessionKey>, client: IpAddr) -> Belongs {
+        match key {
+            Some(key @ SessionKey::Hash(hash)) if hash.parts.contains(&SessionPart::Address) => {
+                let request = Head::new();
+                let asked = Asked { request: &request, host: "", target: b"", query: b"", path: b"", client };
+                Self::of(key, &asked, || 0).belongs
+            }
+            _ => Belongs::Anywhere,
+        }
+    }
+
+    /// What the answer's cookie says, where it has one. `keys` are those of all endpoints, `index` is who answered.
+    pub fn told(
+        self,
+        cookie: &SessionCookie,
+        (keys, index): (&[u64], usize),
+        random: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        if cookie.begins == SessionStart::Elsewhere {
+            return None;
+        }
+        let answered = *keys.get(index)?;
+        let moves = cookie.on_failure == StickyFailure::Moves;
+        match (cookie.stickiness, self.belongs) {
+            (Stickiness::Persistent, Belongs::To(key)) if key == answered => None,
+            (Stickiness::Persistent, Belongs::To(key)) if keys.contains(&key) && !moves => None,
+            (Stickiness::Persistent, _) => Some(answered),
+            (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
+                Some(session_at(answered, random()))
+            }
+            (Stickiness::Balanced, _) => self.fresh,
+        }
+    }
+}
+
+impl Asked<'_> {
+    fn write(&self, part: &SessionPart, hash: &mut Hash) {
+        match part {
+            SessionPart::Address => match self.client {
+                IpAddr::V4(address) => hash.write(&address.octets()),
+                IpAddr::V6(address) => hash.write(&address.octets()),
+            },
+            SessionPart::Header(name) => hash.write(self.request.named(name.as_bytes()).unwrap_or_default()),
+            SessionPart::Cookie(name) => {
+                hash.write(cookie_of(self.request, name.as_bytes()).unwrap_or_default());
+            }
+            SessionPart::Query(name) => {
+                hash.write(parameter_of(self.query, name.as_bytes()).unwrap_or_default());
+            }
+            SessionPart::Host => hash.write(self.host.as_bytes()),
+            SessionPart::Target => hash.write(self.target),
+            SessionPart::Path => hash.write(self.path),
+            SessionPart::Text(text) => hash.write(text.as_bytes()),
+        }
+        hash.end();
+    }
+}
+
+/// The keys of a backend's endpoints, in their order; none where requests belong to no endpoint.
+pub fn keys(backend: &Backend) -> Box<[u64]> {
+    if backend.session.is_none() {
+        return Box::default();
+    }
+    let key = |endpoint: &fairway_model::Endpoint| {
+        let mut hash = Hash::new();
+        hash.write(backend.service.namespace.as_bytes());
+        hash.end();
+        hash.write(backend.service.name.as_bytes());
+        hash.end();
+        hash.write(endpoint.address.to_string().as_bytes());
+        hash.finish()
+    };
+    backend.endpoints.iter().map(key).collect()
+}
+
+/// How much an endpoint with this key is the one for this hash.
+pub fn weight(key: u64, hash: u64) -> u64 {
+    mixed(key ^ hash)
+}
+
+/// A session for which the endpoint with this key has more weight than about a million others would have. So it stays
+/// for as long as that endpoint does.
+fn session_at(key: u64, random: u64) -> u64 {
+    key ^ unmixed(!(random >> 20))
+}
+
+fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
+    (0..keys.len()).max_by_key(|index| weight(keys[*index], hash))
+}
+
+/// The value of `Set-Cookie` (RFC 6265 §4.1.1), its attributes in the order in which ingress-nginx has them.
+pub fn set_cookie(
+    into: &mut Vec<u8>,
+    (cookie, key): (&SessionCookie, u64),
+    (path, is_tls, user_agent): (&str, bool, Option<&[u8]>),
+) {
+    let mut add =
+        |attribute: std::fmt::Arguments<'_>| into.write_fmt(attribute).expect("memory takes every write");
+    add(format_args!("{}={key:016x}{DELIMITER}{}", cookie.name, cookie.backend));
+    if let Some(seconds) = cookie.expires {
+        let now = Timestamp::now().as_second();
+        let when = Timestamp::from_second(now.saturating_add(seconds)).unwrap_or(Timestamp::MAX);
+        add(format_args!("; Expires={}", when.to_zoned(TimeZone::UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")));
+    }
+    if let Some(seconds) = cookie.max_age {
+        add(format_args!("; Max-Age={seconds}"));
+    }
+    if let Some(domain) = &cookie.domain {
+        add(format_args!("; Domain={domain}"));
+    }
+    add(format_args!("; Path={}", cookie.path.as_deref().unwrap_or(path)));
+    if is_tls || cookie.secure == SecureCookie::Always {
+        add(format_args!("; Secure"));
+    }
+    add(format_args!("; HttpOnly"));
+    let rejects_none = || user_agent.is_some_and(takes_none_for_strict);
+    match cookie.same_site {
+        SameSite::Absent => {}
+        SameSite::NoneIfKnown if rejects_none() => {}
+        SameSite::None | SameSite::NoneIfKnown => add(format_args!("; SameSite=None")),
+        SameSite::Lax => add(format_args!("; SameSite=Lax")),
+        SameSite::Strict => add(format_args!("; SameSite=Strict")),
+    }
+}
+
+/// Whether a browser rejects cookies with `SameSite=None`, or takes it for `Strict`: Chrome 40 to 69, iOS 12, and Safari on
+/// macOS 10.14, by the words that ingress-nginx looks for.
+fn takes_none_for_strict(user_agent: &[u8]) -> bool {
+    let has = |words: &str| user_agent.windows(words.len()).any(|window| window == words.as_bytes());
+    ["Chrome/4", "Chrome/5", "Chrome/6", "CPU iPhone OS 12", "iPad; CPU OS 12"].into_iter().any(has)
+        || (["Macintosh", "Intel Mac OS X 10_14", "Safari"].into_iter().all(has) && !has("Chrome"))
+}
+
+fn before_delimiter(value: &[u8]) -> &[u8] {
+    let end = memchr::memchr(DELIMITER as u8, value);
+    &value[..end.unwrap_or(value.len())]
+}
+
+fn from_hex(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 16)?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// FNV-1a, mixed at the end: the same in every process, and no defence against those who choose their keys, who could say
+/// which endpoint they want in other ways as well.
+struct Hash(u64);
+
+impl Hash {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// What comes next is another part.
+    fn end(&mut self) {
+        self.write(&[0]);
+    }
+
+    fn finish(&self) -> u64 {
+        mixed(self.0)
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hash = Hash::new();
+    hash.write(bytes);
+    hash.finish()
+}
+
+/// The finalizer of SplitMix64.
+fn mixed(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// What [`mixed`] makes these bits of.
+fn unmixed(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 31) ^ (bits >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    bits = (bits ^ (bits >> 27) ^ (bits >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
+    bits ^ (bits >> 30) ^ (bits >> 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(count: u16) -> Vec<u64> {
+        (0..count).map(|number| hash_of(format!("10.0.0.{number}:80").as_bytes())).collect()
+    }
+
+    #[test]
+    fn a_session_that_moves_belongs_to_the_endpoint_that_answered() {
+        let keys = keys(100);
+        let mut random = fastrand::Rng::with_seed(1);
+        for index in 0..100 {
+            for _ in 0..100 {
+                let session = session_at(keys[index], random.u64(..));
+                assert_eq!(unmixed(mixed(session)), session);
+                assert_eq!(heaviest(&keys, session), Some(index));
+                let moved = (0..3).map(|_| session_at(keys[index], random.u64(..)));
+                assert!(moved.into_iter().all(|other| other != session), "no two sessions are the same");
+            }
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_comes_takes_its_share_and_no_other_session_moves() {
+        let keys = keys(8);
+        let mut shares = [0; 8];
+        let mut moved = 0;
+        for session in 0..20_000_u64 {
+            let hash = mixed(session);
+            let (before, after) = (heaviest(&keys[..7], hash).unwrap(), heaviest(&keys, hash).unwrap());
+            shares[after] += 1;
+            moved += usize::from(before != after);
+            assert!(before == after || after == 7, "sessions move to the new one alone");
+        }
+        assert!(shares.iter().all(|share| (2_250..2_750).contains(share)), "{shares:?}");
+        assert!((2_250..2_750).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn connections_belong_where_requests_of_the_same_address_do() {
+        let client = [192, 0, 2, 7].into();
+        let key = |parts: &[SessionPart]| {
+            SessionKey::Hash(SessionHash { parts: parts.to_vec(), spread: NonZeroU16::new(2) })
+        };
+        let by_address = key(&[SessionPart::Address]);
+        let request = Head::new();
+        let asked = Asked { request: &request, host: "a", target: b"/", query: b"", path: b"/", client };
+        assert_eq!(
+            Session::of_address(Some(&by_address), client),
+            Session::of(&by_address, &asked, || 0).belongs
+        );
+        assert_ne!(
+            Session::of_address(Some(&by_address), client),
+            Session::of_address(Some(&by_address), [192, 0, 2, 8].into())
+        );
+        assert_eq!(Session::of_address(Some(&key(&[SessionPart::Host])), client), Belongs::Anywhere);
+        assert_eq!(Session::of_address(None, client), Belongs::Anywhere);
+    }
+
+    #[test]
+    fn browsers_that_reject_none_are_known() {
+        for (agent, takes) in [
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) AppleWebKit/605.1.15 Version/12.1.2 Safari/605.1.15",
+                true,
+            ),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
+                false,
+            ),
+            ("Mozilla/5.0 (Windows NT 10.0) Chrome/58.0.3029.110 Safari/537.36", true),
+            ("curl/8", false),
+        ] {
+            assert_eq!(takes_none_for_strict(agent.as_bytes()), takes, "{agent}");
+        }
+    }
+}
