@@ -110,8 +110,8 @@ e2e: setup e2e-programs image ## the end-to-end tests in a cluster of their own,
 gateway-types: ## the types of Gateway API, from the CRDs of the module that conformance/gateway pins
 	cd conformance/gateway && go mod download sigs.k8s.io/gateway-api
 	crds=$$(cd conformance/gateway && go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental && \
-	cargo run --quiet --locked -p fairway-gateway-types --example generate -- $$crds crates/fairway-gateway-types/src && \
-	cargo fmt -p fairway-gateway-types
+	cargo run --quiet --locked -p fairway-objects --example generate -- $$crds crates/fairway-objects/src/gateway_api && \
+	cargo fmt -p fairway-objects
 
 gateway := conformance/gateway/run --image $(IMAGE) --archive $(image_archive)
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use fairway_manifest::gateway_kinds::{GROUP, GatewayKind, KINDS};
+use fairway_objects::manifest::gateway_kinds::{GROUP, GatewayKind, KINDS};
 use fairway_translate::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fairway_model::{Origin, SourceLine};
 use fairway_translate::{Diagnostic, DocumentSource, Object, ObjectRef, Severity};
 
-use fairway_manifest::{self as manifest, Reading, Section};
+use fairway_objects::manifest::{self as manifest, Reading, Section};
 
 /// What is remembered of a file: enough to read again only the documents that changed. There may be 100,000 files, so what
 /// few of them have is behind a pointer.

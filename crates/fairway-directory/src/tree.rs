@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::file::{File, Update, duplicate};
 use crate::scan::{self, Stamp, Walk};
-use fairway_manifest as manifest;
+use fairway_objects::manifest as manifest;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 256 << 20;

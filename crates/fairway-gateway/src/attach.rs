@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use fairway_gateway_types::ParentReference;
+use fairway_objects::gateway_api::ParentReference;
 use fairway_model::HostPattern;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;

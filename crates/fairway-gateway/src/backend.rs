@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     BackendObjectReference, BackendRef as StreamBackendRef, GrpcBackendRef, HttpBackendRef,
 };
 use fairway_model::{BackendKey, BackendProtocol, Balancing, PortProtocol};
@@ -13,8 +13,8 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::service::KeptService;
 use fairway_objects::transport::{PolicyTls, Transport, is_port_of};
-use fairway_policy::backends::BackendUse;
-use fairway_policy_types::ServiceReference;
+use crate::policies::backends::BackendUse;
+use fairway_objects::policies::ServiceReference;
 use k8s_openapi::api::core::v1::ServicePort;
 
 use crate::condition::{self, Fault};

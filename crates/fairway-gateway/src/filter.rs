@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     Fraction, GrpcRouteFilter, HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpPathModifier,
     HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpUrlRewriteFilter,
 };

@@ -1,7 +1,7 @@
 //! The statuses of Gateways and ListenerSets, by what was read of them and where they are. Decides nothing about
 //! traffic.
 
-use fairway_gateway_types::ListenerSetStatus as WrittenStatus;
+use fairway_objects::gateway_api::ListenerSetStatus as WrittenStatus;
 use fairway_objects::object::Kind;
 use fairway_objects::placement::{Addresses, Placement, PortState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as WrittenCondition;

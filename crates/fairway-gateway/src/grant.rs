@@ -26,7 +26,7 @@ pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to:
     let mut grants = grants.take_while(|(key, _)| key.namespace == to.namespace);
     let group = match from.kind {
         Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy | Kind::SecurityPolicy => {
-            fairway_policy_types::GROUP
+            fairway_objects::policies::GROUP
         }
         _ => GROUP,
     };
@@ -36,7 +36,7 @@ pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to:
             .from
             .iter()
             .any(|it| it.group == group && it.kind == from.kind.name() && it.namespace == from.namespace);
-        let is_to = |it: &fairway_gateway_types::ReferenceGrantTo| {
+        let is_to = |it: &fairway_objects::gateway_api::ReferenceGrantTo| {
             let named = it.name.as_deref().is_none_or(|name| name.is_empty() || name == &*to.name);
             it.group.is_empty() && it.kind == kind.name() && named
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairway_model::ClientVerification;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_policy::security::ReplaceableBy;
+use crate::policies::security::ReplaceableBy;
 
 use crate::listener::ListenerId;
 use crate::policy::{Attached, OwnPolicy, Target};

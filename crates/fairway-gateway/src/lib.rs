@@ -5,8 +5,8 @@
 //! listeners ([`attach`]) and turns into [`rules`]. What it finds is the status of each object ([`status`]), what
 //! Gateways need ([`wanted`]), and [`translation::Pieces`] of the configuration; backends and certificates are made
 //! by whoever owns them together with those of Ingresses. Policies
-//! of Fairway's own ([`policy`]) say more about the clients of listeners ([`client_traffic`]), about backends, and who may pass
-//! ([`guards`]).
+//! of Fairway's own ([`policy`], read by [`policies`]) say more about the clients of listeners ([`client_traffic`]), about backends,
+//! and who may pass ([`guards`]). [`fleet`] is what the cluster needs for each Gateway.
 //!
 //! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
 
@@ -20,6 +20,7 @@ mod condition;
 mod conflict;
 pub mod features;
 mod filter;
+pub mod fleet;
 mod frontend;
 mod gateway;
 mod gateway_status;
@@ -34,6 +35,7 @@ mod naming;
 mod noted;
 mod parameters;
 mod place;
+pub mod policies;
 mod policy;
 mod release;
 mod route;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_gateway_types::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, TypedValue, ValueMatch};
+use fairway_objects::gateway_api::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_model::{FieldMatch, Match, PathMatch, TextMatch};
 use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Pattern};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_gateway_types::FromNamespaces;
+use fairway_objects::gateway_api::FromNamespaces;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};

@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_gateway_types::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
+use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::references::Difference;
 use fairway_objects::users::Users;
-use fairway_policy::security;
-use fairway_policy_types::SecurityPolicy;
+use crate::policies::security;
+use fairway_objects::policies::SecurityPolicy;
 use imbl::{OrdMap, OrdSet};
 
 use crate::gateway::gateway_of;
@@ -246,7 +246,7 @@ pub(crate) fn class_reference(name: &str) -> ObjectRef {
 
 #[cfg(test)]
 mod tests {
-    use fairway_gateway_types::{Listener, ListenerTls, ObjectReference};
+    use fairway_objects::gateway_api::{Listener, ListenerTls, ObjectReference};
 
     use super::*;
 

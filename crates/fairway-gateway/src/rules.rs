@@ -10,7 +10,7 @@ use fairway_model::{
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use fairway_pattern::budget::Account;
-use fairway_policy::security;
+use crate::policies::security;
 
 use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_gateway_types::ParentReference;
+use fairway_objects::gateway_api::ParentReference;
 use fairway_objects::object::Kind;
 use fairway_objects::placement::Address;
 use fairway_objects::shared;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_gateway_types::{BackendTlsPolicy, ParentReference, SubjectAltName};
+use fairway_objects::gateway_api::{BackendTlsPolicy, ParentReference, SubjectAltName};
 use fairway_model::{SubjectName, TrustedRoots, UpstreamVerification};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
@@ -56,7 +56,7 @@ pub(crate) fn named(policy: &BackendTlsPolicy, namespace: &str) -> Vec<ObjectRef
 pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: Inputs<'_>) -> Policy {
     let object = &*policy.object;
     let services = object.spec.target_refs.iter().filter(|it| it.group.is_empty() && it.kind == "Service");
-    let target = |it: &fairway_gateway_types::PolicyTargetReference| {
+    let target = |it: &fairway_objects::gateway_api::PolicyTargetReference| {
         let section = it.section_name.as_deref().filter(|name| !name.is_empty());
         (ObjectKey::new(&key.namespace, &it.name), section.map(Into::into))
     };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_gateway_types::Gateway;
+use fairway_objects::gateway_api::Gateway;
 use fairway_model::PortProtocol;
 use fairway_objects::placement::AddressKind;
 
@@ -81,7 +81,7 @@ impl PortTransport {
 
 /// The addresses that a Gateway asks for, or what is wrong with one.
 pub(crate) fn addresses(gateway: &Gateway) -> Result<Vec<WantedAddress>, Fault> {
-    let address = |it: &fairway_gateway_types::TypedValue| {
+    let address = |it: &fairway_objects::gateway_api::TypedValue| {
         let kind = AddressKind::find(it.type_.as_deref()).ok_or_else(|| {
             let kind = it.type_.as_deref().unwrap_or_default();
             Fault::new("UnsupportedAddress", format!("addresses of type {kind} cannot be had"))

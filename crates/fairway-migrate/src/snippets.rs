@@ -6,7 +6,7 @@ mod directives;
 
 use std::collections::BTreeMap;
 
-use fairway_annotations::{is_of_the_hop, text};
+use fairway_objects::annotations::{is_of_the_hop, text};
 use serde_json::{Value, json};
 
 use directives::{Directive, directives};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_gateway_types::{
+use crate::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
-use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
+use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Namespace;
 

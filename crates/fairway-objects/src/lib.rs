@@ -1,10 +1,13 @@
 //! Kubernetes objects by kind and name, the operator's choices, and what Ingress and Gateway API both refer to: Services and
 //! their endpoints, external names, certificates.
 //!
-//! [`resources::Resources`] keeps the objects; [`diagnostic::Diagnostics`] what is wrong with them.
+//! [`gateway_api`] and [`policies`] are kinds that are no part of Kubernetes itself, [`manifest`] reads objects from YAML, and
+//! [`annotations`] the values that annotations and policies share. [`resources::Resources`] keeps the objects;
+//! [`diagnostic::Diagnostics`] what is wrong with them.
 //!
 //! Pure: no I/O and no clock. It keeps the objects of both APIs and judges neither.
 
+pub mod annotations;
 pub mod backend;
 pub mod balance;
 pub mod certificate;
@@ -14,15 +17,18 @@ pub mod endpoints;
 pub mod external;
 pub mod few;
 pub mod filling;
+pub mod gateway_api;
 pub mod gateway_resources;
 pub mod inputs;
 pub mod issued;
 pub mod lines;
+pub mod manifest;
 pub mod object;
 pub mod options;
 pub mod own;
 pub mod passwords;
 pub mod placement;
+pub mod policies;
 pub mod references;
 pub mod resources;
 pub mod roots;

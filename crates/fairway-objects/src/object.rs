@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use fairway_gateway_types::{
+use crate::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
 use fairway_model::{Origin, SourceLine};
-use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
+use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};

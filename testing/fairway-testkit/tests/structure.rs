@@ -37,48 +37,29 @@ const CRATES: &[Place] = &[
         may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http2",
         may: &["fairway-http"], never: INPUT_OUTPUT },
-    Place { name: "fairway-annotations",
-        may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
-    Place { name: "fairway-gateway-types",
-        may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-policy-types",
-        may: &["fairway-gateway-types"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-objects",
-        may: &["fairway-gateway-types", "fairway-model", "fairway-password", "fairway-policy-types"],
-        never: INPUT_OUTPUT,
-    },
-    Place {
-        name: "fairway-policy",
-        may: &["fairway-annotations", "fairway-model", "fairway-objects", "fairway-policy-types"],
+        may: &["fairway-model", "fairway-password"],
         never: INPUT_OUTPUT,
     },
     Place {
         name: "fairway-gateway",
-        may: &["fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-pattern", "fairway-policy", "fairway-policy-types"],
+        may: &["fairway-model", "fairway-objects", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
     Place {
         name: "fairway-translate",
-        may: &["fairway-annotations", "fairway-gateway", "fairway-gateway-types", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern", "fairway-policy-types"],
+        may: &["fairway-gateway", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
-    Place { name: "fairway-manifest",
-        may: &["fairway-model", "fairway-translate"], never: INPUT_OUTPUT },
-    // What it tells goes to whoever listens, so it knows neither the pipeline nor a cluster.
     Place {
         name: "fairway-directory",
-        may: &["fairway-manifest", "fairway-model", "fairway-translate"],
+        may: &["fairway-model", "fairway-objects", "fairway-translate"],
         never: &["tokio", "hyper", "h2", "httparse", "kube", "k8s-openapi"],
     },
     Place {
-        name: "fairway-gateway-control",
-        may: &["fairway-gateway", "fairway-objects"],
-        never: INPUT_OUTPUT,
-    },
-    Place {
         name: "fairway-control",
-        may: &["fairway-gateway-control", "fairway-gateway-types", "fairway-manifest", "fairway-model", "fairway-policy-types", "fairway-routing", "fairway-translate"],
+        may: &["fairway-gateway", "fairway-model", "fairway-objects", "fairway-routing", "fairway-translate"],
         never: &["httparse", "h2"],
     },
     Place {
@@ -123,7 +104,7 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-migrate",
-        may: &["fairway-annotations", "fairway-gateway-types", "fairway-model", "fairway-pattern", "fairway-translate"],
+        may: &["fairway-model", "fairway-objects", "fairway-pattern", "fairway-translate"],
         never: &["kube"],
     },
     Place {
@@ -149,7 +130,7 @@ const CRATES: &[Place] = &[
 ];
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
-const NEVER_KUBERNETES: &[&str] = &["fairway-annotations", "fairway-connection", "fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-password", "fairway-pattern", "fairway-proxy", "fairway-routing"];
+const NEVER_KUBERNETES: &[&str] = &["fairway-connection", "fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-password", "fairway-pattern", "fairway-proxy", "fairway-routing"];
 
 const FILE_STOP: usize = 800;
 const TEST_FILE_STOP: usize = 1_200;

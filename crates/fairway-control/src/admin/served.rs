@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_gateway_control::agreement::ServedGateway;
+use fairway_gateway::fleet::agreement::ServedGateway;
 use fairway_model::PortProtocol;
 use fairway_translate::{IngressStatus, ObjectKey, ObjectRef, ObjectStatus, PortPlacement, WantedGateway};
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};
-use fairway_manifest::gateway_kinds;
+use fairway_objects::manifest::gateway_kinds;
 
 /// The answer of `/served`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

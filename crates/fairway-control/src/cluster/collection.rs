@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fairway_translate::Kind;
 
-use fairway_manifest::gateway_kinds::GatewayKind;
+use fairway_objects::manifest::gateway_kinds::GatewayKind;
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,7 +16,7 @@ use super::collection::{OF_GATEWAYS, Offered, POLICIES};
 use super::fault::Fault;
 use super::probe::Pulse;
 use super::watch::{WatchEvent, WatchId, WatchReport};
-use fairway_manifest::gateway_kinds::{self, GROUP, POLICY_GROUP};
+use fairway_objects::manifest::gateway_kinds::{self, GROUP, POLICY_GROUP};
 
 /// How often it is asked.
 const AGAIN: Duration = Duration::from_secs(5);

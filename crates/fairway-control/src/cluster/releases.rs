@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairway_manifest::gateway_kinds::{GROUP, KINDS};
+use fairway_objects::manifest::gateway_kinds::{GROUP, KINDS};
 use fairway_translate::{Change, Releases};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};

@@ -8,7 +8,7 @@ use tokio::time;
 
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
-use fairway_manifest::gateway_kinds;
+use fairway_objects::manifest::gateway_kinds;
 
 /// A denial counts when it is repeated after this time: an API server that starts denies for a moment what its roles
 /// allow.

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     BackendTlsPolicy, BackendTlsPolicySpec, Gateway, GatewayClass, GatewayClassSpec, GatewayClassStatus,
     GatewaySpec, GatewayStatus, GrpcRoute, GrpcRouteSpec, HttpRoute, HttpRouteSpec, ListenerSet,
     ListenerSetSpec, ListenerSetStatus, PolicyStatus, ReferenceGrant, ReferenceGrantSpec, RouteStatus,
     StreamRouteSpec, TcpRoute, TlsRoute, TlsRouteSpec, UdpRoute,
 };
-use fairway_policy_types::{
+use fairway_objects::policies::{
     BackendTrafficPolicy, BackendTrafficPolicySpec, ClientTrafficPolicy, ClientTrafficPolicySpec,
     SecurityPolicy, SecurityPolicySpec,
 };

@@ -4,11 +4,11 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
-use fairway_policy_types::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
+use fairway_objects::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 use futures_util::{FutureExt, Stream, StreamExt};
 use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};

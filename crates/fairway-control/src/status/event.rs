@@ -7,7 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::notices::namespace;
-use fairway_manifest::gateway_kinds;
+use fairway_objects::manifest::gateway_kinds;
 
 /// Who reports (`Event.reportingController`).
 const REPORTER: &str = "fairway.dev/ingress-controller";

@@ -3,7 +3,7 @@
 use fairway_translate::{Kind, ObjectKey, ObjectRef, Resources};
 use serde_json::Value;
 
-use fairway_manifest::gateway_kinds;
+use fairway_objects::manifest::gateway_kinds;
 
 /// Evaluates an expression for the object `$it` of a kind with a status; `None` where it is not known.
 macro_rules! with_object {

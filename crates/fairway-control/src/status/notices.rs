@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::pauses::{Pauses, growing};
 use crate::pipeline::View;
-use fairway_manifest::gateway_kinds;
+use fairway_objects::manifest::gateway_kinds;
 
 /// What lasts less is flicker.
 const SETTLE: Duration = Duration::from_secs(1);

@@ -27,7 +27,7 @@ use super::statement::{Owed, Says, last_writer};
 use super::updates::Updates;
 use crate::clock;
 use crate::pipeline::View;
-use fairway_manifest::gateway_kinds::GatewayKind;
+use fairway_objects::manifest::gateway_kinds::GatewayKind;
 
 /// Requests at a time.
 const AT_ONCE: usize = 16;

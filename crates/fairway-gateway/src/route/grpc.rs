@@ -1,6 +1,6 @@
 //! GRPCRoutes: their methods are paths, and all else is as in HTTPRoutes.
 
-use fairway_gateway_types::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
+use fairway_objects::gateway_api::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
 use fairway_model::{Filter, Policy};
 
 use crate::condition::Fault;

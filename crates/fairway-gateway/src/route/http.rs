@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_gateway_types::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
+use fairway_objects::gateway_api::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
 use fairway_model::{Filter, Match, PathMatch, Policy, Retry, RetryBy, Timeouts, WeightedBackend};
 use fairway_objects::duration;
 

@@ -4,7 +4,7 @@ mod grpc;
 mod http;
 pub(crate) mod stream;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     GrpcRoute, HttpRoute, ParentReference, RouteStatus, TcpRoute, TlsRoute, UdpRoute,
 };
 use fairway_model::Origin;

@@ -1,7 +1,7 @@
 //! TLSRoutes, TCPRoutes and UDPRoutes: connections and datagrams, forwarded as they come. Of a TLSRoute the name that
 //! clients ask for chooses; the others have nothing to choose by, so that the oldest one serves a listener.
 
-use fairway_gateway_types::StreamRouteRule;
+use fairway_objects::gateway_api::StreamRouteRule;
 use fairway_objects::object::Kind;
 
 use crate::backend::Speaks;

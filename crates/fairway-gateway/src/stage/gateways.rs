@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_gateway_types as types;
+use fairway_objects::gateway_api as types;
 use fairway_model::{HostKey, HostPattern, Origin};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     BackendObjectReference, BackendTlsPolicySpec, BackendTlsValidation, HttpBackendRef, LocalObjectReference,
     PolicyTargetReference,
 };

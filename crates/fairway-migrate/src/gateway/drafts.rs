@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     HttpPathModifier, HttpRequestMirrorFilter, HttpRouteFilter, HttpRouteMatch, HttpRouteRule,
     HttpRouteTimeouts,
 };
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn rules_that_do_the_same_share_their_matches() {
         let of = |path: &str, closed: Option<&str>| {
-            let path = fairway_gateway_types::TypedValue { type_: None, value: Some(path.into()) };
+            let path = fairway_objects::gateway_api::TypedValue { type_: None, value: Some(path.into()) };
             let of = HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() };
             Draft { rule: of_match(&of), closed: closed.map(str::to_owned), grpc: false }
         };

@@ -1,7 +1,7 @@
 //! The filters of a rule as those of a route, and what of them is lost. What protects closes the rule: the Gateway API has no
 //! filter for it.
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
     HttpUrlRewriteFilter,
 };
@@ -123,7 +123,7 @@ impl<'f> Filters<'f> {
     /// Those of the route in the order in which Fairway applies them, with `path` as the new path.
     pub(crate) fn for_route(
         &self,
-        path: Option<&fairway_gateway_types::HttpPathModifier>,
+        path: Option<&fairway_objects::gateway_api::HttpPathModifier>,
         over_tls: bool,
     ) -> Vec<HttpRouteFilter> {
         let mut filters = Vec::new();

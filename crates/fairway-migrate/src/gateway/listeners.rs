@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     AllowedListeners, AllowedRoutes, FromNamespaces, Gateway, GatewaySpec, Listener, ListenerSet,
     ListenerSetSpec, ListenerTls, ObjectReference, ParentReference, ReferenceGrant, ReferenceGrantFrom,
     ReferenceGrantSpec, ReferenceGrantTo,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use fairway_gateway_types::BackendTlsPolicy;
+use fairway_objects::gateway_api::BackendTlsPolicy;
 use fairway_model::{HostPattern, StreamRoute, VirtualHost};
 use fairway_translate::ObjectKey;
 use serde::Serialize;

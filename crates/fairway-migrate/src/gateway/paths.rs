@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fairway_gateway_types::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
+use fairway_objects::gateway_api::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_model::{FieldMatch, Match, PathMatch, PathRewrite, TextMatch};
 
 use crate::gateway::pattern::{self, Rest, Shape};

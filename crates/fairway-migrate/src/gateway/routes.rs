@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_gateway_types::{
+use fairway_objects::gateway_api::{
     GrpcBackendRef, GrpcMethodMatch, GrpcRoute, GrpcRouteFilter, GrpcRouteMatch, GrpcRouteRule,
     GrpcRouteSpec, HttpBackendRef, HttpRoute, HttpRouteFilter, HttpRouteMatch, HttpRouteRule, HttpRouteSpec,
     ParentReference,
@@ -240,7 +240,7 @@ fn grpc_backend(of: &HttpBackendRef) -> GrpcBackendRef {
 
 #[cfg(test)]
 mod tests {
-    use fairway_gateway_types::TypedValue;
+    use fairway_objects::gateway_api::TypedValue;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! TLS that passes through as TLSRoutes.
 
-use fairway_gateway_types::{BackendRef, ParentReference, StreamRouteRule, TlsRoute, TlsRouteSpec};
+use fairway_objects::gateway_api::{BackendRef, ParentReference, StreamRouteRule, TlsRoute, TlsRouteSpec};
 use fairway_model::StreamRoute;
 use fairway_translate::ObjectKey;
 

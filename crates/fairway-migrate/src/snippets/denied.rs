@@ -1,7 +1,7 @@
 //! Conditions that refuse requests, such as `if ($http_user_agent ~ bot) { return 403; }`, as conditions of `fairway.dev/deny`. One that
 //! would refuse less than nginx does is not proposed.
 
-use fairway_annotations::is_of_the_hop;
+use fairway_objects::annotations::is_of_the_hop;
 use fairway_pattern::{Anchor, Pattern};
 use serde_json::{Value, json};
 

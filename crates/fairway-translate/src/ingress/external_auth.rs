@@ -96,7 +96,7 @@ fn headers(list: &str) -> Result<Vec<Arc<str>>, String> {
 
 /// Whether a header says where a message ends or what becomes of the connection, which no annotation decides.
 pub(crate) fn is_of_the_hop(name: &str) -> bool {
-    fairway_annotations::is_of_the_hop(name) || name.eq_ignore_ascii_case("expect")
+    fairway_objects::annotations::is_of_the_hop(name) || name.eq_ignore_ascii_case("expect")
 }
 
 /// Whether ingress-nginx takes it for the name of a header.

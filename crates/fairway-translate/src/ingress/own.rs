@@ -1,7 +1,7 @@
 //! Fairway's own annotations, `fairway.dev/...`: which there are, and when each acts. One that cannot be read closes the paths of
 //! its Ingress, since any of them may keep somebody out.
 
-use fairway_annotations::{deny, real_ip, redirect, request_headers, response_headers};
+use fairway_objects::annotations::{deny, real_ip, redirect, request_headers, response_headers};
 use fairway_model::{AnswerReason, Filter};
 
 use crate::ingress::closed::{self, Closed};

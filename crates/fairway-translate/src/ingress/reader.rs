@@ -4,7 +4,7 @@
 use fairway_model::Origin;
 use k8s_openapi::api::networking::v1::Ingress;
 
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, Sourced};
 

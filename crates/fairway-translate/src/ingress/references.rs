@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway::Naming as GatewayNaming;
-use fairway_gateway_types::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
-use fairway_policy_types::SecurityPolicy;
+use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
+use fairway_objects::policies::SecurityPolicy;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 

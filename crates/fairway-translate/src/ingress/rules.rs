@@ -23,7 +23,7 @@ use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{self, SharedServices, Usual};
 use crate::ingress::to_https::{self, ToHttps};
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
 use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fairway_model::{CipherList, CipherSuite, HopVersion, Replacement};
 
 use crate::ingress::reader::Reader;
-use fairway_annotations::text;
+use fairway_objects::annotations::text;
 
 /// Keys of the ConfigMap by name, each of them good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_gateway_control::slices::SliceEdit;
+use fairway_gateway::fleet::slices::SliceEdit;
 use fairway_translate::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

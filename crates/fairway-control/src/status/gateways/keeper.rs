@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_gateway_control::agreement::{ServedGateway, ServedGateways};
-use fairway_gateway_control::places::Known;
-use fairway_gateway_control::ports::{PortRange, Ports};
-use fairway_gateway_control::services::{self, DesiredService, ServiceEdit, ServiceType};
-use fairway_gateway_control::slices::{self, SliceEdit};
-use fairway_gateway_types::Gateway;
+use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
+use fairway_gateway::fleet::places::Known;
+use fairway_gateway::fleet::ports::{PortRange, Ports};
+use fairway_gateway::fleet::services::{self, DesiredService, ServiceEdit, ServiceType};
+use fairway_gateway::fleet::slices::{self, SliceEdit};
+use fairway_objects::gateway_api::Gateway;
 use fairway_model::PortProtocol;
 use fairway_translate::{Change, ObjectKey, Placement, PortPlacement, PortState, Resources, WantedGateway};
 use imbl::OrdMap;
@@ -35,7 +35,7 @@ use crate::status::election::Role;
 use crate::status::permission::Refusals;
 use crate::status::standing::Standing;
 use crate::status::updates::Updates;
-use fairway_manifest::gateway_kinds;
+use fairway_objects::manifest::gateway_kinds;
 
 /// A replica that is not the first one waits so long for each one before it.
 const TURN: Duration = Duration::from_millis(500);

@@ -2,7 +2,7 @@
 //!
 //! `keeper` looks at all of it and does what is missing: the leader gives ports and writes Services, every replica copies its
 //! pods into EndpointSlices and tells the pipeline where Gateways are. What should be there is decided by
-//! `fairway_gateway_control`, and `plan` has it for all Gateways; `sources` follow what is there, `edits` write, `efforts` know what
+//! `fairway_gateway::fleet`, and `plan` has it for all Gateways; `sources` follow what is there, `edits` write, `efforts` know what
 //! was tried, `bindings` say what the data plane has bound, and `replicas` what the other replicas serve.
 
 mod bindings;
@@ -14,8 +14,8 @@ mod replicas;
 mod sources;
 
 pub use bindings::Bindings;
-pub use fairway_gateway_control::ports::PortRange;
-pub use fairway_gateway_control::services::ServiceType;
+pub use fairway_gateway::fleet::ports::PortRange;
+pub use fairway_gateway::fleet::services::ServiceType;
 pub use keeper::PlaceOptions;
 pub(super) use keeper::{Keeper, Signals};
 pub use replicas::Asker;

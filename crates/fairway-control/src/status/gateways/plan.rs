@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_gateway_control::ports::Ports;
-use fairway_gateway_control::services::{self, DesiredService, ServiceType};
-use fairway_gateway_control::slices::{self, SliceEdit};
-use fairway_gateway_types::Gateway;
+use fairway_gateway::fleet::ports::Ports;
+use fairway_gateway::fleet::services::{self, DesiredService, ServiceType};
+use fairway_gateway::fleet::slices::{self, SliceEdit};
+use fairway_objects::gateway_api::Gateway;
 use fairway_translate::{ObjectKey, Resources, WantedGateway};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{Service, ServicePort};

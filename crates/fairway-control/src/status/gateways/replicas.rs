@@ -1,5 +1,5 @@
 //! Asks the other replicas which Gateways they serve, while the leader must know: `Programmed` holds for all of them. Owns
-//! who is asked and when; what the answers mean is decided by `fairway_gateway_control::agreement`.
+//! who is asked and when; what the answers mean is decided by `fairway_gateway::fleet::agreement`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_gateway_control::agreement::{Agreement, ServedGateways};
+use fairway_gateway::fleet::agreement::{Agreement, ServedGateways};
 use fairway_translate::ObjectKey;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::discovery::v1::EndpointSlice;

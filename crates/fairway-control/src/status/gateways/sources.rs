@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fairway_gateway_control::names::{
+use fairway_gateway::fleet::names::{
     FAIRWAY, GATEWAY_LABEL, MANAGED_BY, SERVICE_LABEL, SLICE_MANAGED_BY, SLICE_MANAGER,
 };
 use fairway_translate::ObjectKey;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairway_gateway_control::agreement::{ServedGateway, ServedGateways};
+use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
 use fairway_model::{Origin, PortProtocol};
 use fairway_translate::{
     AddressKind, Addresses, Change, Diagnostic, Object, ObjectKey, Options, Placement, PortState,

@@ -11,7 +11,7 @@ use crate::ingress::contributions::Phase;
 use crate::ingress::defaults::SourceRanges;
 use crate::ingress::reader::Reader;
 use crate::ingress::trust::AddressSource;
-use fairway_annotations::text;
+use fairway_objects::annotations::text;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// The family.

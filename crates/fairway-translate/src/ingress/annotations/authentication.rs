@@ -16,7 +16,7 @@ use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
 use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;

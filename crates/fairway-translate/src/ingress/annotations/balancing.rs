@@ -8,7 +8,7 @@ use fairway_model::{Balancing, SessionHash, SessionPart};
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
 use crate::ingress::values::value;
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Via;
 use fairway_objects::balance::HashBy;
 

@@ -6,7 +6,7 @@ use fairway_model::Filter;
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::contributions::Phase;
 use crate::ingress::values::value;
-use fairway_annotations::text;
+use fairway_objects::annotations::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

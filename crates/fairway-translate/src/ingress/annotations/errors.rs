@@ -4,7 +4,7 @@
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::errors::Errors;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_annotations::text;
+use fairway_objects::annotations::text;
 use fairway_objects::object::ObjectKey;
 
 /// The family.

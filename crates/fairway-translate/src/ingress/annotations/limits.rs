@@ -7,7 +7,7 @@ use fairway_model::Timeouts;
 
 use crate::ingress::annotations::family::{Family, Known, done};
 use crate::ingress::reader::Reader;
-use fairway_annotations::text::bytes;
+use fairway_objects::annotations::text::bytes;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

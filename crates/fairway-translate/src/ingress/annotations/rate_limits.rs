@@ -15,7 +15,7 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::reader::Reader;
 use crate::ingress::values::{Values, kibibytes, value};
-use fairway_annotations::text;
+use fairway_objects::annotations::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, limits);

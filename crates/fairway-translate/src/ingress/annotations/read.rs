@@ -11,7 +11,7 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::own;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 use fairway_objects::references::Referenced;

@@ -12,7 +12,7 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::certificate::{self, secret_value};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};

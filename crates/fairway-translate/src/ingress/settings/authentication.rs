@@ -9,7 +9,7 @@ use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong};
 use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// The values as they were written.

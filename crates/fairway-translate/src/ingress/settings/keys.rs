@@ -13,7 +13,7 @@ use crate::ingress::settings::forwarded::{ClientField, Switch};
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::to_https::{Location, Port, Slash};
-use fairway_annotations::text::{self, bytes, switch};
+use fairway_objects::annotations::text::{self, bytes, switch};
 use fairway_objects::options::ProxySenders;
 
 /// Streams of HTTP/2 that a connection has room for.

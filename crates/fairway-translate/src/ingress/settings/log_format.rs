@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairway_model::{Escape, LogFormat, Origin, ReadFormat, Settings};
 
 use crate::ingress::settings::problem::KeyProblem;
-use fairway_annotations::text::switch;
+use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::LogFormatChoice;
 

@@ -2,7 +2,7 @@
 //! knows what is lost and what is simply not needed.
 
 use crate::ingress::settings::problem::KeyProblem;
-use fairway_annotations::text::{bytes, switch};
+use fairway_objects::annotations::text::{bytes, switch};
 
 /// What becomes of a key.
 enum Fate {

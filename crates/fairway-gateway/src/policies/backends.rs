@@ -1,0 +1,271 @@
+//! BackendTrafficPolicies: how the endpoints of a Service are used.
+
+use std::num::{NonZeroU8, NonZeroU32};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{
+    BackendTraffic, Balancing, Ejection, Retry, RetryBy, SameSite, SecureCookie, SessionCookie, SessionHash,
+    SessionPart, SessionStart, Stickiness, StickyFailure,
+};
+use fairway_objects::balance::{Balance, HashBy};
+use fairway_objects::policies as types;
+use fairway_objects::policies::BackendTrafficPolicySpec;
+
+use crate::policies::reading::Wrong;
+use crate::policies::value::{number, some_time, time, word};
+
+/// Failures in a row after which an endpoint is ejected, where nothing is said.
+const FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How the endpoints of a Service are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendUse {
+    /// Who gets a request.
+    pub balance: Balance,
+    /// What holds for its endpoints.
+    pub traffic: BackendTraffic,
+}
+
+/// Reads what a policy says.
+///
+/// # Errors
+/// The first value that cannot be used.
+pub fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong> {
+    let balancing = spec.load_balancing.clone().unwrap_or_default();
+    let hash = hash(&balancing.hash)?;
+    let cookie = spec.session_cookie.as_ref().map(cookie).transpose()?;
+    if hash.is_some() && cookie.is_some() {
+        let problem = "loadBalancing.hash and sessionCookie exclude each other";
+        return Err(Wrong::new("spec.sessionCookie", problem));
+    }
+    let algorithms = [
+        ("PeakEWMA", Balancing::PeakEwma),
+        ("RoundRobin", Balancing::RoundRobin),
+        ("LeastRequests", Balancing::LeastRequests),
+        ("Random", Balancing::Random),
+    ];
+    let algorithm = word("spec.loadBalancing.algorithm", balancing.algorithm.as_deref(), &algorithms)?;
+    let field = "spec.limits.requestsPerEndpoint";
+    let most = spec.limits.as_ref().and_then(|limits| limits.requests_per_endpoint);
+    let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
+    Ok(BackendUse {
+        balance: Balance {
+            balancing: algorithm.unwrap_or(Balancing::PeakEwma),
+            hash: hash.map(Arc::new),
+            cookie: cookie.map(Arc::new),
+        },
+        traffic: BackendTraffic {
+            retry: spec.retry.as_ref().map(retry).transpose()?,
+            ejection: spec.outlier_ejection.as_ref().map(ejection).transpose()?,
+            in_flight: number::<u32>(field, most, 1)?.and_then(NonZeroU32::new),
+            hedge: time("spec.hedging.connectDelay", delay)?,
+        },
+    })
+}
+
+fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {
+    let base = Retry::default();
+    let attempts: Option<u8> = number("spec.retry.attempts", of.attempts.map(i64::from), 0)?;
+    let tries = match attempts {
+        Some(u8::MAX) => return Err(Wrong::new("spec.retry.attempts", "255 is out of range")),
+        Some(attempts) => attempts + 1,
+        None => base.tries,
+    };
+    let budgets = [("Shared", RetryBy::Proxy), ("None", RetryBy::Route)];
+    Ok(Retry {
+        tries,
+        connect_total: some_time("spec.retry.connectTime", of.connect_time.as_deref())?
+            .unwrap_or(base.connect_total),
+        by: word("spec.retry.budget", of.budget.as_deref(), &budgets)?.unwrap_or_default(),
+        backoff: time("spec.retry.backoff", of.backoff.as_deref())?.unwrap_or_default(),
+    })
+}
+
+fn ejection(of: &types::OutlierEjection) -> Result<Ejection, Wrong> {
+    let failures = of.consecutive_failures.map(i64::from);
+    let failures = number::<u8>("spec.outlierEjection.consecutiveFailures", failures, 1)?;
+    let first = some_time("spec.outlierEjection.firstTime", of.first_time.as_deref())?;
+    let longest = some_time("spec.outlierEjection.longestTime", of.longest_time.as_deref())?;
+    let modes = [("ConsecutiveFailures", true), ("Off", false)];
+    if word("spec.outlierEjection.mode", of.mode.as_deref(), &modes)? == Some(false) {
+        let more = failures.is_some() || first.is_some() || longest.is_some();
+        let problem = "mode Off has no other fields";
+        return if more { Err(Wrong::new("spec.outlierEjection", problem)) } else { Ok(Ejection::Never) };
+    }
+    // Whoever says one of them means the other to fit.
+    let first = first.unwrap_or(longest.unwrap_or(FIRST).min(FIRST));
+    let longest = longest.unwrap_or(LONGEST.max(first));
+    if first > longest {
+        return Err(Wrong::new("spec.outlierEjection.firstTime", "it is longer than longestTime"));
+    }
+    let failures = failures.and_then(NonZeroU8::new).unwrap_or(FAILURES);
+    Ok(Ejection::After { failures, first, longest })
+}
+
+fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
+    let mut read = Vec::with_capacity(parts.len());
+    let mut texts = Vec::with_capacity(parts.len());
+    for (index, part) in parts.iter().enumerate() {
+        let field = format!("spec.loadBalancing.hash[{index}]");
+        let name = part.name.as_deref().unwrap_or_default();
+        let named = matches!(&*part.type_, "Header" | "Cookie" | "QueryParam");
+        if named == name.is_empty() {
+            let problem = "Header, Cookie and QueryParam need a name, and others have none";
+            return Err(Wrong::new(field, problem));
+        }
+        if named && !is_token(name) {
+            return Err(Wrong::new(field, format!("\"{name}\" is no name")));
+        }
+        read.push(match &*part.type_ {
+            "ClientAddress" => SessionPart::Address,
+            "Host" => SessionPart::Host,
+            "Path" => SessionPart::Path,
+            "Header" => SessionPart::Header(name.to_ascii_lowercase().into()),
+            "Cookie" => SessionPart::Cookie(name.into()),
+            "QueryParam" => SessionPart::Query(name.into()),
+            other => {
+                let problem = format!("\"{other}\" is no part of a request that can be compared");
+                return Err(Wrong::new(field, problem));
+            }
+        });
+        texts.push(if named { format!("{}:{name}", part.type_) } else { part.type_.clone() });
+    }
+    let text: Arc<str> = texts.join(",").into();
+    Ok((!read.is_empty()).then_some(HashBy { text, hash: SessionHash { parts: read, spread: None } }))
+}
+
+/// RFC 6265 §4.1.1, without what would have to be quoted.
+fn is_token(text: &str) -> bool {
+    let is_of_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(is_of_token)
+}
+
+fn cookie(of: &types::SessionCookie) -> Result<SessionCookie, Wrong> {
+    if !is_token(&of.name) {
+        return Err(Wrong::new("spec.sessionCookie.name", format!("\"{}\" is no name of a cookie", of.name)));
+    }
+    let attribute = |field: &str, value: Option<&str>, also: &[u8]| match value {
+        Some(value) if !value.bytes().all(|b| b.is_ascii_alphanumeric() || also.contains(&b)) => {
+            Err(Wrong::new(field, format!("\"{value}\" cannot stand in a cookie")))
+        }
+        value => Ok(value.map(Arc::<str>::from)),
+    };
+    let path = attribute("spec.sessionCookie.path", of.path.as_deref(), b"-._~/:,?&=%")?;
+    // Browsers ignore a path without it (RFC 6265 §5.2.4).
+    if path.as_deref().is_some_and(|path| !path.starts_with('/')) {
+        return Err(Wrong::new("spec.sessionCookie.path", "it does not begin with a slash"));
+    }
+    let field = "spec.sessionCookie.maxAge";
+    let max_age = some_time(field, of.max_age.as_deref())?;
+    if max_age.is_some_and(|age| age.subsec_nanos() > 0) {
+        return Err(Wrong::new(field, "it has no whole number of seconds"));
+    }
+    let same_sites = [("None", SameSite::None), ("Lax", SameSite::Lax), ("Strict", SameSite::Strict)];
+    let sticky = [("Balanced", Stickiness::Balanced), ("Persistent", Stickiness::Persistent)];
+    let secure = [("OverTLS", SecureCookie::OverTls), ("Always", SecureCookie::Always)];
+    let failure = [("Return", StickyFailure::Returns), ("Move", StickyFailure::Moves)];
+    Ok(SessionCookie {
+        name: of.name.as_str().into(),
+        backend: "".into(),
+        stickiness: word("spec.sessionCookie.stickiness", of.stickiness.as_deref(), &sticky)?
+            .unwrap_or_default(),
+        path: path.or_else(|| Some("/".into())),
+        domain: attribute("spec.sessionCookie.domain", of.domain.as_deref(), b"-.")?,
+        expires: None,
+        max_age: max_age.and_then(|age| i64::try_from(age.as_secs()).ok()),
+        secure: word("spec.sessionCookie.secure", of.secure.as_deref(), &secure)?.unwrap_or_default(),
+        same_site: word("spec.sessionCookie.sameSite", of.same_site.as_deref(), &same_sites)?
+            .unwrap_or_default(),
+        on_failure: word("spec.sessionCookie.onFailure", of.on_failure.as_deref(), &failure)?
+            .unwrap_or_default(),
+        begins: SessionStart::Here,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(spec: Value) -> Result<BackendUse, Wrong> {
+        read(&serde_json::from_value(spec).expect("a spec"))
+    }
+
+    #[test]
+    fn an_empty_policy_changes_nothing() {
+        let read = of(json!({})).unwrap();
+        assert_eq!(read.balance, Balance { balancing: Balancing::PeakEwma, ..Balance::default() });
+        assert_eq!(read.traffic, BackendTraffic::default());
+    }
+
+    #[test]
+    fn retries_ejection_and_limits_have_the_usual_values_where_nothing_is_said() {
+        let read = of(json!({
+            "retry": {"attempts": 4, "backoff": "20ms"},
+            "outlierEjection": {"firstTime": "5s"},
+            "limits": {"requestsPerEndpoint": 100},
+            "hedging": {"connectDelay": "0s"},
+        }))
+        .unwrap();
+        let retry = read.traffic.retry.unwrap();
+        assert_eq!((retry.tries, retry.by, retry.backoff), (5, RetryBy::Proxy, Duration::from_millis(20)));
+        assert_eq!(retry.connect_total, Retry::default().connect_total);
+        let (first, longest) = (Duration::from_secs(5), LONGEST);
+        assert_eq!(read.traffic.ejection, Some(Ejection::After { failures: FAILURES, first, longest }));
+        assert_eq!(read.traffic.in_flight, NonZeroU32::new(100));
+        assert_eq!(read.traffic.hedge, Some(Duration::ZERO));
+        let never =
+            of(json!({"outlierEjection": {"mode": "Off"}, "retry": {"attempts": 0, "budget": "None"}}));
+        let traffic = never.unwrap().traffic;
+        assert_eq!(traffic.ejection, Some(Ejection::Never));
+        assert_eq!(traffic.retry.map(|it| (it.tries, it.by)), Some((1, RetryBy::Route)));
+    }
+
+    #[test]
+    fn hashes_that_differ_make_backends_that_differ() {
+        let suffix = |parts: Value| of(json!({"loadBalancing": {"hash": parts}})).unwrap().balance.suffix();
+        assert_eq!(suffix(json!([{"type": "ClientAddress"}])), ";ewma;hash=ClientAddress");
+        assert_eq!(
+            suffix(json!([{"type": "Header", "name": "X-A"}, {"type": "Path"}])),
+            ";ewma;hash=Header:X-A,Path"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_names_its_field() {
+        for (spec, field) in [
+            (json!({"loadBalancing": {"algorithm": "Fastest"}}), "spec.loadBalancing.algorithm"),
+            (json!({"loadBalancing": {"hash": [{"type": "Header"}]}}), "spec.loadBalancing.hash[0]"),
+            (
+                json!({"loadBalancing": {"hash": [{"type": "Host", "name": "x"}]}}),
+                "spec.loadBalancing.hash[0]",
+            ),
+            (
+                json!({"loadBalancing": {"hash": [{"type": "Header", "name": "X User"}]}}),
+                "spec.loadBalancing.hash[0]",
+            ),
+            (json!({"sessionCookie": {"name": "a", "path": "cart"}}), "spec.sessionCookie.path"),
+            (json!({"retry": {"attempts": 255}}), "spec.retry.attempts"),
+            (json!({"retry": {"attempts": -1}}), "spec.retry.attempts"),
+            (json!({"outlierEjection": {"mode": "Off", "firstTime": "1s"}}), "spec.outlierEjection"),
+            (
+                json!({"outlierEjection": {"firstTime": "9s", "longestTime": "1s"}}),
+                "spec.outlierEjection.firstTime",
+            ),
+            (json!({"limits": {"requestsPerEndpoint": 0}}), "spec.limits.requestsPerEndpoint"),
+            (json!({"sessionCookie": {"name": "a b"}}), "spec.sessionCookie.name"),
+            (json!({"sessionCookie": {"name": "a", "path": "/;x"}}), "spec.sessionCookie.path"),
+            (json!({"sessionCookie": {"name": "a", "maxAge": "1500ms"}}), "spec.sessionCookie.maxAge"),
+            (
+                json!({"sessionCookie": {"name": "a"}, "loadBalancing": {"hash": [{"type": "Host"}]}}),
+                "spec.sessionCookie",
+            ),
+        ] {
+            assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! SecurityPolicies: who may pass, and how often, as filters in the order in which they act. What cannot be read is no policy: a
+//! guess would let somebody in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{
+    AccessList, AuthService, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit,
+    ExternalAuth, Filter, HeaderEdit, RateLimit,
+};
+use fairway_objects::certificate::secret_value;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
+use fairway_objects::resources::Resources;
+use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
+use fairway_objects::policies as types;
+use fairway_objects::policies::SecurityPolicySpec;
+use ipnet::IpNet;
+
+use crate::policies::external;
+use crate::policies::reading::{Reading, Warning, Wrong};
+use crate::policies::value::{number, ranges, some_time, word};
+
+/// What a SecurityPolicy asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Security {
+    /// Which certificates the clients of listeners must show.
+    pub clients: Option<ClientVerification>,
+    limits: Vec<Filter>,
+    access: Option<AccessList>,
+    basic: Option<BasicAuth>,
+    external: Option<ExternalAuth>,
+}
+
+/// Whose more specific policies take the place of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplaceableBy {
+    /// Those of its own namespace.
+    #[default]
+    SameNamespace,
+    /// All.
+    All,
+    /// None: it always holds.
+    None,
+}
+
+/// What a reader of policies may look at.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The objects.
+    pub resources: &'a Resources,
+    /// Whether the policy may refer to an object.
+    pub permits: &'a dyn Fn(Kind, &ObjectKey) -> bool,
+}
+
+/// The Secrets and ConfigMaps that a policy in `namespace` names.
+#[must_use]
+pub fn named(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef> {
+    let users = spec.basic_auth.iter().map(|basic| {
+        let key = key(basic.secret_ref.namespace.as_deref(), namespace, &basic.secret_ref.name);
+        ObjectRef::new(Kind::Secret, key)
+    });
+    let authorities = spec.client_certificates.iter().flat_map(|it| &it.ca_certificate_refs);
+    let authorities = authorities.filter_map(|it| authority(it, namespace));
+    users.chain(authorities).collect()
+}
+
+fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own), name)
+}
+
+fn authority(reference: &types::AuthorityReference, namespace: &str) -> Option<ObjectRef> {
+    let kind = match &*reference.kind {
+        "Secret" => Kind::Secret,
+        "ConfigMap" => Kind::ConfigMap,
+        _ => return None,
+    };
+    Some(ObjectRef::new(kind, key(reference.namespace.as_deref(), namespace, &reference.name)))
+}
+
+/// Reads whose more specific policies take the place of one.
+///
+/// # Errors
+/// The word is not known, or the policy is refused: what cannot be read of it may be this.
+pub fn replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, Wrong> {
+    if let Some(refused) = &spec.refused {
+        return Err(Wrong::new(&refused.field, &refused.problem));
+    }
+    let known = [
+        ("SameNamespace", ReplaceableBy::SameNamespace),
+        ("All", ReplaceableBy::All),
+        ("None", ReplaceableBy::None),
+    ];
+    Ok(word("spec.replaceableBy", spec.replaceable_by.as_deref(), &known)?.unwrap_or_default())
+}
+
+/// Reads what the policy `policy` says.
+///
+/// # Errors
+/// The first value that cannot be used.
+pub fn read(
+    policy: &ObjectKey,
+    spec: &SecurityPolicySpec,
+    context: Context<'_>,
+) -> Result<Reading<Security>, Wrong> {
+    let mut warnings = Vec::new();
+    replaceable(spec)?;
+    let basic = spec.basic_auth.as_ref();
+    let clients = spec.client_certificates.as_ref();
+    let said = Security {
+        clients: clients.map(|it| verification(it, policy, context)).transpose()?,
+        limits: limits(policy, spec)?,
+        access: spec.source_ranges.as_ref().map(access).transpose()?,
+        basic: basic.map(|it| self::basic(it, policy, context, &mut warnings)).transpose()?,
+        external: spec.external_auth.as_ref().map(|it| external::read(it, &policy.namespace)).transpose()?,
+    };
+    Ok(Reading { said, warnings })
+}
+
+impl Security {
+    /// The filters, in the order in which they act; `backend` is who is asked.
+    #[must_use]
+    pub fn filters(&self, backend: Option<BackendKey>) -> Vec<Filter> {
+        let mut filters = Vec::new();
+        if self.clients.as_ref().is_some_and(|clients| clients.demand == ClientDemand::Required) {
+            filters.push(Filter::OverTls);
+        }
+        filters.extend(self.limits.iter().cloned());
+        filters.extend(self.access.clone().map(Filter::Access));
+        filters.extend(self.basic.clone().map(Filter::BasicAuth));
+        filters.extend(self.external.clone().map(|mut external| {
+            if let (AuthService::Backend { backend: asked, .. }, Some(backend)) =
+                (&mut external.service, backend)
+            {
+                *asked = backend;
+            }
+            Filter::ExternalAuth(Box::new(external))
+        }));
+        filters
+    }
+
+    /// Whether it reads passwords, which endpoints do not get.
+    #[must_use]
+    pub fn takes_passwords(&self) -> bool {
+        self.basic.is_some()
+    }
+}
+
+/// What keeps passwords from endpoints; behind all guards.
+#[must_use]
+pub fn without_password() -> Filter {
+    Filter::RequestHeaders(HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() })
+}
+
+/// What counts belong to is named by the policy: all requests that it holds for share them.
+fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Filter>, Wrong> {
+    let mut limits = Vec::with_capacity(spec.rate_limits.len());
+    for (index, limit) in spec.rate_limits.iter().enumerate() {
+        let at = format!("spec.rateLimits[{index}]");
+        limits.push(Filter::RateLimit(RateLimit {
+            policy: format!("SecurityPolicy/{policy}/rateLimits/{index}").into(),
+            requests: needed(&format!("{at}.requests"), limit.requests)?,
+            per: some_time(&format!("{at}.per"), limit.per.as_deref())?.unwrap_or(Duration::from_secs(1)),
+            burst: number(&format!("{at}.burst"), limit.burst, 0)?.unwrap_or_default(),
+            status: status(&format!("{at}.status"), limit.status, 429)?,
+            exempt: ranges(&format!("{at}.exempt"), &limit.exempt)?,
+        }));
+    }
+    if let Some(limit) = &spec.concurrency_limit {
+        limits.push(Filter::ConcurrencyLimit(ConcurrencyLimit {
+            policy: format!("SecurityPolicy/{policy}/concurrencyLimit").into(),
+            most: needed("spec.concurrencyLimit.requests", limit.requests)?,
+            status: status("spec.concurrencyLimit.status", limit.status, 503)?,
+            exempt: ranges("spec.concurrencyLimit.exempt", &limit.exempt)?,
+        }));
+    }
+    Ok(limits)
+}
+
+fn needed(field: &str, value: i64) -> Result<u32, Wrong> {
+    number(field, Some(value), 1)?.ok_or_else(|| Wrong::new(field, "it is missing"))
+}
+
+fn status(field: &str, value: Option<i32>, default: u16) -> Result<u16, Wrong> {
+    match number::<u16>(field, value.map(i64::from), 400)? {
+        Some(600..) => Err(Wrong::new(field, "it is none of 400 to 599")),
+        status => Ok(status.unwrap_or(default)),
+    }
+}
+
+fn access(of: &types::SourceRanges) -> Result<AccessList, Wrong> {
+    let deny: Vec<IpNet> = ranges("spec.sourceRanges.deny", &of.deny)?;
+    let allow = ranges("spec.sourceRanges.allow", &of.allow)?;
+    match deny.is_empty() && allow.is_empty() {
+        true => Err(Wrong::new("spec.sourceRanges", "it has no range, which would let everybody pass")),
+        false => Ok(AccessList { deny, allow }),
+    }
+}
+
+fn basic(
+    of: &types::BasicAuth,
+    policy: &ObjectKey,
+    context: Context<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<BasicAuth, Wrong> {
+    let field = "spec.basicAuth.secretRef";
+    let forms = [("File", SecretForm::File), ("Map", SecretForm::Map)];
+    let form = word("spec.basicAuth.format", of.format.as_deref(), &forms)?.unwrap_or(SecretForm::File);
+    let realm = of.realm.as_deref().unwrap_or_default();
+    let plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
+    if !realm.bytes().all(plain) {
+        let problem = format!("{realm:?} has something besides visible ASCII, a quote or a backslash");
+        return Err(Wrong::new("spec.basicAuth.realm", problem));
+    }
+    let key = key(of.secret_ref.namespace.as_deref(), &policy.namespace, &of.secret_ref.name);
+    permitted(field, Kind::Secret, &key, context)?;
+    let secret = context.resources.secrets.get(&key);
+    let secret = secret.ok_or_else(|| Wrong::new(field, format!("Secret {key} does not exist")))?;
+    let ReadUsers { users, unusable } = passwords::read(&secret.object, form)
+        .map_err(|problem| Wrong::new(field, format!("Secret {key}: {problem}")))?;
+    if !unusable.is_empty() {
+        let problem = format!("Secret {key}: {} cannot be verified", Unusable::places(&unusable));
+        let consequence = "no password lets that user in";
+        warnings.push(Warning { code: "unusable-password", field: field.to_owned(), problem, consequence });
+    }
+    // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
+    let version = secret.object.metadata.resource_version.as_deref();
+    let version = version.map(|version| format!("@{version}")).unwrap_or_default();
+    let form = if form == SecretForm::Map { ";map" } else { "" };
+    Ok(BasicAuth { policy: format!("{key}{form}{version}").into(), realm: realm.into(), users })
+}
+
+fn permitted(field: &str, kind: Kind, key: &ObjectKey, context: Context<'_>) -> Result<(), Wrong> {
+    match (context.permits)(kind, key) {
+        true => Ok(()),
+        false => {
+            let problem = format!("no ReferenceGrant lets it refer to {} {key}", kind.name());
+            Err(Wrong::new(field, problem))
+        }
+    }
+}
+
+/// Unlike trust in endpoints, all references must be good: a list of revoked certificates that is missing lets somebody in.
+fn verification(
+    of: &types::ClientCertificates,
+    policy: &ObjectKey,
+    context: Context<'_>,
+) -> Result<ClientVerification, Wrong> {
+    let modes = [("Required", ClientDemand::Required), ("Optional", ClientDemand::Optional)];
+    let demand = word("spec.clientCertificates.mode", of.mode.as_deref(), &modes)?;
+    let depth = number("spec.clientCertificates.depth", of.depth.map(i64::from), 0)?;
+    let (mut roots, mut revoked) = (String::new(), String::new());
+    for (index, reference) in of.ca_certificate_refs.iter().enumerate() {
+        let field = format!("spec.clientCertificates.caCertificateRefs[{index}]");
+        let Some(object) = authority(reference, &policy.namespace) else {
+            let problem = format!("\"{}\" is neither Secret nor ConfigMap", reference.kind);
+            return Err(Wrong::new(field, problem));
+        };
+        permitted(&field, object.kind, &object.key, context)?;
+        let what = format!("{} {}", object.kind.name(), object.key);
+        let entry = |name: &str| {
+            text(&object, name, context).map_err(|why| Wrong::new(&field, format!("{what} {why}")))
+        };
+        let Some(own) = entry("ca.crt")? else {
+            return Err(Wrong::new(&field, format!("{what} has no ca.crt")));
+        };
+        let lists = entry("ca.crl")?.unwrap_or_default();
+        if !are_certificates(own) {
+            let problem = format!("ca.crt of {what} has no certificate, or one that cannot be read");
+            return Err(Wrong::new(&field, problem));
+        }
+        if let Some(why) = only_unsupported_keys(own) {
+            return Err(Wrong::new(&field, format!("ca.crt of {what} verifies nothing: {why}")));
+        }
+        if !are_revocation_lists(lists) {
+            let problem = format!("ca.crl of {what} has no list, or one that cannot be read");
+            return Err(Wrong::new(&field, problem));
+        }
+        for (all, own) in [(&mut roots, own), (&mut revoked, lists)] {
+            all.push_str(own.trim_end());
+            all.push('\n');
+        }
+    }
+    if roots.is_empty() {
+        return Err(Wrong::new("spec.clientCertificates.caCertificateRefs", "it names no authority"));
+    }
+    let revoked: Arc<str> = if revoked.trim().is_empty() { "".into() } else { revoked.into() };
+    let demand = demand.unwrap_or(ClientDemand::Required);
+    Ok(ClientVerification { roots: roots.into(), revoked, depth, demand })
+}
+
+/// An entry of a Secret or ConfigMap.
+fn text<'c>(object: &ObjectRef, entry: &str, context: Context<'c>) -> Result<Option<&'c str>, &'static str> {
+    let missing = "does not exist";
+    if object.kind == Kind::ConfigMap {
+        let map = context.resources.config_maps.get(&object.key).ok_or(missing)?;
+        return Ok(map.object.data.as_ref().and_then(|data| data.get(entry)).map(String::as_str));
+    }
+    let secret = context.resources.secrets.get(&object.key).ok_or(missing)?;
+    match secret_value(&secret.object, entry).map(std::str::from_utf8) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err("has an entry that is no text"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_objects::object::Object;
+    use fairway_objects::resources::Change;
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn resources() -> Resources {
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": "users", "namespace": "shop", "resourceVersion": "7"},
+            "stringData": {"auth": "alice:{PLAIN}x\nbob:nothing\n"},
+        }))
+        .unwrap();
+        let mut resources = Resources::default();
+        resources.apply(Change::Set(Object::Secret(Arc::new(secret)), None));
+        resources
+    }
+
+    fn of(spec: Value) -> Result<Reading<Security>, Wrong> {
+        let resources = resources();
+        let context = Context { resources: &resources, permits: &|_, key| &*key.namespace == "shop" };
+        read(&ObjectKey::new("shop", "login"), &serde_json::from_value(spec).expect("a spec"), context)
+    }
+
+    #[test]
+    fn guards_act_from_the_cheapest_to_the_dearest() {
+        let read = of(json!({
+            "externalAuth": {"backendRef": {"name": "auth", "port": 80}, "path": "/check?u=$request_uri"},
+            "basicAuth": {"secretRef": {"name": "users"}, "realm": "shop"},
+            "sourceRanges": {"deny": ["192.0.2.1"]},
+            "concurrencyLimit": {"requests": 5},
+            "rateLimits": [{"requests": 10, "per": "1m", "burst": 3}],
+        }))
+        .unwrap();
+        let filters = read.said.filters(Some("shop/auth:80".into()));
+        let [
+            Filter::RateLimit(rate),
+            Filter::ConcurrencyLimit(most),
+            Filter::Access(_),
+            Filter::BasicAuth(basic),
+            Filter::ExternalAuth(external),
+        ] = &filters[..]
+        else {
+            panic!("{filters:?}")
+        };
+        assert_eq!((rate.requests, rate.per, rate.burst, rate.status), (10, Duration::from_secs(60), 3, 429));
+        assert_eq!((most.most, most.status, &*basic.policy), (5, 503, "shop/users@7"));
+        let service = AuthService::Backend { backend: "shop/auth:80".into(), host: "auth.shop.svc".into() };
+        assert_eq!(
+            (&external.service, external.target.to_string()),
+            (&service, "/check?u=$request_uri".into())
+        );
+        assert_eq!(read.warnings[0].code, "unusable-password");
+    }
+
+    #[test]
+    fn an_empty_policy_guards_nothing() {
+        assert_eq!(of(json!({})).unwrap().said.filters(None), Vec::new());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_policy() {
+        let auth = |more: Value| {
+            let mut auth = json!({"backendRef": {"name": "auth", "port": 80}});
+            auth.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({ "externalAuth": auth })
+        };
+        for (spec, field) in [
+            (json!({"sourceRanges": {}}), "spec.sourceRanges"),
+            (json!({"sourceRanges": {"allow": ["all"]}}), "spec.sourceRanges.allow"),
+            (json!({"rateLimits": [{"requests": 0}]}), "spec.rateLimits[0].requests"),
+            (json!({"rateLimits": [{"requests": 1, "per": "0s"}]}), "spec.rateLimits[0].per"),
+            (json!({"rateLimits": [{"requests": 1, "status": 200}]}), "spec.rateLimits[0].status"),
+            (json!({"rateLimits": [{"requests": 1, "status": 600}]}), "spec.rateLimits[0].status"),
+            (json!({"concurrencyLimit": {"requests": -1}}), "spec.concurrencyLimit.requests"),
+            (json!({"basicAuth": {"secretRef": {"name": "gone"}}}), "spec.basicAuth.secretRef"),
+            (
+                json!({"basicAuth": {"secretRef": {"name": "users", "namespace": "bank"}}}),
+                "spec.basicAuth.secretRef",
+            ),
+            (json!({"basicAuth": {"secretRef": {"name": "users"}, "realm": "\""}}), "spec.basicAuth.realm"),
+            (json!({"clientCertificates": {}}), "spec.clientCertificates.caCertificateRefs"),
+            (
+                json!({"clientCertificates": {"caCertificateRefs": [{"kind": "Secret", "name": "users"}]}}),
+                "spec.clientCertificates.caCertificateRefs[0]",
+            ),
+            (json!({"replaceableBy": "Everybody"}), "spec.replaceableBy"),
+            (auth(json!({"path": "/$arg_x"})), "spec.externalAuth.path"),
+            (auth(json!({"method": "TRACE"})), "spec.externalAuth.method"),
+            (auth(json!({"responseHeaders": ["Connection"]})), "spec.externalAuth.responseHeaders"),
+            (auth(json!({"signInUrl": "login"})), "spec.externalAuth.signInUrl"),
+            (auth(json!({"host": "a/b"})), "spec.externalAuth.host"),
+            (auth(json!({"timeout": "soon"})), "spec.externalAuth.timeout"),
+        ] {
+            assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_refused_policy_guards_nothing_and_cannot_be_replaced() {
+        let refused = types::RefusedField { field: "spec.sourceRange".into(), problem: "is unknown".into() };
+        let spec = SecurityPolicySpec {
+            replaceable_by: Some("All".into()),
+            refused: Some(refused),
+            ..SecurityPolicySpec::default()
+        };
+        let resources = resources();
+        let context = Context { resources: &resources, permits: &|_, _| true };
+        let wrong = Wrong::new("spec.sourceRange", "is unknown");
+        assert_eq!(read(&ObjectKey::new("shop", "login"), &spec, context).unwrap_err(), wrong);
+        assert_eq!(replaceable(&spec), Err(wrong));
+    }
+}

@@ -1,0 +1,90 @@
+//! The values of fields: times of GEP-2257, numbers, words of an enumeration, addresses and ranges. Owns how a value that is none
+//! is named.
+
+use std::time::Duration;
+
+use fairway_objects::annotations::text;
+use fairway_objects::duration;
+use ipnet::IpNet;
+
+use crate::policies::reading::Wrong;
+
+/// A time, where there is one.
+pub(crate) fn time(field: &str, value: Option<&str>) -> Result<Option<Duration>, Wrong> {
+    let read = |text: &str| {
+        duration::read(text)
+            .ok_or_else(|| Wrong::new(field, format!("\"{text}\" is no duration such as 1m30s")))
+    };
+    value.map(read).transpose()
+}
+
+/// A time above zero, where there is one.
+pub(crate) fn some_time(field: &str, value: Option<&str>) -> Result<Option<Duration>, Wrong> {
+    match time(field, value)? {
+        Some(Duration::ZERO) => Err(Wrong::new(field, "0s is too short")),
+        time => Ok(time),
+    }
+}
+
+/// A number from `least` on that the type has room for, where there is one.
+pub(crate) fn number<T: TryFrom<i64>>(
+    field: &str,
+    value: Option<i64>,
+    least: i64,
+) -> Result<Option<T>, Wrong> {
+    let read = |number: i64| {
+        let read = T::try_from(number).ok().filter(|_| number >= least);
+        read.ok_or_else(|| Wrong::new(field, format!("{number} is out of range")))
+    };
+    value.map(read).transpose()
+}
+
+/// The word of an enumeration; `None` where nothing is said.
+pub(crate) fn word<T: Copy>(
+    field: &str,
+    value: Option<&str>,
+    known: &[(&str, T)],
+) -> Result<Option<T>, Wrong> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    let found = known.iter().find(|(name, _)| *name == value).map(|(_, meant)| *meant);
+    let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    found.map(Some).ok_or_else(|| Wrong::new(field, format!("\"{value}\" is none of {}", names())))
+}
+
+/// Addresses and ranges, sorted.
+pub(crate) fn ranges(field: &str, values: &[String]) -> Result<Vec<IpNet>, Wrong> {
+    let read = |text: &String| {
+        text::range(text).map_err(|wrong| {
+            Wrong::new(field, format!("\"{wrong}\" is neither an address nor a range of addresses"))
+        })
+    };
+    let mut ranges = values.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    ranges.sort();
+    ranges.dedup();
+    Ok(ranges)
+}
+
+/// Whether the ranges have all addresses of a family.
+pub(crate) fn is_everybody(ranges: &[IpNet]) -> bool {
+    ranges.iter().any(|range| range.prefix_len() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_names_its_field() {
+        assert_eq!(time("spec.a", Some("1m30s")), Ok(Some(Duration::from_secs(90))));
+        assert_eq!(time("spec.a", Some("90")).unwrap_err().field, "spec.a");
+        assert_eq!(some_time("spec.a", Some("0s")).unwrap_err().problem, "0s is too short");
+        assert_eq!(number::<u32>("n", Some(7), 1), Ok(Some(7)));
+        assert_eq!(number::<u8>("n", Some(256), 1).unwrap_err().problem, "256 is out of range");
+        assert!(number::<u32>("n", Some(0), 1).is_err() && number::<u32>("n", Some(-1), 0).is_err());
+        let known = [("On", true), ("Off", false)];
+        assert_eq!(word("w", Some("Off"), &known), Ok(Some(false)));
+        assert_eq!(word("w", Some("off"), &known).unwrap_err().problem, "\"off\" is none of On, Off");
+        let wrong = ranges("r", &["10.0.0.0/8".to_owned(), "ten".to_owned()]).unwrap_err();
+        assert_eq!(wrong.problem, "\"ten\" is neither an address nor a range of addresses");
+    }
+}

@@ -1,0 +1,80 @@
+//! `real-ip`: who the client is, where a content delivery network or another proxy in front says so.
+
+use fairway_model::{Filter, RealIp};
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::annotations::text::range;
+use crate::annotations::value::{header_name, object};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    header: String,
+    trusted: Vec<String>,
+}
+
+/// Fields that only trusted peers of the whole installation may send: they are gone before rules are chosen.
+const OF_TRUSTED_PEERS: [&str; 7] =
+    ["forwarded", "x-forwarded-", "x-original-", "x-real-", "x-scheme", "x-sent-from", "x-ssl-"];
+
+/// Reads it.
+///
+/// # Errors
+/// With what is wrong.
+pub fn real_ip(value: &str) -> Result<Filter, String> {
+    let Wanted { header, trusted } = object(value)?;
+    header_name(&header)?;
+    let header = header.to_ascii_lowercase();
+    if header != "x-forwarded-for" && OF_TRUSTED_PEERS.iter().any(|beginning| header.starts_with(beginning)) {
+        return Err(format!(
+            "{header} is taken from peers alone that the settings ConfigMap trusts (proxy-real-ip-cidr); X-Forwarded-For and \
+             headers such as CF-Connecting-IP work here"
+        ));
+    }
+    if trusted.is_empty() {
+        return Err("\"trusted\" is empty, so that nobody would be believed".to_owned());
+    }
+    let trusted = trusted.iter().map(|range| parse(range)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Filter::RealIp(RealIp { header: header.into(), trusted }))
+}
+
+fn parse(text: &str) -> Result<IpNet, String> {
+    match range(text) {
+        Ok(range) if range.prefix_len() == 0 => {
+            Err(format!("{text} is everybody: each client could claim any address"))
+        }
+        Ok(range) => Ok(range),
+        Err(_) => Err(format!("\"{text}\" is neither an address nor a range")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_and_those_who_are_believed() {
+        let Ok(Filter::RealIp(of)) =
+            real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
+        else {
+            panic!("it is read");
+        };
+        assert_eq!((&*of.header, of.trusted.len()), ("cf-connecting-ip", 2));
+    }
+
+    #[test]
+    fn who_would_believe_everybody_is_refused() {
+        for (value, words) in [
+            (r#"{"header": "X", "trusted": ["0.0.0.0/0"]}"#, "everybody"),
+            (r#"{"header": "X", "trusted": ["::/0"]}"#, "everybody"),
+            (r#"{"header": "X", "trusted": []}"#, "nobody"),
+            (r#"{"header": "X-Real-IP", "trusted": ["10.0.0.1"]}"#, "proxy-real-ip-cidr"),
+            (r#"{"header": "X", "trusted": ["a"]}"#, "neither an address nor a range"),
+            (r#"{"header": "", "trusted": ["10.0.0.1"]}"#, "no name"),
+        ] {
+            let problem = real_ip(value).unwrap_err();
+            assert!(problem.contains(words), "{value}: {problem}");
+        }
+    }
+}

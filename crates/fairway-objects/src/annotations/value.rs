@@ -1,0 +1,83 @@
+//! What the values of Fairway's own annotations have in common.
+
+use serde::de::DeserializeOwned;
+
+/// Reads an object in JSON. What is wrong with it repeats no value, which may be a password.
+pub(crate) fn object<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let problem = without_value(&error);
+        format!("it is not the JSON that is expected here: {problem} (line {line} column {column})")
+    })
+}
+
+/// serde says `KIND: VALUE, expected WHAT` or ``unknown KIND `TEXT`, expected WHAT``. The names of missing and of double fields
+/// are those that are known here.
+fn without_value(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
+    if !error.is_data() || text.starts_with("missing field") || text.starts_with("duplicate field") {
+        return text.to_owned();
+    }
+    let kind = text.split([':', '`']).next().unwrap_or_default().trim_end();
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("{kind}, expected {expected}"),
+        None => kind.to_owned(),
+    }
+}
+
+/// RFC 9110 §5.1: a token.
+pub(crate) fn header_name(text: &str) -> Result<(), String> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    match !text.is_empty() && text.bytes().all(token) {
+        true => Ok(()),
+        // What is behind it may be the value, as in `X-Token: ...`.
+        false => {
+            let name = text.split(|c: char| !c.is_ascii() || !token(c as u8)).next().unwrap_or_default();
+            Err(format!("a name that begins with \"{name}\" is no name of a header"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::annotations::headers::{request_headers, response_headers};
+    use crate::annotations::{deny, real_ip, redirect};
+
+    /// Every value here may be a password that somebody put in the wrong place.
+    #[test]
+    fn problems_of_json_name_the_place_and_repeat_no_value() {
+        for value in [
+            r#""hunter2""#,
+            "X-Token: hunter2",
+            "hunter2",
+            r#"{"set": "X-Token: hunter2"}"#,
+            r#"{"set": ["X-Token: hunter2"]}"#,
+            r#"{"set": {"X-Token": ["hunter2"]}}"#,
+            r#"{"set": {"X-Token": {"a": "hunter2"}}}"#,
+            r#"{"set": "a, expected hunter2"}"#,
+            r#"{"set": {"X-Token": "hunter2"}"#,
+            r#"{"set": {"X-Token": "hunter2"}, "set": {}}"#,
+            r#"{"X-Token: hunter2": ""}"#,
+            r#"{"set": {"Authorization: Bearer hunter2": "a"}}"#,
+            r#"{"remove": "hunter2"}"#,
+            r#"[{"set": "hunter2"}]"#,
+            r#"{"set": {"X-Token": "hunter2\u0000"}}"#,
+            r#"{"status": "hunter2", "url": "hunter2", "port": "hunter2", "when": "hunter2"}"#,
+            r#"{"scheme": "hunter2", "header": {"a": "hunter2"}, "trusted": "hunter2"}"#,
+            r#"{"trusted": {"a": "hunter2"}, "when": [{"headers": "hunter2"}]}"#,
+            r#"{"when": [{"headers": {"X-Token": ["hunter2"]}}]}"#,
+        ] {
+            for read in [request_headers, response_headers, redirect, deny, real_ip] {
+                let problem = read(value).unwrap_err();
+                assert!(!problem.contains("hunter2"), "{value}: {problem}");
+            }
+        }
+        let wrong = request_headers(r#"{"set": "X-Token: hunter2"}"#).unwrap_err();
+        let expected =
+            "it is not the JSON that is expected here: invalid type, expected a map (line 1 column 26)";
+        assert_eq!(wrong, expected);
+        let wrong = real_ip("{}").unwrap_err();
+        assert!(wrong.contains("missing field `header`"), "{wrong}");
+    }
+}

@@ -1,0 +1,304 @@
+//! A tree of nodes -> a typed value, through serde. Every error names the field and its line, every field that the type
+//! does not know is listed. Knows no type of its own.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
+
+use crate::manifest::node::{Entry, Node, Value};
+
+/// A decoded value and the fields that its type does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded<T> {
+    /// The value.
+    pub value: T,
+    /// Fields that were passed over.
+    pub unknown: Vec<Misfit>,
+}
+
+/// Something about one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The field as a path: `spec.rules[0].host`; empty for the whole.
+    pub field: String,
+    /// Its line in the file, counted from 1.
+    pub line: u32,
+    /// What is wrong, as half a sentence.
+    pub problem: String,
+}
+
+/// The value that `node` describes.
+///
+/// # Errors
+/// The first field whose type does not fit.
+pub fn decode<T: for<'de> Deserialize<'de>>(node: &Node) -> Result<Decoded<T>, Misfit> {
+    let unknown = RefCell::new(Vec::new());
+    let place = Place { node, path: &Path::Root, unknown: &unknown };
+    match T::deserialize(place) {
+        Ok(value) => Ok(Decoded { value, unknown: unknown.into_inner() }),
+        Err(Unfit { problem, at }) => {
+            let (field, line) = at.unwrap_or_else(|| (String::new(), node.line));
+            Err(Misfit { field, line, problem })
+        }
+    }
+}
+
+/// Appends the step to `key` to the path of a field, written as [`crate::object::DocumentSource`] says.
+pub fn push_key(path: &mut String, key: &str) {
+    if key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(key);
+    } else {
+        path.push_str("[\"");
+        path.push_str(key);
+        path.push_str("\"]");
+    }
+}
+
+/// Where the decoder stands: the way back to the root lives on the stack and costs nothing until an error needs it.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Key(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl Path<'_> {
+    fn write(&self, to: &mut String) {
+        match self {
+            Self::Root => {}
+            Self::Key(parent, key) => {
+                parent.write(to);
+                push_key(to, key);
+            }
+            Self::Index(parent, index) => {
+                parent.write(to);
+                to.push('[');
+                to.push_str(&index.to_string());
+                to.push(']');
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+}
+
+#[derive(Debug)]
+struct Unfit {
+    problem: String,
+    at: Option<(String, u32)>,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+impl serde::de::Error for Unfit {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self { problem: message.to_string(), at: None }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    node: &'a Node,
+    path: &'a Path<'a>,
+    unknown: &'a RefCell<Vec<Misfit>>,
+}
+
+impl<'a> Place<'a> {
+    fn visit<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        known: Option<&'static [&'static str]>,
+    ) -> Result<V::Value, Unfit> {
+        let visited = match &self.node.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Int(value) => visitor.visit_i64(*value),
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Text(text) => visitor.visit_str(text),
+            Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), place: self }),
+            Value::Map(entries) => {
+                visitor.visit_map(Entries { entries: entries.iter(), value: None, known, place: self })
+            }
+        };
+        // The innermost place fills this in; the outer ones leave it.
+        visited.map_err(|mut unfit| {
+            unfit.at.get_or_insert_with(|| (self.path.text(), self.node.line));
+            unfit
+        })
+    }
+}
+
+impl<'de> Deserializer<'de> for Place<'_> {
+    type Error = Unfit;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {
+        self.visit(visitor, None)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unfit> {
+        self.visit(visitor, Some(fields))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {
+        match self.node.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Unfit> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map enum identifier
+    }
+}
+
+struct Items<'a> {
+    items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
+    place: Place<'a>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = Unfit;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Unfit> {
+        let Some((index, node)) = self.items.next() else {
+            return Ok(None);
+        };
+        let path = Path::Index(self.place.path, index);
+        seed.deserialize(Place { node, path: &path, unknown: self.place.unknown }).map(Some)
+    }
+
+    /// Exactly: a list of one member that does not know it ends with room for four.
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+struct Entries<'a> {
+    entries: std::slice::Iter<'a, Entry>,
+    value: Option<&'a Entry>,
+    known: Option<&'static [&'static str]>,
+    place: Place<'a>,
+}
+
+impl Entries<'_> {
+    fn note_unknown(&self, entry: &Entry) {
+        if self.known.is_some_and(|known| !known.contains(&entry.key.as_str())) {
+            let field = Path::Key(self.place.path, &entry.key).text();
+            let problem = "is a field that this kind does not have".to_owned();
+            self.place.unknown.borrow_mut().push(Misfit { field, line: entry.line, problem });
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = Unfit;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unfit> {
+        let Some(entry) = self.entries.next() else {
+            return Ok(None);
+        };
+        self.note_unknown(entry);
+        self.value = Some(entry);
+        let key: StrDeserializer<'_, Unfit> = entry.key.as_str().into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Unfit> {
+        let entry = self.value.take().expect("serde asks for a value only after its key");
+        let path = Path::Key(self.place.path, &entry.key);
+        seed.deserialize(Place { node: &entry.node, path: &path, unknown: self.place.unknown })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::networking::v1::Ingress;
+
+    use super::*;
+    use crate::manifest::{Section, parse};
+
+    fn ingress(text: &str) -> Result<Decoded<Ingress>, Misfit> {
+        decode(&parse(&Section { text, line: 1 }).unwrap().unwrap())
+    }
+
+    const HEAD: &str = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: web\n";
+
+    #[test]
+    fn a_wrong_type_is_named_with_its_field_and_line() {
+        let text = format!(
+            "{HEAD}spec:\n  rules:\n  - http:\n      paths:\n      - path: /\n        backend:\n          service:\n            name: a\n            port:\n              number: \"80\"\n"
+        );
+        let misfit = ingress(&text).unwrap_err();
+        assert_eq!(misfit.field, "spec.rules[0].http.paths[0].backend.service.port.number");
+        assert_eq!(misfit.line, 14);
+        assert!(misfit.problem.contains("invalid type: string \"80\""), "{}", misfit.problem);
+    }
+
+    #[test]
+    fn lists_have_no_room_for_more() {
+        let text = format!("{HEAD}spec:\n  rules:\n  - host: a\n  tls:\n  - hosts: [a, b]\n  - hosts: [c]\n");
+        let spec = ingress(&text).unwrap().value.spec.unwrap();
+        assert_eq!(spec.rules.unwrap().capacity(), 1);
+        let tls = spec.tls.unwrap();
+        let capacities: Vec<_> = tls.iter().map(|it| it.hosts.as_ref().unwrap().capacity()).collect();
+        assert_eq!((tls.capacity(), capacities), (2, vec![2, 1]));
+    }
+
+    #[test]
+    fn an_annotation_must_be_a_text() {
+        let text = format!("{HEAD}  annotations:\n    example.com/flag: true\n");
+        assert_eq!(ingress(&text).unwrap_err().field, "metadata.annotations[\"example.com/flag\"]");
+    }
+
+    #[test]
+    fn unknown_fields_are_listed() {
+        let text = format!("{HEAD}spec:\n  rule:\n  - host: a\n");
+        let unknown = ingress(&text).unwrap().unknown;
+        assert_eq!((unknown[0].field.as_str(), unknown[0].line), ("spec.rule", 6));
+    }
+
+    #[test]
+    fn a_complete_object_comes_out_as_written() {
+        let text =
+            format!("{HEAD}  creationTimestamp: 2024-05-01T00:00:00Z\nspec:\n  ingressClassName: fairway\n");
+        let decoded = ingress(&text).unwrap();
+        assert_eq!(decoded.unknown, []);
+        assert_eq!(decoded.value.metadata.name.as_deref(), Some("web"));
+        assert!(decoded.value.metadata.creation_timestamp.is_some());
+        assert_eq!(decoded.value.spec.unwrap().ingress_class_name.as_deref(), Some("fairway"));
+    }
+}

@@ -1,0 +1,608 @@
+//! A tree of nodes -> the objects that Fairway reads, and what to say about those it does not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fairway_model::{Origin, SourceLine};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::lines::Lines;
+use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use crate::manifest::decode::{Decoded, Misfit, decode, push_key};
+use crate::manifest::gateway_kinds::{self, GatewayKind};
+use crate::manifest::node::{Node, Value};
+use crate::manifest::remains::{self, Remains};
+
+/// What a document gave.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Its objects.
+    pub objects: Vec<(Object, DocumentSource)>,
+    /// Objects of it that could not be read: what was known of them before stays.
+    pub broken: Vec<ObjectRef>,
+    /// What closes the targets of those among them that protect something, for as long as nothing was known of them before.
+    pub stand_ins: Vec<(Object, DocumentSource)>,
+    /// What to tell about it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads a document of `file`; a `kind: List` is read item by item.
+#[must_use]
+pub fn read(root: &Node, file: &Arc<str>) -> Reading {
+    let mut reading = Reading::default();
+    read_node(root, file, &mut reading);
+    reading
+}
+
+/// A diagnostic about a line of a file where no object is known.
+#[must_use]
+pub fn about_line(file: &Arc<str>, line: u32, code: &'static str, because: (String, &str)) -> Diagnostic {
+    let origin = Origin { source: Some(SourceLine { file: file.clone(), line }), ..Origin::default() };
+    let (problem, consequence) = (because.0, because.1.to_owned());
+    Diagnostic { severity: Severity::Error, origin, code, problem, consequence }
+}
+
+fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
+    let place = Place { node, file };
+    let (Some(api), Some(kind)) = (node.text_of("apiVersion"), node.text_of("kind")) else {
+        let problem = "is no Kubernetes object: apiVersion or kind is missing".to_owned();
+        reading.diagnostics.push(about_line(file, node.line, "not-an-object", (problem, "it is ignored")));
+        return;
+    };
+    match (api, kind) {
+        (_, kind) if is_list(kind) && node.field("items").is_some() => {
+            let Some(Value::List(items)) = node.field("items").map(|items| &items.value) else {
+                place.refuse(reading, "items is no list");
+                return;
+            };
+            for item in items {
+                read_node(item, file, reading);
+            }
+        }
+        ("networking.k8s.io/v1", "Ingress") => {
+            place.typed(Kind::Ingress, |it| Object::Ingress(Arc::new(it)), reading);
+        }
+        ("networking.k8s.io/v1", "IngressClass") => {
+            place.typed(Kind::IngressClass, |it| Object::IngressClass(Arc::new(it)), reading);
+        }
+        ("v1", "Service") => place.typed(Kind::Service, |it| Object::Service(Arc::new(it)), reading),
+        ("v1", "Secret") => {
+            place.typed(
+                Kind::Secret,
+                |secret| Object::Secret(Arc::new(with_string_entries(secret))),
+                reading,
+            );
+        }
+        ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, |it| Object::ConfigMap(Arc::new(it)), reading),
+        ("v1", "Namespace") => place.typed(Kind::Namespace, |it| Object::Namespace(Arc::new(it)), reading),
+        ("discovery.k8s.io/v1", "EndpointSlice") => {
+            place.typed(Kind::EndpointSlice, |it| Object::EndpointSlice(Arc::new(it)), reading);
+        }
+        ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
+            place.keep(Object::OldIngress(node.to_json()), reading);
+        }
+        _ => match GatewayKind::find(api, kind) {
+            Some(known) => place.of_gateways(known.kind, reading),
+            None => place.pass_over(api, kind, reading),
+        },
+    }
+}
+
+/// Whether it is a list of objects, some of which may be read.
+fn is_list(kind: &str) -> bool {
+    let of_gateways = |item: &str| gateway_kinds::KINDS.iter().any(|known| known.kind.name() == item);
+    kind.strip_suffix("List").is_some_and(|item| {
+        let ordinary =
+            ["", "Ingress", "IngressClass", "Service", "Secret", "ConfigMap", "EndpointSlice", "Namespace"];
+        ordinary.contains(&item) || of_gateways(item)
+    })
+}
+
+/// Whether objects of the kind have no namespace.
+fn is_cluster_wide(kind: Kind) -> bool {
+    matches!(kind, Kind::IngressClass | Kind::GatewayClass | Kind::Namespace)
+}
+
+/// Moves `stringData` over `data`, as the API server does.
+fn with_string_entries(mut secret: Secret) -> Secret {
+    if let Some(texts) = secret.string_data.take() {
+        let entries = secret.data.get_or_insert_default();
+        entries.extend(texts.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))));
+    }
+    secret
+}
+
+/// The decoder of base64 does not say what it is; its messages begin with a capital, serde's do not.
+fn in_words(kind: Kind, misfit: Misfit) -> String {
+    let Misfit { field, problem, .. } = misfit;
+    match kind == Kind::Secret && field.starts_with("data") && problem.starts_with("Invalid") {
+        true => format!("the value is no base64 ({})", problem.trim_end_matches('.')),
+        false => problem,
+    }
+}
+
+/// Whether an object without this field may not be used: a SecurityPolicy would protect less than its writer asked for.
+fn is_needed(kind: Kind, misfit: &Misfit) -> bool {
+    let below_spec = |rest: &str| rest.starts_with(['.', '[']);
+    kind == Kind::SecurityPolicy && misfit.field.strip_prefix("spec").is_some_and(below_spec)
+}
+
+/// An object in a file.
+struct Place<'a> {
+    node: &'a Node,
+    file: &'a Arc<str>,
+}
+
+impl Place<'_> {
+    fn typed<T>(&self, kind: Kind, wrap: impl FnOnce(T) -> Object, reading: &mut Reading)
+    where
+        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
+    {
+        match decode::<T>(self.node) {
+            Ok(Decoded { mut value, unknown }) => {
+                if !is_cluster_wide(kind) {
+                    value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
+                }
+                let mut object = wrap(value);
+                // Not all types of kinds have what names them.
+                let named_by = |misfit: &Misfit| matches!(misfit.field.as_str(), "apiVersion" | "kind");
+                for misfit in unknown.into_iter().filter(|misfit| !named_by(misfit)) {
+                    reading.diagnostics.push(self.unknown_field(kind, &misfit));
+                    if is_needed(kind, &misfit) {
+                        object.refuse(&misfit.field, &misfit.problem);
+                    }
+                }
+                self.keep(object, reading);
+            }
+            Err(misfit) => {
+                let consequence = match kind {
+                    Kind::SecurityPolicy => self.close::<T>(&misfit, wrap, reading),
+                    _ => "the object is not read; what was known of it before stays".to_owned(),
+                };
+                let diagnostic = Diagnostic {
+                    severity: Severity::Error,
+                    origin: self.origin(kind, &misfit),
+                    code: "wrong-type",
+                    problem: in_words(kind, misfit),
+                    consequence,
+                };
+                reading.diagnostics.push(diagnostic);
+                reading.broken.push(ObjectRef::new(kind, self.key(kind)));
+            }
+        }
+    }
+
+    /// Hands on what closes the targets of a SecurityPolicy that cannot be read; says what follows from that.
+    fn close<T>(&self, misfit: &Misfit, wrap: impl FnOnce(T) -> Object, reading: &mut Reading) -> String
+    where
+        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
+    {
+        let decoded = |it: Remains| Some((decode::<T>(&it.node).ok()?.value, it.unread));
+        let Some((mut value, unread)) = remains::of(self.node).and_then(decoded) else {
+            return "neither the policy nor its name can be read; it protects nothing".to_owned();
+        };
+        value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
+        let mut object = wrap(value);
+        object.refuse(&misfit.field, &misfit.problem);
+        reading.stand_ins.push(self.sourced(object));
+        let consequence = "the policy is not read; what was known of it before stays, otherwise requests to its \
+                           targets are answered 503";
+        match unread.is_empty() {
+            true => consequence.to_owned(),
+            false => format!("{consequence}; targets that cannot be read stay open ({})", unread.join(", ")),
+        }
+    }
+
+    /// An object of the Gateway API, whichever of its versions it is written in.
+    fn of_gateways(&self, kind: Kind, reading: &mut Reading) {
+        match kind {
+            Kind::GatewayClass => self.typed(kind, |it| Object::GatewayClass(Arc::new(it)), reading),
+            Kind::Gateway => self.typed(kind, |it| Object::Gateway(Arc::new(it)), reading),
+            Kind::ListenerSet => self.typed(kind, |it| Object::ListenerSet(Arc::new(it)), reading),
+            Kind::HttpRoute => self.typed(kind, |it| Object::HttpRoute(Arc::new(it)), reading),
+            Kind::GrpcRoute => self.typed(kind, |it| Object::GrpcRoute(Arc::new(it)), reading),
+            Kind::TlsRoute => self.typed(kind, |it| Object::TlsRoute(Arc::new(it)), reading),
+            Kind::TcpRoute => self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading),
+            Kind::UdpRoute => self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading),
+            Kind::ReferenceGrant => self.typed(kind, |it| Object::ReferenceGrant(Arc::new(it)), reading),
+            Kind::BackendTlsPolicy => self.typed(kind, |it| Object::BackendTlsPolicy(Arc::new(it)), reading),
+            Kind::ClientTrafficPolicy => {
+                self.typed(kind, |it| Object::ClientTrafficPolicy(Arc::new(it)), reading);
+            }
+            Kind::BackendTrafficPolicy => {
+                self.typed(kind, |it| Object::BackendTrafficPolicy(Arc::new(it)), reading);
+            }
+            Kind::SecurityPolicy => self.typed(kind, |it| Object::SecurityPolicy(Arc::new(it)), reading),
+            _ => {}
+        }
+    }
+
+    fn keep(&self, object: Object, reading: &mut Reading) {
+        if object.reference().key.name.is_empty() {
+            self.refuse(reading, "has no metadata.name");
+            return;
+        }
+        reading.objects.push(self.sourced(object));
+    }
+
+    fn sourced(&self, object: Object) -> (Object, DocumentSource) {
+        let lines = Lines::of(&lines(self.node), self.node.line).map(Arc::new);
+        (object, DocumentSource { file: self.file.clone(), line: self.node.line, lines })
+    }
+
+    /// Kinds that are not read: workloads and the like in silence, relatives of what is read with a word.
+    fn pass_over(&self, api: &str, kind: &str, reading: &mut Reading) {
+        let group = api.split_once('/').map_or("", |(group, _)| group);
+        let (severity, code, problem, consequence) = match (group, kind) {
+            ("", "Endpoints") => (
+                Severity::Warning,
+                "endpoints-not-read",
+                "is of a deprecated kind",
+                "only EndpointSlice objects give endpoints",
+            ),
+            ("networking.k8s.io" | "extensions", "Ingress") => (
+                Severity::Error,
+                "unknown-version",
+                "is of an API version that does not exist",
+                "it is ignored",
+            ),
+            (gateway_kinds::GROUP, _) => (
+                Severity::Warning,
+                "gateway-api-not-read",
+                "is of a kind or version of the Gateway API that is not read",
+                "it is ignored",
+            ),
+            (gateway_kinds::POLICY_GROUP, _) => (
+                Severity::Error,
+                "policy-not-read",
+                "is of a kind or version of fairway.dev that does not exist",
+                "it is ignored",
+            ),
+            _ if is_ordinary(group) => return,
+            _ => (Severity::Note, "unknown-kind", "is of a kind that is not read", "it is ignored"),
+        };
+        let key = self.key(Kind::Ingress);
+        let origin = self.origin_of(kind, &key, "", self.node.line);
+        let problem = format!("{problem} ({api})");
+        reading.diagnostics.push(Diagnostic {
+            severity,
+            origin,
+            code,
+            problem,
+            consequence: consequence.to_owned(),
+        });
+    }
+
+    fn refuse(&self, reading: &mut Reading, problem: &str) {
+        let problem = format!("is no Kubernetes object: {problem}");
+        reading.diagnostics.push(about_line(
+            self.file,
+            self.node.line,
+            "not-an-object",
+            (problem, "it is ignored"),
+        ));
+    }
+
+    fn unknown_field(&self, kind: Kind, misfit: &Misfit) -> Diagnostic {
+        let (severity, consequence) = match is_needed(kind, misfit) {
+            true => (Severity::Error, "the policy is Invalid, and requests to its targets are answered 503"),
+            false => (Severity::Warning, "it is ignored"),
+        };
+        Diagnostic {
+            severity,
+            origin: self.origin(kind, misfit),
+            code: "unknown-field",
+            problem: misfit.problem.clone(),
+            consequence: consequence.to_owned(),
+        }
+    }
+
+    fn origin(&self, kind: Kind, misfit: &Misfit) -> Origin {
+        self.origin_of(kind.name(), &self.key(kind), &misfit.field, misfit.line)
+    }
+
+    fn origin_of(&self, kind: &str, key: &ObjectKey, field: &str, line: u32) -> Origin {
+        Origin {
+            kind: kind.into(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            field: field.into(),
+            source: Some(SourceLine { file: self.file.clone(), line }),
+        }
+    }
+
+    /// The name as far as it can be read from an object that may be broken.
+    fn key(&self, kind: Kind) -> ObjectKey {
+        let metadata = self.node.field("metadata");
+        let text = |key| metadata.and_then(|metadata| metadata.text_of(key));
+        let namespace = if is_cluster_wide(kind) { "" } else { text("namespace").unwrap_or("default") };
+        ObjectKey::new(namespace, text("name").unwrap_or_default())
+    }
+}
+
+/// Groups whose kinds are a normal part of a directory of manifests and mean nothing to an ingress controller.
+fn is_ordinary(group: &str) -> bool {
+    matches!(
+        group,
+        "" | "apps"
+            | "batch"
+            | "autoscaling"
+            | "policy"
+            | "networking.k8s.io"
+            | "discovery.k8s.io"
+            | "rbac.authorization.k8s.io"
+            | "storage.k8s.io"
+            | "scheduling.k8s.io"
+            | "coordination.k8s.io"
+            | "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+            | "apiregistration.k8s.io"
+            | "certificates.k8s.io"
+            | "events.k8s.io"
+            | "kustomize.config.k8s.io"
+    )
+}
+
+/// The lines of all fields, by path.
+fn lines(root: &Node) -> BTreeMap<String, u32> {
+    let mut lines = Vec::new();
+    let mut path = String::new();
+    collect_lines(root, &mut path, &mut lines);
+    lines.into_iter().collect()
+}
+
+fn collect_lines(node: &Node, path: &mut String, lines: &mut Vec<(String, u32)>) {
+    let length = path.len();
+    match &node.value {
+        Value::Map(entries) => {
+            for entry in entries {
+                push_key(path, &entry.key);
+                lines.push((path.clone(), entry.line));
+                collect_lines(&entry.node, path, lines);
+                path.truncate(length);
+            }
+        }
+        Value::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                lines.push((path.clone(), item.line));
+                collect_lines(item, path, lines);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Section, parse, sections};
+
+    fn reading(text: &str) -> Reading {
+        let file: Arc<str> = "web.yaml".into();
+        read(&parse(&Section { text, line: 1 }).unwrap().unwrap(), &file)
+    }
+
+    fn codes(reading: &Reading) -> Vec<&str> {
+        reading.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+    }
+
+    #[test]
+    fn a_list_is_read_item_by_item_with_the_lines_of_each() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Secret\n  metadata:\n    name: b\n    namespace: other\n  stringData:\n    password: x\n";
+        let reading = reading(text);
+        let names: Vec<_> = reading
+            .objects
+            .iter()
+            .map(|(object, source)| (object.reference().key.to_string(), source.line))
+            .collect();
+        assert_eq!(names, [("default/a".to_owned(), 4), ("other/b".to_owned(), 7)]);
+        assert_eq!(reading.objects[1].1.line_of("metadata.namespace"), 11);
+        let Object::Secret(secret) = &reading.objects[1].0 else { panic!() };
+        assert_eq!(secret.data.as_ref().unwrap()["password"].0, b"x");
+    }
+
+    #[test]
+    fn every_field_has_its_line_however_the_documents_are_written() {
+        let block = "# a comment\napiVersion: v1\nkind: Service\n\nmetadata:\n  name: a # another\n  labels: {a: b,\n    c.d/e: f, g: h}\nspec:\n  ports:\n  - {name: web, port: 80}\n  -\n    name: api\n    port: 81\n";
+        let aliases = "apiVersion: v1\nkind: Service\nmetadata:\n  name: b\n  annotations: &shared\n    c.d/e: f\n    g: h\n  labels: *shared\nspec:\n  ports:\n  - &port\n    name: web\n    port: 80\n  - <<: *port\n    name: api\n";
+        let flow = "{apiVersion: v1, kind: Service, metadata: {name: c},\n spec: {ports: [{port: 80,\n name: web}]}}\n";
+        let one_line = "{apiVersion: v1, kind: Service, metadata: {name: d}, spec: {ports: [{port: 80}]}}\n";
+        let all = [block, aliases, flow, one_line].join("---\n");
+        let [unix, windows] = ["\n", "\r\n"].map(|end| {
+            let (text, mut found) = (all.replace('\n', end), Vec::new());
+            for section in sections(&text) {
+                let root = parse(&section).unwrap().unwrap();
+                let reading = read(&root, &"web.yaml".into());
+                let [(_, source)] = &reading.objects[..] else { panic!("{:?}", reading.diagnostics) };
+                for (path, line) in lines(&root) {
+                    assert_eq!(source.line_of(&path), line, "{path}");
+                    found.push((path, line));
+                }
+                assert_eq!(source.lines.is_none(), section.line == 35, "only the last is one line");
+            }
+            found
+        });
+        assert_eq!(unix, windows);
+        for (path, line) in [
+            ("metadata.labels[\"c.d/e\"]", 8),
+            ("spec.ports[1].port", 14),
+            ("metadata.labels", 23),
+            ("metadata.labels[\"c.d/e\"]", 21),
+            ("spec.ports[1].port", 28),
+            ("spec.ports[0].name", 34),
+        ] {
+            assert!(unix.contains(&(path.to_owned(), line)), "{path} {line}: {unix:?}");
+        }
+    }
+
+    #[test]
+    fn workloads_are_passed_over_in_silence_and_strangers_with_a_note() {
+        let of = |api: &str, kind: &str| {
+            let reading = reading(&format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{name: x}}\n"));
+            assert!(reading.objects.is_empty());
+            reading.diagnostics.first().map(|diagnostic| (diagnostic.severity, diagnostic.code))
+        };
+        assert_eq!(of("apps/v1", "Deployment"), None);
+        assert_eq!(of("v1", "PersistentVolumeClaim"), None);
+        assert_eq!(of("acme.example/v1", "Anvil"), Some((Severity::Note, "unknown-kind")));
+        assert_eq!(of("v1", "Endpoints"), Some((Severity::Warning, "endpoints-not-read")));
+        assert_eq!(of("networking.k8s.io/v2", "Ingress"), Some((Severity::Error, "unknown-version")));
+        for (version, kind) in [("v1alpha2", "HTTPRoute"), ("v1", "Balloon")] {
+            let api = format!("gateway.networking.k8s.io/{version}");
+            assert_eq!(of(&api, kind), Some((Severity::Warning, "gateway-api-not-read")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_the_gateway_api_is_read_in_each_of_its_versions() {
+        for known in gateway_kinds::KINDS {
+            for version in known.versions {
+                let (group, kind) = (known.group, known.kind.name());
+                let text = format!("apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{name: x}}\n");
+                let reading = reading(&text);
+                let namespace = if known.kind == Kind::GatewayClass { "" } else { "default" };
+                let expected = ObjectRef::new(known.kind, ObjectKey::new(namespace, "x"));
+                assert_eq!(reading.objects[0].0.reference(), expected, "{kind} {version}");
+                assert_eq!(codes(&reading), [""; 0], "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_in_a_route_names_the_field_and_its_line_and_loses_only_that_route() {
+        let route = |name: &str, port: &str| {
+            format!(
+                "- apiVersion: gateway.networking.k8s.io/v1\n  kind: HTTPRoute\n  metadata: {{name: {name}}}\n  spec:\n    \
+                 rules:\n    - backendRefs:\n      - name: web\n        port: {port}\n"
+            )
+        };
+        let text = format!(
+            "apiVersion: v1\nkind: HTTPRouteList\nitems:\n{}{}",
+            route("good", "80"),
+            route("bad", "http")
+        );
+        let reading = reading(&text);
+        assert_eq!(codes(&reading), ["wrong-type"]);
+        let said = reading.diagnostics[0].to_string();
+        assert!(said.contains("HTTPRoute default/bad spec.rules[0].backendRefs[0].port"), "{said}");
+        assert_eq!(reading.diagnostics[0].origin.source.as_ref().unwrap().line, 19);
+        assert_eq!(reading.objects.len(), 1);
+        assert_eq!(reading.objects[0].1.line_of("spec.rules[0].backendRefs[0].port"), 11);
+        assert_eq!(reading.broken, [ObjectRef::new(Kind::HttpRoute, ObjectKey::new("default", "bad"))]);
+    }
+
+    #[test]
+    fn a_namespace_brings_the_labels_that_gateways_choose_by() {
+        let reading = reading("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n");
+        let (Object::Namespace(namespace), _) = &reading.objects[0] else { panic!() };
+        assert_eq!(namespace.metadata.labels.as_ref().unwrap()["team"], "a");
+        assert_eq!(reading.objects[0].0.reference().key, ObjectKey::new("", "shop"));
+    }
+
+    #[test]
+    fn what_is_no_object_is_reported_on_its_line() {
+        let values = reading("# values of a chart\nreplicas: 3\n");
+        assert_eq!(codes(&values), ["not-an-object"]);
+        assert_eq!(values.diagnostics[0].origin.source.as_ref().unwrap().line, 2);
+        assert_eq!(codes(&reading("apiVersion: v1\nkind: Service\nmetadata: {}\n")), ["not-an-object"]);
+    }
+
+    #[test]
+    fn a_broken_object_is_known_by_name() {
+        let reading = reading("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: 80}\n");
+        assert_eq!(codes(&reading), ["wrong-type"]);
+        assert_eq!(reading.broken, [ObjectRef::new(Kind::Service, ObjectKey::new("default", "a"))]);
+    }
+
+    /// A SecurityPolicy `shop/login` for the HTTPRoute `shop`.
+    fn policy(spec: &str) -> String {
+        format!(
+            "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {{name: login, namespace: shop}}\nspec:\n  \
+             targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}}]\n{spec}"
+        )
+    }
+
+    #[test]
+    fn a_policy_with_a_wrong_type_leaves_what_closes_its_targets() {
+        let reading = reading(&policy("  rateLimits: [{requests: \"600\"}]\n"));
+        assert_eq!(codes(&reading), ["wrong-type"]);
+        let said = reading.diagnostics[0].to_string();
+        assert!(said.contains("SecurityPolicy shop/login spec.rateLimits[0].requests"), "{said}");
+        assert!(said.contains("requests to its targets are answered 503"), "{said}");
+        assert!(reading.objects.is_empty());
+        let expected = ObjectRef::new(Kind::SecurityPolicy, ObjectKey::new("shop", "login"));
+        assert_eq!(reading.broken, std::slice::from_ref(&expected));
+        let (object, source) = &reading.stand_ins[0];
+        assert_eq!((object.reference(), source.line_of("spec.rateLimits[0].requests")), (expected, 6));
+        let Object::SecurityPolicy(policy) = object else { panic!("{object:?}") };
+        assert_eq!(policy.spec.refused.as_ref().unwrap().field, "spec.rateLimits[0].requests");
+        assert_eq!(policy.spec.target_refs[0].name, "shop");
+        assert!(policy.spec.rate_limits.is_empty());
+    }
+
+    #[test]
+    fn what_of_a_broken_policy_cannot_be_closed_is_said() {
+        let of = |metadata: &str, targets: &str| {
+            let reading = reading(&format!(
+                "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {metadata}\nspec: {{targetRefs: {targets}}}\n"
+            ));
+            assert_eq!(codes(&reading), ["wrong-type"]);
+            (reading.stand_ins.len(), reading.diagnostics[0].consequence.clone())
+        };
+        let (stand_ins, consequence) = of("{name: a}", "[{group: g, kind: HTTPRoute, name: 5}]");
+        assert!(stand_ins == 1 && consequence.ends_with("stay open (spec.targetRefs[0])"), "{consequence}");
+        let (stand_ins, consequence) = of("{name: 5}", "[]");
+        assert!(stand_ins == 0 && consequence.ends_with("it protects nothing"), "{consequence}");
+    }
+
+    #[test]
+    fn a_policy_with_a_field_that_does_not_exist_is_refused() {
+        let refused = |reading: &Reading| {
+            let Object::SecurityPolicy(policy) = &reading.objects[0].0 else { panic!() };
+            policy.spec.refused.as_ref().map(|refused| refused.field.clone())
+        };
+        let mut misspelled =
+            reading(&policy("  sourceRange: {deny: [192.0.2.1]}\n  basicAuth: {realms: x}\n"));
+        assert_eq!(codes(&misspelled), ["unknown-field", "unknown-field"]);
+        let said = misspelled.diagnostics.remove(0);
+        assert_eq!((said.severity, &*said.origin.field), (Severity::Error, "spec.sourceRange"));
+        assert!(said.consequence.contains("answered 503"), "{said}");
+        assert_eq!(refused(&misspelled).as_deref(), Some("spec.sourceRange"));
+        let elsewhere = reading(&format!("{}extra: 1\n", policy("")));
+        assert_eq!(elsewhere.diagnostics[0].severity, Severity::Warning);
+        assert_eq!(refused(&elsewhere), None);
+    }
+
+    #[test]
+    fn a_field_that_does_not_exist_is_ignored_in_other_kinds() {
+        let text = policy("  limits: {burst: 1}\n").replace("SecurityPolicy", "ClientTrafficPolicy");
+        let reading = reading(&text);
+        assert_eq!(codes(&reading), ["unknown-field"]);
+        let said = &reading.diagnostics[0];
+        assert_eq!((said.severity, &*said.consequence), (Severity::Warning, "it is ignored"));
+        assert_eq!(reading.objects.len(), 1);
+    }
+
+    #[test]
+    fn a_value_that_is_no_base64_is_called_so() {
+        let problem = |yaml: &str| reading(yaml).diagnostics.remove(0).problem;
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n";
+        assert_eq!(
+            problem(&format!("{secret}data: {{tls.crt: '!'}}\n")),
+            "the value is no base64 (Invalid symbol 33, offset 0)"
+        );
+        assert!(problem(&format!("{secret}data: {{tls.crt: 1}}\n")).starts_with("invalid type"));
+    }
+
+    #[test]
+    fn old_ingresses_are_kept_as_written() {
+        let reading = reading("apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: old}\n");
+        assert_eq!(reading.objects[0].0.reference().kind, Kind::OldIngress);
+    }
+}

@@ -1,0 +1,156 @@
+//! BackendTrafficPolicy: how the endpoints of Services are used.
+
+use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use crate::policies::kind::kind;
+
+/// `fairway.dev/v1alpha1` BackendTrafficPolicy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackendTrafficPolicy {
+    /// Its name and age.
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    pub spec: BackendTrafficPolicySpec,
+    /// What became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<PolicyStatus>,
+}
+
+kind!(BackendTrafficPolicy, "backendtrafficpolicies");
+
+/// What a BackendTrafficPolicy asks for. What is absent is as everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BackendTrafficPolicySpec {
+    /// Services of its namespace; a `sectionName` is the name of a port.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub target_refs: Vec<PolicyTargetReference>,
+    /// Which endpoint gets a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_balancing: Option<LoadBalancing>,
+    /// A cookie that keeps requests with one endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_cookie: Option<SessionCookie>,
+    /// Which failures are tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    /// When an endpoint that fails is not used for a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outlier_ejection: Option<OutlierEjection>,
+    /// How much endpoints are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<BackendLimits>,
+    /// Connects that are late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hedging: Option<Hedging>,
+}
+
+/// Which endpoint gets a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LoadBalancing {
+    /// `PeakEWMA` (default), `RoundRobin`, `LeastRequests` or `Random`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// Requests in which all of these are equal belong to the same endpoint.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hash: Vec<HashPart>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HashPart {
+    /// `ClientAddress`, `Host`, `Path`, `Header`, `Cookie` or `QueryParam`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The name of a header, cookie or query parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// A cookie that keeps requests with one endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SessionCookie {
+    /// Its name.
+    pub name: String,
+    /// Its `Path`; `/` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Its `Domain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Its `Max-Age`, a duration of whole seconds; it lasts as long as the browser where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<String>,
+    /// `OverTLS` (default) or `Always`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secure: Option<String>,
+    /// `None`, `Lax` or `Strict`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_site: Option<String>,
+    /// `Balanced` (default) or `Persistent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stickiness: Option<String>,
+    /// `Return` (default) or `Move`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<String>,
+}
+
+/// Which failures are tried again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RetryPolicy {
+    /// Attempts after the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<i32>,
+    /// The least time between an attempt that failed and the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<String>,
+    /// Time for all attempts to connect together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_time: Option<String>,
+    /// `Shared` (default) or `None`: whether the budget for retries of the worker counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+}
+
+/// When an endpoint that fails is not used for a time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OutlierEjection {
+    /// `ConsecutiveFailures` (default) or `Off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Failures in a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consecutive_failures: Option<i32>,
+    /// How long the first time is; each further one is twice as long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_time: Option<String>,
+    /// How long it is at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_time: Option<String>,
+}
+
+/// How much endpoints are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BackendLimits {
+    /// Requests, or forwarded connections, that a worker may have under way with one endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_endpoint: Option<i64>,
+}
+
+/// Connects that are late.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Hedging {
+    /// How long a connect may take before another endpoint is tried as well; `0s` is never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_delay: Option<String>,
+}

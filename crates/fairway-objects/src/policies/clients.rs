@@ -1,0 +1,96 @@
+//! ClientTrafficPolicy: what holds for the clients of listeners.
+
+use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use crate::policies::kind::kind;
+
+/// `fairway.dev/v1alpha1` ClientTrafficPolicy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientTrafficPolicy {
+    /// Its name and age.
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    pub spec: ClientTrafficPolicySpec,
+    /// What became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<PolicyStatus>,
+}
+
+kind!(ClientTrafficPolicy, "clienttrafficpolicies");
+
+/// What a ClientTrafficPolicy asks for. What is absent is as the flags and the settings ConfigMap have it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClientTrafficPolicySpec {
+    /// Gateways and ListenerSets of its namespace; a `sectionName` is a listener.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub target_refs: Vec<PolicyTargetReference>,
+    /// How connections begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// Whose `X-Forwarded-*` headers are believed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarded_headers: Option<ForwardedHeaders>,
+    /// How long clients may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<ClientTimeouts>,
+    /// How much clients may ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ClientLimits>,
+}
+
+/// The PROXY protocol.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ProxyProtocol {
+    /// `Required` or `Off`.
+    pub mode: String,
+    /// Addresses and ranges that may send the header; others are refused. Needed where it is required.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trusted_sources: Vec<String>,
+}
+
+/// `X-Forwarded-*`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ForwardedHeaders {
+    /// Addresses and ranges that are believed; nobody where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trusted_sources: Vec<String>,
+    /// `Replace` (default) or `Append`: what becomes of the `X-Forwarded-For` of a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+}
+
+/// How long clients may take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClientTimeouts {
+    /// How long an idle connection is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<String>,
+    /// How long the head of a request may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_head: Option<String>,
+    /// How long TLS may take to be agreed on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_handshake: Option<String>,
+}
+
+/// How much clients may ask for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClientLimits {
+    /// Connections of a listener that are open at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<i64>,
+    /// Requests per connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<i64>,
+    /// Streams of HTTP/2 that a connection may have open at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent_streams: Option<i64>,
+}

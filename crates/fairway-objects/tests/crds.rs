@@ -1,0 +1,185 @@
+//! The types and the CRDs in the chart have the same fields.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::fs;
+use std::path::Path;
+
+use fairway_objects::gateway_api::PolicyTargetReference;
+use fairway_objects::policies::{
+    AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
+    ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
+    ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP, HashPart, Hedging, LoadBalancing,
+    OutlierEjection, ProxyProtocol, RateLimit, RetryPolicy, SecretReference, SecurityPolicy,
+    SecurityPolicySpec, ServiceReference, SessionCookie, SourceRanges, VERSION,
+};
+use k8s_openapi::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// The CRD of a kind, and the schema of its `spec`.
+fn crd<T: Resource>() -> (Value, Value) {
+    let file = format!("../../charts/fairway/charts/policy-crds/crds/{}.yaml", T::URL_PATH_SEGMENT);
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let crd: Value = serde_saphyr::from_str(&text).unwrap();
+    let schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
+    (crd, schema)
+}
+
+/// A value with all fields that a schema has.
+fn sample(schema: &Value) -> Value {
+    match schema["type"].as_str().unwrap() {
+        "object" => {
+            let fields = schema["properties"].as_object().unwrap();
+            Value::Object(fields.iter().map(|(name, field)| (name.clone(), sample(field))).collect())
+        }
+        "array" => json!([sample(&schema["items"])]),
+        "integer" => json!(schema["minimum"].as_i64().unwrap_or(1)),
+        "string" => schema["enum"][0].as_str().map_or_else(|| json!("x"), |first| json!(first)),
+        other => panic!("no type: {other}"),
+    }
+}
+
+/// The fields of a value that a schema does not have.
+fn unknown(value: &Value, schema: &Value, at: &str) -> Vec<String> {
+    match value {
+        Value::Object(fields) => {
+            let known = schema["properties"].as_object().cloned().unwrap_or_else(Map::new);
+            let of = |(name, field): (&String, &Value)| match known.get(name) {
+                Some(schema) => unknown(field, schema, &format!("{at}.{name}")),
+                None => vec![format!("{at}.{name}")],
+            };
+            fields.iter().flat_map(of).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|it| unknown(it, &schema["items"], at)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn check<T: Resource, S: Serialize + DeserializeOwned>(full: &S) {
+    let (crd, schema) = crd::<T>();
+    assert_eq!((T::GROUP, T::VERSION), (GROUP, VERSION));
+    assert_eq!(crd["metadata"]["name"], format!("{}.{GROUP}", T::URL_PATH_SEGMENT));
+    assert_eq!(crd["metadata"]["labels"]["gateway.networking.k8s.io/policy"], "Direct");
+    assert_eq!(crd["spec"]["names"]["kind"], T::KIND);
+    assert_eq!(crd["spec"]["versions"][0]["name"], VERSION);
+    let of_crd = sample(&schema);
+    let read: S = serde_json::from_value(of_crd.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), of_crd, "a field of the CRD is not read");
+    let of_type = serde_json::to_value(full).unwrap();
+    assert_eq!(
+        unknown(&of_type, &schema, "spec"),
+        Vec::<String>::new(),
+        "a field that the CRD does not have"
+    );
+}
+
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn targets() -> Vec<PolicyTargetReference> {
+    vec![PolicyTargetReference {
+        group: "g".into(),
+        kind: "k".into(),
+        name: "n".into(),
+        section_name: text("s"),
+    }]
+}
+
+// No value below may be abbreviated with `..`: a field that is added must be added here.
+
+#[test]
+fn a_client_traffic_policy_has_the_fields_of_its_crd() {
+    let ranges = vec!["10.0.0.0/8".to_owned()];
+    check::<ClientTrafficPolicy, _>(&ClientTrafficPolicySpec {
+        target_refs: targets(),
+        proxy_protocol: Some(ProxyProtocol { mode: "Required".into(), trusted_sources: ranges.clone() }),
+        forwarded_headers: Some(ForwardedHeaders { trusted_sources: ranges, chain: text("Append") }),
+        timeouts: Some(ClientTimeouts {
+            idle: text("1s"),
+            request_head: text("1s"),
+            tls_handshake: text("1s"),
+        }),
+        limits: Some(ClientLimits {
+            connections: Some(1),
+            requests_per_connection: Some(1),
+            concurrent_streams: Some(1),
+        }),
+    });
+}
+
+#[test]
+fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
+    check::<BackendTrafficPolicy, _>(&BackendTrafficPolicySpec {
+        target_refs: targets(),
+        load_balancing: Some(LoadBalancing {
+            algorithm: text("Random"),
+            hash: vec![HashPart { type_: "Header".into(), name: text("x") }],
+        }),
+        session_cookie: Some(SessionCookie {
+            name: "route".into(),
+            path: text("/"),
+            domain: text("a.test"),
+            max_age: text("1h"),
+            secure: text("Always"),
+            same_site: text("Lax"),
+            stickiness: text("Balanced"),
+            on_failure: text("Move"),
+        }),
+        retry: Some(RetryPolicy {
+            attempts: Some(1),
+            backoff: text("1s"),
+            connect_time: text("1s"),
+            budget: text("None"),
+        }),
+        outlier_ejection: Some(OutlierEjection {
+            mode: text("Off"),
+            consecutive_failures: Some(1),
+            first_time: text("1s"),
+            longest_time: text("1s"),
+        }),
+        limits: Some(BackendLimits { requests_per_endpoint: Some(1) }),
+        hedging: Some(Hedging { connect_delay: text("1s") }),
+    });
+}
+
+#[test]
+fn a_security_policy_has_the_fields_of_its_crd() {
+    let ranges = vec!["10.0.0.0/8".to_owned()];
+    let secret = SecretReference { name: "users".into(), namespace: text("a") };
+    check::<SecurityPolicy, _>(&SecurityPolicySpec {
+        target_refs: targets(),
+        replaceable_by: text("All"),
+        source_ranges: Some(SourceRanges { allow: ranges.clone(), deny: ranges.clone() }),
+        rate_limits: vec![RateLimit {
+            requests: 1,
+            per: text("1m"),
+            burst: Some(1),
+            status: Some(429),
+            exempt: ranges.clone(),
+        }],
+        concurrency_limit: Some(ConcurrencyLimit { requests: 1, status: Some(503), exempt: ranges }),
+        client_certificates: Some(ClientCertificates {
+            ca_certificate_refs: vec![AuthorityReference {
+                kind: "Secret".into(),
+                name: "ca".into(),
+                namespace: text("a"),
+            }],
+            mode: text("Optional"),
+            depth: Some(1),
+        }),
+        basic_auth: Some(BasicAuth { secret_ref: secret, format: text("Map"), realm: text("shop") }),
+        external_auth: Some(ExternalAuth {
+            backend_ref: ServiceReference { name: "login".into(), namespace: text("a"), port: 80 },
+            host: text("a.test"),
+            path: text("/auth"),
+            method: text("GET"),
+            response_headers: vec!["X-User".into()],
+            sign_in_url: text("/login"),
+            timeout: text("1s"),
+        }),
+        refused: None,
+    });
+}
