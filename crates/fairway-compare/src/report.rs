@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairway_model::{Action, Config, Filter, SessionKey};
-use fairway_translate::{ObjectKey, Severity};
+use fairway_objects::diagnostic::Severity;
+use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
 use crate::answer::Part;
@@ -301,7 +302,7 @@ fn shortened(value: String) -> String {
 #[cfg(test)]
 mod tests {
     use fairway_routing::Snapshot;
-    use fairway_translate::Translation;
+    use fairway_ingress::Translation;
 
     use super::*;
     use crate::address::Schemes;

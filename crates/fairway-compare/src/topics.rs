@@ -234,7 +234,7 @@ pub(crate) fn settings(part: &Part, statuses: &[u16]) -> &'static [&'static str]
 
 #[cfg(test)]
 mod tests {
-    use fairway_translate::known_annotations;
+    use fairway_ingress::known_annotations;
 
     use super::*;
 

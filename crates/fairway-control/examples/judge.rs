@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairway_control::{Engine, Trial};
-use fairway_translate::{Change, Object, Options};
+use fairway_objects::object::Object;
+use fairway_objects::options::Options;
+use fairway_objects::resources::Change;
 use k8s_openapi::api::networking::v1::Ingress;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fairway_objects::manifest::gateway_kinds::{GROUP, GatewayKind, KINDS};
-use fairway_translate::{ObjectKey, ObjectRef};
+use fairway_objects::object::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
@@ -61,9 +61,9 @@ impl Asked {
         let (kind, name) = text.split_once('/')?;
         let kind = KINDS.into_iter().find(|known| known.kind.name().eq_ignore_ascii_case(kind))?.kind;
         let key = match kind {
-            fairway_translate::Kind::GatewayClass => ObjectKey::new("", name),
+            fairway_objects::object::Kind::GatewayClass => ObjectKey::new("", name),
             // It has no status, so nothing is known of when it serves.
-            fairway_translate::Kind::ReferenceGrant => return None,
+            fairway_objects::object::Kind::ReferenceGrant => return None,
             _ => ObjectKey::parse(name)?,
         };
         Some(Self::Object(ObjectRef::new(kind, key)))

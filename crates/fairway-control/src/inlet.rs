@@ -4,7 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use fairway_model::Config;
-use fairway_translate::{Change, Diagnostic};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::resources::Change;
 use tokio::sync::oneshot;
 
 use crate::trial::Trial;

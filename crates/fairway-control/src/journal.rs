@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_translate::{Diagnostic, Diagnostics, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Severity};
 
 use crate::engine::Outcome;
 

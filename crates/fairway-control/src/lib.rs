@@ -26,7 +26,7 @@ pub mod status;
 mod trial;
 pub mod webhook;
 
-pub use fairway_objects::manifest as manifest;
+pub use fairway_objects::manifest;
 
 pub use cluster::Cluster;
 pub use digest::Digest;

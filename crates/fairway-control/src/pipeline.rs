@@ -9,8 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use fairway_model::Config;
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::options::Options;
+use fairway_objects::resources::Change;
 use fairway_routing::Snapshot;
-use fairway_translate::{Change, Diagnostic, Options};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairway_translate::Change;
+use fairway_objects::resources::Change;
 
 use crate::inlet::Inlet;
 

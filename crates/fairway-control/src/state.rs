@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
-use fairway_translate::issued;
+use fairway_objects::issued::issued;
 use serde::{Deserialize, Serialize};
 
 use crate::digest;

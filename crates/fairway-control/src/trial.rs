@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_translate::{Change, Diagnostic, Object, ObjectKey};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::resources::Change;
 use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::engine::{Engine, Outcome};
@@ -66,7 +68,7 @@ fn verdict(key: &ObjectKey, before: Option<&Outcome>, after: &Outcome) -> Verdic
         before.into_iter().flat_map(all).filter(|it| is_about(it, key)).map(ToString::to_string).collect();
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for it in own.into_iter().chain(others) {
-        let is_error = it.severity == fairway_translate::Severity::Error && it.code != MAY_COME;
+        let is_error = it.severity == fairway_objects::diagnostic::Severity::Error && it.code != MAY_COME;
         if is_error && !old.contains(&it.to_string()) {
             errors.push(it.clone());
         } else {

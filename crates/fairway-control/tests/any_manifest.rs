@@ -11,7 +11,7 @@ use proptest::sample::{Index, select};
 
 /// Manifests of translation's own tests.
 fn texts() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fairway-translate/tests/golden");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fairway-ingress/tests/golden");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let texts: Vec<_> =

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use fairway_control::webhook::{Files, Reviews};
 use fairway_control::{Batch, Engine, Pipeline, Trial, Verdict, Webhook};
-use fairway_translate::{Change, Object, Options};
+use fairway_objects::object::Object;
+use fairway_objects::options::Options;
+use fairway_objects::resources::Change;
 use k8s_openapi::api::networking::v1::Ingress;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -80,7 +82,8 @@ fn judge(engine: &Engine, ingress: &Value) -> Verdict {
 
 fn words(verdict: &Verdict) -> (Vec<String>, Vec<String>) {
     let Verdict::Ours { errors, warnings } = verdict else { panic!("{verdict:?}") };
-    let texts = |all: &[fairway_translate::Diagnostic]| all.iter().map(ToString::to_string).collect();
+    let texts =
+        |all: &[fairway_objects::diagnostic::Diagnostic]| all.iter().map(ToString::to_string).collect();
     (texts(errors), texts(warnings))
 }
 

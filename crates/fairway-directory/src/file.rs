@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
-use fairway_translate::{Diagnostic, DocumentSource, Object, ObjectRef, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{DocumentSource, Object, ObjectRef};
 
 use fairway_objects::manifest::{self as manifest, Reading, Section};
 

@@ -14,7 +14,8 @@ pub mod watch;
 use std::io;
 use std::path::Path;
 
-use fairway_translate::{Change, Diagnostic};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::resources::Change;
 
 pub use tree::Tree;
 pub use watch::{Directory, News, StartError};

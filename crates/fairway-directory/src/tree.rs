@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
-use fairway_translate::{Change, Diagnostic, ObjectRef};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::ObjectRef;
+use fairway_objects::resources::Change;
 use rustix::fs::{Mode, OFlags};
 
 use crate::file::{File, Update, duplicate};
 use crate::scan::{self, Stamp, Walk};
-use fairway_objects::manifest as manifest;
+use fairway_objects::manifest;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 256 << 20;

@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use fairway_directory::{Directory, News, Tree};
-use fairway_translate::{Change, Diagnostic, Object};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::Object;
+use fairway_objects::resources::Change;
 use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(20);

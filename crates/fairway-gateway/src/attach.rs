@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::ParentReference;
 use fairway_model::HostPattern;
+use fairway_objects::gateway_api::ParentReference;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
 use fairway_objects::shared::Recent;

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{
-    BackendObjectReference, BackendRef as StreamBackendRef, GrpcBackendRef, HttpBackendRef,
-};
+use crate::policies::backends::BackendUse;
 use fairway_model::{BackendKey, BackendProtocol, Balancing, PortProtocol};
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
+use fairway_objects::gateway_api::{
+    BackendObjectReference, BackendRef as StreamBackendRef, GrpcBackendRef, HttpBackendRef,
+};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::policies::ServiceReference;
 use fairway_objects::service::KeptService;
 use fairway_objects::transport::{PolicyTls, Transport, is_port_of};
-use crate::policies::backends::BackendUse;
-use fairway_objects::policies::ServiceReference;
 use k8s_openapi::api::core::v1::ServicePort;
 
 use crate::condition::{self, Fault};

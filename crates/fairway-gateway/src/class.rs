@@ -1,8 +1,8 @@
 //! GatewayClasses: which are this controller's, and whether they can be served as they say. Owns nothing of their
 //! Gateways.
 
-use fairway_objects::gateway_api::GatewayClass;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::gateway_api::GatewayClass;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 

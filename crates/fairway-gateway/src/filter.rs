@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{
-    Fraction, GrpcRouteFilter, HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpPathModifier,
-    HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpUrlRewriteFilter,
-};
 use fairway_model::{
     BackendKey, Cors, CorsManner, CorsOrigin, Filter, HeaderEdit, HeaderField, HostPattern, Mirror,
     MirrorTarget, PathRewrite, Redirect, RedirectTarget, WildcardSpan,
+};
+use fairway_objects::gateway_api::{
+    Fraction, GrpcRouteFilter, HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpPathModifier,
+    HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpUrlRewriteFilter,
 };
 
 use crate::backend::Reference;

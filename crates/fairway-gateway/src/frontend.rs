@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fairway_objects::gateway_api::{FrontendTls, FrontendTlsValidation, Gateway};
 use fairway_model::{ClientDemand, ClientVerification};
+use fairway_objects::gateway_api::{FrontendTls, FrontendTlsValidation, Gateway};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 

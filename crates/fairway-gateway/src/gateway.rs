@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{Gateway, ListenerSet};
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::gateway_api::{Gateway, ListenerSet};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 
 use crate::class::Class;

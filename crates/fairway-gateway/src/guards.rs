@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::policies::security::ReplaceableBy;
 use fairway_model::ClientVerification;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use crate::policies::security::ReplaceableBy;
 
 use crate::listener::ListenerId;
 use crate::policy::{Attached, OwnPolicy, Target};

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{self as types, ObjectReference};
 use fairway_model::{HostPattern, ListenerProtocol, Origin, PortProtocol};
+use fairway_objects::gateway_api::{self as types, ObjectReference};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 

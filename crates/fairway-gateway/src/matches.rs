@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_model::{FieldMatch, Match, PathMatch, TextMatch};
+use fairway_objects::gateway_api::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Pattern};
 

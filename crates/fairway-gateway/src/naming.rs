@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::policies::security;
 use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::policies::SecurityPolicy;
 use fairway_objects::references::Difference;
 use fairway_objects::users::Users;
-use crate::policies::security;
-use fairway_objects::policies::SecurityPolicy;
 use imbl::{OrdMap, OrdSet};
 
 use crate::gateway::gateway_of;

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{PolicyStatus, PolicyTargetReference};
-use fairway_model::{ClientTraffic, Origin};
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::inputs::Inputs;
-use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
-use fairway_objects::users::Users;
 use crate::policies::backends::{self, BackendUse};
 use crate::policies::security::{self, ReplaceableBy, Security};
 use crate::policies::{Warning, Wrong, clients};
+use fairway_model::{ClientTraffic, Origin};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::gateway_api::{PolicyStatus, PolicyTargetReference};
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::policies::{SecurityPolicySpec, ServiceReference};
+use fairway_objects::users::Users;
 use imbl::OrdMap;
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::policies::security;
 use fairway_model::{
     Action, Answer, AnswerReason, BackendKey, Filter, Match, Origin, PathMatch, Policy, Rule, RuleLabels,
     WeightedBackend,
@@ -10,7 +11,6 @@ use fairway_model::{
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use fairway_pattern::budget::Account;
-use crate::policies::security;
 
 use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{BackendTlsPolicy, ParentReference, SubjectAltName};
 use fairway_model::{SubjectName, TrustedRoots, UpstreamVerification};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::gateway_api::{BackendTlsPolicy, ParentReference, SubjectAltName};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::service::KeptService;

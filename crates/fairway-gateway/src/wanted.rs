@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::Gateway;
 use fairway_model::PortProtocol;
+use fairway_objects::gateway_api::Gateway;
 use fairway_objects::placement::AddressKind;
 
 use crate::condition::Fault;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::ListenerSet;
 use fairway_model::HostKey;
+use fairway_objects::gateway_api::ListenerSet;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
 

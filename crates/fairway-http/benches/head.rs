@@ -3,11 +3,11 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fairway_http::{Head, HeadLimits, Method, Target, Version, path, request_authority};
 use fairway_http::http1::{
     BodyLimits, BodyReader, Framing, HeadParser, Part, RequestHop, request_framing, response_framing,
     strip_hop_by_hop, write_request, write_response,
 };
+use fairway_http::{Head, HeadLimits, Method, Target, Version, path, request_authority};
 
 const CURL: &str = "GET /api/v1/items?page=2 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\
     Accept-Encoding: gzip\r\nConnection: keep-alive\r\n\r\n";

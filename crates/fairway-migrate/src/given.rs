@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use fairway_translate::{Change, Diagnostic, Kind, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::Kind;
+use fairway_objects::resources::Change;
 
 /// A kind that others refer to.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_model::{Action, Config, Filter, HttpsRedirect};
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress};
 use serde::Serialize;
 
@@ -258,7 +258,10 @@ fn paths(ingress: &Ingress) -> impl Iterator<Item = (String, &HTTPIngressPath)> 
 
 #[cfg(test)]
 mod tests {
-    use fairway_translate::{Change, Compat, Object, Options, Resources, translate};
+    use fairway_objects::object::Object;
+    use fairway_objects::options::{Compat, Options};
+    use fairway_objects::resources::{Change, Resources};
+    use fairway_ingress::translate;
     use serde_json::{Value, json};
 
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use fairway_model::on_one_line;
-use fairway_translate::{Diagnostic, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::report::{Entry, Report, Row, Verdict, verdict_of};
 use crate::shared::{Effect, SharedService};

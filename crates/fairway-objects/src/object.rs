@@ -7,8 +7,8 @@ use crate::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
-use fairway_model::{Origin, SourceLine};
 use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
+use fairway_model::{Origin, SourceLine};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fairway_control::{Batch, Pipeline};
 use fairway_directory::{Directory, News};
-use fairway_translate::{LoopbackEndpoints, Options};
+use fairway_objects::options::{LoopbackEndpoints, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>());

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use fairway_migrate::{Objects, Report};
 use fairway_model::on_one_line;
-use fairway_translate::{Compat, Diagnostic, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::Compat;
 
 use crate::args::{CheckArgs, Output};
 use crate::offline::{Input, Offline};

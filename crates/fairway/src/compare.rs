@@ -139,7 +139,7 @@ fn stop_on_signals(stop: Stop) -> Result<()> {
 fn changed_since(
     args: &CompareArgs,
     before: &Offline,
-) -> (Vec<fairway_translate::ObjectKey>, Option<String>) {
+) -> (Vec<fairway_objects::object::ObjectKey>, Option<String>) {
     if args.manifests.as_ref().is_some_and(|manifests| manifests.as_os_str() == "-") {
         return (Vec::new(), None);
     }

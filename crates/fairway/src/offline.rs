@@ -7,11 +7,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use fairway_compare::Annotated;
 use fairway_control::{Engine, Outcome, clock, cluster};
+use fairway_gateway::PortTransport;
 use fairway_migrate::{Given, Ingresses};
-use fairway_translate::{
-    Addresses, Change, Diagnostic, Options, Placement, Places, PortPlacement, PortState, PortTransport,
-    Translation,
-};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::options::{Options, Places};
+use fairway_objects::placement::{Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::resources::Change;
+use fairway_ingress::Translation;
 
 use crate::args::{AddressArgs, ClusterArgs, TranslationArgs};
 use crate::standard_input;

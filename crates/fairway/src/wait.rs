@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use fairway_control::admin::Served;
 use fairway_control::fleet::{self, Asked, Fleet, Replica, Written};
 use fairway_control::{Freshness, cluster};
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{FleetArgs, WaitArgs};

@@ -234,7 +234,7 @@ fn what_holds_the_behaviour_that_traffic_depends_on_exists() {
     let sources = sources(&root().join("crates"));
     let case = |name: &str| root().join(format!("crates/fairway/tests/recorded/cases/{name}.json")).exists();
     let golden =
-        |name: &str| root().join(format!("crates/fairway-translate/tests/golden/{name}/in.yaml")).exists();
+        |name: &str| root().join(format!("crates/fairway-ingress/tests/golden/{name}/in.yaml")).exists();
     let test = |name: &str| sources.iter().any(|source| source.contains(&format!("fn {name}() {{")));
     for row in table {
         let mut held = quoted(row[1]).peekable();

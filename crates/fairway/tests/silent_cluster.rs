@@ -6,12 +6,12 @@ use std::path::Path;
 
 use fairway_control::Engine;
 use fairway_control::state::{self, Keeper};
+use fairway_objects::options::Options;
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::wait::{PATIENCE, eventually, free_address};
-use fairway_translate::Options;
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");

@@ -22,49 +22,56 @@ const INPUT_OUTPUT: &[&str] = &["tokio", "hyper", "h2", "mio", "socket2", "notif
 
 /// The table of design.md section 1.
 const CRATES: &[Place] = &[
-    Place { name: "fairway-model",
-        may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-pattern",
-        may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-password",
-        may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-pattern", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-password", may: &[], never: INPUT_OUTPUT },
     Place {
         name: "fairway-routing",
         may: &["fairway-http", "fairway-model", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
-    Place { name: "fairway-http",
-        may: &[], never: INPUT_OUTPUT },
-    Place { name: "fairway-http2",
-        may: &["fairway-http"], never: INPUT_OUTPUT },
-    Place {
-        name: "fairway-objects",
-        may: &["fairway-model", "fairway-password"],
-        never: INPUT_OUTPUT,
-    },
+    Place { name: "fairway-http", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-http2", may: &["fairway-http"], never: INPUT_OUTPUT },
+    Place { name: "fairway-objects", may: &["fairway-model", "fairway-password"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-gateway",
         may: &["fairway-model", "fairway-objects", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
     Place {
-        name: "fairway-translate",
+        name: "fairway-ingress",
         may: &["fairway-gateway", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern"],
         never: INPUT_OUTPUT,
     },
     Place {
         name: "fairway-directory",
-        may: &["fairway-model", "fairway-objects", "fairway-translate"],
+        may: &["fairway-objects", "fairway-model", "fairway-objects", "fairway-ingress"],
         never: &["tokio", "hyper", "h2", "httparse", "kube", "k8s-openapi"],
     },
     Place {
         name: "fairway-control",
-        may: &["fairway-gateway", "fairway-model", "fairway-objects", "fairway-routing", "fairway-translate"],
+        may: &[
+            "fairway-objects",
+            "fairway-gateway",
+            "fairway-gateway",
+            "fairway-model",
+            "fairway-objects",
+            "fairway-routing",
+            "fairway-ingress",
+        ],
         never: &["httparse", "h2"],
     },
     Place {
         name: "fairway-proxy",
-        may: &["fairway-connection", "fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-password", "fairway-routing"],
+        may: &[
+            "fairway-connection",
+            "fairway-http",
+            "fairway-http2",
+            "fairway-model",
+            "fairway-net",
+            "fairway-password",
+            "fairway-routing",
+        ],
         never: KUBERNETES,
     },
     Place {
@@ -73,17 +80,21 @@ const CRATES: &[Place] = &[
         never: KUBERNETES,
     },
     // What it says holds for any protocol and any configuration, so it can depend on neither.
-    Place { name: "fairway-net",
-        may: &[], never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"] },
+    Place { name: "fairway-net", may: &[], never: &["h2", "httparse", "hyper", "kube", "k8s-openapi"] },
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
     Place {
         name: "fairway-lab",
-        may: &["fairway-lab-adapter", "fairway-lab-measure", "fairway-lab-report", "fairway-lab-results", "fairway-lab-traffic"],
+        may: &[
+            "fairway-lab-adapter",
+            "fairway-lab-measure",
+            "fairway-lab-report",
+            "fairway-lab-results",
+            "fairway-lab-traffic",
+        ],
         never: &["httparse"],
     },
     // It watches the objects of a cluster from a pod, and knows no scenario and no peer.
-    Place { name: "fairway-lab-adapter",
-        may: &["fairway-lab-results"], never: &["httparse"] },
+    Place { name: "fairway-lab-adapter", may: &["fairway-lab-results"], never: &["httparse"] },
     // The benchmark measures with it, and neither needs nor gets a client of Kubernetes.
     Place {
         name: "fairway-lab-measure",
@@ -95,8 +106,7 @@ const CRATES: &[Place] = &[
         may: &["fairway-lab-measure", "fairway-lab-results"],
         never: INPUT_OUTPUT,
     },
-    Place { name: "fairway-lab-results",
-        may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
     Place {
         name: "fairway-lab-traffic",
         may: &["fairway-lab-results"],
@@ -104,21 +114,39 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-migrate",
-        may: &["fairway-model", "fairway-objects", "fairway-pattern", "fairway-translate"],
+        may: &["fairway-objects", "fairway-model", "fairway-objects", "fairway-pattern", "fairway-ingress"],
         never: &["kube"],
     },
     Place {
         name: "fairway-compare",
-        may: &["fairway-http", "fairway-migrate", "fairway-model", "fairway-routing", "fairway-translate"],
+        may: &[
+            "fairway-objects",
+            "fairway-http",
+            "fairway-migrate",
+            "fairway-model",
+            "fairway-routing",
+            "fairway-ingress",
+        ],
         never: &["httparse", "kube", "k8s-openapi"],
     },
-    Place { name: "fairway-testkit",
-        may: &[], never: KUBERNETES },
-    Place { name: "fairway-echo",
-        may: &[], never: &["httparse", "kube", "k8s-openapi"] },
+    Place { name: "fairway-testkit", may: &[], never: KUBERNETES },
+    Place { name: "fairway-echo", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
     Place {
         name: "fairway",
-        may: &["fairway-compare", "fairway-control", "fairway-directory", "fairway-echo", "fairway-http", "fairway-migrate", "fairway-model", "fairway-proxy", "fairway-routing", "fairway-translate"],
+        may: &[
+            "fairway-objects",
+            "fairway-gateway",
+            "fairway-compare",
+            "fairway-control",
+            "fairway-directory",
+            "fairway-echo",
+            "fairway-http",
+            "fairway-migrate",
+            "fairway-model",
+            "fairway-proxy",
+            "fairway-routing",
+            "fairway-ingress",
+        ],
         never: &["kube"],
     },
     // Measures from outside: it starts proxies as processes.
@@ -130,7 +158,17 @@ const CRATES: &[Place] = &[
 ];
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
-const NEVER_KUBERNETES: &[&str] = &["fairway-connection", "fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-password", "fairway-pattern", "fairway-proxy", "fairway-routing"];
+const NEVER_KUBERNETES: &[&str] = &[
+    "fairway-connection",
+    "fairway-http",
+    "fairway-http2",
+    "fairway-model",
+    "fairway-net",
+    "fairway-password",
+    "fairway-pattern",
+    "fairway-proxy",
+    "fairway-routing",
+];
 
 const FILE_STOP: usize = 800;
 const TEST_FILE_STOP: usize = 1_200;

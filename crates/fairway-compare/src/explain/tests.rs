@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use fairway_migrate::Given;
 use fairway_model::Config;
+use fairway_objects::object::Object;
+use fairway_objects::options::Options;
+use fairway_objects::resources::{Change, Resources};
 use fairway_routing::{Snapshot, compile};
-use fairway_translate::{Change, Object, Options, Resources, Translation, translate};
+use fairway_ingress::{Translation, translate};
 use serde_json::{Value, json};
 
 use super::*;

@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_http::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version};
 use fairway_http::http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, expects_continue,
     keep_alive, request_framing, response_framing, strip_hop_by_hop, upgrade_to, write_request,
     write_response,
 };
+use fairway_http::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version};
 use fairway_net::transport::Transport;
 use fairway_net::wire::{Ahead, Input, Wire, Workspace};
 

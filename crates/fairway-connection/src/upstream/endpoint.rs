@@ -10,9 +10,9 @@ use std::time::Duration;
 use fairway_model::{BackendProtocol, PortProtocol, UpstreamTls};
 use fairway_net::clock::Instant;
 
+use crate::sides::{Hop, Share};
 use crate::upstream::health::{Blame, Ejecting, Health};
 use crate::upstream::high_water::HighWater;
-use crate::sides::{Hop, Share};
 
 /// A non-idempotent request may go on a reused connection only when that answered within this time.
 const PROVEN: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use fairway_model::{Backend, Balancing, PortProtocol, Retry};
 use fairway_net::clock::Instant;
 
+use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::{Blame, Ejecting};
-use crate::sides::Hop;
 use fairway_routing::session::Belongs;
 
 /// The most endpoints that one exchange tries.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fairway_net::clock::Instant;
 
-use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
 use crate::sides::Hop;
+use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
 
 /// A connection to an endpoint, for one exchange.
 pub struct Lease<H: Hop> {

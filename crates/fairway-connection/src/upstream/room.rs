@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use fairway_net::descriptors::Descriptors;
 
-use crate::upstream::group::Groups;
 use crate::sides::Hop;
+use crate::upstream::group::Groups;
 
 /// Makes room among the descriptors of a worker.
 pub struct Room<H> {

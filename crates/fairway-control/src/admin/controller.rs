@@ -144,7 +144,7 @@ mod tests {
     use std::time::SystemTime;
 
     use fairway_model::{Issued, Origin, PrivateKey};
-    use fairway_translate::Options;
+    use fairway_objects::options::Options;
 
     use super::*;
     use crate::engine::Engine;

@@ -2,7 +2,8 @@
 
 use std::time::UNIX_EPOCH;
 
-use fairway_translate::{Resources, Severity};
+use fairway_objects::diagnostic::Severity;
+use fairway_objects::resources::Resources;
 
 use crate::exposition::{head, line, single};
 use crate::pipeline::{Freshness, View};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 
 use fairway_model::{Config, PortProtocol};
-use fairway_translate::Diagnostic;
+use fairway_objects::diagnostic::Diagnostic;
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};

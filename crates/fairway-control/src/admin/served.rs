@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_gateway::fleet::agreement::ServedGateway;
+use fairway_gateway::{ObjectStatus, WantedGateway};
 use fairway_model::PortProtocol;
-use fairway_translate::{IngressStatus, ObjectKey, ObjectRef, ObjectStatus, PortPlacement, WantedGateway};
+use fairway_objects::object::{ObjectKey, ObjectRef};
+use fairway_objects::placement::PortPlacement;
+use fairway_ingress::IngressStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 
 use fairway_objects::manifest::gateway_kinds::GatewayKind;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 
 use super::collection::Collection;
 use super::probe::{Reach, ServerVersion};

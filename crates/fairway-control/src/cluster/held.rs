@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fairway_translate::{Change, ObjectRef};
+use fairway_objects::object::ObjectRef;
+use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
 /// The changes that wait, each the newest of its object.

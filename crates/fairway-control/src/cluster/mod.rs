@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 

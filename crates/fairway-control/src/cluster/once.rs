@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fairway_translate::{Change, Diagnostic};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::resources::Change;
 use kube::Client;
 use tokio::time::Instant;
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fairway_objects::gateway_resources::Releases;
 use fairway_objects::manifest::gateway_kinds::{GROUP, KINDS};
-use fairway_translate::{Change, Releases};
+use fairway_objects::resources::Change;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use tokio::time;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::ObjectRef;
+use fairway_objects::object::ObjectRef;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_translate::{ObjectKey, Options};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::Options;
 
 use super::collection::{Collection, Watched};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fairway_model::Origin;
-use fairway_translate::{Diagnostic, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use tokio::time;
 
 use super::collection::{Collection, Watched};

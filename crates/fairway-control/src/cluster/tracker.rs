@@ -15,7 +15,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairway_translate::{Change, Diagnostic, ObjectKey, ObjectRef, References};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::{ObjectKey, ObjectRef};
+use fairway_objects::resources::Change;
+use fairway_ingress::References;
 use tokio::time::Instant;
 
 use super::collection::{Collection, Watched};

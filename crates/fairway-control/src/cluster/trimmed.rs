@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fairway_translate::{Object, ObjectKey};
+use fairway_objects::object::{Object, ObjectKey};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
     ConfigMap, LoadBalancerStatus, Namespace, ObjectReference, Secret, Service, ServicePort, ServiceSpec,

@@ -9,11 +9,11 @@ use fairway_objects::gateway_api::{
     ListenerSetSpec, ListenerSetStatus, PolicyStatus, ReferenceGrant, ReferenceGrantSpec, RouteStatus,
     StreamRouteSpec, TcpRoute, TlsRoute, TlsRouteSpec, UdpRoute,
 };
+use fairway_objects::object::Object;
 use fairway_objects::policies::{
     BackendTrafficPolicy, BackendTrafficPolicySpec, ClientTrafficPolicy, ClientTrafficPolicySpec,
     SecurityPolicy, SecurityPolicySpec,
 };
-use fairway_translate::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};

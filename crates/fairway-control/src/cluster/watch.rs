@@ -58,7 +58,7 @@ pub(super) enum WatchEvent {
     /// The kinds of the Gateway API that the cluster has. No watch says this: the id means nothing.
     Offered(Offered),
     /// What a question for one object was answered with: the object, if there is one, and the version of the answer.
-    Fetched(fairway_translate::ObjectRef, Result<Option<Box<Item>>, Fault>),
+    Fetched(fairway_objects::object::ObjectRef, Result<Option<Box<Item>>, Fault>),
 }
 
 /// What all watches share.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Origin;
-use fairway_translate::{Diagnostic, Kind, ObjectKey, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey};
 use tokio::time::Instant;
 
 use super::observed::FIELD_MANAGER;

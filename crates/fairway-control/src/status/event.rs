@@ -1,6 +1,6 @@
 //! How a diagnostic reads as an Event of `events.k8s.io/v1` or of the core API: pure.
 
-use fairway_translate::{Diagnostic, Severity};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSeries, ObjectReference};
 use k8s_openapi::api::events::v1::Event;

@@ -1,6 +1,7 @@
 //! What is known of objects of the Gateway API from the watches, so that it need not be asked for.
 
-use fairway_translate::{Kind, ObjectKey, ObjectRef, Resources};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::resources::Resources;
 use serde_json::Value;
 
 use fairway_objects::manifest::gateway_kinds;

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Diagnostic, Diagnostics, ObjectKey, Translation};
+use fairway_objects::diagnostic::{Diagnostic, Diagnostics};
+use fairway_objects::object::ObjectKey;
+use fairway_ingress::Translation;
 use tokio::time::Instant;
 
 use super::pauses::{Pauses, growing};

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Kind, ObjectRef, Resources};
+use fairway_objects::object::{Kind, ObjectRef};
+use fairway_objects::resources::Resources;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Diagnostic, ObjectRef};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::ObjectRef;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use tokio::time::Instant;
@@ -236,7 +237,7 @@ impl<S: Statement> Objects<S> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_translate::{Kind, ObjectKey};
+    use fairway_objects::object::{Kind, ObjectKey};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::runtime::{WatchStreamExt, watcher};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Origin;
-use fairway_translate::{Diagnostic, ObjectKey};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

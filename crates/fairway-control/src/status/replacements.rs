@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_translate::{Diagnostic, ObjectRef};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::ObjectRef;
 use tokio::time::Instant;
 
 use super::contest::Contest;

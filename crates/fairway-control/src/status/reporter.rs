@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use kube::Client;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;

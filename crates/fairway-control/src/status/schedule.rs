@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Diagnostic, IngressStatus, Kind, ObjectKey, Translation};
+use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::{Kind, ObjectKey};
+use fairway_ingress::{IngressStatus, Translation};
 use tokio::time::Instant;
 
 use super::contest::Contest;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairway_translate::Diagnostic;
+use fairway_objects::diagnostic::Diagnostic;
 use tokio::sync::watch;
 
 use crate::exposition::{escaped, single};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_translate::ObjectStatus;
+use fairway_gateway::ObjectStatus;
 use serde_json::Value;
 
 use super::observed::FIELD_MANAGER;
@@ -116,7 +116,7 @@ fn is_alike(one: &Value, other: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fairway_translate::{ClassStatus, Condition, OwnStatus};
+    use fairway_gateway::{ClassStatus, Condition, OwnStatus};
     use serde_json::json;
 
     use super::*;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::Ingress;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;

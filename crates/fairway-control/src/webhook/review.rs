@@ -1,6 +1,6 @@
 //! `AdmissionReview` of `admission.k8s.io/v1`: the question read, the answer worded. Pure.
 
-use fairway_translate::Diagnostic;
+use fairway_objects::diagnostic::Diagnostic;
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 use crate::exposition::{escaped, head, line, single};
 use crate::trial::Verdict;

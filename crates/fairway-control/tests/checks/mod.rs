@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use fairway_control::{Engine, manifest};
 use fairway_model::{HostPattern, VirtualHost, WildcardSpan};
-use fairway_translate::{Change, Options, WithoutClass};
+use fairway_objects::options::{Options, WithoutClass};
+use fairway_objects::resources::Change;
 
 const NOW: i64 = 1_767_225_600;
 

@@ -11,10 +11,10 @@ use fairway_model::{
 use fairway_objects::certificate::secret_value;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
-use fairway_objects::resources::Resources;
-use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
 use fairway_objects::policies as types;
 use fairway_objects::policies::SecurityPolicySpec;
+use fairway_objects::resources::Resources;
+use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
 use ipnet::IpNet;
 
 use crate::policies::external;

@@ -1,7 +1,7 @@
 //! GRPCRoutes: their methods are paths, and all else is as in HTTPRoutes.
 
-use fairway_objects::gateway_api::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
 use fairway_model::{Filter, Policy};
+use fairway_objects::gateway_api::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
 
 use crate::condition::Fault;
 use crate::rules::{Builder, Draft};

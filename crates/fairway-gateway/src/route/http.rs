@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fairway_objects::gateway_api::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
 use fairway_model::{Filter, Match, PathMatch, Policy, Retry, RetryBy, Timeouts, WeightedBackend};
 use fairway_objects::duration;
+use fairway_objects::gateway_api::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
 
 use crate::condition::Fault;
 use crate::rules::{Builder, Draft};

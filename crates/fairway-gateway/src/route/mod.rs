@@ -4,10 +4,10 @@ mod grpc;
 mod http;
 pub(crate) mod stream;
 
+use fairway_model::Origin;
 use fairway_objects::gateway_api::{
     GrpcRoute, HttpRoute, ParentReference, RouteStatus, TcpRoute, TlsRoute, UdpRoute,
 };
-use fairway_model::Origin;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::resources::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

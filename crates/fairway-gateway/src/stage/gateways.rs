@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_objects::gateway_api as types;
 use fairway_model::{HostKey, HostPattern, Origin};
+use fairway_objects::gateway_api as types;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::condition::Fault;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use fairway_objects::gateway_api::{ParentReference, PolicyTargetReference};
+use crate::policies::Wrong;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::gateway_api::{ParentReference, PolicyTargetReference};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use crate::policies::Wrong;
 
 use crate::backend::{References, Resolver, Speaks};
 use crate::client_traffic::ClientPolicies;

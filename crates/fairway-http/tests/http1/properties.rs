@@ -3,11 +3,11 @@
 
 use crate::http1::checks;
 
-use fairway_http::{Head, HeadLimits, Version};
 use fairway_http::http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request,
     write_response,
 };
+use fairway_http::{Head, HeadLimits, Version};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

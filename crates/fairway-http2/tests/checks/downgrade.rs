@@ -3,11 +3,11 @@
 //! request smuggling.
 
 use arbitrary::Unstructured;
-use fairway_http::{Head, HeadLimits, Method};
 use fairway_http::http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, request_framing,
     write_request,
 };
+use fairway_http::{Head, HeadLimits, Method};
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, write_frame};
 use fairway_http2::{Config, Event, Server};
 

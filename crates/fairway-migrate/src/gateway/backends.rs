@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use fairway_model::{
+    Backend, BackendKey, BackendProtocol, RuleLabels, UpstreamTls, UpstreamVerification, WeightedBackend,
+};
 use fairway_objects::gateway_api::{
     BackendObjectReference, BackendTlsPolicySpec, BackendTlsValidation, HttpBackendRef, LocalObjectReference,
     PolicyTargetReference,
 };
-use fairway_model::{
-    Backend, BackendKey, BackendProtocol, RuleLabels, UpstreamTls, UpstreamVerification, WeightedBackend,
-};
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 use crate::gateway::input::Input;
 use crate::gateway::remark::Remark;

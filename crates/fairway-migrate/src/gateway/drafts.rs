@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fairway_model::{Action, Answer, AnswerReason, Filter, HttpsRedirect, Match, Policy, Rule, VirtualHost};
 use fairway_objects::gateway_api::{
     HttpPathModifier, HttpRequestMirrorFilter, HttpRouteFilter, HttpRouteMatch, HttpRouteRule,
     HttpRouteTimeouts,
 };
-use fairway_model::{Action, Answer, AnswerReason, Filter, HttpsRedirect, Match, Policy, Rule, VirtualHost};
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 use crate::gateway::backends::{Backends, Shares};
 use crate::gateway::filters::{self, Filters};

@@ -1,13 +1,13 @@
 //! The filters of a rule as those of a route, and what of them is lost. What protects closes the rule: the Gateway API has no
 //! filter for it.
 
-use fairway_objects::gateway_api::{
-    HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
-    HttpUrlRewriteFilter,
-};
 use fairway_model::{
     Cors, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HttpsRedirect, Mirror, MirrorTarget,
     PathRewrite, Redirect, RedirectTarget, TemplatePart,
+};
+use fairway_objects::gateway_api::{
+    HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
+    HttpUrlRewriteFilter,
 };
 
 use crate::gateway::paths;

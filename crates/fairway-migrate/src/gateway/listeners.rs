@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fairway_model::HostPattern;
 use fairway_objects::gateway_api::{
     AllowedListeners, AllowedRoutes, FromNamespaces, Gateway, GatewaySpec, Listener, ListenerSet,
     ListenerSetSpec, ListenerTls, ObjectReference, ParentReference, ReferenceGrant, ReferenceGrantFrom,
     ReferenceGrantSpec, ReferenceGrantTo,
 };
-use fairway_model::HostPattern;
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 use crate::gateway::drafts::{Draft, Drafts};
 use crate::gateway::input::Choice;

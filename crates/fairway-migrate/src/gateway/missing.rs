@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_translate::{Change, Object, ObjectKey};
+use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::resources::Change;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressRule};

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use fairway_objects::gateway_api::BackendTlsPolicy;
 use fairway_model::{HostPattern, StreamRoute, VirtualHost};
-use fairway_translate::ObjectKey;
+use fairway_objects::gateway_api::BackendTlsPolicy;
+use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
 use crate::gateway::backends::{self, Backends, Policies};

@@ -1,6 +1,6 @@
 //! Objects as they are written: their kind, their names, and lines about them.
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use k8s_openapi::Resource;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fairway_objects::gateway_api::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_model::{FieldMatch, Match, PathMatch, PathRewrite, TextMatch};
+use fairway_objects::gateway_api::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
 
 use crate::gateway::pattern::{self, Rest, Shape};
 use crate::gateway::remark::Remark;

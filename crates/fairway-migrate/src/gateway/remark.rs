@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
 /// What becomes of something, from the best to the worst.

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fairway_model::HostPattern;
 use fairway_objects::gateway_api::{
     GrpcBackendRef, GrpcMethodMatch, GrpcRoute, GrpcRouteFilter, GrpcRouteMatch, GrpcRouteRule,
     GrpcRouteSpec, HttpBackendRef, HttpRoute, HttpRouteFilter, HttpRouteMatch, HttpRouteRule, HttpRouteSpec,
     ParentReference,
 };
-use fairway_model::HostPattern;
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 use crate::gateway::drafts::{Draft, Drafts};
 use crate::gateway::naming::{self, Names};

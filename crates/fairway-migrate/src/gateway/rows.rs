@@ -1,6 +1,6 @@
 //! What becomes of each annotation of an Ingress.
 
-use fairway_translate::{Known, Support, known_annotations};
+use fairway_ingress::{Known, Support, known_annotations};
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 

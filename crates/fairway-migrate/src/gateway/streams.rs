@@ -1,8 +1,8 @@
 //! TLS that passes through as TLSRoutes.
 
-use fairway_objects::gateway_api::{BackendRef, ParentReference, StreamRouteRule, TlsRoute, TlsRouteSpec};
 use fairway_model::StreamRoute;
-use fairway_translate::ObjectKey;
+use fairway_objects::gateway_api::{BackendRef, ParentReference, StreamRouteRule, TlsRoute, TlsRouteSpec};
+use fairway_objects::object::ObjectKey;
 
 use crate::gateway::backends::Backends;
 use crate::gateway::naming::{self, Names};

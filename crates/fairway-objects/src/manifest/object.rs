@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Origin, SourceLine};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lines::Lines;
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
+use fairway_model::{Origin, SourceLine};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

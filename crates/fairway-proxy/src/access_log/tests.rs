@@ -39,7 +39,9 @@ fn peer() -> Peer {
 
 fn buffers(head: &[u8]) -> Buffers {
     let mut buffers = Buffers::default();
-    fairway_http::http1::HeadParser::new().request(&mut buffers.request, head, &HeadLimits::default()).unwrap();
+    fairway_http::http1::HeadParser::new()
+        .request(&mut buffers.request, head, &HeadLimits::default())
+        .unwrap();
     buffers.host.push_str("example.com");
     buffers.parties =
         Parties { client: Some("203.0.113.7".parse().unwrap()), sender: Some("10.0.0.1".parse().unwrap()) };

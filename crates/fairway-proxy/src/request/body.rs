@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fairway_http::grpc::Decoder;
 use fairway_http::Malformed;
+use fairway_http::grpc::Decoder;
 use fairway_net::pace::Pace;
 use fairway_net::turns::go_on_later;
 

@@ -16,8 +16,8 @@ use fairway_net::clock::{Deadline, Instant};
 use fairway_net::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
 use fairway_net::transport::{Transport, UpstreamStream};
 use fairway_net::wire::{Ahead, Wire};
-use fairway_routing::{BackendSlot, CompiledStream};
 use fairway_routing::session::{Belongs, Session};
+use fairway_routing::{BackendSlot, CompiledStream};
 
 use super::end::End;
 use super::peer::StreamPeer;

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use fairway_translate::{Options, OwnListener, overlap};
+use fairway_objects::options::Options;
+use fairway_objects::own::{OwnListener, overlap};
 
 /// The addresses that the process binds.
 #[derive(Clone, Debug, Args)]

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fairway_control::cluster::ServeGateways;
 use fairway_control::status::{PortRange, ServiceType};
-use fairway_translate::{GATEWAY_CONTROLLER, GatewayOptions, ObjectKey, Places, ReservedPorts};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::{GATEWAY_CONTROLLER, GatewayOptions, Places, ReservedPorts};
 
 /// The value of `--gateway-controller` with which nothing of the Gateway API is served.
 const NONE: &str = "none";

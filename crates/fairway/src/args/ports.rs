@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fairway_translate::{IngressListeners, ListenAt, ObjectKey, ReservedPorts, ServiceMaps};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::{IngressListeners, ListenAt, ReservedPorts, ServiceMaps};
 use ipnet::IpNet;
 
 /// The ports that clients see.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
+use fairway_objects::options::{ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Places};
 use fairway_proxy::{AccessLogFormat, DrainOptions};
-use fairway_translate::{ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Places};
 
 use super::addresses::AddressArgs;
 use super::gateways::GatewayPlaceArgs;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{ArgAction, Args, ValueEnum};
 use fairway_model::ForwardedPath;
-use fairway_translate::{
+use fairway_objects::options::{
     CONTROLLER, ClientDefaults, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options,
     SslPassthrough, Trust, UnsupportedProtection, WithoutClass,
 };

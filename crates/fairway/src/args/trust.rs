@@ -3,8 +3,8 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use fairway_objects::options::{External, ExternalNames, Own, ProxySenders, Trust};
 use fairway_proxy::{ProxyProtocol, ProxyProtocolOn};
-use fairway_translate::{External, ExternalNames, Own, ProxySenders, Trust};
 use ipnet::IpNet;
 
 /// Whose word is taken, and where external names may lead.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use fairway_migrate::gateway::{self, Choice, Entry, Fate, Loss, Missing, Moved, Written};
-use fairway_translate::{Change, ObjectKey};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::resources::Change;
 
 use crate::args::GatewayApiArgs;
 use crate::offline::{Input, Offline};

@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use anyhow::{Result, bail};
 use fairway_compare::{Agreement, Plan, Schemes};
 use fairway_control::Outcome;
-use fairway_translate::{Change, GatewayOptions, Kind, Options, Places};
+use fairway_objects::object::Kind;
+use fairway_objects::options::{GatewayOptions, Options, Places};
+use fairway_objects::resources::Change;
 
 use crate::offline;
 

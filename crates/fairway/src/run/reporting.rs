@@ -12,7 +12,7 @@ use fairway_control::status::{
     StatusMode,
 };
 use fairway_control::webhook::{Files, Reviews, Webhook};
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 
 use crate::args::{ReportArgs, RunArgs, WebhookArgs};
 

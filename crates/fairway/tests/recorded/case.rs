@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use fairway_translate::{Support, known_annotations};
+use fairway_ingress::{Support, known_annotations};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 
 use super::harness::{Harness, ingress, secret, service, slice, texts};
 use super::server::{Network, Server};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 use serde_json::json;
 
 use super::harness::{
@@ -232,7 +232,8 @@ async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are
     let first = harness.batch().await;
     assert!(first.changes.iter().any(|change| change.reference().kind == Kind::GatewayClass));
     harness.until("the releases", |harness| !harness.releases.is_empty()).await;
-    let of = |releases: &fairway_translate::Releases, name: &str| releases.get(name).cloned();
+    let of =
+        |releases: &fairway_objects::gateway_resources::Releases, name: &str| releases.get(name).cloned();
     assert_eq!(of(&harness.releases[0], classes), Some(Some("v1.6.3".to_owned())));
     assert_eq!(of(&harness.releases[0], routes), Some(None), "it has no annotation");
     harness.pass(Duration::from_secs(180)).await;

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Change, Kind, Object, ObjectRef, Releases};
+use fairway_objects::gateway_resources::Releases;
+use fairway_objects::object::{Kind, Object, ObjectRef};
+use fairway_objects::resources::Change;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
@@ -130,7 +132,7 @@ impl Harness {
     }
 
     pub(super) fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
-        let key = fairway_translate::ObjectKey::new(namespace, name);
+        let key = fairway_objects::object::ObjectKey::new(namespace, name);
         self.objects.contains_key(&ObjectRef::new(kind, key))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The tracker alone, event by event: what a watch and an answer tell of one Secret in every order.
 
-use fairway_translate::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_translate::Kind;
+use fairway_objects::object::Kind;
 use serde_json::json;
 
 use super::harness::{Harness, class, ingress, secret, service, texts};

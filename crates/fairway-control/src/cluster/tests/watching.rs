@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fairway_translate::{Defaults, Kind, ObjectKey, Options};
+use fairway_objects::object::{Kind, ObjectKey};
+use fairway_objects::options::{Defaults, Options};
 use serde_json::json;
 
 use super::harness::{Harness, class, ingress, listed, namespace, secret, service, slice, texts};

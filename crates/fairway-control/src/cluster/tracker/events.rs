@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fairway_translate::{Change, Object, ObjectRef};
+use fairway_objects::object::{Object, ObjectRef};
+use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
 use super::{Entry, HOLD, HOLD_AT_START, Heard, Name, Phase, Shown, Tracker};

@@ -1,6 +1,8 @@
 //! What served Ingresses name: one watch for each kind and namespace that something is named in, as long as it is.
 
-use fairway_translate::{Change, Difference, Kind, Object, ObjectKey, ObjectRef};
+use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
+use fairway_objects::references::Difference;
+use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
 use super::{Action, Name, Progress, Tracker};

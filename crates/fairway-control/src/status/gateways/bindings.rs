@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::PortProtocol;
-use fairway_translate::PortState;
+use fairway_objects::placement::PortState;
 use tokio::sync::watch;
 
 /// The addresses that are bound, and those that cannot be. A clone is the same.

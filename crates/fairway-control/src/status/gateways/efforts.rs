@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use tokio::time::Instant;
 
 use super::edits::Failure;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fairway_gateway::WantedGateway;
 use fairway_gateway::fleet::ports::Ports;
 use fairway_gateway::fleet::services::{self, DesiredService, ServiceType};
 use fairway_gateway::fleet::slices::{self, SliceEdit};
 use fairway_objects::gateway_api::Gateway;
-use fairway_translate::{ObjectKey, Resources, WantedGateway};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::resources::Resources;
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_gateway::fleet::agreement::{Agreement, ServedGateways};
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use fairway_gateway::fleet::names::{
     FAIRWAY, GATEWAY_LABEL, MANAGED_BY, SERVICE_LABEL, SLICE_MANAGED_BY, SLICE_MANAGER,
 };
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

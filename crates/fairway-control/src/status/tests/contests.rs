@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_translate::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use imbl::OrdMap;
 use tokio::time::Instant;
 

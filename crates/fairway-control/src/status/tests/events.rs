@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_translate::ObjectKey;
+use fairway_objects::object::ObjectKey;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;

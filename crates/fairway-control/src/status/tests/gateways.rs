@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
+use fairway_gateway::{PortTransport, WantedAddress, WantedGateway};
 use fairway_model::{Origin, PortProtocol};
-use fairway_translate::{
-    AddressKind, Addresses, Change, Diagnostic, Object, ObjectKey, Options, Placement, PortState,
-    PortTransport, Severity, WantedAddress, WantedGateway,
-};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::options::Options;
+use fairway_objects::placement::{AddressKind, Addresses, Placement, PortState};
+use fairway_objects::resources::Change;
 use http::Method;
 use imbl::OrdMap;
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use fairway_translate::{Kind, ObjectKey, ObjectRef, Options};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
 use http::Method;
 use imbl::OrdMap;
 use serde_json::{Value, json};

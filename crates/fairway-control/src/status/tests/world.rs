@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairway_translate::{Change, Kind, Object, ObjectKey, ObjectRef, Options};
+use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+use fairway_objects::resources::Change;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

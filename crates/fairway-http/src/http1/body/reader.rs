@@ -2,9 +2,9 @@
 
 use super::limits::BodyLimits;
 use super::trailer::Trailers;
-use crate::http1::framing::Framing;
 use crate::Malformed;
 use crate::bytes::{hex_digit, is_value_byte};
+use crate::http1::framing::Framing;
 
 /// What a step found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The rules for bodies, one test each.
 
 use super::*;
-use crate::http1::framing::Framing;
 use crate::Malformed;
+use crate::http1::framing::Framing;
 
 const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 64, trailer_bytes: 64, extension_bytes: 200 };
 

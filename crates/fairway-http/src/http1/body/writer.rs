@@ -1,9 +1,9 @@
 //! A body into a stream. Holds how much is still due, never body bytes.
 
 use super::trailer;
-use crate::http1::framing::Framing;
 use crate::Malformed;
 use crate::bytes::{is_token, is_value_byte};
+use crate::http1::framing::Framing;
 
 /// Writes one body.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Heads: canonical when written, the same however they arrive, and the framing that leaves is one.
 
-use fairway_http::{Head, HeadLimits, Known, Malformed, Method, Target, Version, request_authority};
 use fairway_http::http1::{
     Framing, HeadParser, Parsed, RequestHop, expects_continue, keep_alive, request_framing, response_framing,
     strip_hop_by_hop, upgrade_to, write_request, write_response,
 };
+use fairway_http::{Head, HeadLimits, Known, Malformed, Method, Target, Version, request_authority};
 
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 2048, fields: 70, line_bytes: 512 };
 

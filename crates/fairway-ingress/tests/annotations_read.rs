@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use fairway_translate::{Support, Translation, known_annotations, translate};
+use fairway_ingress::{Support, Translation, known_annotations, translate};
 
 use crate::support::{NOW, scene};
 

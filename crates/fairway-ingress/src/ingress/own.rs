@@ -1,8 +1,8 @@
 //! Fairway's own annotations, `fairway.dev/...`: which there are, and when each acts. One that cannot be read closes the paths of
 //! its Ingress, since any of them may keep somebody out.
 
-use fairway_objects::annotations::{deny, real_ip, redirect, request_headers, response_headers};
 use fairway_model::{AnswerReason, Filter};
+use fairway_objects::annotations::{deny, real_ip, redirect, request_headers, response_headers};
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::contributions::{Contributions, Phase};

@@ -22,7 +22,7 @@ pub struct Translation {
     pub status: OrdMap<ObjectKey, Arc<IngressStatus>>,
     /// What is to be written about objects of the Gateway API, and what Gateways need.
     pub gateway: GatewayTranslation,
-    /// External names that rules refer to and whose addresses are wanted as [`crate::Change::Resolved`].
+    /// External names that rules refer to and whose addresses are wanted as [`fairway_objects::resources::Change::Resolved`].
     pub external_names: OrdSet<Arc<str>>,
 }
 

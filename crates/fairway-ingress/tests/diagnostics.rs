@@ -1,16 +1,17 @@
 //! Every diagnostic that translation can give, as one file: what the golden cases give, and what each known annotation
 //! and each key of the settings ConfigMap gives with good and with bad values. A message that changes shows here.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration diagnostics::` writes the file from what is said now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration diagnostics::` writes the file from what is said now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fairway_translate::{
-    Change, HostOptions, ObjectKey, Options, Resources, UnsupportedProtection, known_annotations, translate,
-};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::{HostOptions, Options, UnsupportedProtection};
+use fairway_objects::resources::{Change, Resources};
+use fairway_ingress::{known_annotations, translate};
 use serde_json::{Value, json};
 
 use crate::support::{NOW, object, scene};

@@ -1,6 +1,6 @@
 //! Manifests in, configuration and diagnostics out, as files: `golden/<feature>-<case>/{in.yaml,out.yaml}`.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration golden::` writes the second from what is translated now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration golden::` writes the second from what is translated now.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use fairway_model::{
     Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, HostPattern, Listener, ListenerProtocol,
     Match, PathMatch, Policy, Retry, Rule, StreamKey, StreamRoute, TextMatch, VirtualHost,
 };
-use fairway_translate::{Translation, translate};
+use fairway_ingress::{Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, golden, scene};

@@ -1,18 +1,17 @@
 //! Objects of the Gateway API in, configuration, statuses and diagnostics out, as files:
 //! `gateway/<case>/{in.yaml,out.yaml}`, with `gateway/common.yaml` in front of each input.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration gateway::` writes the second from what is translated now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration gateway::` writes the second from what is translated now.
 
 use std::fs;
 use std::path::Path;
 
+use fairway_gateway::{Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, WantedGateway};
 use fairway_model::{
     Action, Balancing, ClientTraffic, Config, FieldMatch, ListenerTls, Match, PathMatch, Policy, Reference,
     Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
 };
-use fairway_translate::{
-    Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, Translation, WantedGateway, translate,
-};
+use fairway_ingress::{Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, golden, scene};
@@ -117,7 +116,7 @@ fn conditions(conditions: &[Condition]) -> Value {
 
 /// What is more than ports.
 fn wanted(it: &WantedGateway) -> Option<Value> {
-    let address = |it: &fairway_translate::WantedAddress| {
+    let address = |it: &fairway_gateway::WantedAddress| {
         format!("{} {}", it.kind.name(), it.value.as_deref().unwrap_or("any"))
     };
     let addresses: Vec<_> = it.addresses.iter().map(address).collect();

@@ -2,10 +2,11 @@
 //! translation here is what it says after each of several edits, and that a translation from scratch says the same.
 
 use fairway_model::{Action, BackendKey, SessionKey, SessionStart, Stickiness};
-use fairway_translate::{
-    Change, Compat, HostOwnership, Kind, ObjectKey, ObjectRef, Options, Resources, Scope, Translation,
-    Translator, translate,
-};
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::{Compat, HostOwnership, Options};
+use fairway_objects::resources::{Change, Resources};
+use fairway_ingress::{Translation, Translator, translate};
 use serde_json::json;
 
 use crate::support::{NOW, object};

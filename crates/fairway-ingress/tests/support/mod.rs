@@ -8,12 +8,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fairway_translate::{
-    Address, AddressKind, Addresses, Change, Compat, Defaults, DocumentSource, ExternalNames, HostOwnership,
-    LogFormatChoice, LoopbackEndpoints, Object, ObjectKey, Options, OwnListener, Placement, Places,
-    PortPlacement, PortState, ProxySenders, ReservedPorts, Resources, SslPassthrough, UnsupportedProtection,
-    WithoutClass,
+use fairway_objects::object::{DocumentSource, Object, ObjectKey};
+use fairway_objects::options::{
+    Compat, Defaults, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Options, Places,
+    ProxySenders, ReservedPorts, SslPassthrough, UnsupportedProtection, WithoutClass,
 };
+use fairway_objects::own::OwnListener;
+use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::resources::{Change, Resources};
 use serde_json::{Value, json};
 
 /// The moment of all tests: 2026-01-01.

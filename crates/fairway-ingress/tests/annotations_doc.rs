@@ -1,7 +1,7 @@
 //! The table of `docs/annotations.md` is what the families of annotations say, with the examples of `examples.yaml`, each of
 //! which works.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-translate --test integration annotations_doc::` writes the table anew.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration annotations_doc::` writes the table anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use fairway_model::Filter;
-use fairway_translate::{Class, Known, Support, Translation, known_annotations, translate};
+use fairway_ingress::{Class, Known, Support, Translation, known_annotations, translate};
 use serde_json::Value;
 
 use crate::support::{NOW, scene};

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::support::{NOW, scene};
-use fairway_translate::{Translation, translate};
+use fairway_ingress::{Translation, translate};
 
 /// An Ingress with patterns for `a.test`, created on the given day.
 fn ingress(namespace: &str, day: u32, paths: impl Iterator<Item = String>) -> String {

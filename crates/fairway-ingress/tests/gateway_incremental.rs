@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use fairway_model::PortProtocol;
-use fairway_translate::{
-    Change, Kind, ObjectKey, ObjectRef, Options, Places, Resources, Translator, translate,
-};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::{Options, Places};
+use fairway_objects::resources::{Change, Resources};
+use fairway_ingress::{Translator, translate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ static SECRETS: LazyLock<[Value; 2]> = LazyLock::new(|| {
     ["a", "b"].map(|name| {
         let wish = json!({"kind": "Certificate", "metadata": metadata("a", name, 0), "names": ["a.test"]});
         match object(wish) {
-            fairway_translate::Object::Secret(secret) => {
+            fairway_objects::object::Object::Secret(secret) => {
                 let mut value = serde_json::to_value(&*secret).unwrap();
                 value["kind"] = json!("Secret");
                 value
@@ -324,7 +325,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 fn change(edit: &Edit) -> Change {
-    use fairway_translate::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+    use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
     match edit {
         Edit::Set(value) => Change::Set(object(value.clone()), None),
         Edit::Remove(kind, key) => Change::Remove(ObjectRef::new(*kind, key.clone())),
