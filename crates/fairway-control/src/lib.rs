@@ -1,6 +1,6 @@
 //! Where configuration comes from and how it reaches the workers.
 //!
-//! A source ([`cluster`], or `fairway_directory` with [`manifest`]s from disk) tells the [`pipeline`] what changed; its [`engine`]
+//! A source ([`cluster`], or `crate::directory` with [`manifest`]s from disk) tells the [`pipeline`] what changed; its [`engine`]
 //! translates and compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses
 //! them ([`retired`]). [`status`] tells the cluster what became of its objects,
 //! [`webhook`] whether a new one would do. [`admin`] answers questions about all
@@ -10,6 +10,7 @@ pub mod admin;
 pub mod clock;
 pub mod cluster;
 pub mod digest;
+pub mod directory;
 pub mod engine;
 mod exposition;
 pub mod fleet;
@@ -25,8 +26,6 @@ pub mod state;
 pub mod status;
 mod trial;
 pub mod webhook;
-
-pub use fairway_objects::manifest;
 
 pub use cluster::Cluster;
 pub use digest::Digest;

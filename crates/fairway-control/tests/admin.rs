@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes};
 use fairway_control::{Batch, Freshness, Pipeline};
-use fairway_directory::{Directory, News};
+use fairway_control::directory::{Directory, News};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::Options;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -5,5 +5,6 @@
 mod admin;
 mod any_manifest;
 mod checks;
+mod directory;
 mod pipeline;
 mod webhook;

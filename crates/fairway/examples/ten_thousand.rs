@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use fairway_control::{Batch, Pipeline};
-use fairway_directory::{Directory, News};
+use fairway_control::directory::{Directory, News};
 use fairway_objects::options::{LoopbackEndpoints, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {

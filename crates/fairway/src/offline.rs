@@ -93,7 +93,7 @@ impl Input<'_> {
 /// Reads a directory or a file: it cannot be read, or holds no manifest.
 fn read(path: &Path, options: Options) -> Result<Read> {
     let contents =
-        fairway_directory::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        fairway_control::directory::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if contents.files == 0 {
         bail!("{} holds no manifest (*.yaml, *.yml, *.json)", path.display());
     }
@@ -104,7 +104,7 @@ fn read(path: &Path, options: Options) -> Result<Read> {
 /// Reads manifests from the standard input: it cannot be read, is no text, or holds no manifest.
 fn read_standard_input(options: Options) -> Result<Read> {
     let text = standard_input::text()?;
-    let contents = fairway_directory::read_text("standard input", &text);
+    let contents = fairway_control::directory::read_text("standard input", &text);
     if contents.changes.is_empty() && contents.diagnostics.is_empty() {
         bail!("the standard input holds no manifest");
     }

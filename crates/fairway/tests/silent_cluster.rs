@@ -36,7 +36,7 @@ fn start(kubeconfig: &TempDir, more: &[&str]) -> Fairway {
 
 /// What an earlier process would have kept of these manifests.
 fn keep(manifests: &Path, state: &Path) {
-    let contents = fairway_directory::read(manifests).unwrap();
+    let contents = fairway_control::directory::read(manifests).unwrap();
     let mut engine = Engine::new(Options::default());
     engine.update(contents.changes, 0);
     let outcome = engine.current().unwrap().clone();

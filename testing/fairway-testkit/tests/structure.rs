@@ -44,11 +44,6 @@ const CRATES: &[Place] = &[
         never: INPUT_OUTPUT,
     },
     Place {
-        name: "fairway-directory",
-        may: &["fairway-objects", "fairway-model", "fairway-objects", "fairway-ingress"],
-        never: &["tokio", "hyper", "h2", "httparse", "kube", "k8s-openapi"],
-    },
-    Place {
         name: "fairway-control",
         may: &[
             "fairway-objects",
@@ -138,7 +133,7 @@ const CRATES: &[Place] = &[
             "fairway-gateway",
             "fairway-compare",
             "fairway-control",
-            "fairway-directory",
+            "fairway-control",
             "fairway-echo",
             "fairway-http",
             "fairway-migrate",

@@ -3,7 +3,8 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use fairway_objects::options::{External, ExternalNames, Own, ProxySenders, Trust};
+use fairway_objects::options::{External, ExternalNames, ProxySenders, Trust};
+use fairway_objects::own::Own;
 use fairway_proxy::{ProxyProtocol, ProxyProtocolOn};
 use ipnet::IpNet;
 

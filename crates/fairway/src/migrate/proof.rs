@@ -32,7 +32,7 @@ pub(super) fn of(
          spec: {{controllerName: {}}}\n",
         options.gateways.controller
     );
-    let written = fairway_directory::read_text("the written objects", &format!("{text}{class}"));
+    let written = fairway_control::directory::read_text("the written objects", &format!("{text}{class}"));
     if let Some(problem) = written.diagnostics.first() {
         bail!("the written objects cannot be read again: {problem}");
     }

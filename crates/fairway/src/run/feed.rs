@@ -10,7 +10,7 @@ use fairway_control::admin::Readiness;
 use fairway_control::cluster::Cluster;
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Batch, Freshness, Pipeline};
-use fairway_directory::{Directory, News};
+use fairway_control::directory::{Directory, News};
 
 use super::gate::Gate;
 use super::reporting::Reporting;

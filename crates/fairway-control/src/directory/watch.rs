@@ -16,10 +16,10 @@ use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use thiserror::Error;
 
-use crate::names::{self, NameKind};
-use crate::pending::{GRACE, Pending, SETTLE, Touch, Work};
-use crate::scan::{self, Identity, Walk};
-use crate::tree::Tree;
+use crate::directory::names::{self, NameKind};
+use crate::directory::pending::{GRACE, Pending, SETTLE, Touch, Work};
+use crate::directory::scan::{self, Identity, Walk};
+use crate::directory::tree::Tree;
 
 /// How often everything is looked at although no event came: the safety net for events that the kernel does not send,
 /// as for the target of a link that lies elsewhere.

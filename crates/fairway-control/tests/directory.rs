@@ -1,7 +1,5 @@
 //! The directory source against real files: what editors, kubectl and volume mounts do to them.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fairway_directory::{Directory, News, Tree};
+use fairway_control::directory::{Directory, News, Tree};
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::Object;
 use fairway_objects::resources::Change;

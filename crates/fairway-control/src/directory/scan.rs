@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::names;
+use crate::directory::names;
 
 /// Directories below each other; deeper ones are reported as unreadable.
 const MAX_DEPTH: usize = 32;

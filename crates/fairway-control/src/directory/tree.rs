@@ -13,8 +13,8 @@ use fairway_objects::object::ObjectRef;
 use fairway_objects::resources::Change;
 use rustix::fs::{Mode, OFlags};
 
-use crate::file::{File, Update, duplicate};
-use crate::scan::{self, Stamp, Walk};
+use crate::directory::file::{File, Update, duplicate};
+use crate::directory::scan::{self, Stamp, Walk};
 use fairway_objects::manifest;
 
 /// The largest file that is read, in bytes.
