@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use fairway_ingress::{Support, known_annotations};
 use fairway_migrate::unknown_without;
 use fairway_model::{Action, Answer, AnswerReason, CertificateKey, HostPattern, Origin, Rule, VirtualHost};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
-use fairway_ingress::{Support, known_annotations};
 use serde::Serialize;
 
 use crate::answer::Part;

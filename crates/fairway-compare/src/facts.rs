@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use fairway_ingress::Translation;
 use fairway_model::Config;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::resources::Change;
 use fairway_routing::Snapshot;
-use fairway_ingress::Translation;
 
 /// The objects, and what Fairway makes of them.
 #[derive(Clone, Copy, Debug)]

@@ -301,8 +301,8 @@ fn shortened(value: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fairway_routing::Snapshot;
     use fairway_ingress::Translation;
+    use fairway_routing::Snapshot;
 
     use super::*;
     use crate::address::Schemes;

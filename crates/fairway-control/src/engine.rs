@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fairway_ingress::{Translation, Translator};
 use fairway_model::Config;
 use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Severity};
 use fairway_objects::options::Options;
 use fairway_objects::resources::{Change, Resources};
 use fairway_routing::{Compiled, Problem, Snapshot, compile};
-use fairway_ingress::{Translation, Translator};
 
 use crate::digest::{Digest, Running};
 

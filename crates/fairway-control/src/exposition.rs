@@ -3,28 +3,23 @@
 use std::fmt::{Display, Write};
 
 /// Says what a metric is.
-pub(crate) fn head(out: &mut String, (name, kind): (&str, &str), help: &str) {
+pub fn head(out: &mut String, (name, kind): (&str, &str), help: &str) {
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("writing to a String cannot fail");
 }
 
 /// The value of one series; `labels` are those between the braces, as text.
-pub(crate) fn line(out: &mut String, name: &str, labels: &str, value: impl Display) {
+pub fn line(out: &mut String, name: &str, labels: &str, value: impl Display) {
     let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
     writeln!(out, "{name}{open}{labels}{close} {value}").expect("writing to a String cannot fail");
 }
 
 /// The two, of a metric with one series.
-pub(crate) fn single(
-    out: &mut String,
-    metric: (&str, &str),
-    help: &str,
-    (labels, value): (&str, impl Display),
-) {
+pub fn single(out: &mut String, metric: (&str, &str), help: &str, (labels, value): (&str, impl Display)) {
     head(out, metric, help);
     line(out, metric.0, labels, value);
 }
 
 /// The value of a label.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

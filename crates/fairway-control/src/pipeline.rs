@@ -162,20 +162,22 @@ impl Viewer {
     }
 }
 
-#[cfg(test)]
+/// For the tests of those who look.
+#[doc(hidden)]
 impl Viewer {
     /// One that shows nothing yet, without a pipeline.
-    pub(crate) fn blank() -> Self {
+    #[must_use]
+    pub fn blank() -> Self {
         Self(Arc::default())
     }
 
     /// Shows `outcome` from now on.
-    pub(crate) fn show(&self, outcome: Outcome) {
+    pub fn show(&self, outcome: Outcome) {
         self.show_of(outcome, Arc::default());
     }
 
     /// The same of a source that has something to say.
-    pub(crate) fn show_of(&self, outcome: Outcome, source: Arc<[Diagnostic]>) {
+    pub fn show_of(&self, outcome: Outcome, source: Arc<[Diagnostic]>) {
         let (published, delay) = (SystemTime::now(), Duration::ZERO);
         let freshness = Freshness::Current;
         *self.0.lock() = Some(View { outcome, source, published, delay, freshness, kept: 1 });

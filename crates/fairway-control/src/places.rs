@@ -14,7 +14,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// The connections.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     max: usize,
     grace: Duration,
     tasks: JoinSet<()>,
@@ -23,7 +23,7 @@ pub(crate) struct Places {
 
 /// A connection, and what it is waiting for. A clone is the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Pace(Arc<Connection>);
+pub struct Pace(Arc<Connection>);
 
 #[derive(Debug)]
 struct Connection {
@@ -42,13 +42,13 @@ enum State {
 
 impl Places {
     /// For `max` connections at a time. A client may keep the server waiting for `grace`, whoever else waits for a place.
-    pub(crate) fn new(max: usize, grace: Duration) -> Self {
+    pub fn new(max: usize, grace: Duration) -> Self {
         Self { max, grace, tasks: JoinSet::new(), held: Vec::new() }
     }
 
     /// Serves a connection of `peer` in a place of its own. Waits for one where all are taken; at most for as long as
     /// answers and the grace take.
-    pub(crate) async fn take<F>(&mut self, peer: IpAddr, serve: impl FnOnce(Pace) -> F)
+    pub async fn take<F>(&mut self, peer: IpAddr, serve: impl FnOnce(Pace) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -97,12 +97,12 @@ impl Pace {
     }
 
     /// It waits for its client from now on.
-    pub(crate) fn client(&self) {
+    pub fn client(&self) {
         self.set(State::Client(Instant::now()));
     }
 
     /// It waits for an answer from now on.
-    pub(crate) fn answer(&self) {
+    pub fn answer(&self) {
         self.set(State::Answer);
     }
 

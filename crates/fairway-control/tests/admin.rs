@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes};
-use fairway_control::{Batch, Freshness, Pipeline};
 use fairway_control::directory::{Directory, News};
+use fairway_control::{Batch, Freshness, Pipeline};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::Options;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -7,4 +7,3 @@ mod any_manifest;
 mod checks;
 mod directory;
 mod pipeline;
-mod webhook;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Batch, Freshness, Pipeline, Publication};
 use fairway_control::directory::{Directory, News};
+use fairway_control::{Batch, Freshness, Pipeline, Publication};
 use fairway_objects::options::Options;
 
 const CLASS: &str = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: fairway}\n\

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use fairway_model::Filter;
 use fairway_ingress::{Class, Known, Support, Translation, known_annotations, translate};
+use fairway_model::Filter;
 use serde_json::Value;
 
 use crate::support::{NOW, scene};

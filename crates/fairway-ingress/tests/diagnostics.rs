@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fairway_ingress::{known_annotations, translate};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{HostOptions, Options, UnsupportedProtection};
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::{known_annotations, translate};
 use serde_json::{Value, json};
 
 use crate::support::{NOW, object, scene};

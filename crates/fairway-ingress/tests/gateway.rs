@@ -7,11 +7,11 @@ use std::fs;
 use std::path::Path;
 
 use fairway_gateway::{Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, WantedGateway};
+use fairway_ingress::{Translation, translate};
 use fairway_model::{
     Action, Balancing, ClientTraffic, Config, FieldMatch, ListenerTls, Match, PathMatch, Policy, Reference,
     Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
 };
-use fairway_ingress::{Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, golden, scene};

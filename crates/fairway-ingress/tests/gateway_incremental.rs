@@ -4,11 +4,11 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use fairway_ingress::{Translator, translate};
 use fairway_model::PortProtocol;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::{Options, Places};
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::{Translator, translate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

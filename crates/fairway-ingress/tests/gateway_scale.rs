@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use fairway_gateway::{Condition, GatewayStatus, ListenerStatus, OwnStatus};
+use fairway_ingress::{Translation, Translator};
 use fairway_model::{HostPattern, PathMatch, VirtualHost};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::{Options, Places};
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::{Translation, Translator};
 use serde_json::{Value, json};
 
 use crate::support::{NOW, object};

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
+use fairway_ingress::{Translation, translate};
 use fairway_model::{
     Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, HostPattern, Listener, ListenerProtocol,
     Match, PathMatch, Policy, Retry, Rule, StreamKey, StreamRoute, TextMatch, VirtualHost,
 };
-use fairway_ingress::{Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, golden, scene};

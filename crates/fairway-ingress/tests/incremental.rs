@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use fairway_ingress::{Translation, Translator, translate};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::{
     Compat, Defaults, External, ExternalNames, HostOwnership, Options, ServiceMaps, Trust, WithoutClass,
 };
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::{Translation, Translator, translate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

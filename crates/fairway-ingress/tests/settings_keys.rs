@@ -1,10 +1,10 @@
 //! Every key that ingress-nginx or the F5 controller documents is known: it works, or a diagnostic says what is lost.
 
+use fairway_ingress::translate;
 use fairway_model::{DownstreamSettings, Settings};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{HostOptions, Options, UnsupportedProtection};
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::translate;
 use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, object};

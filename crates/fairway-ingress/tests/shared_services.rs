@@ -1,12 +1,12 @@
 //! Ingresses with the same Service and port share balancing, sessions and canaries, as in ingress-nginx. What is asked of a
 //! translation here is what it says after each of several edits, and that a translation from scratch says the same.
 
+use fairway_ingress::{Translation, Translator, translate};
 use fairway_model::{Action, BackendKey, SessionKey, SessionStart, Stickiness};
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::{Compat, HostOwnership, Options};
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::{Translation, Translator, translate};
 use serde_json::json;
 
 use crate::support::{NOW, object};

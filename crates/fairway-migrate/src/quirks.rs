@@ -258,10 +258,10 @@ fn paths(ingress: &Ingress) -> impl Iterator<Item = (String, &HTTPIngressPath)> 
 
 #[cfg(test)]
 mod tests {
+    use fairway_ingress::translate;
     use fairway_objects::object::Object;
     use fairway_objects::options::{Compat, Options};
     use fairway_objects::resources::{Change, Resources};
-    use fairway_ingress::translate;
     use serde_json::{Value, json};
 
     use super::*;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fairway_ingress::{Known, Support, Translation, known_annotations};
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::options::Compat;
 use fairway_objects::resources::Change;
-use fairway_ingress::{Known, Support, Translation, known_annotations};
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fairway_ingress::KEPT_APART;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::Compat;
-use fairway_ingress::KEPT_APART;
 use k8s_openapi::api::networking::v1::{Ingress, IngressServiceBackend};
 use serde::Serialize;
 
@@ -107,10 +107,10 @@ fn port_of(service: &IngressServiceBackend) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
+    use fairway_ingress::translate;
     use fairway_objects::object::Object;
     use fairway_objects::options::Options;
     use fairway_objects::resources::{Change, Resources};
-    use fairway_ingress::translate;
     use serde_json::{Value, json};
 
     use super::*;

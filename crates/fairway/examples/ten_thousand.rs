@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use fairway_control::{Batch, Pipeline};
 use fairway_control::directory::{Directory, News};
+use fairway_control::{Batch, Pipeline};
 use fairway_objects::options::{LoopbackEndpoints, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use fairway_cluster::source;
 use fairway_compare::Annotated;
-use fairway_control::{Engine, Outcome, clock, cluster};
+use fairway_control::{Engine, Outcome, clock};
 use fairway_gateway::PortTransport;
+use fairway_ingress::Translation;
 use fairway_migrate::{Given, Ingresses};
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::options::{Options, Places};
 use fairway_objects::placement::{Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::resources::Change;
-use fairway_ingress::Translation;
 
 use crate::args::{AddressArgs, ClusterArgs, TranslationArgs};
 use crate::standard_input;
@@ -117,8 +118,8 @@ fn read_cluster(cluster: &ClusterArgs, options: Options) -> Result<Read> {
     let selection = cluster.selection(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (changes, diagnostics) = runtime.block_on(async {
-        let client = cluster::connect(&cluster.credentials()).await?;
-        cluster::read_once(&client, &selection).await
+        let client = source::connect(&cluster.credentials()).await?;
+        source::read_once(&client, &selection).await
     })?;
     Ok(Read { changes, diagnostics, files: None, options: selection.options })
 }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use fairway_cluster::fleet::{self, Asked, Fleet, Replica, Written};
+use fairway_cluster::source;
+use fairway_control::Freshness;
 use fairway_control::admin::Served;
-use fairway_control::fleet::{self, Asked, Fleet, Replica, Written};
-use fairway_control::{Freshness, cluster};
 use fairway_objects::object::ObjectKey;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -46,7 +47,7 @@ enum Replicas {
     /// By address.
     Addresses(Vec<SocketAddr>),
     /// The pods of a cluster.
-    Pods(Fleet, cluster::Client),
+    Pods(Fleet, source::Client),
 }
 
 /// Waits; 0 when all serve it, 1 when the time is over.
@@ -103,7 +104,7 @@ impl Replicas {
         if !args.admin.is_empty() {
             return Ok(Self::Addresses(args.admin.clone()));
         }
-        let client = cluster::connect(&args.fleet.cluster().credentials()).await?;
+        let client = source::connect(&args.fleet.cluster().credentials()).await?;
         let FleetArgs { namespace, selector, probe_port, .. } = &args.fleet;
         let fleet = Fleet { namespace: namespace.clone(), selector: selector.clone(), port: *probe_port };
         Ok(Self::Pods(fleet, client))

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use fairway_ingress::{Translation, translate};
 use fairway_migrate::Given;
 use fairway_model::Config;
 use fairway_objects::object::Object;
 use fairway_objects::options::Options;
 use fairway_objects::resources::{Change, Resources};
 use fairway_routing::{Snapshot, compile};
-use fairway_ingress::{Translation, translate};
 use serde_json::{Value, json};
 
 use super::*;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use fairway_gateway::fleet::agreement::ServedGateway;
 use fairway_gateway::{ObjectStatus, WantedGateway};
+use fairway_ingress::IngressStatus;
 use fairway_model::PortProtocol;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::placement::PortPlacement;
-use fairway_ingress::IngressStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};

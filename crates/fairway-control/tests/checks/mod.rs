@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_control::{Engine, manifest};
+use fairway_control::Engine;
 use fairway_model::{HostPattern, VirtualHost, WildcardSpan};
+use fairway_objects::manifest;
 use fairway_objects::options::{Options, WithoutClass};
 use fairway_objects::resources::Change;
 

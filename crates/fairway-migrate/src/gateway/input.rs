@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use fairway_ingress::Translation;
 use fairway_model::{Backend, BackendKey, Config, SessionKey};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
-use fairway_ingress::Translation;
 use k8s_openapi::api::core::v1::ServicePort;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use fairway_ingress::translate;
 use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
 use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::options::{Options, ProxySenders};
 use fairway_objects::resources::{Change, Resources};
-use fairway_ingress::translate;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Map, Value};
 

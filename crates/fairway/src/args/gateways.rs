@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use fairway_control::cluster::ServeGateways;
-use fairway_control::status::{PortRange, ServiceType};
+use fairway_cluster::source::ServeGateways;
+use fairway_cluster::status::{PortRange, ServiceType};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{GATEWAY_CONTROLLER, GatewayOptions, Places, ReservedPorts};
 

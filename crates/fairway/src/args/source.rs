@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use fairway_control::cluster::{Credentials, Namespaces, Selection};
+use fairway_cluster::source::{Credentials, Namespaces, Selection};
 use fairway_objects::options::{GatewayOptions, GatewayScope, LoopbackEndpoints, Options, Places};
 
 use super::gateways;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-use fairway_control::status::Bindings;
+use fairway_cluster::status::Bindings;
 use fairway_model::{Config, PortProtocol};
 use fairway_proxy::{BindError, PublishProblem, Publisher};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fairway_cluster::source::Cluster;
 use fairway_control::admin::Readiness;
-use fairway_control::cluster::Cluster;
+use fairway_control::directory::{Directory, News};
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Batch, Freshness, Pipeline};
-use fairway_control::directory::{Directory, News};
 
 use super::gate::Gate;
 use super::reporting::Reporting;

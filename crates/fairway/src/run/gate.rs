@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use fairway_cluster::status::Bindings;
 use fairway_control::admin::Readiness;
 use fairway_control::state::Keeper;
-use fairway_control::status::Bindings;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{

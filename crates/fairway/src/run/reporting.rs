@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fairway_control::Pipeline;
-use fairway_control::cluster::{Cluster, ServeGateways};
-use fairway_control::status::{
+use fairway_cluster::source::{Cluster, ServeGateways};
+use fairway_cluster::status::{
     Asker, Bindings, GatewayDuties, PlaceOptions, PublishAddresses, Reporter, ReporterOptions, Standing,
     StatusMode,
 };
-use fairway_control::webhook::{Files, Reviews, Webhook};
+use fairway_cluster::webhook::{Files, Reviews, Webhook};
+use fairway_control::Pipeline;
 use fairway_objects::object::ObjectKey;
 
 use crate::args::{ReportArgs, RunArgs, WebhookArgs};

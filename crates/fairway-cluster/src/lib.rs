@@ -1,0 +1,14 @@
+//! Everything that needs a cluster: what it has, and what it is told.
+//!
+//! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
+//! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
+//! replicas.
+
+pub mod fleet;
+pub mod source;
+pub mod status;
+pub mod webhook;
+
+pub use source::Cluster;
+pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
+pub use webhook::Webhook;

@@ -1,0 +1,190 @@
+//! A server that restarts, vanishes, forgets, stalls, denies or is too old.
+
+use std::time::Duration;
+
+use fairway_objects::object::Kind;
+
+use super::harness::{Harness, ingress, secret, service, slice, texts};
+use super::server::{Network, Server};
+use crate::source::probe::Reach;
+use crate::source::read_once;
+use crate::source::selection::Selection;
+
+fn shop() -> Server {
+    let server = Server::new();
+    server.put("ingresses", ingress("shop", "web", &["tls"]));
+    server.put("services", service("shop", "web"));
+    server.put("endpointslices", slice("shop", "web"));
+    server.put("secrets", secret("shop", "tls"));
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_removes_nothing() {
+    let server = shop();
+    let mut harness = Harness::started(&server).await;
+    let before = harness.objects.clone();
+    for resource in ["ingresses", "services", "endpointslices", "secrets", "ingressclasses"] {
+        server.with(|state| state.broken_lists.insert(resource.to_owned()));
+    }
+    server.forget_history();
+    assert!(harness.pass(Duration::from_secs(60)).await.is_empty());
+    assert_eq!(harness.objects, before);
+    assert!(!harness.condition().is_synced());
+    server.with(|state| state.broken_lists.clear());
+    harness.until("being in step", |harness| harness.condition().is_synced()).await;
+    assert_eq!(harness.objects, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_410_only_what_differs_is_told() {
+    let server = shop();
+    let mut harness = Harness::started(&server).await;
+    server.stall_watches();
+    server.put("services", service("shop", "new"));
+    server.put("endpointslices", slice("shop", "web"));
+    server.delete("ingresses", "shop", "web");
+    server.forget_history();
+    let mut changes = texts(&harness.pass(Duration::from_secs(10)).await);
+    changes.sort();
+    assert_eq!(
+        changes,
+        ["+EndpointSlice shop/web", "+Service shop/new", "-Ingress shop/web", "-Secret shop/tls"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_watch_goes_on_from_where_it_was_without_a_list() {
+    let server = shop();
+    let mut harness = Harness::started(&server).await;
+    let lists = server.requests("sendInitialEvents");
+    for _ in 0..5 {
+        server.close_watches();
+        server.put("services", service("shop", "web"));
+        harness
+            .until("the change", |harness| harness.names(Kind::Service) == harness.server.names("services"))
+            .await;
+    }
+    assert_eq!(server.requests("sendInitialEvents"), lists);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stalls_is_noticed() {
+    let server = shop();
+    let mut harness = Harness::started(&server).await;
+    server.stall_watches();
+    server.put("services", service("shop", "new"));
+    let silent = harness.until("the change", |harness| harness.has(Kind::Service, "shop", "new")).await;
+    assert!(silent < Duration::from_secs(102), "{silent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_partition_it_is_in_step_within_five_seconds() {
+    for outage in [Network::Silent, Network::Refusing] {
+        let server = shop();
+        let mut harness = Harness::started(&server).await;
+        let before = harness.objects.clone();
+        server.with(|state| state.line = outage);
+        if outage == Network::Refusing {
+            server.close_watches();
+        }
+        server.put("services", service("shop", "new"));
+        harness.pass(Duration::from_secs(60)).await;
+        assert!(matches!(harness.condition().reach, Reach::Silent { .. }));
+        assert_eq!(harness.objects, before);
+        server.with(|state| state.line = Network::Up);
+        let healed =
+            harness.until("being in step", |harness| harness.has(Kind::Service, "shop", "new")).await;
+        assert!(healed < Duration::from_secs(5), "{healed:?}");
+        harness.until("a true condition", |harness| harness.condition().is_synced()).await;
+        assert_eq!(harness.condition().reach, Reach::Answering);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_after_us_is_waited_for() {
+    let server = shop();
+    server.with(|state| state.line = Network::Refusing);
+    let mut harness = Harness::start(&server, Selection::default());
+    assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
+    assert!(harness.condition().problems().any(|problem| problem.contains("connection refused")));
+    server.with(|state| state.line = Network::Up);
+    let waited = harness.until("the first batch", |harness| harness.condition().synced_once).await;
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    assert_eq!(harness.condition().refusal, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_kind_is_named_and_the_others_are_served() {
+    let server = shop();
+    server.with(|state| state.denied.insert(("ingressclasses".to_owned(), "*".to_owned())));
+    let mut harness = Harness::start(&server, Selection::default());
+    let first = harness.batch().await;
+    assert!(harness.has(Kind::Ingress, "shop", "web") && harness.has(Kind::Secret, "shop", "tls"));
+    let [found] = &*first.diagnostics else { panic!("{:?}", first.diagnostics) };
+    assert_eq!(found.code, "no-permission");
+    assert!(found.problem.contains("list and watch on ingressclasses.networking.k8s.io"), "{found}");
+    server.with(|state| state.denied.clear());
+    harness.until("being in step", |harness| harness.condition().is_synced()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_server_does_not_know_is_named_with_its_version() {
+    let server = shop();
+    server.with(|state| state.unknown.insert("endpointslices".to_owned()));
+    let mut harness = Harness::start(&server, Selection::default());
+    let first = harness.batch().await;
+    assert!(harness.has(Kind::Ingress, "shop", "web"));
+    let [found] = &*first.diagnostics else { panic!("{:?}", first.diagnostics) };
+    assert_eq!(found.code, "no-such-api");
+    assert!(found.problem.contains("endpointslices of discovery.k8s.io/v1; Kubernetes 1.21"), "{found}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_does_not_watch_reads_everything_once() {
+    let server = shop();
+    server.put("ingresses", ingress("bank", "web", &["tls", "nowhere"]));
+    server.with(|state| state.denied.insert(("secrets".to_owned(), "bank".to_owned())));
+    let (changes, diagnostics) = read_once(&server.client(), &Selection::default()).await.unwrap();
+    let mut changes = texts(&changes);
+    changes.sort();
+    let whole = [
+        "+EndpointSlice shop/web",
+        "+Ingress bank/web",
+        "+Ingress shop/web",
+        "+Secret shop/tls",
+        "+Service shop/web",
+    ];
+    assert_eq!(changes, whole);
+    let [found] = &*diagnostics else { panic!("{diagnostics:?}") };
+    assert_eq!(found.code, "no-permission");
+    server.with(|state| state.denied.insert(("ingresses".to_owned(), "*".to_owned())));
+    let refused = read_once(&server.client(), &Selection::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("list and watch on ingresses.networking.k8s.io"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_that_passes_while_a_server_starts_is_none() {
+    let server = shop();
+    server.with(|state| state.denied.insert(("ingresses".to_owned(), "*".to_owned())));
+    let mut harness = Harness::start(&server, Selection::default());
+    assert!(harness.pass(Duration::from_millis(500)).await.is_empty());
+    server.with(|state| state.denied.clear());
+    harness.batch().await;
+    assert!(harness.has(Kind::Ingress, "shop", "web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_too_old_is_refused_in_one_sentence() {
+    let server = shop();
+    server.with(|state| state.minor = 20);
+    let mut harness = Harness::start(&server, Selection::default());
+    assert!(harness.pass(Duration::from_secs(20)).await.is_empty());
+    let problems: Vec<_> = harness.condition().problems().map(str::to_owned).collect();
+    let [problem] = &*problems else { panic!("{problems:?}") };
+    assert!(problem.contains("v1.20.0") && problem.contains("1.21 or newer is needed"), "{problem}");
+    assert_eq!(server.requests("ingresses"), 0);
+    server.with(|state| state.minor = 21);
+    harness.batch().await;
+    assert!(harness.condition().is_synced());
+}

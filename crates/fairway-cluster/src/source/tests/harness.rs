@@ -1,0 +1,239 @@
+//! The source beside the server of a test, in virtual time: what it passed on so far, and waiting for what comes next. Owns
+//! the objects that tests use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_objects::gateway_resources::Releases;
+use fairway_objects::object::{Kind, Object, ObjectRef};
+use fairway_objects::resources::Change;
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+use tokio::time::{self, Instant};
+
+use super::server::Server;
+use crate::source::condition::{Condition, SharedCondition};
+use crate::source::run;
+use crate::source::selection::{Namespaces, Selection};
+use fairway_control::inlet::{Batch, Outlet, pipe};
+
+/// Nothing takes longer in virtual time.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(super) struct Harness {
+    pub(super) server: Server,
+    outlet: Outlet,
+    board: SharedCondition,
+    source: AbortHandle,
+    /// The version of each object as it was passed on.
+    pub(super) objects: BTreeMap<ObjectRef, String>,
+    /// What was told of the releases of CRDs, one after the other.
+    pub(super) releases: Vec<Releases>,
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        self.source.abort();
+    }
+}
+
+impl Harness {
+    /// Starts the source, whose pauses after failures are the same in every run.
+    pub(super) fn start(server: &Server, selection: Selection) -> Self {
+        fastrand::seed(1);
+        let ((inlet, outlet), board) = (pipe(), SharedCondition::new());
+        let source = tokio::spawn(run::run(server.client(), selection, inlet, board.clone()));
+        Self {
+            server: server.clone(),
+            outlet,
+            board,
+            source: source.abort_handle(),
+            objects: BTreeMap::new(),
+            releases: Vec::new(),
+        }
+    }
+
+    /// Starts it for all namespaces and waits for the first batch.
+    pub(super) async fn started(server: &Server) -> Self {
+        let mut harness = Self::start(server, Selection::default());
+        harness.batch().await;
+        harness
+    }
+
+    pub(super) fn condition(&self) -> Condition {
+        self.board.read()
+    }
+
+    /// What was passed on meanwhile, if anything.
+    pub(super) fn poll(&mut self) -> Option<Batch> {
+        let batch = self.outlet.next(Duration::ZERO)?;
+        for change in &batch.changes {
+            match change {
+                Change::Set(object, _) => drop(self.objects.insert(object.reference(), version(object))),
+                Change::Remove(reference) => drop(self.objects.remove(reference)),
+                Change::Released(releases) => self.releases.push(releases.clone()),
+                Change::Resolved { .. } | Change::Placed { .. } => {}
+            }
+        }
+        Some(batch)
+    }
+
+    /// The next batch.
+    pub(super) async fn batch(&mut self) -> Batch {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            if let Some(batch) = self.poll() {
+                return batch;
+            }
+            assert!(Instant::now() < limit, "nothing was told; {:#?}", self.condition());
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// The next batch with changes.
+    pub(super) async fn changes(&mut self) -> Batch {
+        loop {
+            let batch = self.batch().await;
+            if !batch.changes.is_empty() {
+                return batch;
+            }
+        }
+    }
+
+    /// Lets time pass; everything that is passed on meanwhile.
+    pub(super) async fn pass(&mut self, duration: Duration) -> Vec<Change> {
+        let until = Instant::now() + duration;
+        let mut changes = Vec::new();
+        while Instant::now() < until {
+            time::sleep(Duration::from_millis(20)).await;
+            while let Some(batch) = self.poll() {
+                changes.extend(batch.changes);
+            }
+        }
+        changes
+    }
+
+    /// Waits until something holds, while what is passed on is noted.
+    pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < LIMIT, "{what} never came; {:#?}", self.condition());
+            while self.poll().is_some() {}
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        begun.elapsed()
+    }
+
+    /// Names of the objects passed on of a kind as `namespace/name@version`.
+    pub(super) fn names(&self, kind: Kind) -> BTreeSet<String> {
+        let of_kind = self.objects.iter().filter(|(reference, _)| reference.kind == kind);
+        of_kind.map(|(it, version)| format!("{}/{}@{version}", it.key.namespace, it.key.name)).collect()
+    }
+
+    pub(super) fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        let key = fairway_objects::object::ObjectKey::new(namespace, name);
+        self.objects.contains_key(&ObjectRef::new(kind, key))
+    }
+}
+
+fn version(object: &Object) -> String {
+    let metadata = match object {
+        Object::Ingress(it) => &it.metadata,
+        Object::IngressClass(it) => &it.metadata,
+        Object::Service(it) => &it.metadata,
+        Object::EndpointSlice(it) => &it.metadata,
+        Object::Secret(it) => &it.metadata,
+        Object::ConfigMap(it) => &it.metadata,
+        Object::Namespace(it) => &it.metadata,
+        Object::GatewayClass(it) => &it.metadata,
+        Object::Gateway(it) => &it.metadata,
+        Object::ListenerSet(it) => &it.metadata,
+        Object::HttpRoute(it) => &it.metadata,
+        Object::GrpcRoute(it) => &it.metadata,
+        Object::TlsRoute(it) => &it.metadata,
+        Object::TcpRoute(it) => &it.metadata,
+        Object::UdpRoute(it) => &it.metadata,
+        Object::ReferenceGrant(it) => &it.metadata,
+        Object::BackendTlsPolicy(it) => &it.metadata,
+        Object::ClientTrafficPolicy(it) => &it.metadata,
+        Object::BackendTrafficPolicy(it) => &it.metadata,
+        Object::SecurityPolicy(it) => &it.metadata,
+        Object::OldIngress(_) => panic!("a cluster has none"),
+    };
+    metadata.resource_version.clone().unwrap_or_default()
+}
+
+/// What a change is about: `+Ingress shop/web` or `-Secret shop/tls`.
+pub(super) fn text(change: &Change) -> String {
+    let reference = change.reference();
+    let sign = if matches!(change, Change::Set(..)) { '+' } else { '-' };
+    format!("{sign}{} {}", reference.kind.name(), reference.key)
+}
+
+pub(super) fn texts(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(text).collect()
+}
+
+pub(super) fn listed(names: &[&str]) -> Selection {
+    let names = names.iter().map(|name| Arc::from(*name)).collect();
+    Selection { namespaces: Namespaces::Listed(names), ..Selection::default() }
+}
+
+/// An Ingress of ours with these Secrets.
+pub(super) fn ingress(namespace: &str, name: &str, secrets: &[&str]) -> Value {
+    let tls: Vec<_> = secrets.iter().map(|name| json!({ "hosts": ["a.test"], "secretName": name })).collect();
+    json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "ingressClassName": "fairway", "tls": tls },
+    })
+}
+
+pub(super) fn secret(namespace: &str, name: &str) -> Value {
+    json!({ "metadata": { "namespace": namespace, "name": name }, "data": { "tls.crt": "YQ==" } })
+}
+
+pub(super) fn service(namespace: &str, name: &str) -> Value {
+    json!({ "metadata": { "namespace": namespace, "name": name }, "spec": { "ports": [{ "port": 80 }] } })
+}
+
+pub(super) fn slice(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": { "namespace": namespace, "name": name, "labels": { "kubernetes.io/service-name": name } },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["10.0.0.1"] }], "ports": [],
+    })
+}
+
+pub(super) fn class(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "controller": "fairway.dev/ingress-controller" } })
+}
+
+/// A GatewayClass of ours.
+pub(super) fn gateway_class(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "controllerName": "fairway.dev/gateway-controller" } })
+}
+
+/// A Gateway of the class `edge` with an HTTPS listener that has these Secrets, as `NAME` or `NAMESPACE/NAME`.
+pub(super) fn gateway(namespace: &str, name: &str, secrets: &[&str]) -> Value {
+    let named = |secret: &&str| match secret.split_once('/') {
+        Some((namespace, name)) => json!({ "namespace": namespace, "name": name }),
+        None => json!({ "name": secret }),
+    };
+    let tls = json!({ "certificateRefs": secrets.iter().map(named).collect::<Vec<_>>() });
+    let listener = json!({ "name": "https", "port": 443, "protocol": "HTTPS", "tls": tls });
+    json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "gatewayClassName": "edge", "listeners": [listener] },
+    })
+}
+
+pub(super) fn http_route(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "parentRefs": [{ "name": "edge" }], "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }] },
+    })
+}
+
+pub(super) fn namespace(name: &str, label: &str) -> Value {
+    json!({ "metadata": { "name": name, "labels": { "edge": label } } })
+}

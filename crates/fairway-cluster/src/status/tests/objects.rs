@@ -1,0 +1,264 @@
+//! The statuses of objects of the Gateway API: who writes them, when, and over what.
+
+use std::sync::{Arc, Mutex};
+
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+use http::Method;
+use imbl::OrdMap;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::scripted::{ApiServer, Reach, manage};
+use super::world::{pass, within};
+use crate::status::election::Role;
+use crate::status::object_writer::ObjectWriter;
+use crate::status::standing::Standing;
+use crate::status::statement::{Says, Statement};
+use crate::status::updates::Updates;
+use fairway_control::engine::Engine;
+use fairway_control::pipeline::Viewer;
+
+const ROUTE: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes/web";
+
+/// A status that is a word beside what others say.
+#[derive(Debug, PartialEq)]
+struct Word {
+    word: &'static str,
+    generation: i64,
+    /// The version of the object that it is made of.
+    version: String,
+}
+
+impl Statement for Word {
+    fn repeats(&self, before: &Self) -> bool {
+        (self.word, self.generation) == (before.word, before.generation)
+    }
+}
+
+impl Says for Word {
+    fn uid(&self) -> &str {
+        "uid-web"
+    }
+
+    fn generation(&self) -> Option<i64> {
+        Some(self.generation)
+    }
+
+    fn merged(&self, existing: &Value, _now: i64) -> Option<Value> {
+        let mut status = if existing.is_null() { json!({}) } else { existing.clone() };
+        (status["word"] != self.word).then(|| {
+            status["word"] = json!(self.word);
+            status
+        })
+    }
+}
+
+type Wanted = Arc<Mutex<OrdMap<ObjectRef, Arc<Word>>>>;
+
+/// A route, and a writer that may lead.
+struct World {
+    api: ApiServer,
+    viewer: Viewer,
+    wanted: Wanted,
+    role: watch::Sender<Role>,
+    standing: Standing,
+    task: JoinHandle<()>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let (api, viewer, standing) = (ApiServer::new(), Viewer::blank(), Standing::default());
+        let (wanted, role) = (Wanted::default(), watch::Sender::new(Role::Leader));
+        let theirs = wanted.clone();
+        let statuses = Box::new(move |_: &_| theirs.lock().unwrap().clone());
+        let client = api.client(Arc::default());
+        let versions = Arc::new(|_| Some("v1"));
+        let writer = ObjectWriter::new(client, Arc::default(), standing.clone(), versions, statuses);
+        let updates = Updates::new(viewer.clone(), std::time::Duration::from_millis(100));
+        let task = tokio::spawn(writer.run(updates, role.subscribe()));
+        let world = Self { api, viewer, wanted, role, standing, task };
+        world.route(1, &json!({ "parents": [{ "controllerName": "example.com/other" }] }));
+        world
+    }
+
+    fn route(&self, generation: i64, status: &Value) {
+        let metadata =
+            json!({ "name": "web", "namespace": "shop", "uid": "uid-web", "generation": generation });
+        self.api.put(ROUTE, json!({ "metadata": metadata, "spec": {}, "status": status }));
+    }
+
+    /// The status of the route should be this word.
+    fn say(&self, word: &'static str, generation: i64) {
+        let found = self.api.object(ROUTE).unwrap_or_default();
+        let version = found["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let route = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("shop", "web"));
+        self.wanted.lock().unwrap().insert(route, Arc::new(Word { word, generation, version }));
+        let mut engine = Engine::new(Options::default());
+        engine.update(Vec::new(), 0);
+        self.viewer.show(engine.current().unwrap().clone());
+    }
+
+    /// Another controller writes a field of the status, and the change is noticed.
+    fn other_writes(&self, field: &str, word: &str) {
+        let mut route = self.api.object(ROUTE).unwrap();
+        route["status"][field] = json!(word);
+        manage(&mut route, "rival");
+        self.api.put(ROUTE, route);
+        self.say("good", 1);
+    }
+
+    /// Writes, and three times another controller replaces that.
+    async fn fight(&self) {
+        self.say("good", 1);
+        within(2, "written", || self.status()["word"] == "good").await;
+        for _ in 0..3 {
+            self.other_writes("word", "bad");
+            within(30, "written again", || self.status()["word"] == "good").await;
+        }
+        within(2, "said", || !self.standing.diagnostics().is_empty()).await;
+    }
+
+    fn status(&self) -> Value {
+        self.api.object(ROUTE).unwrap()["status"].clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_once_and_keeps_what_others_say() {
+    let world = World::new();
+    world.say("good", 1);
+    within(2, "written", || world.status()["word"] == "good").await;
+    assert_eq!(world.status()["parents"][0]["controllerName"], "example.com/other");
+    pass(600).await;
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 1);
+    world.say("better", 1);
+    within(2, "written again", || world.status()["word"] == "better").await;
+    assert!(world.standing.metrics_text().contains("fairway_status_writes_total 2\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_says_so_already_is_not_written() {
+    let world = World::new();
+    world.route(1, &json!({ "word": "good" }));
+    world.say("good", 1);
+    pass(60).await;
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_about_a_generation_that_was_not_judged() {
+    let world = World::new();
+    world.route(2, &json!({}));
+    world.say("good", 1);
+    pass(60).await;
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0, "the judgement of the new one is on its way");
+    world.say("good", 2);
+    within(2, "written", || world.status()["word"] == "good").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_leader_writes_and_a_new_one_looks_at_everything() {
+    let world = World::new();
+    world.role.send_replace(Role::Follower);
+    world.say("good", 1);
+    pass(60).await;
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+    world.role.send_replace(Role::Leader);
+    within(2, "written", || world.status()["word"] == "good").await;
+    // Another leader has written something else meanwhile.
+    world.role.send_replace(Role::Follower);
+    pass(1).await;
+    world.route(1, &json!({ "word": "bad" }));
+    world.role.send_replace(Role::Leader);
+    within(2, "written again", || world.status()["word"] == "good").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
+    let world = World::new();
+    world.fight().await;
+    let said = world.standing.diagnostics()[0].to_string();
+    assert!(said.contains("HTTPRoute shop/web status: field manager \"rival\" keeps replacing"), "{said}");
+    let before = world.api.asked(&Method::PUT, "/status");
+    for _ in 0..3600 {
+        if world.status()["word"] == "good" {
+            world.other_writes("word", "bad");
+        }
+        pass(1).await;
+    }
+    let writes = world.api.asked(&Method::PUT, "/status") - before;
+    assert!((3..=9).contains(&writes), "{writes} writes in an hour");
+    world.role.send_replace(Role::Follower);
+    within(2, "no fight of a follower", || world.standing.diagnostics().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_fight_ends_an_hour_after_the_last_replacement_also_if_nothing_changes() {
+    let world = World::new();
+    world.fight().await;
+    pass(55 * 60).await;
+    assert!(!world.standing.diagnostics().is_empty());
+    pass(10 * 60).await;
+    assert!(world.standing.diagnostics().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_say_elsewhere_in_a_status_is_no_fight() {
+    let world = World::new();
+    world.say("good", 1);
+    within(2, "written", || world.status()["word"] == "good").await;
+    for word in ["a", "b", "c", "d"] {
+        world.other_writes("theirs", word);
+        pass(1).await;
+    }
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 1);
+    world.other_writes("word", "bad");
+    within(4, "written after the first pause", || world.status()["word"] == "good").await;
+    assert!(world.standing.diagnostics().is_empty(), "once is no fight");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_retried_from_the_fresh_object() {
+    let world = World::new();
+    world.api.overtake(Method::PUT, "/httproutes/web/status", 2);
+    world.say("good", 1);
+    within(5, "written", || world.status()["word"] == "good").await;
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 3);
+    assert_eq!(world.api.asked(&Method::GET, "/httproutes/web"), 3, "read anew each time");
+    assert!(world.standing.metrics_text().contains("fairway_status_failures_total 0\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_is_let_be() {
+    let world = World::new();
+    world.api.remove(ROUTE);
+    world.say("good", 1);
+    pass(60).await;
+    assert_eq!(world.api.asked(&Method::GET, "/httproutes/web"), 1);
+    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_comes_back_beside_other_news_frees_what_was_under_way() {
+    // Which of the two is seen first is left to chance.
+    for attempt in 0..20 {
+        let world = World::new();
+        world.api.reach(Reach::Silent);
+        world.say("good", 1);
+        pass(1).await;
+        world.role.send_replace(Role::Follower);
+        pass(1).await;
+        world.api.reach(Reach::Answers);
+        world.role.send_replace(Role::Leader);
+        world.say("good", 1);
+        within(5, &format!("written, attempt {attempt}"), || world.status()["word"] == "good").await;
+    }
+}
