@@ -43,7 +43,7 @@ setup: ## installs what building and testing need, or names it
 
 # The laboratory and the benchmark are built only by what needs them. Their report is here for the check that the published pages
 # agree with the published results.
-product := --workspace --exclude fairway-bench --exclude fairway-lab --exclude fairway-lab-adapter --exclude fairway-lab-traffic
+product := --workspace --exclude fairway-bench --exclude fairway-lab --exclude fairway-lab-traffic
 host := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 runner := CARGO_TARGET_$(shell echo '$(host)' | tr a-z- A-Z_)_RUNNER=$(CURDIR)/.ci/test-program
 
@@ -175,7 +175,7 @@ lab-report: ## docs/results/report.html and the figures of README.md and docs/pe
 
 lab-test: image ## the tests of the laboratory and the benchmark, and a few seconds in a testbed: Fairway must lose nothing there; root
 	@.ci/setup report
-	$(runner) cargo test --locked --no-fail-fast -p fairway-bench -p fairway-lab -p fairway-lab-adapter -p fairway-lab-traffic
+	$(runner) cargo test --locked --no-fail-fast -p fairway-bench -p fairway-lab -p fairway-lab-traffic
 	cargo build --locked -p fairway-lab
 	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \
 		--set posts=0.0 --set rate=300 --set static_s=2.0 --set dynamic_s=6.0 --fairway $(fairway) --fairway-image $(image_archive) --out $(target_dir)/lab-test --replace

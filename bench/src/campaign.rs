@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fairway_lab_measure::Executable;
-use fairway_lab_results::ENOUGH_PAIRS;
+use fairway_lab_measure::results::ENOUGH_PAIRS;
 use tempfile::TempDir;
 
 use crate::backend::{self, Spoken, Upstream};

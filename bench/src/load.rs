@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::load::{
     Between, DatagramOutcome, DatagramPlan, Datagrams, Outcome, Plan, Protocol, Reuse, SessionReuse, Stream,
     TlsPlan, TlsVersion,

@@ -1,6 +1,6 @@
 //! What the TLS handshakes of a block were, and whether they were those that every peer has to do.
 
-use fairway_lab_results::Tls;
+use fairway_lab_measure::results::Tls;
 
 use crate::load::{GROUP, Outcomes};
 

@@ -1,7 +1,7 @@
 //! Which blocks of `capacity` are compared, by which figures, and the ratios they come to. The laboratory makes its tables
 //! with it, and the report makes the ratios of several rounds with it.
 
-use fairway_lab_results::{Distance, Grounds, Measure, Ratio, Settings};
+use crate::results::{Distance, Grounds, Measure, Ratio, Settings};
 
 use crate::pairs::{Block, Paired, ratios};
 
@@ -132,7 +132,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{Backstage, Cost, Load};
+    use crate::results::{Backstage, Cost, Load};
 
     use super::*;
 

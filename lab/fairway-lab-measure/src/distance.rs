@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fairway_lab_results::Distance;
+use crate::results::Distance;
 
 use crate::pinning::pin_thread;
 

@@ -7,6 +7,8 @@
 //! executable: which release of it
 //! ```
 //!
+//! [`results`] is what everybody of the laboratory writes and reads.
+//!
 //! Everything that is read from /proc to measure is read here. Never sends a request, never decides what is run, and
 //! knows no Kubernetes.
 
@@ -21,6 +23,7 @@ mod pairs;
 mod pinning;
 mod process;
 mod program;
+pub mod results;
 mod samples;
 mod spent;
 mod usage;
@@ -37,4 +40,4 @@ pub use program::{Program, Waited};
 pub use samples::{Reading, Sample, Sampled};
 pub use spent::Spent;
 
-pub use fairway_lab_results::Distance;
+pub use crate::results::Distance;

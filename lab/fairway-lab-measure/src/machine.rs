@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use fairway_lab_results::Environment;
+use crate::results::Environment;
 
 /// What can be known without a cluster; the place and Kubernetes' version are the caller's.
 #[must_use]

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab_results::{Distance, ENOUGH_PAIRS};
+use crate::results::{Distance, ENOUGH_PAIRS};
 
 /// How many times as large one of two neighbours may be as the other.
 const STEADY: f64 = 1.2;

@@ -1,6 +1,6 @@
 //! What was spent between the beginning and the end of a measurement, and what that costs per request.
 
-use fairway_lab_results::Cost;
+use crate::results::Cost;
 
 use crate::coverage::Coverage;
 

@@ -1,6 +1,6 @@
 //! Requests, handshakes, throughput and CPU per request by worker count. Nothing if no case has a worker count.
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 use super::bars::{COST, Quantity, bars};
 use super::builder::PageBuilder;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use fairway_lab_results::Results;
+use fairway_lab_measure::results::Results;
 
 use super::readme::{Agreement, Readme, figures};
 use super::{REPORT, write_to};
@@ -78,7 +78,7 @@ fn read(folders: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
             .canonicalize()
             .with_context(|| format!("read {}: there is no such folder", folder.display()))?;
         anyhow::ensure!(seen.insert(real), "{} is given twice; give each run once", folder.display());
-        all.push(fairway_lab_results::read(folder)?);
+        all.push(fairway_lab_measure::results::read(folder)?);
     }
     Ok(all)
 }

@@ -1,7 +1,7 @@
 //! Percentile curves: each case with all peers, and each peer with all of its cases beside the stream straight to the
 //! pods. Never reads a clock.
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};

@@ -1,6 +1,6 @@
 //! What backends say of requests: which came twice, and which never. A dash where nobody counted, with the reason.
 
-use fairway_lab_results::{Delivered, Deliveries};
+use fairway_lab_measure::results::{Delivered, Deliveries};
 
 use super::builder::PageBuilder;
 use super::figures::part;

@@ -1,7 +1,7 @@
 //! What changes did: spikes of latency after events, and the time from a write to the API to its effect.
 
 use fairway_lab_measure::Spread as Interval;
-use fairway_lab_results::{Propagation, Settings, Spike};
+use fairway_lab_measure::results::{Propagation, Settings, Spike};
 
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};

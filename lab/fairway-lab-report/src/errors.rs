@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 use super::builder::PageBuilder;
 use super::figures::part;

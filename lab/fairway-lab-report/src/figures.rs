@@ -1,7 +1,7 @@
 //! The table of what clients saw and what it cost: RPS, TPS, Gbit/s and percentiles beside CPU per request, for every
 //! case and peer. Never draws.
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 use super::builder::PageBuilder;
 use super::gather::Scenario;

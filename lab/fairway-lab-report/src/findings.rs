@@ -1,6 +1,6 @@
 //! Figures that are neither latencies nor times of changes: a row for each, a column for each peer.
 
-use fairway_lab_results::{Finding, Settings};
+use fairway_lab_measure::results::{Finding, Settings};
 
 use super::builder::PageBuilder;
 use super::figures::part;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use fairway_lab_results::{Absent, Environment, Measure, PeerRecord, Results, Run, Settings};
+use fairway_lab_measure::results::{Absent, Environment, Measure, PeerRecord, Results, Run, Settings};
 
 use super::rounds;
 
@@ -126,7 +126,7 @@ impl Scenario {
 }
 
 /// Whose events they are: rounds of one peer in one case have the same ones again.
-fn whose(event: &fairway_lab_results::Event) -> (String, Settings, String) {
+fn whose(event: &fairway_lab_measure::results::Event) -> (String, Settings, String) {
     (event.peer.clone(), event.settings, event.case.clone())
 }
 
@@ -253,7 +253,7 @@ fn differing(one: &Run, other: &Run) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{Completeness, Load, Parameter, Propagation};
+    use fairway_lab_measure::results::{Completeness, Load, Parameter, Propagation};
 
     use super::super::palette::Palette;
     use super::super::pool::whole;
@@ -266,7 +266,7 @@ mod tests {
         }))
         .unwrap();
         measure.load.counts.requests = 10_000;
-        measure.load.errors.insert(fairway_lab_results::Class::ReadEof, failed);
+        measure.load.errors.insert(fairway_lab_measure::results::Class::ReadEof, failed);
         measure
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn results(runs: Vec<Run>) -> Results {
         Results {
             plan: None,
-            schema: fairway_lab_results::SCHEMA,
+            schema: fairway_lab_measure::results::SCHEMA,
             completeness: Completeness::Complete,
             begun: String::new(),
             seconds: 1.0,
@@ -310,7 +310,7 @@ mod tests {
             peers: vec![PeerRecord {
                 name: "envoy".to_owned(),
                 title: String::new(),
-                kind: fairway_lab_results::PeerKind::Adapter,
+                kind: fairway_lab_measure::results::PeerKind::Adapter,
                 stands_for: String::new(),
                 versions: BTreeMap::from([("envoy".to_owned(), "1.40".to_owned())]),
                 configurations: Vec::new(),

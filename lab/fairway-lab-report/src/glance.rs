@@ -2,7 +2,7 @@
 //! scenarios and settings. The report begins with it and README has the same table. Never a figure of a discarded block,
 //! and never a cell without a figure or the reason why there is none.
 
-use fairway_lab_results::{Propagation, Ratio, Settings, Spike};
+use fairway_lab_measure::results::{Propagation, Ratio, Settings, Spike};
 
 use super::effects::{percentile, sorted};
 use super::figures::{part, rate_of_loss};
@@ -255,7 +255,7 @@ fn capacity(pool: &Pool<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{Absent, Load, Measure, Run};
+    use fairway_lab_measure::results::{Absent, Load, Measure, Run};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What stands first: ratios with their intervals, the noise of the machine, and a sentence for each that claims no more
 //! than the interval does.
 
-use fairway_lab_results::{Distance, ENOUGH_PAIRS, Ratio, Settings};
+use fairway_lab_measure::results::{Distance, ENOUGH_PAIRS, Ratio, Settings};
 
 use super::builder::PageBuilder;
 use super::gather::Scenario;
@@ -241,7 +241,7 @@ mod tests {
             interval,
             pairs: 8,
             set_aside: 0,
-            grounds: fairway_lab_results::Grounds::default(),
+            grounds: fairway_lab_measure::results::Grounds::default(),
         }
     }
 

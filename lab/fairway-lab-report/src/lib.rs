@@ -59,7 +59,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use fairway_lab_results::Results;
+use fairway_lab_measure::results::Results;
 
 pub use page::page;
 pub use peers::KNOWN;

@@ -1,7 +1,7 @@
 //! Latency over time, with what was done to the cluster: all peers on one axis, and each by itself beside the stream
 //! straight to the pods that ran with it. Never merges what ran at different times.
 
-use fairway_lab_results::{Event, Measure, Settings};
+use fairway_lab_measure::results::{Event, Measure, Settings};
 
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
@@ -69,7 +69,12 @@ impl Strand<'_> {
         }
     }
 
-    fn series(&self, label: &str, look: Look, value: impl Fn(&fairway_lab_results::Bucket) -> f64) -> Series {
+    fn series(
+        &self,
+        label: &str,
+        look: Look,
+        value: impl Fn(&fairway_lab_measure::results::Bucket) -> f64,
+    ) -> Series {
         let peer = self.peer;
         points(&self.measures, peer, value).labelled(label, look)
     }
@@ -101,7 +106,11 @@ impl Series {
     }
 }
 
-fn points(measures: &[&Measure], peer: &str, value: impl Fn(&fairway_lab_results::Bucket) -> f64) -> Series {
+fn points(
+    measures: &[&Measure],
+    peer: &str,
+    value: impl Fn(&fairway_lab_measure::results::Bucket) -> f64,
+) -> Series {
     let mut points: Vec<(f64, f64)> = measures
         .iter()
         .flat_map(|one| one.load.over_time.series.iter().map(move |bucket| (one.begun_s, bucket)))

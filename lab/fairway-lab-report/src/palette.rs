@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab_results::{PeerKind, Results, Settings};
+use fairway_lab_measure::results::{PeerKind, Results, Settings};
 
 use super::html::Html;
 use super::peers::{DIRECT, KNOWN};

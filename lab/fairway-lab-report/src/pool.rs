@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use fairway_lab_results::{Class, Latency, Measure, Percentile, Settings};
+use fairway_lab_measure::results::{Class, Latency, Measure, Percentile, Settings};
 
 use super::gather::Scenario;
 use super::palette::Palette;
@@ -386,7 +386,7 @@ mod tests {
     fn stream(count: u64, p99: f64) -> Measure {
         let mut measure: Measure = serde_json::from_value(serde_json::json!({
             "peer": "envoy", "settings": "recommended", "case": "dynamic", "phase": "pooled", "begun_s": 0.0,
-            "load": fairway_lab_results::Load::default(),
+            "load": fairway_lab_measure::results::Load::default(),
         }))
         .unwrap();
         measure.load.latency = latency(count, &[(0.0, 1.0), (50.0, 1.0), (99.0, p99)], p99 * 2.0);

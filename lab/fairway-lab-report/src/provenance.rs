@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use fairway_lab_results::{Completeness, Environment, Lateness, Measure, PeerKind, PeerRecord, Results};
+use fairway_lab_measure::results::{
+    Completeness, Environment, Lateness, Measure, PeerKind, PeerRecord, Results,
+};
 
 use super::builder::PageBuilder;
 use super::gather::Scenario;
@@ -286,7 +288,9 @@ fn peers(results: &Results, builder: &mut PageBuilder) {
         let versions: Vec<String> =
             peer.versions.iter().map(|(program, version)| format!("{program} {version}")).collect();
         table.row(vec![
-            Cell::Markup(builder.palette.cell(&peer.name, fairway_lab_results::Settings::Recommended)),
+            Cell::Markup(
+                builder.palette.cell(&peer.name, fairway_lab_measure::results::Settings::Recommended),
+            ),
             Cell::Text(peer.title.clone()),
             Cell::Text(kind(peer.kind).to_owned()),
             Cell::Text(peer.stands_for.clone()),

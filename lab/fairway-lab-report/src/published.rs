@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use fairway_lab_results::{Class, Settings};
+use fairway_lab_measure::results::{Class, Settings};
 
 use super::builder::PageBuilder;
 use super::figures::percentile;

@@ -1,7 +1,7 @@
 //! The questions that readers ask first, and what the runs answer to each for each peer: a figure, its interval where there
 //! is one, and how it stands to Fairway's where the intervals allow a word. Recommended settings only.
 
-use fairway_lab_results::{Ratio, Settings};
+use fairway_lab_measure::results::{Ratio, Settings};
 
 use super::effects::{interval as spread, median_of, quantile, sorted};
 use super::figures::rate_of_loss;

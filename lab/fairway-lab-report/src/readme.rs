@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use fairway_lab_results::{Completeness, Results};
+use fairway_lab_measure::results::{Completeness, Results};
 
 use super::gather::{Scenario, gather};
 use super::glance::{Kind, Row, glance};

@@ -2,7 +2,7 @@
 //! theirs. The figures stay as they were printed; only counts are put on the requests that were sent, so that they share
 //! an axis.
 
-use fairway_lab_results::{Class, Settings};
+use fairway_lab_measure::results::{Class, Settings};
 use serde_json::Value;
 
 use super::beside::{Bar, Chart, Drawing, Whose, draw};

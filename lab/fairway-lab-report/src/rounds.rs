@@ -1,8 +1,8 @@
 //! What rounds come to together: times of propagation as one list, and ratios anew from the pairs of blocks of all
 //! rounds, by the method that made those of each. Blocks of different rounds are never a pair.
 
+use fairway_lab_measure::results::{Propagation, Ratio, Run};
 use fairway_lab_measure::{Comparison, FIGURES, Figure};
-use fairway_lab_results::{Propagation, Ratio, Run};
 
 /// Further apart than the blocks of a round are many.
 const ROUND: u32 = 1_000_000;
@@ -63,7 +63,7 @@ fn comparisons(run: &Run) -> Vec<Comparison> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{Cost, Grounds, Load, Measure, Settings};
+    use fairway_lab_measure::results::{Cost, Grounds, Load, Measure, Settings};
 
     use super::*;
 

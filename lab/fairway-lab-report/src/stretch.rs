@@ -1,7 +1,7 @@
 //! What changes do to the percentile curve: the latency while pods come and go divided by that while nothing changes, and
 //! the same of the stream straight to the pods at those times, which is what the machine makes of it. Never draws.
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 use super::builder::PageBuilder;
 use super::gather::Scenario;
@@ -89,7 +89,7 @@ pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
 mod tests {
     use super::super::palette::Palette;
     use super::*;
-    use fairway_lab_results::{Latency, Load, Measure, Percentile};
+    use fairway_lab_measure::results::{Latency, Load, Measure, Percentile};
 
     fn measure(peer: &str, beside: Option<&str>, case: &str, (ms, above): (f64, u64)) -> Measure {
         let percentiles = vec![Percentile { percent: 99.9, ms, above }];
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn run(direct_above: u64) -> Scenario {
-        let mut run: fairway_lab_results::Run = serde_json::from_value(serde_json::json!({
+        let mut run: fairway_lab_measure::results::Run = serde_json::from_value(serde_json::json!({
             "scenario": "dynamic", "purpose": "", "parameters": [], "shortened": [], "seconds": 1.0, "measures": [],
             "events": [], "ratios": [], "spikes": [], "propagations": [],
         }))
@@ -132,12 +132,12 @@ mod tests {
         let mut few = run(9);
         let found = stretch(&whole(&few, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
         assert_eq!(found.expect("both cases").text(), "3.00 (too few)");
-        few = Scenario::from(fairway_lab_results::Run {
+        few = Scenario::from(fairway_lab_measure::results::Run {
             measures: vec![
                 measure("envoy", None, "static", (2.0, 20)),
                 measure("envoy", None, "dynamic", (6.0, 9)),
             ],
-            ..fairway_lab_results::Run::default()
+            ..fairway_lab_measure::results::Run::default()
         });
         let found = stretch(&whole(&few, &Palette::of(&[])), "envoy", Settings::Recommended, 99.9);
         assert_eq!(found, None);

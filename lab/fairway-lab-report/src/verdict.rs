@@ -1,7 +1,7 @@
 //! The report's answer: a few sentences, one for each study, made of the data, and a table of peers by questions. What
 //! a study found stands as it was printed; what was found here has its numbers, and says whom it concerns.
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 use serde_json::Value;
 
 use super::builder::PageBuilder;
@@ -191,8 +191,9 @@ fn spread(runs: &[Scenario], is_meant: impl Fn(&str) -> bool) -> Option<String> 
     let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.median.is_finite()).collect();
     ratios.sort_by(|a, b| a.median.total_cmp(&b.median));
     let (low, high) = (ratios.first()?, ratios.last()?);
-    let end =
-        |ratio: &fairway_lab_results::Ratio| format!("{} x ({})", number::ratio(ratio.median), ratio.peer);
+    let end = |ratio: &fairway_lab_measure::results::Ratio| {
+        format!("{} x ({})", number::ratio(ratio.median), ratio.peer)
+    };
     Some(if low.median == high.median { end(low) } else { format!("{} to {}", end(low), end(high)) })
 }
 
@@ -259,12 +260,15 @@ fn propagation(runs: &[Scenario], palette: &Palette) -> Option<Verdict> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{Load, Measure, Propagation, Ratio, Spike};
+    use fairway_lab_measure::results::{Load, Measure, Propagation, Ratio, Spike};
 
     use super::*;
 
-    fn run(scenario: &str) -> fairway_lab_results::Run {
-        fairway_lab_results::Run { scenario: scenario.to_owned(), ..fairway_lab_results::Run::default() }
+    fn run(scenario: &str) -> fairway_lab_measure::results::Run {
+        fairway_lab_measure::results::Run {
+            scenario: scenario.to_owned(),
+            ..fairway_lab_measure::results::Run::default()
+        }
     }
 
     fn published() -> Value {
@@ -291,7 +295,7 @@ mod tests {
             });
             let mut measure: Measure = serde_json::from_value(measure).unwrap();
             measure.load.counts.requests = 24_000;
-            measure.load.errors.insert(fairway_lab_results::Class::ReadEof, failed);
+            measure.load.errors.insert(fairway_lab_measure::results::Class::ReadEof, failed);
             run.measures.push(measure);
         }
         let text = text(dynamic(&[run.into()], &Palette::of([]), &published()["study1_dynamic"]));
@@ -319,7 +323,7 @@ mod tests {
                 interval: (median, median),
                 pairs: 15,
                 set_aside: 0,
-                grounds: fairway_lab_results::Grounds::default(),
+                grounds: fairway_lab_measure::results::Grounds::default(),
             });
         }
         let text = text(capacity(&[run.into()], &published()["study2_capacity"]));
@@ -333,9 +337,9 @@ mod tests {
     fn a_ratio_of_too_few_pairs_is_not_quoted() {
         let mut run = run("capacity");
         for (peer, median, pairs) in [("haproxy", 0.9, 3), ("envoy", 3.25, 15)] {
-            let grounds = fairway_lab_results::Grounds {
+            let grounds = fairway_lab_measure::results::Grounds {
                 coverage: Some(0.96),
-                ..fairway_lab_results::Grounds::default()
+                ..fairway_lab_measure::results::Grounds::default()
             };
             run.ratios.push(Ratio {
                 figure: "CPU per request".to_owned(),

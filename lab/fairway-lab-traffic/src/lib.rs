@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! load ─► requests through whatever is measured ─► backend
-//!   └─► fairway-lab-results: what became of them
+//!   └─► fairway-lab-measure: what became of them
 //! ```
 //!
 //! Knows no cluster, no peer and no scenario, and never uses a crate of the proxy: one parser bug must not blind both

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::adapter::command::AdapterArguments;
 use crate::scenario::arguments::RunArguments;
 use crate::scenario::command::ListArguments;
-use fairway_lab_adapter::command::AdapterArguments;
 use fairway_lab_report::command::ReportArguments;
 use fairway_lab_report::evidence::command::PublishArguments;
 use fairway_lab_report::evidence::condense::CondenseArguments;

@@ -9,9 +9,10 @@
 //!    └─► results.json + histograms ─► report: one HTML file
 //! ```
 //!
-//! The adapter, and what measures, sends, keeps results and draws them, are crates of their own (`fairway-lab-adapter`,
-//! `-measure`, `-traffic`, `-results`, `-report`). Never uses a crate of the proxy: one parser bug must not blind both sides.
+//! What measures and keeps results, what sends, and what draws are crates of their own (`fairway-lab-measure`, `-traffic`,
+//! `-report`). Never uses a crate of the proxy: one parser bug must not blind both sides.
 
+mod adapter;
 pub mod cluster;
 pub mod command;
 pub mod peers;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fairway_lab_results::{Completeness, Results};
+use fairway_lab_measure::results::{Completeness, Results};
 use fairway_testkit::process::fairway_binary;
 
 const LABORATORY: &str = env!("CARGO_BIN_EXE_fairway-lab");
@@ -113,7 +113,7 @@ fn a_peer_that_is_not_installed_is_absent_with_the_reason() {
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    let results = fairway_lab_results::read(out.path()).unwrap();
+    let results = fairway_lab_measure::results::read(out.path()).unwrap();
     assert_eq!(results.absent.len(), 1, "{said}");
     assert!(said.contains(&format!("fairway is absent: {}", results.absent[0].reason)), "{said}");
     assert!(results.runs.iter().all(|run| run.measures.is_empty()));
@@ -136,7 +136,7 @@ fn ctrl_c_in_the_middle_leaves_a_partial_report_and_no_process() {
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
     nothing_is_left_of(child.id());
-    let results = fairway_lab_results::read(out.path()).unwrap();
+    let results = fairway_lab_measure::results::read(out.path()).unwrap();
     assert!(partial(&results).starts_with("interrupted at "), "{}", partial(&results));
     assert!(rest.contains("the run is partial: interrupted"), "{rest}");
     let page = fs::read_to_string(out.path().join("report.html")).unwrap();
@@ -189,7 +189,7 @@ fn a_disk_that_fills_in_the_middle_leaves_a_partial_report_and_no_process() {
     let archive = disk.with_extension("tar");
     let unpacked = Command::new("tar").arg("-xf").arg(archive).current_dir(kept.path()).status().unwrap();
     assert!(unpacked.success());
-    let results = fairway_lab_results::read(&kept.path().join("out")).unwrap();
+    let results = fairway_lab_measure::results::read(&kept.path().join("out")).unwrap();
     assert!(partial(&results).contains("No space left on device"), "{}", partial(&results));
     let page = fs::read_to_string(kept.path().join("out/report.html")).unwrap();
     assert!(page.contains("class=\"partial\""));

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fairway_lab_results::{Completeness, HISTOGRAMS, Results, Run};
+use fairway_lab_measure::results::{Completeness, HISTOGRAMS, Results, Run};
 use fairway_testkit::process::fairway_binary;
 
 const LABORATORY: &str = env!("CARGO_BIN_EXE_fairway-lab");
@@ -62,7 +62,7 @@ fn ended(folder: &Path, more: &[&str]) -> (Option<i32>, String) {
 }
 
 fn results(folder: &Path) -> Results {
-    fairway_lab_results::read(&folder.join("out")).unwrap()
+    fairway_lab_measure::results::read(&folder.join("out")).unwrap()
 }
 
 fn text(run: &Run) -> String {

@@ -32,7 +32,11 @@ const CRATES: &[Place] = &[
     },
     Place { name: "fairway-http", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-http2", may: &["fairway-http"], never: INPUT_OUTPUT },
-    Place { name: "fairway-objects", may: &["fairway-model", "fairway-password"], never: INPUT_OUTPUT },
+    Place {
+        name: "fairway-objects",
+        may: &["fairway-model", "fairway-password", "fairway-pattern"],
+        never: INPUT_OUTPUT,
+    },
     Place {
         name: "fairway-gateway",
         may: &["fairway-model", "fairway-objects", "fairway-pattern"],
@@ -69,7 +73,7 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-connection",
-        may: &["fairway-http", "fairway-http2", "fairway-net"],
+        may: &["fairway-http", "fairway-http2", "fairway-model", "fairway-net", "fairway-routing"],
         never: KUBERNETES,
     },
     // What it says holds for any protocol and any configuration, so it can depend on neither.
@@ -77,32 +81,15 @@ const CRATES: &[Place] = &[
     // Its scenarios run in a cluster, so it may speak with one; what it must not share is a crate of the proxy.
     Place {
         name: "fairway-lab",
-        may: &[
-            "fairway-lab-adapter",
-            "fairway-lab-measure",
-            "fairway-lab-report",
-            "fairway-lab-results",
-            "fairway-lab-traffic",
-        ],
+        may: &["fairway-lab-measure", "fairway-lab-report", "fairway-lab-traffic"],
         never: &["httparse"],
     },
     // It watches the objects of a cluster from a pod, and knows no scenario and no peer.
-    Place { name: "fairway-lab-adapter", may: &["fairway-lab-results"], never: &["httparse"] },
-    // The benchmark measures with it, and neither needs nor gets a client of Kubernetes.
-    Place {
-        name: "fairway-lab-measure",
-        may: &["fairway-lab-results"],
-        never: &["httparse", "kube", "k8s-openapi"],
-    },
-    Place {
-        name: "fairway-lab-report",
-        may: &["fairway-lab-measure", "fairway-lab-results"],
-        never: INPUT_OUTPUT,
-    },
-    Place { name: "fairway-lab-results", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-lab-measure", may: &[], never: &["httparse", "kube", "k8s-openapi"] },
+    Place { name: "fairway-lab-report", may: &["fairway-lab-measure"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-lab-traffic",
-        may: &["fairway-lab-results"],
+        may: &["fairway-lab-measure"],
         never: &["httparse", "kube", "k8s-openapi"],
     },
     Place {
@@ -145,7 +132,7 @@ const CRATES: &[Place] = &[
     // Measures from outside: it starts proxies as processes.
     Place {
         name: "fairway-bench",
-        may: &["fairway-lab-measure", "fairway-lab-results", "fairway-lab-traffic", "fairway-testkit"],
+        may: &["fairway-lab-measure", "fairway-lab-traffic", "fairway-testkit"],
         never: KUBERNETES,
     },
 ];

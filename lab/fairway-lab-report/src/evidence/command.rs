@@ -82,8 +82,10 @@ impl PublishArguments {
 }
 
 fn regions(root: &Path, origins: &[origin::Origin], counted_to: Option<&str>) -> anyhow::Result<Vec<Region>> {
-    let runs =
-        RUNS.iter().map(|run| fairway_lab_results::read(&root.join(run))).collect::<Result<Vec<_>, _>>()?;
+    let runs = RUNS
+        .iter()
+        .map(|run| fairway_lab_measure::results::read(&root.join(run)))
+        .collect::<Result<Vec<_>, _>>()?;
     let bench = Bench::read(root)?;
     let highlights = highlights::page(root, &bench, &runs, origin::excused(origins))?;
     let mut regions = vec![

@@ -1,5 +1,5 @@
 //! `fairway-lab condense`: makes of a run's results what a repository keeps. What is left out is decided in
-//! [`fairway_lab_results::condensed`].
+//! [`fairway_lab_measure::results::condensed`].
 
 use std::fs;
 use std::io::Write;
@@ -36,12 +36,12 @@ impl CondenseArguments {
 
 /// The folder that was written, and how large its file is.
 fn condense(run: &Path, out: &Path) -> anyhow::Result<(PathBuf, u64)> {
-    let results = fairway_lab_results::read(run)?;
+    let results = fairway_lab_measure::results::read(run)?;
     let absolute = run.canonicalize().with_context(|| format!("find {}", run.display()))?;
     let name = absolute.file_name().with_context(|| format!("{} has no name", run.display()))?;
     let folder = out.join(name);
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    let place = fairway_lab_results::write_kept(&folder, results)?;
+    let place = fairway_lab_measure::results::write_kept(&folder, results)?;
     let bytes = fs::metadata(&place).with_context(|| format!("read {}", place.display()))?.len();
     Ok((folder, bytes))
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use fairway_lab_results::{Results, Settings};
+use fairway_lab_measure::results::{Results, Settings};
 use serde_json::Value;
 
 use super::super::figures::rate_of_loss;

@@ -40,7 +40,7 @@ struct Region {
 
 /// A file that may be kept compressed.
 fn json<T: DeserializeOwned>(root: &Path, file: &str) -> anyhow::Result<T> {
-    let text = fairway_lab_results::read_kept(&root.join(file))?;
+    let text = fairway_lab_measure::results::read_kept(&root.join(file))?;
     serde_json::from_slice(&text).with_context(|| format!("read {file}"))
 }
 

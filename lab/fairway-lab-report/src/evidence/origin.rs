@@ -71,7 +71,7 @@ impl Origin {
 pub(super) fn origins(root: &Path) -> anyhow::Result<Vec<Origin>> {
     let mut all = Vec::new();
     for run in RUNS {
-        let results = fairway_lab_results::read(&root.join(run))?;
+        let results = fairway_lab_measure::results::read(&root.join(run))?;
         let day = results.begun.split('T').next().map(str::to_owned);
         let revision = results.environment.facts.get("revision").cloned();
         all.push(Origin { place: run.to_owned(), day, revision });

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::figures::Figures;
 use super::tools::{Installed, Task};
 use crate::load::{Pace, Plan, Stream};
-use fairway_lab_results::Lateness;
+use fairway_lab_measure::results::Lateness;
 
 /// Everything that a cross-check found.
 #[derive(Debug, Serialize)]

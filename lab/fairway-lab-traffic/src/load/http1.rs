@@ -7,7 +7,7 @@ use super::plan::Expect;
 use super::reading::Progress;
 use super::tally::{Exchange, Fate};
 use super::transport::{Received, Scratch, Transport};
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 /// A connection that is open.
 pub(super) struct Http1 {

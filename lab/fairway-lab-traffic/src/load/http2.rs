@@ -18,7 +18,7 @@ use super::http1::Expected;
 use super::pipe::{Handle, Pipe};
 use super::tally::{Exchange, Fate};
 use super::transport::Transport;
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 /// Windows of a stream and of a connection: large enough that they never hold back an answer of 1 MB.
 const WINDOW: u32 = 4 * 1024 * 1024;

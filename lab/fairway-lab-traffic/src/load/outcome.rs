@@ -12,7 +12,7 @@ use super::archive::{append, keep};
 use super::fates::Fates;
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
-use fairway_lab_results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
+use fairway_lab_measure::results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
 
 /// The points of a percentile curve.
 const PERCENTS: [f64; 25] = [

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::poller::{Interest, Poller};
 use super::slot::{Opening, Step};
 use super::transport::Scratch;
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 /// Opens a connection as planned, TLS included, and ends it.
 ///

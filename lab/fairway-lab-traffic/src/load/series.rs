@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram;
 
-use fairway_lab_results::{Bucket, Sample};
+use fairway_lab_measure::results::{Bucket, Sample};
 
 /// Pieces at most. A piece is about 4 KB, so that a thread keeps at most 16 MB or so.
 const PIECES: usize = 4_096;

@@ -7,7 +7,7 @@ use super::http2::Http2;
 use super::plan::Protocol;
 use super::poller::{Interest, Poller};
 use super::transport::Transport;
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 /// A place for a connection.
 pub(super) struct Slot {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::outcome::{Outcome, at_percent};
 use super::plan::{Pace, Plan, Protocol};
-use fairway_lab_results::{Class, Latency};
+use fairway_lab_measure::results::{Class, Latency};
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

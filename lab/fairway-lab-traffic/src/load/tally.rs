@@ -9,7 +9,7 @@ use rustls::HandshakeKind;
 use super::fates::Fates;
 use super::plan::Plan;
 use super::series::{Samples, Series};
-use fairway_lab_results::{Class, Counts, Example, Tls};
+use fairway_lab_measure::results::{Class, Counts, Example, Tls};
 
 /// Examples of each class at most.
 const EXAMPLES: u64 = 5;

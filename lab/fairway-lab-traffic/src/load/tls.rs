@@ -20,7 +20,7 @@ use x509_parser::public_key::PublicKey;
 use super::observed::{Observed, Witness};
 use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
 use super::sessions::{NoSessions, Sessions};
-use fairway_lab_results::Tls;
+use fairway_lab_measure::results::Tls;
 
 /// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
 const OPENSSL: [(&str, &str); 6] = [

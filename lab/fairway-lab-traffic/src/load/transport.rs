@@ -12,7 +12,7 @@ use rustls_pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::tls;
-use fairway_lab_results::Tls;
+use fairway_lab_measure::results::Tls;
 
 /// Bytes read from a socket at a time.
 const PIECE: usize = 64 * 1024;

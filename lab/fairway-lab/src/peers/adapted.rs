@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use fairway_lab_adapter::{
+use crate::adapter::{
     Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
     Rule, TlsChoice, caddy, envoy, haproxy, nginx,
 };
+use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
 use fairway_lab_measure::{Executable, Release, number};
-use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
 
 use super::artifacts::Artifacts;
 use super::names::{PROXY, label};

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use fairway_lab_adapter::CORS_HEADERS;
-use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
+use crate::adapter::CORS_HEADERS;
+use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
 
 use super::artifacts::Artifacts;
 use super::names::CERTIFICATE;

@@ -12,7 +12,7 @@ use super::names::CERTIFICATE;
 use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::GatewayApi;
-use fairway_lab_results::{PeerKind, PeerRecord};
+use fairway_lab_measure::results::{PeerKind, PeerRecord};
 
 /// A description:
 /// `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller,cpu=kubelet`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use fairway_lab_results::{NamedText, PeerKind, PeerRecord, Settings};
+use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
 
 use super::artifacts::Artifacts;
 use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};

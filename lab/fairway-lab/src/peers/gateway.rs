@@ -163,7 +163,7 @@ pub fn listener_set(peer: &str, placement: &Placement, (name, namespace, host): 
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::Settings;
+    use fairway_lab_measure::results::Settings;
 
     use super::super::route_api::RouteApi;
     use super::*;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 use super::names::{CERTIFICATE, PROXY, PROXY_LABEL, label};
 use super::peer::Placement;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fairway_lab_results::{PeerRecord, Settings};
+use fairway_lab_measure::results::{PeerRecord, Settings};
 use serde_json::Value;
 
 use super::artifacts::Artifacts;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 use serde_json::Value;
 
 use super::*;

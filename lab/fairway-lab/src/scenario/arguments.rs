@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 use super::definition::Form;
 

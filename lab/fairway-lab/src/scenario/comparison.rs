@@ -10,7 +10,7 @@ use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::route;
 use super::trial::ineffective;
 use crate::peers::Filters;
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 use fairway_lab_traffic::load::{Pace, Segment, Stream};
 
 /// Its parameters; the file explains them.

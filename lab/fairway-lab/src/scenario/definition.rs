@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use fairway_lab_results::Parameter;
+use fairway_lab_measure::results::Parameter;
 
 /// What every scenario's file says beside its parameters.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Context;
-use fairway_lab_results::{Absent, Completeness, RESULTS, Results, Run, RunPlan};
+use fairway_lab_measure::results::{Absent, Completeness, RESULTS, Results, Run, RunPlan};
 use fairway_lab_traffic::load::keep_histograms;
 
 use super::arguments::FolderArguments;
@@ -38,7 +38,7 @@ pub(super) fn beginning(
         );
         return Ok(Beginning::Afresh(None));
     }
-    let earlier = match fairway_lab_results::read(folder) {
+    let earlier = match fairway_lab_measure::results::read(folder) {
         Ok(earlier) => earlier,
         Err(error) if options.replace => {
             return Ok(Beginning::Afresh(Some(format!("{error:#}; it is replaced"))));
@@ -107,7 +107,7 @@ pub(super) fn kept(mut earlier: Results, folder: &Path) -> anyhow::Result<Result
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_results::{SCHEMA, Settings};
+    use fairway_lab_measure::results::{SCHEMA, Settings};
     use serde_json::json;
 
     use super::*;
@@ -127,7 +127,7 @@ mod tests {
             |round: u32| json!({"peer": "caddy", "scenario": "dynamic", "round": round, "reason": "?"});
         let mut results: Results = serde_json::from_value(json!({
             "schema": SCHEMA, "completeness": {"state": "complete"}, "begun": "", "seconds": 60.0, "command": [],
-            "environment": fairway_lab_results::Environment::default(), "peers": [],
+            "environment": fairway_lab_measure::results::Environment::default(), "peers": [],
             "absent": [{"peer": "envoy", "scenario": null, "reason": "?"}, absent(1), absent(2)],
             "runs": [], "limitations": [],
         }))
@@ -135,7 +135,7 @@ mod tests {
         results.completeness = completeness;
         results.plan = plan;
         results.runs = vec![run(1, 30.0), run(2, 0.0)];
-        fairway_lab_results::write(folder.path(), &results).unwrap();
+        fairway_lab_measure::results::write(folder.path(), &results).unwrap();
         folder
     }
 
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_was_not_finished_is_not_kept_and_neither_are_its_absences() {
         let folder = folder(partial(), Some(plan(2)));
-        let earlier = fairway_lab_results::read(folder.path()).unwrap();
+        let earlier = fairway_lab_measure::results::read(folder.path()).unwrap();
         let kept = kept(earlier, folder.path()).unwrap();
         assert_eq!(kept.runs.iter().map(|run| run.round).collect::<Vec<_>>(), [1]);
         let absent: Vec<_> = kept.absent.iter().map(|one| (one.peer.as_str(), one.round)).collect();

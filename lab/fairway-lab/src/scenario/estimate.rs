@@ -4,7 +4,7 @@
 use super::catalogue::{Parameters, Scenario};
 use crate::peers;
 use crate::peers::local::local as local_peer;
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
 /// From the write of a route until it is served: Traefik's pause between two configurations
 /// (`providersThrottleDuration`), and the mean of the others.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::peers::Artifacts;
-use fairway_lab_results::{Absent, PeerRecord, RunPlan, Settings};
+use fairway_lab_measure::results::{Absent, PeerRecord, RunPlan, Settings};
 
 /// Everything that measuring needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]

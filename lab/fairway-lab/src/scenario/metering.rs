@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, ProxyPod};
 use crate::peers::CpuSource;
+use fairway_lab_measure::results::Cost;
 use fairway_lab_measure::{Meter, Sample, Sampled, Spent, Subject};
-use fairway_lab_results::Cost;
 
 /// How often pods are looked up and cgroups are read.
 const INTERVAL: Duration = Duration::from_millis(500);

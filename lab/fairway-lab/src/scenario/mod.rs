@@ -2,7 +2,7 @@
 //!
 //! A run has two parts. [`prepare`] fetches and packs what is needed and brings a testbed up; a [`session`] inside of it goes
 //! through the scenarios with one contender after the other, each alone ([`running_peer`]), several times where there are
-//! [`rounds`]. What is found goes into a [`Run`](fairway_lab_results::Run), and the results are written after every scenario,
+//! [`rounds`]. What is found goes into a [`Run`](fairway_lab_measure::results::Run), and the results are written after every scenario,
 //! so that a run that was interrupted can be continued ([`earlier`]).
 
 pub mod arguments;

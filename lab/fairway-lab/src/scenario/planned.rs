@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_lab_results::{PeerRecord, PlannedScenario, RunPlan};
+use fairway_lab_measure::results::{PeerRecord, PlannedScenario, RunPlan};
 
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;

@@ -20,7 +20,7 @@ use super::steps::{Step, Steps};
 use super::{planned, session, user_cluster};
 use crate::cluster::Testbed;
 use crate::peers::{self, Artifacts, Described, Peer, RouteApi};
-use fairway_lab_results::Absent;
+use fairway_lab_measure::results::Absent;
 
 /// The image of backends in the testbed.
 const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
@@ -120,7 +120,7 @@ fn outline(handover: &Handover, chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) 
 
 /// The end of a run that had nothing left to do.
 fn finish(handover: &Handover, arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let results = fairway_lab_results::read(&handover.folder)?;
+    let results = fairway_lab_measure::results::read(&handover.folder)?;
     let failed = session::failed(&results, &arguments.fail_on_errors);
     let progress = Progress::begin();
     failed.iter().for_each(|text| progress.say(text));

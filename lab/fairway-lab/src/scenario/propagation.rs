@@ -13,7 +13,7 @@ use super::probe::{Answer, Probe, Verdict};
 use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
 use crate::peers::Route;
-use fairway_lab_results::{Propagation, Run};
+use fairway_lab_measure::results::{Propagation, Run};
 use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::handover::Handover;
 use crate::cluster::Cluster;
-use fairway_lab_results::{Class, Delivered, Deliveries, Load};
+use fairway_lab_measure::results::{Class, Delivered, Deliveries, Load};
 use fairway_lab_traffic::backend::{Collector, Register};
 use fairway_lab_traffic::load::{Ended, Fates};
 

@@ -3,7 +3,7 @@
 //! Rounds are the outermost loop: what an interrupted run has finished is whole rounds of every scenario, and then some of
 //! the next one. Never measures.
 
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 
 use super::catalogue::Scenario;
 

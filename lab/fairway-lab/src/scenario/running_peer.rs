@@ -18,7 +18,7 @@ use crate::cluster::Cluster;
 use crate::peers::{
     Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, RouteApi, gateway, label,
 };
-use fairway_lab_results::{Backstage, Event, Measure, Settings};
+use fairway_lab_measure::results::{Backstage, Event, Measure, Settings};
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 
 /// A peer with settings: what is installed, measured and put away again.

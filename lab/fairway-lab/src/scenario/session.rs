@@ -21,7 +21,7 @@ use super::steps::{Step, Steps};
 use super::{capacity, comparison, dynamic, earlier, estimate, gateway, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer, RouteApi};
-use fairway_lab_results::{
+use fairway_lab_measure::results::{
     Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
     Settings,
 };
@@ -56,7 +56,7 @@ pub(super) fn earlier(handover: &Handover) -> anyhow::Result<Option<Results>> {
     if !handover.preparation.resumes {
         return Ok(None);
     }
-    earlier::kept(fairway_lab_results::read(&handover.folder)?, &handover.folder).map(Some)
+    earlier::kept(fairway_lab_measure::results::read(&handover.folder)?, &handover.folder).map(Some)
 }
 
 /// What is to be measured.
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
 
     fn write(&mut self) -> anyhow::Result<()> {
         self.results.seconds = self.before_s + self.handover.preparation.seconds + self.progress.seconds();
-        fairway_lab_results::write(&self.handover.folder, &self.results)
+        fairway_lab_measure::results::write(&self.handover.folder, &self.results)
     }
 
     async fn pieces(&mut self, pieces: &[Piece<'_>]) -> anyhow::Result<()> {
@@ -259,7 +259,7 @@ pub(super) fn failed(results: &Results, peers: &[String]) -> Vec<String> {
         peers.iter().filter(|name| !measured(name)).map(|name| format!("{name} was not measured"));
     let measures = results.runs.iter().flat_map(|run| &run.measures);
     let wrong = measures.filter(|one| peers.contains(&one.peer) && !one.load.errors.is_empty());
-    let said = |one: &fairway_lab_results::Measure| {
+    let said = |one: &fairway_lab_measure::results::Measure| {
         let errors: Vec<_> =
             one.load.errors.iter().map(|(class, count)| format!("{count} {}", class.name())).collect();
         format!("{} {} {}: {}", one.peer, one.case, one.phase, errors.join(", "))

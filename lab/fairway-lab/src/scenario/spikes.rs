@@ -1,7 +1,7 @@
 //! What events did to latency: the highest value in the second after each, and how long it stayed up, beside a stream
 //! that did not go through the proxy. Pure.
 
-use fairway_lab_results::{Bucket, Event, Measure, Spike};
+use fairway_lab_measure::results::{Bucket, Event, Measure, Spike};
 
 /// The time after an event in which a spike is looked for, seconds.
 const AFTER_S: f64 = 1.0;
@@ -77,7 +77,7 @@ fn lasted(stream: &Measure, from_s: f64, to_s: f64, limit: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairway_lab_results::{Backstage, Load, OverTime, Settings};
+    use fairway_lab_measure::results::{Backstage, Load, OverTime, Settings};
 
     /// A stream whose buckets of 100 ms have this latency.
     fn stream(peer: &str, ms: impl Fn(f64) -> f64) -> Measure {

@@ -10,7 +10,7 @@ use super::site::{BACKEND, NAMESPACE, route};
 use super::spikes::spikes;
 use super::trial::ineffective;
 use crate::peers::{Filters, RESPONSE_HEADER};
-use fairway_lab_results::{Measure, Run};
+use fairway_lab_measure::results::{Measure, Run};
 use fairway_lab_traffic::load::{Pace, Plan};
 
 /// Its parameters; the file explains them.

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::call;
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Protocol};
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairway_echo::{EchoOptions, EchoServer};
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::backend::{Options, Server};
 use fairway_lab_traffic::load::{
     Outcome, Pace, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion, Verify, at_percent,

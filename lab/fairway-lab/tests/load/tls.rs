@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use fairway_echo::{EchoOptions, EchoServer, EchoTls};
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::load::{Pace, Plan, Protocol, Reuse, TlsPlan, TlsVersion, Verify};
 use fairway_testkit::{Answer, Authority, Backend};
 use rustls::{ServerConfig, ServerConnection};

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_lab_results::{Completeness, Latency, OverTime, Results, Run};
+use fairway_lab_measure::results::{Completeness, Latency, OverTime, Results, Run};
 
 use super::fixture::{Extent, HOSTILE, SMALL, results as synthetic};
 
@@ -76,8 +76,8 @@ fn row_of_deliveries(page: &str, peer: &str) -> Vec<String> {
 fn condensed_results_say_the_same_in_every_table() {
     let whole = synthetic(SMALL);
     let folder = tempfile::tempdir().unwrap();
-    fairway_lab_results::write_kept(folder.path(), whole.clone()).unwrap();
-    let kept = fairway_lab_results::read(folder.path()).unwrap();
+    fairway_lab_measure::results::write_kept(folder.path(), whole.clone()).unwrap();
+    let kept = fairway_lab_measure::results::read(folder.path()).unwrap();
     let size = |results: &Results| serde_json::to_vec(results).unwrap().len();
     assert!(size(&kept) < size(&whole), "nothing was left out");
     let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.';
@@ -199,13 +199,13 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
 #[test]
 fn results_without_the_source_of_cpu_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    fairway_lab_results::write(folder.path(), &synthetic(SMALL)).unwrap();
-    let place = folder.path().join(fairway_lab_results::RESULTS);
+    fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();
+    let place = folder.path().join(fairway_lab_measure::results::RESULTS);
     let older =
         fs::read_to_string(&place).unwrap().replace(r#","notes":[]"#, "").replace(r#","covered":null"#, "");
     assert!(!older.contains("\"notes\"") && !older.contains("\"covered\""));
     fs::write(&place, older).unwrap();
-    fairway_lab_results::read(folder.path()).unwrap();
+    fairway_lab_measure::results::read(folder.path()).unwrap();
 }
 
 #[test]
@@ -220,8 +220,8 @@ fn figures_that_are_no_numbers_are_read_again_and_make_a_page() {
         run.propagations.iter_mut().for_each(|one| one.ms.push(f64::NAN));
         run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
     }
-    fairway_lab_results::write(folder.path(), &odd).unwrap();
-    let read = fairway_lab_results::read(folder.path()).unwrap();
+    fairway_lab_measure::results::write(folder.path(), &odd).unwrap();
+    let read = fairway_lab_measure::results::read(folder.path()).unwrap();
     assert!(read.runs[0].measures[0].load.rate.is_nan());
     page(&[read]);
 }
@@ -295,7 +295,7 @@ fn laboratory(arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn the_command_writes_the_report_and_says_where_and_what_it_cannot_use() {
     let folder = tempfile::tempdir().unwrap();
-    fairway_lab_results::write(folder.path(), &synthetic(SMALL)).unwrap();
+    fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();
     let run = folder.path().to_str().unwrap();
     let (code, told) = laboratory(&["report", run]);
     assert_eq!((code, told.trim()), (Some(0), format!("{run}/report.html").as_str()));
@@ -319,7 +319,7 @@ fn the_command_writes_the_report_and_says_where_and_what_it_cannot_use() {
 fn on_a_full_disk_the_report_before_stays_and_the_message_says_so() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("report.html"), "the report before").unwrap();
-    fairway_lab_results::write(folder.path(), &synthetic(SMALL)).unwrap();
+    fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();
     // A limit on the size of files fails a write in the middle, as a full disk does, and needs no mount.
     let order = "trap '' XFSZ; ulimit -f 200; exec \"$0\" report \"$1\"";
     let output = Command::new("bash")

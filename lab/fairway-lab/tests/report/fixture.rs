@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab_results::{
+use fairway_lab_measure::results::{
     Absent, Backstage, Bucket, Class, Completeness, Cost, Counts, Delivered, Deliveries, Environment, Event,
     Example, Latency, Lateness, Load, Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord,
     Percentile, Propagation, Question, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
@@ -399,7 +399,7 @@ impl Formula {
             interval: (median * 0.96, median * 1.05),
             pairs: 8,
             set_aside: 0,
-            grounds: fairway_lab_results::Grounds::default(),
+            grounds: fairway_lab_measure::results::Grounds::default(),
         };
         vec![
             ratio("cpu per request", cpu / 21.0),

@@ -64,7 +64,7 @@ fn results_without_a_clean_revision_are_refused() {
     let folder = copy();
     let place = folder.path().join("bench/results/latest.json");
     let mut file: serde_json::Value =
-        serde_json::from_slice(&fairway_lab_results::read_kept(&place).unwrap()).unwrap();
+        serde_json::from_slice(&fairway_lab_measure::results::read_kept(&place).unwrap()).unwrap();
     for revision in ["bb398aa with changes", "unknown"] {
         file["origin"]["revision"] = revision.into();
         fs::write(&place, file.to_string()).unwrap();

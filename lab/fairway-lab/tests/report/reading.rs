@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fairway_lab_results::{Distance, Grounds};
+use fairway_lab_measure::results::{Distance, Grounds};
 use serde_json::json;
 
 use super::browser::Browser;

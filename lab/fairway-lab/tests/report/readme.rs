@@ -15,7 +15,7 @@ fn place(text: &str) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("docs/results");
     fs::create_dir_all(&run).unwrap();
-    fairway_lab_results::write(&run, &synthetic(SMALL)).unwrap();
+    fairway_lab_measure::results::write(&run, &synthetic(SMALL)).unwrap();
     let readme = folder.path().join("README.md");
     fs::write(&readme, text).unwrap();
     Place { folder, readme }
@@ -118,7 +118,7 @@ fn runs_of_one_machine_are_one_table_and_those_of_another_have_their_own() {
         more.scenario = "another".to_owned();
         second.runs.push(more);
         fs::create_dir(&later).unwrap();
-        fairway_lab_results::write(&later, &second).unwrap();
+        fairway_lab_measure::results::write(&later, &second).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
             .args(["report", "docs/results", "later", "--readme", "README.md"])
             .current_dir(&place.folder)

@@ -7,8 +7,8 @@ use fairway_pattern::{Anchor, Pattern};
 
 use crate::ingress::context::Context;
 use crate::ingress::reader::Reader;
-use fairway_objects::annotations::text::{ranges, switch};
 use fairway_model::shown_url;
+use fairway_objects::annotations::text::{ranges, switch};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 

@@ -6,7 +6,7 @@ use crate::load::plan::Pace;
 use crate::load::series::note;
 use crate::load::slot::State;
 use crate::load::tally::{Exchange, Fate};
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 impl Worker {
     /// A request ended: it is counted, and its user goes on.

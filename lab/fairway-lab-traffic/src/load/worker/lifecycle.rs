@@ -4,7 +4,7 @@
 use super::phase::{End, Phase};
 use super::{Worker, nanos};
 use crate::load::plan::{Pace, Protocol, Reuse};
-use fairway_lab_results::Class;
+use fairway_lab_measure::results::Class;
 
 impl Worker {
     /// How long nothing is to be done but for events.

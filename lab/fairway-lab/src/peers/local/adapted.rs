@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab_adapter::haproxy::Slots;
-use fairway_lab_adapter::{
+use crate::adapter::haproxy::Slots;
+use crate::adapter::{
     Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
 };
+use fairway_lab_measure::results::NamedText;
 use fairway_lab_measure::{Program, Release};
-use fairway_lab_results::NamedText;
 
 use super::super::adapted::find;
 use super::super::artifacts::Artifacts;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use fairway_lab_measure::Program;
-use fairway_lab_results::{NamedText, Settings};
+use fairway_lab_measure::results::{NamedText, Settings};
 
 use super::super::artifacts::Artifacts;
 use super::super::fairway::{calls, recommended_settings, ssl_redirect_off};
@@ -24,7 +24,7 @@ impl LocalPeer for Fairway {
         let manifests = site.folder.join("manifests");
         std::fs::create_dir_all(&manifests).with_context(|| format!("make {}", manifests.display()))?;
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects(site, &site.key_pem) });
-        fairway_lab_adapter::write(&manifests.join("site.json"), &list.to_string())?;
+        crate::adapter::write(&manifests.join("site.json"), &list.to_string())?;
         let mut command = Command::new(&artifacts.fairway);
         command.arg("run").arg("--manifests").arg(manifests).args(["--admin", &site.admin.to_string()]);
         command.args(flags(site));

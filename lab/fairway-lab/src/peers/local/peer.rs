@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use fairway_lab_measure::Program;
-use fairway_lab_results::{NamedText, Settings};
+use fairway_lab_measure::results::{NamedText, Settings};
 use serde::Deserialize;
 
+use crate::adapter::TlsChoice;
 use crate::peers::artifacts::Artifacts;
-use fairway_lab_adapter::TlsChoice;
 
 /// The name of the only backend.
 pub(super) const BACKEND: &str = "backend-80";

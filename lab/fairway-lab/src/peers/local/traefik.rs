@@ -4,9 +4,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use fairway_lab_adapter::TlsChoice;
+use crate::adapter::TlsChoice;
 use fairway_lab_measure::Program;
-use fairway_lab_results::{NamedText, Settings};
+use fairway_lab_measure::results::{NamedText, Settings};
 
 use super::super::artifacts::Artifacts;
 use super::super::programs;
@@ -22,10 +22,10 @@ impl LocalPeer for Traefik {
     fn start(&self, artifacts: &Artifacts, site: &LocalSite) -> anyhow::Result<Program> {
         let (_, program) = programs::tool(artifacts, "traefik")?;
         let file = |name: &str| site.folder.join(name);
-        fairway_lab_adapter::write(&file("chain.pem"), &site.chain_pem)?;
-        fairway_lab_adapter::write(&file("key.pem"), &site.key_pem)?;
+        crate::adapter::write(&file("chain.pem"), &site.chain_pem)?;
+        crate::adapter::write(&file("key.pem"), &site.key_pem)?;
         // YAML, of which JSON is a part.
-        fairway_lab_adapter::write(&file("dynamic.yaml"), &dynamic(site).to_string())?;
+        crate::adapter::write(&file("dynamic.yaml"), &dynamic(site).to_string())?;
         let mut command = Command::new(program);
         command.args(arguments(site)).env("GOMAXPROCS", site.workers.to_string());
         running::start(&mut command, site)

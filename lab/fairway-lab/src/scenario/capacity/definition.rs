@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fairway_lab_results::{Counts, Tls as Negotiated};
+use fairway_lab_measure::results::{Counts, Tls as Negotiated};
 use fairway_lab_traffic::call;
 use fairway_lab_traffic::load::{Plan, Protocol, Reuse, TlsPlan, TlsVersion};
 use serde::Deserialize;
 
+use crate::adapter::TlsChoice;
 use crate::peers::local::{LocalSite, Upstream};
 use crate::scenario::site::HOST;
-use fairway_lab_adapter::TlsChoice;
 
 /// Connections are made and caches filled before a block counts.
 pub(super) const WARMING: Duration = Duration::from_millis(300);

@@ -9,14 +9,14 @@ mod runners;
 #[cfg(test)]
 mod testing;
 
-use fairway_lab_results::{Absent, Run};
+use fairway_lab_measure::results::{Absent, Run};
 use fairway_lab_traffic::backend::Spawned;
 
 use self::block::blocks;
 use self::ratios::ratios;
 use self::runners::{Runner, Setup, start};
+use crate::adapter::TlsChoice;
 use crate::peers::local::Upstream;
-use fairway_lab_adapter::TlsChoice;
 
 pub(super) use self::definition::Parameters;
 pub(super) use self::runners::LocalRun;

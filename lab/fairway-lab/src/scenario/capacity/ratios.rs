@@ -1,7 +1,7 @@
 //! How many times as good or bad as the base each contender was, from blocks beside each other. Measures nothing.
 
+use fairway_lab_measure::results::{Measure, Ratio};
 use fairway_lab_measure::{Comparison, FIGURES};
-use fairway_lab_results::{Measure, Ratio};
 
 /// Of every other contender against Fairway, or against the first where Fairway is not among them; and of that one
 /// against itself. Where no pair counts there is a sentence instead.
@@ -32,7 +32,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fairway_lab_results::{Cost, Load};
+    use fairway_lab_measure::results::{Cost, Load};
 
     fn block(place: u32, peer: &str, us: f64) -> Measure {
         serde_json::from_value(json!({

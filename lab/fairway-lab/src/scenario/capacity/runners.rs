@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::Context;
 use tempfile::TempDir;
 
+use crate::adapter::TlsChoice;
 use crate::peers::local::{LocalSite, Upstream, local as local_peer};
 use crate::scenario::handover::Handover;
 use crate::scenario::progress::Progress;
 use crate::scenario::running_peer::Contender;
 use crate::scenario::site::{Certificate, HOST};
-use fairway_lab_adapter::TlsChoice;
+use fairway_lab_measure::results::{Absent, Distance};
 use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
-use fairway_lab_results::{Absent, Distance};
 use fairway_lab_traffic::backend::Spawned;
 use fairway_lab_traffic::load::{Outcome, Plan, Stream};
 

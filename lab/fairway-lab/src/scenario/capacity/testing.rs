@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use fairway_lab_results::Settings;
+use fairway_lab_measure::results::Settings;
 
+use crate::adapter::TlsChoice;
 use crate::peers::local::{LocalSite, Upstream};
 use crate::scenario::site::HOST;
-use fairway_lab_adapter::TlsChoice;
 
 /// A place in front of gRPC where nothing listens.
 pub(super) fn site() -> LocalSite {

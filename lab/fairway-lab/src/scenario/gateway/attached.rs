@@ -12,7 +12,7 @@ use super::super::site::{BACKEND, NAMESPACE};
 use super::figures::{finding, objects_s};
 use crate::cluster::Following;
 use crate::peers::gateway::{self, HTTP, HttpRoute, Parent};
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 
 const CASE: &str = "attached routes";
 

@@ -3,7 +3,7 @@
 use super::super::metering::{Metered, Metering};
 use super::super::running_peer::RunningPeer;
 use super::figures::finding;
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 
 /// A meter of all pods of a peer.
 pub(super) struct Costs(Metering);

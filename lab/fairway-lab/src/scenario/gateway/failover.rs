@@ -14,7 +14,7 @@ use super::apps::{endpoints, service, slice};
 use super::figures::finding;
 use super::flipping::Flipping;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 use fairway_lab_traffic::load::Pace;
 
 const CASE: &str = "failover";

@@ -2,7 +2,7 @@
 
 use super::super::propagation::OBJECT_S;
 use super::super::running_peer::RunningPeer;
-use fairway_lab_results::Finding;
+use fairway_lab_measure::results::Finding;
 
 /// How long so many objects take that are made and removed again, seconds.
 pub(super) fn objects_s(count: u32) -> f64 {

@@ -20,7 +20,7 @@ use super::disk_reserve::is_full;
 use super::running_peer::{RunningPeer, Sizes};
 use super::site::{NAMESPACE, OTHER};
 use crate::peers::GatewayApi;
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]

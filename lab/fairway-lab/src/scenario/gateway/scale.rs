@@ -17,7 +17,7 @@ use super::costs::Costs;
 use super::figures::{not_served, objects_s, sample};
 use super::routes::add;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 
 const CASE: &str = "route scale";
 /// Between two changes of a route, as in the benchmark; endpoints change half as often.

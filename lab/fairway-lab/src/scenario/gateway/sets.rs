@@ -16,7 +16,7 @@ use super::costs::Costs;
 use super::figures::{finding, not_served, objects_s, sample};
 use crate::peers::CERTIFICATE;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 use fairway_lab_traffic::load::{Plan, TlsPlan};
 
 const CASE: &str = "ListenerSet scale";

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::super::running_peer::{RunningPeer, StreamName, finish, start};
 use super::super::site::HOST;
-use fairway_lab_results::Run;
+use fairway_lab_measure::results::Run;
 use fairway_lab_traffic::load::Pace;
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,8 +1,0 @@
-//! Envoy: listeners, routes, clusters, endpoints and secrets in files that it watches. Nothing restarts. A control plane
-//! sends the same resources over gRPC.
-
-mod drive;
-mod render;
-
-pub use drive::{Envoy, arguments, store};
-pub use render::{BOOTSTRAP, render};

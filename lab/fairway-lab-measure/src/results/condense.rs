@@ -1,0 +1,214 @@
+//! What a repository keeps of a run: all that the report and the documents read, without the rest of the file. A run of
+//! hours has megabytes of it, compressed, and a clone bears them forever.
+//!
+//! What is left out or rounded is said in the file, in [`Results::limitations`]. Nothing that a ratio, a count, a spike or a time
+//! of propagation stands on is touched: those are rounded to seven digits like all other figures, and no block or pair is left
+//! out.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::results::measure::{Bucket, Measure};
+use crate::results::results::Results;
+
+/// The sentence that says so in the file.
+const CONDENSED: &str = "This file is condensed: requests that were kept one by one, the names of raw histograms and all \
+     percentiles of times from sending but the 99th were left out, figures are rounded to seven digits, latencies in pieces of \
+     time to four, and files of the command have no folder.";
+
+/// The program that makes results, whatever its file is called.
+const PROGRAM: &str = "fairway-lab";
+
+/// The percentile of times from sending that the report shows.
+const FROM_SENDING: f64 = 99.0;
+/// Significant digits of a figure.
+const DIGITS: i32 = 7;
+/// Of a latency in a piece of time, which is a point of a plot.
+const OF_A_PIECE: i32 = 4;
+
+/// Leaves out what no report reads. To do it again changes nothing.
+#[must_use]
+pub fn condensed(mut results: Results) -> Results {
+    without_folders(&mut results.command);
+    for measure in results.runs.iter_mut().flat_map(|run| &mut run.measures) {
+        condense(measure);
+    }
+    if !results.limitations.iter().any(|sentence| sentence == CONDENSED) {
+        results.limitations.push(CONDENSED.to_owned());
+    }
+    results
+}
+
+/// Where files were on the machine concerns nobody else.
+fn without_folders(command: &mut [String]) {
+    for word in command.iter_mut() {
+        let path = Path::new(&*word);
+        if let Some(name) = path.file_name().filter(|_| path.is_absolute()) {
+            *word = name.to_string_lossy().into_owned();
+        }
+    }
+    if let Some(program) = command.first_mut() {
+        PROGRAM.clone_into(program);
+    }
+}
+
+fn condense(measure: &mut Measure) {
+    let load = &mut measure.load;
+    load.over_time.samples.clear();
+    for piece in &mut load.over_time.series {
+        shorten(piece);
+    }
+    for latency in [&mut load.latency, &mut load.service] {
+        latency.histogram = None;
+    }
+    load.service.percentiles.retain(|point| (point.percent - FROM_SENDING).abs() < 1e-9);
+}
+
+fn shorten(piece: &mut Bucket) {
+    for figure in [&mut piece.p50_ms, &mut piece.p99_ms, &mut piece.max_ms] {
+        *figure = rounded(*figure, OF_A_PIECE);
+    }
+}
+
+/// The JSON of condensed results, with figures rounded.
+///
+/// # Errors
+/// The results cannot be written as JSON.
+pub(crate) fn text(results: &Results) -> serde_json::Result<Vec<u8>> {
+    let mut value = serde_json::to_value(results)?;
+    round(&mut value);
+    serde_json::to_vec(&value)
+}
+
+fn round(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(round),
+        Value::Object(fields) => fields.values_mut().for_each(round),
+        Value::Number(number) if number.is_f64() => {
+            if let Some(figure) = number.as_f64() {
+                *value = rounded(figure, DIGITS).into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The figure with so many significant digits.
+fn rounded(figure: f64, digits: i32) -> f64 {
+    if figure == 0.0 || !figure.is_finite() {
+        return figure;
+    }
+    // By way of the decimal text: multiplying and dividing by powers of ten leaves long tails of digits.
+    format!("{figure:.*e}", (digits - 1).max(0) as usize).parse().unwrap_or(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::measure::{Latency, Load, Percentile, Sample};
+    use crate::results::run::{Ratio, Run};
+
+    fn point(percent: f64) -> Percentile {
+        Percentile { percent, ms: 1.0 + percent / 1e3, above: 100 }
+    }
+
+    fn latency() -> Latency {
+        let percentiles = [0.0, 10.0, 50.0, 75.0, 90.0, 99.0, 99.5, 99.9].map(point).into();
+        Latency { count: 10, percentiles, histogram: Some("a.latency.hdr".to_owned()), ..Latency::default() }
+    }
+
+    #[test]
+    fn the_command_names_files_and_no_folders() {
+        let mut command =
+            ["/opt/lab-2", "run", "capacity", "--set", "workers=[1]", "--out", "/var/x/runs/one", "a/b"]
+                .map(str::to_owned);
+        without_folders(&mut command);
+        assert_eq!(
+            command,
+            ["fairway-lab", "run", "capacity", "--set", "workers=[1]", "--out", "one", "a/b"]
+        );
+    }
+
+    fn measure(block: Option<u32>) -> Measure {
+        let mut measure: Measure = serde_json::from_value(serde_json::json!({
+            "peer": "nginx", "settings": "recommended", "case": "http", "phase": "pooled", "begun_s": 0.0,
+            "block": block, "load": Load::default(),
+        }))
+        .unwrap();
+        measure.load.latency = latency();
+        measure.load.service = latency();
+        measure.load.rate = 12_345.678_901_234;
+        measure.load.over_time.samples = vec![Sample { at_s: 0.0, ms: 1.0, status: 200 }];
+        measure.load.over_time.series = vec![Bucket {
+            at_s: 0.3,
+            seconds: 0.1,
+            p50_ms: 0.123_456,
+            max_ms: 98_765.4,
+            ..Bucket::default()
+        }];
+        measure
+    }
+
+    fn results() -> Results {
+        let ratio: Ratio = serde_json::from_value(serde_json::json!({
+            "figure": "cpu per request", "case": "http", "peer": "nginx", "settings": "recommended", "base": "fairway",
+            "workers": 1, "median": 1.25, "interval": [1.24, 1.26], "pairs": 24,
+        }))
+        .unwrap();
+        let measures = vec![measure(None), measure(Some(3))];
+        let run = Run { scenario: "capacity".to_owned(), measures, ratios: vec![ratio], ..Run::default() };
+        serde_json::from_value(serde_json::json!({
+            "schema": 1, "completeness": {"state": "complete"}, "begun": "2026-11-25T00:00:00Z", "seconds": 1.0,
+            "command": [], "environment": {
+                "cpu": "", "cpus": 2, "memory_bytes": 1, "kernel": "", "system": "", "place": "local", "kubernetes": null,
+                "laboratory": "", "facts": {},
+            }, "peers": [], "absent": [], "runs": [run],
+            "limitations": ["Two cores."],
+        }))
+        .unwrap()
+    }
+
+    fn percents(latency: &Latency) -> Vec<f64> {
+        latency.percentiles.iter().map(|point| point.percent).collect()
+    }
+
+    #[test]
+    fn what_no_report_reads_is_gone_and_the_rest_is_there() {
+        let kept = condensed(results());
+        let [stream, block] = kept.runs[0].measures.as_slice() else { panic!("two streams") };
+        for one in [stream, block] {
+            assert_eq!(percents(&one.load.latency), percents(&latency()));
+            assert_eq!(percents(&one.load.service), [99.0]);
+            assert!(one.load.over_time.samples.is_empty());
+            assert_eq!(one.load.latency.histogram, None);
+            assert_eq!(one.load.over_time.series[0].p50_ms, 0.1235);
+            assert_eq!(one.load.over_time.series[0].max_ms, 98_770.0);
+        }
+        assert_eq!(kept.runs[0].ratios, results().runs[0].ratios);
+        assert_eq!(kept.limitations.len(), 2);
+    }
+
+    #[test]
+    fn the_second_time_changes_nothing() {
+        let once = condensed(results());
+        let first = text(&once).unwrap();
+        let again = condensed(serde_json::from_slice(&first).unwrap());
+        assert_eq!(text(&again).unwrap(), first);
+    }
+
+    #[test]
+    fn figures_have_seven_digits_and_counts_all_of_theirs() {
+        let mut value = serde_json::json!([
+            0.1 + 0.2,
+            12_345.678_901,
+            1.0,
+            -0.0,
+            123_456_789_012_u64,
+            null,
+            "0.123456789"
+        ]);
+        round(&mut value);
+        assert_eq!(value.to_string(), r#"[0.3,12345.68,1.0,-0.0,123456789012,null,"0.123456789"]"#);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a run was made on and with. Never a figure that was measured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a run ended as planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Completeness {
+    /// Every scenario with every peer that can be had.
+    Complete,
+    /// It ended before its end.
+    Partial {
+        /// Why, e.g. `interrupted by Ctrl-C in dynamic, peer envoy`.
+        reason: String,
+    },
+}
+
+/// The machine and the programs of the laboratory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// The model of the CPU as the kernel names it.
+    pub cpu: String,
+    /// Logical CPUs that the run could use.
+    pub cpus: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// The distribution's name and version.
+    pub system: String,
+    /// `testbed`, `local` (no cluster) or the name of the user's context.
+    pub place: String,
+    /// Kubernetes' version where there is a cluster.
+    pub kubernetes: Option<String>,
+    /// The laboratory's version and revision.
+    pub laboratory: String,
+    /// More facts by name, e.g. `load average before the run`, `open files`, `clock source`.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// How a peer came to its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Settings {
+    /// Upstream keep-alive, equal worker counts, TLS versions, ciphers, keys and logs.
+    Recommended,
+    /// As it comes.
+    Defaults,
+}
+
+/// What kind of thing a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerKind {
+    /// A real controller.
+    Controller,
+    /// A proxy under the laboratory's own adapter, which does what a controller of that proxy does.
+    Adapter,
+    /// A controller that the user described and that runs in the user's cluster.
+    Described,
+    /// No proxy: straight to the pods. What the machine itself does.
+    Direct,
+}
+
+/// A peer as it was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeerRecord {
+    /// The name that measures use: `fairway`, `nginx-reload`, `haproxy`, `envoy`, `caddy`, `contour`, `traefik`, `direct`.
+    pub name: String,
+    /// For people, e.g. `nginx 1.22.1 under the adapter (reload)`.
+    pub title: String,
+    /// What kind of thing it is.
+    pub kind: PeerKind,
+    /// What it stands for among controllers, e.g. `NGINX OSS`.
+    pub stands_for: String,
+    /// Versions by program.
+    pub versions: BTreeMap<String, String>,
+    /// Full configurations and manifests, as they were used.
+    pub configurations: Vec<NamedText>,
+}
+
+/// A text with its name: a configuration, a manifest, a command line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamedText {
+    /// Its name, e.g. `nginx.conf (recommended)`.
+    pub name: String,
+    /// The whole text.
+    pub text: String,
+}
+
+/// A peer that could not be had, or a scenario that it could not take part in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// The peer.
+    pub peer: String,
+    /// The scenario, if it is about one.
+    pub scenario: Option<String>,
+    /// The round of that scenario, if there are rounds; else 0.
+    #[serde(default, skip_serializing_if = "crate::results::run::is_zero")]
+    pub round: u32,
+    /// Why, in a sentence that names what was tried.
+    pub reason: String,
+}

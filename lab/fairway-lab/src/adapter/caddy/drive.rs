@@ -1,0 +1,126 @@
+//! Caddy as a process: its start, configurations through its admin API, its end.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::Signal;
+use tokio::net::TcpStream;
+
+use crate::adapter::admin::exchange;
+use crate::adapter::desired::Desired;
+use crate::adapter::files::write;
+use crate::adapter::frame::Frame;
+use crate::adapter::notices::Notices;
+use crate::adapter::process::Process;
+use crate::adapter::words::Words;
+
+use super::render::{CONFIGURATION, render};
+
+/// Caddy's own address of the admin API, which nobody outside of the pod reaches. A socket in the folder is no choice:
+/// version 2.6 removes it when it refuses a configuration.
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2019);
+/// How long it may take until it serves, or has taken a configuration.
+const TAKEN: Duration = Duration::from_secs(60);
+/// Caddy's ingress controller stops Caddy at once, without a preStop hook, and Caddy waits for what it is doing; kubelet
+/// kills after the grace period of the pod.
+const STOP: Duration = Duration::from_secs(600);
+
+/// Caddy.
+pub(crate) struct Caddy {
+    process: Process,
+    frame: Frame,
+}
+
+/// The arguments that start Caddy with the configuration of a frame.
+#[must_use]
+pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
+    ["run", "--config", &frame.file(CONFIGURATION)].map(str::to_owned).to_vec()
+}
+
+/// The environment that Caddy is started with: its workers, and its folder, so that it leaves nothing in a home.
+#[must_use]
+pub(crate) fn environment(frame: &Frame) -> Vec<(&'static str, String)> {
+    let folder = frame.folder.display().to_string();
+    let mut all = vec![("XDG_DATA_HOME", folder.clone()), ("XDG_CONFIG_HOME", folder)];
+    all.extend(frame.workers.map(|workers| ("GOMAXPROCS", workers.to_string())));
+    all
+}
+
+/// Writes the configuration that it is started with. Without an address it has no admin API.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn store(frame: &Frame, desired: &Desired, admin: Option<SocketAddr>) -> anyhow::Result<()> {
+    write(&frame.path(CONFIGURATION), &render(frame, desired, admin).to_string())
+}
+
+impl Caddy {
+    /// Starts Caddy and waits until it serves.
+    ///
+    /// # Errors
+    /// It does not start, or does not take its configuration.
+    pub(crate) async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+        store(&frame, desired, Some(ADMIN))?;
+        let mut command = Command::new("caddy");
+        let notices = Notices::listen(&frame.folder)?;
+        command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
+        let mut process = Process::of(command.stderr(Stdio::piped()))?;
+        let mut words = Words::of(process.stderr().context("Caddy has no standard error")?, &[])?;
+        // It says so once what it was started with is in use, and also when it cannot be: then it has none.
+        let ready = async {
+            tokio::time::timeout(TAKEN, notices.ready())
+                .await
+                .context("Caddy does not serve after a minute; its log says why")??;
+            let apps = ask("GET", "/config/apps", "").await.context("ask Caddy what it serves")?;
+            let is_serving = is_ok(&apps) && !apps.trim_end().ends_with("null");
+            anyhow::ensure!(is_serving, "Caddy serves nothing: {}", apps.trim());
+            Ok(())
+        };
+        process.alive(&mut words, ready).await?;
+        Ok(Self { process, frame })
+    }
+
+    /// Gives it the whole configuration, and waits until it is in use.
+    ///
+    /// # Errors
+    /// The configuration is refused, and Caddy serves on with the one before.
+    pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+        let configuration = render(&self.frame, desired, Some(ADMIN)).to_string();
+        let answer = tokio::time::timeout(TAKEN, ask("POST", "/load", &configuration))
+            .await
+            .context("Caddy has not taken the configuration within a minute; its log says why")?
+            .with_context(|| format!("speak with the admin API of Caddy at {ADMIN}"))?;
+        anyhow::ensure!(is_ok(&answer), "Caddy refuses the configuration: {}", answer.trim());
+        Ok(())
+    }
+
+    /// Lets it finish what it has, and waits for that.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
+        self.process.signal(Signal::TERM)?;
+        self.process.end_within(STOP).await
+    }
+
+    /// Its process.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+fn is_ok(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 ")
+}
+
+/// An order to the admin API, which checks the Host.
+async fn ask(method: &str, path: &str, body: &str) -> std::io::Result<String> {
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {ADMIN}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    exchange(TcpStream::connect(ADMIN).await?, &text).await
+}

@@ -1,0 +1,76 @@
+//! The arguments of `fairway-lab adapter`. Never does what they ask for itself.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use fairway_lab_measure::results::Settings;
+
+use crate::adapter::frame::{Frame, Listen, TlsChoice};
+use crate::adapter::proxy::Kind;
+use crate::adapter::run::{Assignment, serve};
+
+/// Contour's `holdoffDelay`.
+const CONTOUR_HOLDOFF: Duration = Duration::from_millis(100);
+
+/// Arguments of `fairway-lab adapter`.
+#[derive(clap::Args)]
+pub(crate) struct AdapterArguments {
+    /// The proxy.
+    kind: Kind,
+    /// The IngressClass whose Ingresses are served.
+    #[arg(long)]
+    class: String,
+    /// The namespace of Ingresses, Services, EndpointSlices and Secrets.
+    #[arg(long)]
+    namespace: String,
+    /// Worker threads or processes; the proxy decides when it is absent.
+    #[arg(long)]
+    workers: Option<u32>,
+    /// `recommended` or `defaults`.
+    #[arg(long, value_parser = settings)]
+    settings: Settings,
+    /// Collect changes for 100 ms, as Contour does.
+    #[arg(long)]
+    contour_holdoff: bool,
+    /// Where configurations and sockets are kept.
+    #[arg(long, default_value = "/run/lab")]
+    folder: PathBuf,
+}
+
+impl AdapterArguments {
+    /// Does what the arguments ask for.
+    ///
+    /// # Errors
+    /// No API server, a proxy that does not start or ends by itself.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_ansi(false).init();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start the adapter's event loop")?;
+        let any = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        let frame = Frame {
+            listen: Listen { http: any(8080), https: any(8443) },
+            workers: self.workers,
+            settings: self.settings,
+            tls: TlsChoice::Both,
+            folder: self.folder,
+        };
+        let holdoff = self.contour_holdoff.then_some(CONTOUR_HOLDOFF);
+        let assignment =
+            Assignment { kind: self.kind, class: self.class, namespace: self.namespace, frame, holdoff };
+        runtime.block_on(serve(assignment))
+    }
+}
+
+fn settings(text: &str) -> Result<Settings, String> {
+    match text {
+        "recommended" => Ok(Settings::Recommended),
+        "defaults" => Ok(Settings::Defaults),
+        _ => Err("it is either recommended or defaults".to_owned()),
+    }
+}

@@ -1,0 +1,61 @@
+//! What a configuration has besides hosts and backends: addresses, workers, settings, TLS, the folder of its files.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use fairway_lab_measure::results::Settings;
+
+/// The frame of a configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// Where it listens.
+    pub listen: Listen,
+    /// Worker threads or processes; with [`Settings::Defaults`] in a cluster the proxy decides.
+    pub workers: Option<u32>,
+    /// Recommended settings or defaults.
+    pub settings: Settings,
+    /// TLS.
+    pub tls: TlsChoice,
+    /// Its configuration, sockets and temporary files.
+    pub folder: PathBuf,
+}
+
+/// Addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listen {
+    /// Plain HTTP.
+    pub http: SocketAddr,
+    /// HTTPS.
+    pub https: SocketAddr,
+}
+
+/// Which TLS is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsChoice {
+    /// 1.2 and 1.3 with the proxy's own cipher suites.
+    Both,
+    /// 1.2 with ECDHE-RSA-AES256-GCM-SHA384 alone, as study 2 had it.
+    Tls12,
+    /// 1.3 with TLS_AES_256_GCM_SHA384, where the proxy lets one choose.
+    Tls13,
+}
+
+impl Frame {
+    /// A file of its folder, as text.
+    #[must_use]
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// Where the configuration is.
+    #[must_use]
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.folder).join(name)
+    }
+
+    /// Whether settings are the recommended ones.
+    #[must_use]
+    pub(crate) fn recommended(&self) -> bool {
+        self.settings == Settings::Recommended
+    }
+}

@@ -1,0 +1,151 @@
+//! Golden tests of the renderers: one site with everything in it, and the whole configuration that each proxy gets.
+//! `GOLDEN=write cargo test` writes what is rendered; the difference is then for the reader of the commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::adapter::*;
+use fairway_lab_measure::results::Settings;
+
+fn site() -> Desired {
+    let forward = |strip: Option<&str>| Action::Forward {
+        backend: "web-80".to_owned(),
+        strip: strip.map(str::to_owned),
+    };
+    let redirect = Action::Redirect { to: "https://b.test/".to_owned() };
+    let mut full = Host {
+        certificate: Some("certificate".to_owned()),
+        rules: vec![
+            Rule { path: PathMatch::Prefix("/".to_owned()), action: forward(None) },
+            Rule { path: PathMatch::Prefix("/new".to_owned()), action: forward(Some("/new")) },
+            Rule { path: PathMatch::Exact("/old".to_owned()), action: redirect },
+        ],
+        response_headers: vec![("X-One".to_owned(), "two words".to_owned())],
+        cors: true,
+    };
+    full.sort();
+    let nowhere = Action::Forward { backend: "gone-80".to_owned(), strip: None };
+    let plain = Host {
+        rules: vec![Rule { path: PathMatch::Prefix("/".to_owned()), action: nowhere }],
+        ..Host::default()
+    };
+    let certificate = Certificate { chain: "CHAIN\n".to_owned(), key: "KEY\n".to_owned() };
+    let endpoints = vec!["10.0.0.2:8080".parse().unwrap(), "10.0.0.3:8080".parse().unwrap()];
+    Desired {
+        hosts: BTreeMap::from([("a.test".to_owned(), full), ("plain.test".to_owned(), plain)]),
+        backends: BTreeMap::from([("gone-80".to_owned(), Vec::new()), ("web-80".to_owned(), endpoints)]),
+        certificates: BTreeMap::from([("certificate".to_owned(), certificate)]),
+        ..Desired::default()
+    }
+}
+
+fn frame(settings: Settings) -> Frame {
+    Frame {
+        listen: Listen { http: "0.0.0.0:8080".parse().unwrap(), https: "0.0.0.0:8443".parse().unwrap() },
+        workers: (settings == Settings::Recommended).then_some(2),
+        settings,
+        tls: TlsChoice::Both,
+        folder: PathBuf::from("/run/lab"),
+    }
+}
+
+fn check(name: &str, rendered: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var("GOLDEN").is_ok_and(|order| order == "write") {
+        fs::write(&path, rendered).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    let differs = golden.lines().zip(rendered.lines()).enumerate().find(|(_, (one, other))| one != other);
+    assert_eq!(golden, rendered, "{name} differs, first in {differs:?}; GOLDEN=write writes it anew");
+}
+
+#[test]
+fn nginx_gets_an_upstream_for_each_service_and_a_server_for_each_host() {
+    check("nginx-recommended.conf", &nginx::render(&frame(Settings::Recommended), &site(), 7));
+    check("nginx-defaults.conf", &nginx::render(&frame(Settings::Defaults), &site(), 7));
+}
+
+#[test]
+fn haproxy_gets_maps_and_a_backend_with_slots_for_each_service() {
+    let mut slots = haproxy::Slots::default();
+    slots.fit(&site().backends);
+    for (name, settings) in [("recommended", Settings::Recommended), ("defaults", Settings::Defaults)] {
+        let text = haproxy::render(&frame(settings), &site(), &slots, 7);
+        // 84 slots are no more telling than four.
+        let of = |line: &str| line.split("SRV_").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        let few: String = text
+            .lines()
+            .filter(|line| of(line).is_none_or(|slot: u32| slot <= 3))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        check(&format!("haproxy-{name}.cfg"), &few);
+    }
+    let maps: String =
+        haproxy::maps(&site()).into_iter().map(|(name, map)| format!("# {name}\n{map}")).collect();
+    check("haproxy.maps", &maps);
+}
+
+#[test]
+fn envoy_gets_its_resources_in_the_order_in_which_they_refer_to_each_other() {
+    for (name, settings) in [("recommended", Settings::Recommended), ("defaults", Settings::Defaults)] {
+        let files = envoy::render(&frame(settings), &site()).into_iter();
+        let text: String = files.map(|(name, value)| format!("// {name}\n{value:#}\n")).collect();
+        check(&format!("envoy-{name}.json"), &text);
+    }
+}
+
+#[test]
+fn caddy_gets_one_server_with_a_route_for_each_host() {
+    let admin = Some("127.0.0.1:2019".parse().unwrap());
+    for (name, settings) in [("recommended", Settings::Recommended), ("defaults", Settings::Defaults)] {
+        let value = caddy::render(&frame(settings), &site(), admin);
+        check(&format!("caddy-{name}.json"), &format!("{value:#}\n"));
+    }
+    let alone = caddy::render(&frame(Settings::Recommended), &site(), None);
+    assert_eq!(alone["admin"]["disabled"], true);
+}
+
+#[test]
+fn a_backend_of_grpc_is_called_over_http_2_in_the_words_of_each_proxy() {
+    let called = Desired { grpc: BTreeSet::from(["web-80".to_owned()]), ..site() };
+    let mut slots = haproxy::Slots::default();
+    slots.fit(&called.backends);
+    for settings in [Settings::Recommended, Settings::Defaults] {
+        let frame = frame(settings);
+        let says = |desired: &Desired| {
+            [
+                nginx::render(&frame, desired, 1)
+                    .contains("      grpc_pass grpc://web-80;\n      grpc_connect_timeout"),
+                haproxy::render(&frame, desired, &slots, 1)
+                    .contains("backend web-80\n  balance roundrobin\n  default-server check proto h2"),
+                format!("{:?}", envoy::render(&frame, desired)).contains("http2_protocol_options"),
+                caddy::render(&frame, desired, None).to_string().contains(r#""versions":["h2c","2"]"#),
+            ]
+        };
+        assert_eq!(says(&called), [true; 4]);
+        assert_eq!(says(&site()), [false; 4]);
+        let nginx = nginx::render(&frame, &called, 1);
+        let other = nginx::render(&frame, &site(), 1);
+        let idle = |text: &str| text.matches("keepalive 1024;").count();
+        assert_eq!(idle(&nginx), idle(&other), "as many idle connections are kept as of HTTP/1");
+    }
+}
+
+#[test]
+fn tls_is_narrowed_to_what_a_study_had() {
+    let narrowed = |tls| Frame { tls, ..frame(Settings::Recommended) };
+    let slots = haproxy::Slots::default();
+    let nginx = nginx::render(&narrowed(TlsChoice::Tls12), &site(), 1);
+    assert!(nginx.contains("ssl_protocols TLSv1.2;\n  ssl_ciphers ECDHE-RSA-AES256-GCM-SHA384;"), "{nginx}");
+    let haproxy = haproxy::render(&narrowed(TlsChoice::Tls12), &site(), &slots, 1);
+    assert!(haproxy.contains("ssl-default-bind-ciphers ECDHE-RSA-AES256-GCM-SHA384"), "{haproxy}");
+    let envoy = format!("{:?}", envoy::render(&narrowed(TlsChoice::Tls12), &site()));
+    assert!(envoy.contains("ECDHE-RSA-AES256-GCM-SHA384") && !envoy.contains("TLSv1_3"), "{envoy}");
+    let caddy = caddy::render(&narrowed(TlsChoice::Tls12), &site(), None).to_string();
+    assert!(caddy.contains("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384") && !caddy.contains("tls1.3"), "{caddy}");
+    let nginx = nginx::render(&narrowed(TlsChoice::Tls13), &site(), 1);
+    assert!(nginx.contains("ssl_protocols TLSv1.3;"), "{nginx}");
+    let caddy = caddy::render(&narrowed(TlsChoice::Tls13), &site(), None).to_string();
+    assert!(caddy.contains("tls1.3") && !caddy.contains("tls1.2"), "{caddy}");
+}

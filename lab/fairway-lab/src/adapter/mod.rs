@@ -1,0 +1,40 @@
+//! What runs beside nginx, HAProxy, Envoy or Caddy in a pod: it watches the objects that a controller watches and tells
+//! the proxy of changes in the way in which that proxy's controllers do.
+//!
+//! ```text
+//! Ingresses, Services, EndpointSlices, Secrets ─► Desired ─► nginx.conf and a reload
+//!                                                        ├─► haproxy.cfg and a reload, or the runtime API
+//!                                                        ├─► files that Envoy watches (LDS, RDS, CDS, EDS, SDS)
+//!                                                        └─► Caddy's admin API
+//! ```
+//!
+//! [`Desired`] is computed by a pure function and rendered by pure functions; only the drivers touch a process.
+//! An adapter is no controller: reports call it what it is. It never answers a request of a client.
+
+mod admin;
+pub(crate) mod caddy;
+pub(crate) mod command;
+mod derive;
+mod desired;
+pub(crate) mod envoy;
+mod files;
+mod frame;
+#[cfg(test)]
+mod golden;
+pub(crate) mod haproxy;
+pub(crate) mod nginx;
+mod notices;
+mod probe;
+mod process;
+mod proxy;
+mod run;
+#[cfg(test)]
+mod trial;
+mod watch;
+mod words;
+
+pub(crate) use derive::{CORS, REDIRECT, RESPONSE_HEADER, REWRITE};
+pub(crate) use desired::{Action, CORS_HEADERS, Certificate, Desired, Host, PathMatch, Rule};
+pub(crate) use files::write;
+pub(crate) use frame::{Frame, Listen, TlsChoice};
+pub(crate) use probe::PORT as PROBE_PORT;

@@ -1,0 +1,8 @@
+//! nginx: every change is a new configuration and a reload, endpoints included, one reload at a time, as NGINX Ingress
+//! Controller does it for nginx without Plus.
+
+mod drive;
+mod render;
+
+pub(crate) use drive::{Nginx, arguments, store};
+pub(crate) use render::{CONFIGURATION, render};

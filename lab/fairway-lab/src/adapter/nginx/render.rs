@@ -1,0 +1,237 @@
+//! nginx.conf in the form in which NGINX Ingress Controller lays it out: an upstream for each Service, a server for each
+//! host. Pure.
+
+use std::fmt::Write;
+
+use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+use crate::adapter::frame::{Frame, TlsChoice};
+
+/// The name of the configuration in the folder.
+pub(crate) const CONFIGURATION: &str = "nginx.conf";
+
+/// What endpoints are told of the client, besides the host.
+const OF_THE_CLIENT: [(&str, &str); 5] = [
+    ("X-Real-IP", "$remote_addr"),
+    ("X-Forwarded-For", "$proxy_add_x_forwarded_for"),
+    ("X-Forwarded-Host", "$host"),
+    ("X-Forwarded-Port", "$server_port"),
+    ("X-Forwarded-Proto", "$scheme"),
+];
+
+/// The whole configuration. `generation` is what the socket `generation.sock` answers once workers serve it.
+#[must_use]
+pub(crate) fn render(frame: &Frame, desired: &Desired, generation: u64) -> String {
+    let mut text = main_block(frame);
+    text.push_str(&http_block(frame));
+    text.push_str(&default_servers(frame, generation));
+    for (name, endpoints) in desired.backends.iter().filter(|(_, endpoints)| !endpoints.is_empty()) {
+        _ = writeln!(text, "  upstream {name} {{\n    zone {name} 256k;\n    random two least_conn;");
+        for endpoint in endpoints {
+            _ = writeln!(text, "    server {endpoint} max_fails=1 fail_timeout=10s max_conns=0;");
+        }
+        if frame.recommended() {
+            text.push_str("    keepalive 1024;\n    keepalive_requests 100000000;\n");
+        }
+        text.push_str("  }\n");
+    }
+    let forwarding = Forwarding::new(frame);
+    for (name, host) in &desired.hosts {
+        text.push_str(&server(frame, &forwarding, desired, (name, host)));
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn main_block(frame: &Frame) -> String {
+    let workers = frame.workers.map_or_else(|| "auto".to_owned(), |workers| workers.to_string());
+    let connections = if frame.recommended() { 16_384 } else { 1_024 };
+    format!(
+        "daemon off;
+worker_processes {workers};
+pid {pid};
+error_log stderr notice;
+events {{ worker_connections {connections}; }}
+",
+        pid = frame.file("nginx.pid")
+    )
+}
+
+fn http_block(frame: &Frame) -> String {
+    let logs = if frame.recommended() {
+        "  access_log off;
+  server_tokens off;
+  keepalive_timeout 600s;
+  keepalive_requests 100000000;
+"
+    } else {
+        "  access_log /dev/stdout main;
+  keepalive_timeout 75s;
+"
+    };
+    // Without a server named so, requests of HTTP/1.1 upstreams would carry `Connection: close`.
+    let connection = if frame.recommended() { "\"\"" } else { "close" };
+    let mut text = format!(
+        "http {{
+  log_format main '$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \"$http_referer\" '
+                  '\"$http_user_agent\" \"$http_x_forwarded_for\"';
+{logs}  sendfile on;
+  server_names_hash_max_size 32768;
+  server_names_hash_bucket_size 256;
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' {connection}; }}
+"
+    );
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        _ = writeln!(text, "  {kind}_temp_path {};", frame.file(kind));
+    }
+    text.push_str(&tls(frame));
+    text
+}
+
+fn tls(frame: &Frame) -> String {
+    let chosen = match frame.tls {
+        TlsChoice::Both => "  ssl_protocols TLSv1.2 TLSv1.3;\n",
+        TlsChoice::Tls12 => "  ssl_protocols TLSv1.2;\n  ssl_ciphers ECDHE-RSA-AES256-GCM-SHA384;\n",
+        TlsChoice::Tls13 => {
+            "  ssl_protocols TLSv1.3;\n  ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;\n"
+        }
+    };
+    let cache = if frame.recommended() { "  ssl_session_cache shared:lab:20m;\n" } else { "" };
+    format!("{chosen}{cache}")
+}
+
+/// What answers when no host does, and the socket that says which configuration the workers have.
+fn default_servers(frame: &Frame, generation: u64) -> String {
+    let socket = frame.file("generation.sock");
+    format!(
+        "  server {{
+    listen unix:{socket};
+    access_log off;
+    location / {{ return 200 \"{generation}\"; }}
+  }}
+  server {{
+    listen {http} default_server{backlog};
+    listen {https} ssl default_server{backlog};
+    ssl_reject_handshake on;
+    location / {{ return 404; }}
+  }}
+",
+        http = frame.listen.http,
+        https = frame.listen.https,
+        backlog = if frame.recommended() { " backlog=4096" } else { "" },
+    )
+}
+
+fn server(frame: &Frame, forwarding: &Forwarding, desired: &Desired, (name, host): (&str, &Host)) -> String {
+    let mut text = format!("  server {{\n    server_name {name};\n    listen {};\n", frame.listen.http);
+    if let Some(certificate) = &host.certificate {
+        let file = |kind: &str| frame.file(&format!("{certificate}.{kind}"));
+        _ = writeln!(text, "    listen {} ssl http2;", frame.listen.https);
+        _ = writeln!(text, "    ssl_certificate {};", file("crt"));
+        _ = writeln!(text, "    ssl_certificate_key {};", file("key"));
+    }
+    let own = host.response_headers.iter().map(|(header, value)| (header.as_str(), value.as_str()));
+    let cors: &[(&str, &str)] = if host.cors { &CORS_HEADERS } else { &[] };
+    for (header, value) in own.chain(cors.iter().copied()) {
+        _ = writeln!(text, "    add_header {header} \"{value}\" always;");
+    }
+    if host.cors {
+        text.push_str("    if ($request_method = OPTIONS) { return 204; }\n");
+    }
+    for rule in &host.rules {
+        text.push_str(&locations(forwarding, desired, rule));
+    }
+    text.push_str("  }\n");
+    text
+}
+
+/// A prefix is one of whole segments: `/a/` and `= /a`; `/` alone needs no second one.
+fn locations(forwarding: &Forwarding, desired: &Desired, rule: &Rule) -> String {
+    match &rule.path {
+        PathMatch::Exact(path) => location(forwarding, desired, &format!("= {path}"), &rule.action),
+        PathMatch::Prefix(path) => {
+            let stem = PathMatch::stem(path);
+            let mut text = location(forwarding, desired, &format!("{stem}/"), &rule.action);
+            if !stem.is_empty() {
+                text.push_str(&location(forwarding, desired, &format!("= {stem}"), &rule.action));
+            }
+            text
+        }
+    }
+}
+
+fn location(forwarding: &Forwarding, desired: &Desired, matching: &str, action: &Action) -> String {
+    let answered = |answer: &str| format!("    location {matching} {{ return {answer}; }}\n");
+    let passed = |to: &str, how: &str| format!("    location {matching} {{\n      {to};\n{how}    }}\n");
+    match action {
+        Action::Redirect { to } => answered(&format!("302 {to}")),
+        Action::Forward { backend, .. } if desired.backends.get(backend).is_none_or(Vec::is_empty) => {
+            answered("502")
+        }
+        Action::Forward { backend, .. } if desired.grpc.contains(backend) => {
+            passed(&format!("grpc_pass grpc://{backend}"), &forwarding.grpc)
+        }
+        Action::Forward { backend, strip } => {
+            // With a path nginx puts it in place of what the location matched.
+            let path = if strip.is_some() { "/" } else { "" };
+            passed(&format!("proxy_pass http://{backend}{path}"), &forwarding.http)
+        }
+    }
+}
+
+/// How requests are passed on: the same in every location.
+struct Forwarding {
+    http: String,
+    /// What only HTTP/1 has is left out; answers are never buffered as a whole.
+    grpc: String,
+}
+
+impl Forwarding {
+    fn new(frame: &Frame) -> Self {
+        let (http_buffers, grpc_buffers) = if frame.recommended() {
+            (
+                "      proxy_buffer_size 16k;
+      proxy_buffers 8 32k;
+      proxy_max_temp_file_size 0;
+",
+                "      grpc_buffer_size 16k;\n",
+            )
+        } else {
+            ("      proxy_buffering on;\n", "")
+        };
+        Self {
+            http: format!(
+                "      proxy_http_version 1.1;
+{bounds}      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+{headers}{http_buffers}",
+                bounds = bounds(frame, "proxy"),
+                headers = headers(frame, "proxy"),
+            ),
+            grpc: bounds(frame, "grpc") + &headers(frame, "grpc") + grpc_buffers,
+        }
+    }
+}
+
+/// Times and sizes. Directives begin with the name of the `module` of nginx.
+fn bounds(frame: &Frame, module: &str) -> String {
+    if frame.recommended() {
+        return format!("      {module}_connect_timeout 5s;\n");
+    }
+    format!(
+        "      {module}_connect_timeout 60s;
+      {module}_read_timeout 60s;
+      {module}_send_timeout 60s;
+      client_max_body_size 1m;
+"
+    )
+}
+
+/// What endpoints are told of the request. Directives begin as in [`bounds`].
+fn headers(frame: &Frame, module: &str) -> String {
+    let id = frame.recommended().then_some(("X-Request-ID", "$request_id"));
+    let mut text = String::new();
+    for (header, value) in [("Host", "$host")].into_iter().chain(id).chain(OF_THE_CLIENT) {
+        _ = writeln!(text, "      {module}_set_header {header} {value};");
+    }
+    text
+}

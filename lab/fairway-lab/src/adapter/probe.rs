@@ -1,0 +1,52 @@
+//! The port that kubelet asks whether the proxy is ready. Never says why not; that is in the log.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The port.
+pub(crate) const PORT: u16 = 10_254;
+
+/// Whether the pod is ready, for kubelet.
+#[derive(Clone, Default)]
+pub(crate) struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// Listens; not ready at first.
+    pub(crate) async fn serve() -> anyhow::Result<Self> {
+        let readiness = Self::default();
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("listen on {address} for probes"))?;
+        let answers = readiness.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let ready = answers.0.load(Ordering::Acquire);
+                tokio::spawn(async move {
+                    if let Err(error) = answer(stream, ready).await {
+                        tracing::debug!(%error, "a probe went away");
+                    }
+                });
+            }
+        });
+        Ok(readiness)
+    }
+
+    /// Says so from now on.
+    pub(crate) fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Release);
+    }
+}
+
+async fn answer(mut stream: TcpStream, ready: bool) -> std::io::Result<()> {
+    let mut request = [0; 1024];
+    // Whatever it asks, there is one answer.
+    _ = stream.read(&mut request).await?;
+    let status = if ready { "200 OK" } else { "503 Service Unavailable" };
+    let text = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    stream.write_all(text.as_bytes()).await
+}
