@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Backend, BackendKey, BackendTraffic, ClientTraffic, Config, Ejection, Filter, HostPattern, Listener,
-    ListenerProtocol, Origin, Retry, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey,
-    SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
+    Backend, BackendKey, BackendTraffic, ClientTraffic, Config, Ejection, Endpoint, Filter, HostPattern,
+    Listener, ListenerProtocol, Origin, Retry, SameSite, SecureCookie, SessionCookie, SessionHash,
+    SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
     WeightedBackend,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -199,6 +199,34 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
     traffic_of_its_own_allocates_nothing();
     bytes_that_pass_through_allocate_nothing();
     datagrams_of_a_session_allocate_nothing();
+    an_adoption_allocates_nothing_for_backends_that_stay();
+}
+
+/// One of many backends changes: called by the only test, because what is counted is the process.
+fn an_adoption_allocates_nothing_for_backends_that_stay() {
+    const BACKENDS: usize = 20_000;
+    let setup = Setup::to(&[]);
+    let mut config = setup.config();
+    let put = |config: &mut Config, number: usize, port: u16| {
+        let key = BackendKey::from(&*format!("backend-{number}"));
+        let endpoints = vec![Endpoint { address: ([192, 0, 2, 1], port).into(), name: None }];
+        let model = config.backends[&BackendKey::from("backend")].as_ref();
+        let backend = Backend { key: key.clone(), endpoints, ..Backend::clone(model) };
+        config.backends.insert(key, Arc::new(backend));
+    };
+    (0..BACKENDS).for_each(|number| put(&mut config, number, 1));
+    let mut proxy = setup.start_by(&config);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut least = usize::MAX;
+    for change in 0..10_u16 {
+        put(&mut config, usize::from(change) * 1_999, 2 + change);
+        proxy.snapshot = fairway_routing::compile(&config, Some(&proxy.snapshot)).snapshot;
+        let region = Region::new(&INSTRUMENTED_SYSTEM);
+        assert!(proxy.publisher.publish(Arc::clone(&proxy.snapshot)).is_empty());
+        runtime.block_on(proxy.publisher.adopted(proxy.snapshot.version()));
+        least = least.min(region.change().bytes_allocated);
+    }
+    assert!(least < BACKENDS, "{least} bytes for one change among {BACKENDS} backends");
 }
 
 /// Sessions that go on, and hashes: called by the only test, because what is counted is the process.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey};
+use imbl::ordmap::DiffItem;
 use imbl::shared_ptr::DefaultSharedPtr;
-use imbl::{GenericHashMap, Vector};
+use imbl::{GenericHashMap, OrdMap, Vector};
 
 use crate::hash::FastState;
 
@@ -17,6 +18,9 @@ pub struct BackendSlot(pub u32);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     entries: Vector<Entry>,
+    /// What the configuration has of them. A map of its own, so that the difference of two snapshots is found along what
+    /// they do not share.
+    backends: OrdMap<BackendSlot, SharedBackend>,
     by_key: GenericHashMap<BackendKey, BackendSlot, FastState, DefaultSharedPtr>,
     free: Vector<BackendSlot>,
     /// Slots that may have lost their last user. Empty in a finished snapshot.
@@ -28,16 +32,34 @@ pub(crate) struct Slots {
 #[derive(Clone, Debug)]
 struct Entry {
     key: BackendKey,
-    /// `None`: rules name it, but the configuration does not have it.
-    backend: Option<Arc<Backend>>,
     /// How often rules name it.
     references: u32,
     generation: u64,
 }
 
+/// A backend that is compared by where it is: another value with the same content never takes its place.
+#[derive(Clone, Debug)]
+struct SharedBackend(Arc<Backend>);
+
+impl PartialEq for SharedBackend {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Slots {
+    /// `None`: rules name it, but the configuration does not have it.
     pub(crate) fn backend(&self, slot: BackendSlot) -> Option<&Arc<Backend>> {
-        self.entries.get(slot.0 as usize)?.backend.as_ref()
+        self.backends.get(&slot).map(|backend| &backend.0)
+    }
+
+    /// The slots whose backend is not the same as in `older`, in order.
+    pub(crate) fn changed_since<'s>(&'s self, older: &'s Self) -> impl Iterator<Item = BackendSlot> + 's {
+        older.backends.diff(&self.backends).map(|change| match change {
+            DiffItem::Add(slot, _) | DiffItem::Remove(slot, _) | DiffItem::Update { new: (slot, _), .. } => {
+                *slot
+            }
+        })
     }
 
     pub(crate) fn generation(&self, slot: BackendSlot) -> Option<u64> {
@@ -55,13 +77,13 @@ impl Slots {
     /// The configuration has this backend now.
     pub(crate) fn set(&mut self, backend: &Arc<Backend>) {
         let slot = self.of(&backend.key);
-        self.entry(slot).backend = Some(backend.clone());
+        self.backends.insert(slot, SharedBackend(Arc::clone(backend)));
     }
 
     /// The configuration has no such backend any more.
     pub(crate) fn unset(&mut self, key: &BackendKey) {
         if let Some(slot) = self.named(key) {
-            self.entry(slot).backend = None;
+            self.backends.remove(&slot);
             self.loosened.push(slot);
         }
     }
@@ -83,7 +105,7 @@ impl Slots {
     pub(crate) fn sweep(&mut self) {
         for slot in std::mem::take(&mut self.loosened) {
             let entry = &self.entries[slot.0 as usize];
-            let unused = entry.references == 0 && entry.backend.is_none();
+            let unused = entry.references == 0 && !self.backends.contains_key(&slot);
             if unused && self.by_key.get(&entry.key) == Some(&slot) {
                 self.by_key.remove(&entry.key);
                 self.free.push_back(slot);
@@ -96,7 +118,7 @@ impl Slots {
             return *slot;
         }
         self.generation += 1;
-        let entry = Entry { key: key.clone(), backend: None, references: 0, generation: self.generation };
+        let entry = Entry { key: key.clone(), references: 0, generation: self.generation };
         let slot = match self.free.pop_front() {
             Some(slot) => {
                 self.entries.set(slot.0 as usize, entry);

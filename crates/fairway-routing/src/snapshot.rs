@@ -119,6 +119,12 @@ impl Snapshot {
         self.slots.backend(slot)
     }
 
+    /// The slots whose backend is another one than in `older`, or another value of the same one, or is new or gone. Costs as
+    /// much as differs, where one snapshot was made of the other.
+    pub fn backends_changed_since<'s>(&'s self, older: &'s Self) -> impl Iterator<Item = BackendSlot> + 's {
+        self.slots.changed_since(&older.slots)
+    }
+
     /// Tells apart the backends that had a slot one after the other.
     #[must_use]
     pub fn generation(&self, slot: BackendSlot) -> Option<u64> {

@@ -10,7 +10,7 @@ use fairway_model::{
     RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
 };
 use fairway_routing::oracle::{self, Answer};
-use fairway_routing::{HostVerdict, MatchVerdict, Snapshot, compile};
+use fairway_routing::{BackendSlot, HostVerdict, MatchVerdict, Snapshot, compile};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -204,6 +204,14 @@ fn assert_slots_are_stable(before: &Snapshot, after: &Snapshot) {
     }
 }
 
+/// A worker may have skipped any number of snapshots.
+fn assert_changes_are_found(before: &Snapshot, after: &Snapshot) {
+    let place = |snapshot: &Snapshot, slot| snapshot.backend(slot).map(Arc::as_ptr);
+    let slots = (0..u32::try_from(after.slots()).expect("a few")).map(BackendSlot);
+    let expected: Vec<_> = slots.filter(|slot| place(before, *slot) != place(after, *slot)).collect();
+    assert_eq!(after.backends_changed_since(before).collect::<Vec<_>>(), expected);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -243,6 +251,7 @@ proptest! {
     ) {
         let mut config = Config::default();
         let mut snapshot = compile(&config, None).snapshot;
+        let mut older = vec![Arc::clone(&snapshot)];
         for step in steps {
             step.into_iter().for_each(|edit| apply(&mut config, edit));
             let next = compile(&config, Some(&snapshot));
@@ -257,6 +266,8 @@ proptest! {
             assert_slots_are_valid(&next.snapshot, &config);
             assert_slots_are_stable(&snapshot, &next.snapshot);
             prop_assert!(next.snapshot.slots() <= 2 * BACKENDS.len(), "freed slots are used again");
+            older.push(Arc::clone(&next.snapshot));
+            older.iter().for_each(|older| assert_changes_are_found(older, &next.snapshot));
             snapshot = next.snapshot;
         }
     }

@@ -93,8 +93,8 @@ fn forward_to<'a, N: Network, D: Downstream>(
     }
 }
 
-/// The worker's group for the backend that the rule's weights choose. Called before anything is waited for, so that it
-/// is the adopted snapshot's own.
+/// The worker's group for the backend that the rule's weights choose: the same for all attempts, whatever the worker adopts
+/// meanwhile.
 fn group<N: Network>(
     env: &Environment<'_, N>,
     scheme: Scheme,

@@ -1,12 +1,11 @@
-//! The snapshot that a worker serves by, with the worker's own groups of endpoints for it.
+//! The snapshot that a worker serves by, with the way to the worker's own groups of endpoints.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::fault::Fault;
-use fairway_model::{Backend, ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
+use fairway_model::{ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
@@ -16,6 +15,7 @@ use crate::peer::Peer;
 use crate::publish::Published;
 use crate::tls::{ClientTrust, Clients, Identities, for_host};
 use crate::upstream::{Group, Groups};
+use crate::worker::group_table::GroupTable;
 use crate::worker::guards::Trusts;
 use fairway_connection::sides::Hop;
 
@@ -23,45 +23,27 @@ use fairway_connection::sides::Hop;
 /// and worker instead of once per request.
 pub(crate) struct Adopted<H> {
     published: Arc<Published>,
-    /// Made when first used.
-    groups: RefCell<Vec<Option<Rc<Group<H>>>>>,
-    /// The same for datagrams, which few backends get.
-    datagram_groups: RefCell<BTreeMap<u32, Rc<Group<H>>>>,
+    groups: Rc<GroupTable<H>>,
+    /// Whether the worker has adopted nothing newer: then `groups` are those of this snapshot.
+    is_newest: Cell<bool>,
 }
 
 impl<H: Hop> Adopted<H> {
     /// The first one.
     pub(crate) fn first(published: &Arc<Published>) -> Self {
-        let snapshot = &published.snapshot;
-        let groups = RefCell::new((0..snapshot.slots()).map(|_| None).collect());
-        Self { published: Arc::clone(published), groups, datagram_groups: RefCell::default() }
+        Self::with(published, Rc::default())
     }
 
-    /// The next one: groups whose backend did not change move over, those that did keep the endpoints that stay, and
+    /// The next one: groups whose backend did not change stay, those whose backend did keep the endpoints that stay, and
     /// idle connections to endpoints that left are closed.
     pub(crate) fn next(published: &Arc<Published>, older: &Self, groups: &Groups<H>) -> Self {
-        let next = Self::first(published);
-        let goes_on = |slot: u32, transport, group: &Rc<Group<H>>| {
-            let backend = published.snapshot.backend(BackendSlot(slot));
-            if backend.is_some_and(|backend| Arc::ptr_eq(backend, group.backend())) {
-                return Some(Rc::clone(group));
-            }
-            let backend = backend.filter(|backend| backend.key == group.backend().key);
-            let now = backend.map(|backend| groups.group(Arc::clone(backend), transport, Some(group)));
-            groups.retire(group);
-            now
-        };
-        for (slot, group) in (0..).zip(older.groups.borrow().iter()) {
-            if let Some(now) = group.as_ref().and_then(|group| goes_on(slot, PortProtocol::Tcp, group)) {
-                next.groups.borrow_mut()[slot as usize] = Some(now);
-            }
-        }
-        for (slot, group) in older.datagram_groups.borrow().iter() {
-            if let Some(now) = goes_on(*slot, PortProtocol::Udp, group) {
-                next.datagram_groups.borrow_mut().insert(*slot, now);
-            }
-        }
-        next
+        older.is_newest.set(false);
+        older.groups.adopt(older.snapshot(), &published.snapshot, groups);
+        Self::with(published, Rc::clone(&older.groups))
+    }
+
+    fn with(published: &Arc<Published>, groups: Rc<GroupTable<H>>) -> Self {
+        Self { published: Arc::clone(published), groups, is_newest: Cell::new(true) }
     }
 
     /// Whether it is this one.
@@ -109,26 +91,30 @@ impl<H: Hop> Adopted<H> {
     }
 
     /// The worker's group for a backend, made now if this is its first use.
+    #[inline]
     pub(crate) fn group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
-        let index = slot.0 as usize;
-        if let Some(Some(group)) = self.groups.borrow().get(index) {
-            return Some(Rc::clone(group));
-        }
-        let backend: &Arc<Backend> = self.published.snapshot.backend(slot)?;
-        let group = groups.group(Arc::clone(backend), PortProtocol::Tcp, None);
-        *self.groups.borrow_mut().get_mut(index)? = Some(Rc::clone(&group));
-        Some(group)
+        let known = if self.is_newest.get() { self.groups.known(slot) } else { None };
+        known.or_else(|| self.unknown_group((slot, PortProtocol::Tcp), groups))
     }
 
     /// The same for datagrams.
     pub(crate) fn datagram_group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
-        if let Some(group) = self.datagram_groups.borrow().get(&slot.0) {
-            return Some(Rc::clone(group));
+        self.unknown_group((slot, PortProtocol::Udp), groups)
+    }
+
+    #[inline(never)]
+    fn unknown_group(
+        &self,
+        (slot, transport): (BackendSlot, PortProtocol),
+        groups: &Groups<H>,
+    ) -> Option<Rc<Group<H>>> {
+        if self.is_newest.get() {
+            return self.groups.group((slot, transport), self.snapshot(), groups);
         }
-        let backend = self.published.snapshot.backend(slot)?;
-        let group = groups.group(Arc::clone(backend), PortProtocol::Udp, None);
-        self.datagram_groups.borrow_mut().insert(slot.0, Rc::clone(&group));
-        Some(group)
+        // Of the endpoints that the backend had, some may be gone. Its slot may be another backend's by now.
+        let backend = self.snapshot().backend(slot)?;
+        let now = self.groups.known_for(slot, transport).filter(|now| now.backend().key == backend.key);
+        Some(now.unwrap_or_else(|| groups.group(Arc::clone(backend), transport, None)))
     }
 
     /// The listener of a client that comes to `port` and asks for `name` (lower case).

@@ -2,6 +2,9 @@
 
 mod admission;
 mod adopted;
+mod group_table;
+#[cfg(test)]
+mod group_table_tests;
 mod guards;
 mod neighbours;
 mod reuse;

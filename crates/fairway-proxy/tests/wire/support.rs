@@ -240,7 +240,7 @@ pub(crate) struct Running {
     pub(crate) https: SocketAddr,
     pub(crate) publisher: Publisher,
     pub(crate) handle: ProxyHandle,
-    snapshot: Arc<Snapshot>,
+    pub(crate) snapshot: Arc<Snapshot>,
     proxy: Proxy,
 }
 
