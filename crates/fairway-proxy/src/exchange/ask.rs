@@ -11,7 +11,7 @@ use fairway_routing::{Asking, CompiledRule, RequestStep};
 
 use super::environment::Exchange;
 use super::lookup;
-use super::subrequest::{self, Asker, Question, Unseen};
+use super::subrequest::{self, Asker, Question};
 use crate::buffers::Made;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
@@ -190,9 +190,9 @@ async fn put<N: Network, D: Downstream>(
             (rule, prefix, client)
         }
     };
-    let down = Unseen::before(Asker(&mut client_side.down));
     let question = Question { rule, intake, client, prefix, buffers: question };
-    subrequest::run(env, client_side.peer.clone(), question, down).await
+    let peer = client_side.peer.clone();
+    subrequest::run(env, peer, question, &mut Asker(&mut client_side.down)).await
 }
 
 /// The client as the rules of its own host see a question that is asked with `scheme`.

@@ -8,7 +8,7 @@ use fairway_model::{Mirror, MirrorTarget};
 use fairway_routing::Copying;
 
 use super::environment::Environment;
-use super::subrequest::{self, Question, Unseen};
+use super::subrequest::{self, Question};
 use crate::buffers::Buffers;
 use crate::network::Network;
 use crate::peer::Peer;
@@ -43,7 +43,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
         intake.body = BodySize::None;
         mine.request.remove_known(Known::ContentLength);
     }
-    let (writer, reader) = copy(copying.mirror.most_body);
+    let (writer, mut reader) = copy(copying.mirror.most_body);
     match intake.body {
         BodySize::None => writer.finish(),
         _ => buffers.body.copy_to(writer),
@@ -65,7 +65,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
         let intake = outer.intake.clone();
         // Nobody waits for it.
         let copy = Question { rule: &rule, intake, client, prefix: 0, buffers: &mut mine };
-        let _ = subrequest::run(&outer, peer, copy, Unseen::before(reader)).await;
+        let _ = subrequest::run(&outer, peer, copy, &mut reader).await;
         drop(ticket);
     });
 }

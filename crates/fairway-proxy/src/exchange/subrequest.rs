@@ -55,16 +55,16 @@ pub(super) struct Question<'q> {
 ///
 /// # Errors
 /// When no endpoint answered.
-pub(super) async fn run<N: Network, D: Downstream>(
+pub(super) async fn run<N: Network>(
     outer: &Environment<'_, N>,
     peer: Peer,
     question: Question<'_>,
-    down: D,
+    behind: &mut dyn Behind,
 ) -> Result<(), Fault> {
     let Environment { worker, adopted, limit, .. } = *outer;
     let Question { rule, intake, client, prefix, buffers } = question;
     let mut env = Environment { worker, adopted, rule, intake, client, prefix, https_port: 0, limit };
-    let mut client_side = ClientSide::new(down, peer);
+    let mut client_side = ClientSide::new(Unseen { behind, taken: 0 }, peer);
     let mut record = Record::new(Instant::now(), 0);
     if limit.is_some() {
         buffers.forms.write().limit = limit;
@@ -81,18 +81,17 @@ pub(super) async fn run<N: Network, D: Downstream>(
     }
 }
 
-/// A client that is not on the network: it takes every answer and keeps nothing of its body.
-pub(super) struct Unseen<B> {
-    behind: B,
+/// A client that is not on the network: it takes every answer and keeps nothing of its body. One type whoever is behind it: all
+/// of forwarding is compiled for each type of client.
+struct Unseen<'b> {
+    behind: &'b mut dyn Behind,
     taken: u64,
 }
 
 /// Who is behind an unseen client.
 pub(super) trait Behind {
     /// As [`Channel::poll_body`].
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
-    where
-        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>;
+    fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>>;
 
     /// Whether all of the body was read.
     fn is_read(&self) -> bool;
@@ -101,14 +100,14 @@ pub(super) trait Behind {
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
+/// Takes pieces of a body.
+type Sink<'s> = dyn FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure> + 's;
+
 /// Behind a question: the client that waits for the answer. It has no body.
 pub(super) struct Asker<'c, D>(pub(super) &'c mut D);
 
 impl<D: Downstream> Behind for Asker<'_, D> {
-    fn poll_body<F>(&mut self, _: &mut Context<'_>, _: usize, _: F) -> Poll<Result<BodyStep, Failure>>
-    where
-        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
-    {
+    fn poll_body(&mut self, _: &mut Context<'_>, _: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         Poll::Ready(Ok(BodyStep::End))
     }
 
@@ -123,10 +122,7 @@ impl<D: Downstream> Behind for Asker<'_, D> {
 
 /// Behind a copy: nobody but the body of the request that is copied.
 impl Behind for CopyReader {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, _: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
-    where
-        F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
-    {
+    fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         self.poll_read(cx, sink)
     }
 
@@ -139,18 +135,12 @@ impl Behind for CopyReader {
     }
 }
 
-impl<B: Behind> Unseen<B> {
-    pub(super) fn before(behind: B) -> Self {
-        Self { behind, taken: 0 }
-    }
-}
-
-impl<B: Behind> Channel for Unseen<B> {
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
+impl Channel for Unseen<'_> {
+    fn poll_body<F>(&mut self, cx: &mut Context<'_>, _: usize, mut sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        self.behind.poll_body(cx, most, sink)
+        self.behind.poll_body(cx, &mut sink)
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
@@ -185,7 +175,7 @@ impl<B: Behind> Channel for Unseen<B> {
     }
 }
 
-impl<B: Behind> Downstream for Unseen<B> {
+impl Downstream for Unseen<'_> {
     fn peer(&self) -> Option<IpAddr> {
         None
     }
