@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
@@ -17,6 +17,7 @@ use fairway_net::shortage::Shortage;
 use fairway_net::transport::{Secured, UpstreamStream};
 use fairway_net::wire::Workspace;
 use rustls::ClientConfig;
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
@@ -33,8 +34,23 @@ use fairway_connection::upstream::endpoint::EndpointIdentity;
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
 
-/// What TLS settings depend on.
-type Kind = (Arc<UpstreamTls>, BackendProtocol);
+/// What TLS settings depend on, besides the certificate that they show.
+type Kind = (UpstreamTls, BackendProtocol);
+
+/// TLS settings, with the sessions of their connections.
+struct KnownTls {
+    config: Arc<ClientConfig>,
+    /// The certificate that they show, where the backend names one.
+    certified: Option<Arc<CertifiedKey>>,
+    /// Of the backends for which they were made.
+    of: Weak<UpstreamTls>,
+}
+
+impl KnownTls {
+    fn shows(&self, certified: Option<&Arc<CertifiedKey>>) -> bool {
+        self.certified.as_ref().map(Arc::as_ptr) == certified.map(Arc::as_ptr)
+    }
+}
 
 /// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
 pub(crate) struct Connector<N: Network> {
@@ -43,7 +59,7 @@ pub(crate) struct Connector<N: Network> {
     workspace: Rc<Workspace>,
     /// What endpoints do over HTTP/2.
     events: Events,
-    tls: RefCell<HashMap<Kind, Arc<ClientConfig>>>,
+    tls: RefCell<HashMap<Kind, KnownTls>>,
 }
 
 /// What connections are made with.
@@ -62,11 +78,6 @@ impl<N: Network> Connector<N> {
     ) -> Self {
         let means = Rc::new(Means { network, heads });
         Self { means, room, workspace, events, tls: RefCell::new(HashMap::new()) }
-    }
-
-    /// Forgets TLS settings: a new snapshot may bring other certificates.
-    pub(crate) fn forget_tls(&self) {
-        self.tls.borrow_mut().clear();
     }
 
     /// Begins to connect; the connect ends within `limit`.
@@ -163,15 +174,21 @@ impl<N: Network> Connector<N> {
         protocol: BackendProtocol,
         identities: &Identities,
     ) -> Result<Arc<ClientConfig>, Fault> {
-        let kind = (Arc::clone(tls), protocol);
-        if let Some(known) = self.tls.borrow().get(&kind) {
-            return Ok(Arc::clone(known));
+        let kind = (UpstreamTls::clone(tls), protocol);
+        let certified = tls.client_certificate.as_ref().and_then(|key| identities.certified(key));
+        if let Some(known) = self.tls.borrow().get(&kind).filter(|known| known.shows(certified)) {
+            return Ok(Arc::clone(&known.config));
         }
         let mut made = client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?;
         made.alpn_protocols = offered(protocol).iter().map(|name| name.to_vec()).collect();
-        let made = Arc::new(made);
-        self.tls.borrow_mut().insert(kind, Arc::clone(&made));
-        Ok(made)
+        let config = Arc::new(made);
+        let made =
+            KnownTls { config: Arc::clone(&config), certified: certified.cloned(), of: Arc::downgrade(tls) };
+        let mut known = self.tls.borrow_mut();
+        // What neither a snapshot nor an endpoint has any more.
+        known.retain(|_, known| known.of.strong_count() > 0);
+        known.insert(kind, made);
+        Ok(config)
     }
 }
 
@@ -229,10 +246,14 @@ pub(crate) fn fault_of(error: &io::Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use crate::tls::{SelfSigned, ServerTls};
+    use fairway_model::{Certificate, Config, Origin, PrivateKey, TlsVersions, UpstreamVerification};
+    use fairway_testkit::Authority;
+
     use super::*;
     use crate::network::TcpNetwork;
     use crate::options::Limits;
-    use crate::testing::worker_over;
+    use crate::testing::{Meeting, Stage, filtered, on_stage, worker_over};
 
     #[tokio::test(flavor = "local")]
     async fn a_connect_in_the_clear_has_no_room_for_a_handshake() {
@@ -245,5 +266,74 @@ mod tests {
         let bytes = size_of_val(&*connecting);
         // A handshake takes 1,500 more; a burst of requests makes thousands of connects at once.
         assert!(bytes <= 700, "{bytes} bytes");
+    }
+    fn unverified(client_certificate: Option<&str>) -> Arc<UpstreamTls> {
+        Arc::new(UpstreamTls {
+            server_name: None,
+            verification: UpstreamVerification::Off,
+            client_certificate: client_certificate.map(Into::into),
+            versions: TlsVersions::Both,
+            suites: Vec::new(),
+        })
+    }
+
+    /// A configuration with a certificate `client` that is issued now.
+    fn with_certificate() -> Config {
+        let (mut config, leaf) = (Config::default(), Authority::new("clients").leaf(&["client"]));
+        let certificate = Certificate {
+            key: "client".into(),
+            origin: Origin::default(),
+            chain: leaf.chain_der.iter().map(|der| Arc::from(&**der)).collect(),
+            private_key: PrivateKey::from_der(leaf.key_der.secret_pkcs8_der()),
+            names: Vec::new(),
+            not_after: i64::MAX,
+            issued: Arc::default(),
+        };
+        config.certificates.insert(certificate.key.clone(), Arc::new(certificate));
+        config
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_adoption_makes_no_tls_settings_anew() {
+        on_stage(async {
+            let stage = Stage::serving(&filtered(1, Vec::new()), |_| Meeting::Refused);
+            let (connector, tls) = (&stage.worker.connector, unverified(None));
+            let settings = || {
+                let adopted = stage.worker.adopted();
+                connector.tls_config(&tls, BackendProtocol::Http1, adopted.identities()).unwrap()
+            };
+            let before = settings();
+            stage.publish(&filtered(2, Vec::new()));
+            assert!(Arc::ptr_eq(&before, &settings()), "a change elsewhere ends no session of TLS");
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tls_settings_last_as_long_as_the_certificate_that_they_show_and_their_backend() {
+        on_stage(async {
+            let stage = Stage::serving(&filtered(1, Vec::new()), |_| Meeting::Refused);
+            let fallback = Authority::new("stage").leaf(&["stage.invalid"]);
+            let server = ServerTls::new(&SelfSigned {
+                chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
+                private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
+            });
+            let (server, connector) = (server.unwrap(), &stage.worker.connector);
+            let tls = unverified(Some("client"));
+            let settings =
+                |identities: &Identities| connector.tls_config(&tls, BackendProtocol::Http1, identities);
+            let (first, _) = server.identities(&with_certificate(), None);
+            let (renewed, _) = server.identities(&with_certificate(), Some(&first));
+            let (none, _) = server.identities(&Config::default(), Some(&renewed));
+            let before = settings(&first).unwrap();
+            assert!(Arc::ptr_eq(&before, &settings(&first).unwrap()));
+            assert!(!Arc::ptr_eq(&before, &settings(&renewed).unwrap()), "it shows the new certificate");
+            assert!(settings(&none).is_err(), "what is gone is not shown");
+            assert_eq!(connector.tls.borrow().len(), 1);
+            drop(tls);
+            connector.tls_config(&unverified(None), BackendProtocol::Http1, &none).unwrap();
+            assert_eq!(connector.tls.borrow().len(), 1, "no backend has the other any more");
+        })
+        .await;
     }
 }

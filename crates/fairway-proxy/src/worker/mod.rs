@@ -115,7 +115,6 @@ impl<N: Network> Worker<N> {
         if older.is(published) {
             return;
         }
-        self.connector.forget_tls();
         let next = Rc::new(Adopted::next(published, &older, &self.groups));
         self.log.adopt(next.settings());
         let loses_a_listener = older.listening().is_more_than(next.listening());
