@@ -1,6 +1,6 @@
 //! Kubernetes objects in, [`fairway_model::Config`] and diagnostics out.
 //!
-//! `ingress` is translated here and Gateway API in `fairway_gateway`; what both refer to is in `fairway_objects`. [`Resources`]
+//! `ingress` is translated here and Gateway API in `fairway_gateway`; what both refer to is in `fairway_objects`. [`Resources`](fairway_objects::resources::Resources)
 //! keeps the objects; [`Translator`] repeats only what a change touches.
 //!
 //! Pure, total and deterministic: no I/O, no clock (the time is passed in), and no object can make the whole fail.

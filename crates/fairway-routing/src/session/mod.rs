@@ -2,7 +2,7 @@
 //! in, a place among the endpoints' keys out.
 
 mod cookies;
-mod session;
+mod rendezvous;
 
 pub use cookies::{cookie_of, parameter_of};
-pub use session::{Asked, Belongs, Session, keys, set_cookie, weight};
+pub use rendezvous::{Asked, Belongs, Session, keys, set_cookie, weight};

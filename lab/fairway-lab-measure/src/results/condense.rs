@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::results::measure::{Bucket, Measure};
-use crate::results::results::Results;
+use crate::results::whole::Results;
 
 /// The sentence that says so in the file.
 const CONDENSED: &str = "This file is condensed: requests that were kept one by one, the names of raw histograms and all \

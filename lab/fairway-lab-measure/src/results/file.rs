@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::results::condense::{self, condensed};
-use crate::results::results::{Results, SCHEMA};
+use crate::results::whole::{Results, SCHEMA};
 
 /// The name of the file in a run's folder.
 pub const RESULTS: &str = "results.json";

@@ -15,8 +15,8 @@ mod figure;
 mod file;
 mod measure;
 mod plan;
-mod results;
 mod run;
+mod whole;
 
 pub use condense::condensed;
 pub use delivery::{Backstage, Delivered, Deliveries, Distance};
@@ -27,7 +27,7 @@ pub use measure::{
     Sample, Tls,
 };
 pub use plan::{PlannedScenario, RunPlan};
-pub use results::{Results, SCHEMA};
 pub use run::{
     ENOUGH_PAIRS, Event, Finding, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike, Supplement,
 };
+pub use whole::{Results, SCHEMA};
