@@ -4,9 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use serde_json::{Value, json};
-
 use fairway_lab_measure::{Executable, Release};
+use serde_json::{Value, json};
 
 use super::peer::{Binaries, Peer, REQUESTS_ALONE, first_line};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, PREFIX, Site};

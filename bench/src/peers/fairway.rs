@@ -5,7 +5,6 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-
 use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, first_line};

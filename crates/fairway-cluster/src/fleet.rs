@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use fairway_control::admin::Served;
 use fairway_objects::manifest::gateway_kinds::{GROUP, GatewayKind, KINDS};
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,8 +12,6 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
-
-use fairway_control::admin::Served;
 
 /// Which pods are the fleet.
 #[derive(Clone, Debug)]

@@ -2,12 +2,11 @@
 //! at and judged, and never ends a connection. Follows no redirect.
 
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;

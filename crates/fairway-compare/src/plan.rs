@@ -8,10 +8,9 @@ use std::time::Duration;
 use fairway_routing::Snapshot;
 use serde::Serialize;
 
-use crate::access_log;
 use crate::address::Schemes;
-use crate::generate;
 use crate::probe::{Ask, Probe};
+use crate::{access_log, generate};
 
 /// What will be asked.
 #[derive(Clone, Debug)]

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use fairway_http::{Head, HeadLimits};
 use fairway_http2::Note;
+use fairway_net::clock::Instant;
+use fairway_net::transport::Transport;
+use fairway_net::wire::{Wire, Workspace};
 
 use crate::h1::H1;
 use crate::h2::H2Up;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Spoken, Upstream};
-use fairway_net::clock::Instant;
-use fairway_net::transport::Transport;
-use fairway_net::wire::{Wire, Workspace};
 
 /// A connection to an endpoint, or a part of one.
 pub enum AnyHop<S: Transport> {

@@ -2,11 +2,10 @@
 //!
 //! The first change of a burst is applied at once; its followers wait a moment so that they are applied together.
 
-use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{io, thread};
 
 use fairway_model::Config;
 use fairway_objects::diagnostic::Diagnostic;

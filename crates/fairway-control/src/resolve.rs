@@ -1,12 +1,11 @@
 //! Asks the system's resolver for the external names that Services refer to, on a thread of its own, again and again.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use fairway_objects::resources::Change;
 

@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
-use crate::checks::{holds, manifest};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+
+use crate::checks::{holds, manifest};
 
 /// Manifests of translation's own tests.
 fn texts() -> Vec<String> {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::policies::backends::BackendUse;
 use fairway_model::{BackendKey, BackendProtocol, Balancing, PortProtocol};
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
@@ -19,6 +18,7 @@ use k8s_openapi::api::core::v1::ServicePort;
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
+use crate::policies::backends::BackendUse;
 use crate::policy::OwnPolicy;
 use crate::tls_policy::Verified;
 

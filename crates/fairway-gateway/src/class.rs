@@ -7,10 +7,9 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 
 use crate::condition::{ACCEPTED, Condition, Fault, SUPPORTED_VERSION};
-use crate::features;
 use crate::parameters::{self, Parameters};
-use crate::release;
 use crate::status::{ClassStatus, ObjectStatus, OwnStatus};
+use crate::{features, release};
 
 /// A GatewayClass of this controller.
 #[derive(Clone, Debug, PartialEq)]

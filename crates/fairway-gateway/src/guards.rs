@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::policies::security::ReplaceableBy;
 use fairway_model::ClientVerification;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::listener::ListenerId;
+use crate::policies::security::ReplaceableBy;
 use crate::policy::{Attached, OwnPolicy, Target};
 use crate::state::Variant;
 

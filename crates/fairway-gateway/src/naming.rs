@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::policies::security;
 use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::policies::SecurityPolicy;
@@ -14,6 +13,7 @@ use fairway_objects::users::Users;
 use imbl::{OrdMap, OrdSet};
 
 use crate::gateway::gateway_of;
+use crate::policies::security;
 use crate::{class, frontend, listener, tls_policy};
 
 /// The Secrets and ConfigMaps by what names them. A clone costs nothing.

@@ -3,9 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::policies::backends::{self, BackendUse};
-use crate::policies::security::{self, ReplaceableBy, Security};
-use crate::policies::{Warning, Wrong, clients};
 use fairway_model::{ClientTraffic, Origin};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::{PolicyStatus, PolicyTargetReference};
@@ -19,6 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::grant::{self, Referrer};
 use crate::listener::ListenerId;
+use crate::policies::backends::{self, BackendUse};
+use crate::policies::security::{self, ReplaceableBy, Security};
+use crate::policies::{Warning, Wrong, clients};
 use crate::status::GROUP;
 
 /// The kinds of policies.

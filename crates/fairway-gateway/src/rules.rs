@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::policies::security;
 use fairway_model::{
     Action, Answer, AnswerReason, BackendKey, Filter, Match, Origin, PathMatch, Policy, Rule, RuleLabels,
     WeightedBackend,
@@ -14,6 +13,7 @@ use fairway_pattern::budget::Account;
 
 use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;
+use crate::policies::security;
 
 /// What becomes of a rule that cannot be served as it was written, in a route that is served.
 const ANSWERED_500: &str = "requests that the rule matches are answered 500";

@@ -11,6 +11,7 @@ use fairway_http::Head;
 use fairway_http2::hpack::Strings;
 use fairway_http2::{Config, Event, Server};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
 use support::{PREFACE, data, headers, literal, settings};
 
 #[global_allocator]

@@ -1,8 +1,9 @@
 //! Bodies: whose turn it is, frames without a copy, and receive windows that grow for fast ones.
 
-use crate::support::*;
 use fairway_http2::frame::{END_STREAM, Kind};
 use fairway_http2::{Config, Priority};
+
+use crate::support::*;
 
 fn priority_update(stream: u32, text: &str) -> Vec<u8> {
     frame(Kind::PriorityUpdate, 0, 0, &[&stream.to_be_bytes(), text.as_bytes()].concat())

@@ -1,10 +1,11 @@
 //! What a client says to wrong frames of a server, row by row and named for the section of RFC 9113 where it has no other
 //! name; `rules.rs` has a server's rows.
 
-use crate::support::*;
 use fairway_http::Head;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED};
 use fairway_http2::{By, Client, Code, Config, Event};
+
+use crate::support::*;
 
 /// `:status: 200`.
 const OK: &[u8] = &[0x88];

@@ -10,10 +10,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged_with_code};
-use crate::support::*;
 use fairway_http2::hpack::{Decoder, Encoder, Strings};
 use fairway_http2::{Code, Config};
+
+use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged_with_code};
+use crate::support::*;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/codecs")

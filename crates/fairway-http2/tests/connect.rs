@@ -1,10 +1,11 @@
 //! CONNECT with `:protocol` (RFC 8441), from both ends of this crate and from a peer that writes any frames it likes.
 
-use crate::support::*;
 use fairway_http::Head;
 use fairway_http2::fields::Connect;
 use fairway_http2::frame::Kind;
 use fairway_http2::{Client, Code, Config, Event, Server};
+
+use crate::support::*;
 
 fn offers() -> Config {
     Config { extended_connect: true, ..Config::default() }

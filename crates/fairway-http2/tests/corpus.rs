@@ -1,11 +1,11 @@
 //! The committed corpora of the fuzz targets, rerun through the same checks, and bytes that are nearly like them.
 
-use crate::checks;
-
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
+
+use crate::checks;
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);

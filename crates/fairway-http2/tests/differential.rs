@@ -1,12 +1,12 @@
 //! The `h2` crate as a second opinion: one frame after the other, right and wrong, behind the same beginning, and both
 //! servers must say the same of it: the connection ends, a stream does, or nothing does.
 
-use crate::support;
-
-use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged};
-use crate::support::*;
 use fairway_http2::frame::Kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use crate::support;
+use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged};
+use crate::support::*;
 
 fn ours(input: &[u8]) -> Said {
     let mut peer = Peer::raw(fairway_http2::Config::default());

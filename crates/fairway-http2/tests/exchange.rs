@@ -1,9 +1,10 @@
 //! Whole exchanges: bodies within windows, answers, resets, release, and both ends of this crate against each other.
 
-use crate::support::*;
 use fairway_http::{Head, Known};
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Server, Wait};
+
+use crate::support::*;
 
 #[test]
 fn an_answer_is_head_body_and_trailers() {

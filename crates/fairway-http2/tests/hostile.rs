@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{Code, Config};
+
+use crate::support::*;
 
 /// Sends the frames that `flood` makes for each number until the connection ends: gives how many it took, and whether a
 /// graceful GOAWAY came before.

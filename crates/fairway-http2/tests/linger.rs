@@ -1,8 +1,9 @@
 //! Answers that are complete before their requests are: the reset comes after the answer, and nothing is to be had by it.
 
-use crate::support::*;
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{Code, Config};
+
+use crate::support::*;
 
 const SECOND: u64 = 1_000_000;
 

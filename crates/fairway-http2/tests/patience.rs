@@ -1,9 +1,10 @@
 //! What happens when a peer does nothing: closed windows, tiny windows, silence.
 
-use crate::support::*;
 use fairway_http::Head;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
 use fairway_http2::{By, Client, Code, Config, Event, Timeouts};
+
+use crate::support::*;
 
 const SECOND: u64 = 1_000_000;
 

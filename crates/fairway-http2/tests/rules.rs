@@ -1,8 +1,9 @@
 //! What a server answers to wrong frames, row by row and named for the section of RFC 9113 where it has no other name.
 
-use crate::support::*;
 use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED, PRIORITY};
 use fairway_http2::{Code, Config};
+
+use crate::support::*;
 
 /// The connection ends with this code, and nothing is read any more.
 #[track_caller]

@@ -1,7 +1,8 @@
 //! Both ends against each other in virtual time, with any decisions and many windows.
 
-use crate::checks::{Dice, play};
 use proptest::prelude::*;
+
+use crate::checks::{Dice, play};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]

@@ -1,9 +1,10 @@
 //! However the input is cut, the same happens; and no input does anything worse than end the connection.
 
-use crate::support::*;
 use fairway_http2::Config;
 use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind, PADDED};
 use proptest::prelude::*;
+
+use crate::support::*;
 
 /// Sends bytes in pieces, answers every whole request, and tells what came and what was written.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<Seen>, Vec<u8>) {

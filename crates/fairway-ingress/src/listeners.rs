@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 
 use fairway_model::{Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute};
-
 use fairway_objects::options::{ListenAt, Options};
 
 /// The route table of all Ingresses.

@@ -12,8 +12,6 @@ use fairway_model::{
     ClientTraffic, Config, HostPattern, Introduction, Listener, ListenerProtocol, Origin, PortProtocol,
     ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
 };
-
-use crate::ingress::defaults::StreamDefaults;
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
@@ -22,6 +20,7 @@ use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::options::{Options, ServiceMaps};
 use fairway_objects::transport::Transport;
 
+use crate::ingress::defaults::StreamDefaults;
 use entry::Entry;
 
 /// ingress-nginx: `proxy-stream-timeout` 600s.

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use fairway_gateway::GatewayTranslation;
 use fairway_model::{Config, HostPattern};
-use imbl::{OrdMap, OrdSet};
-use k8s_openapi::api::networking::v1::Ingress;
-
 use fairway_objects::diagnostic::Diagnostics;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::shared;
+use imbl::{OrdMap, OrdSet};
+use k8s_openapi::api::networking::v1::Ingress;
 
 /// What the objects mean. All parts are persistent: a clone costs nothing.
 #[derive(Clone, Debug, Default, PartialEq)]

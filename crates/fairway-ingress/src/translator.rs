@@ -24,14 +24,13 @@ mod state;
 mod work;
 
 use fairway_model::Config;
-
-use crate::listeners;
-use crate::translation::Translation;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectRef;
 use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
 
+use crate::listeners;
+use crate::translation::Translation;
 use gateways::GatewayStage;
 use service_maps::ServiceMapStage;
 use state::{Progress, State};

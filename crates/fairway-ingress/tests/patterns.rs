@@ -3,8 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::support::{NOW, scene};
 use fairway_ingress::{Translation, translate};
+
+use crate::support::{NOW, scene};
 
 /// An Ingress with patterns for `a.test`, created on the given day.
 fn ingress(namespace: &str, day: u32, paths: impl Iterator<Item = String>) -> String {

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use imbl::OrdMap;
+use k8s_openapi::api::core::v1::Namespace;
+
 use crate::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
-use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
-use imbl::OrdMap;
-use k8s_openapi::api::core::v1::Namespace;
-
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, Sourced};
 use crate::placement::Placement;
+use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
 
 /// The objects of the Gateway API as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]

@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::gateway_api::{
-    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
-    TlsRoute, UdpRoute,
-};
-use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
 use fairway_model::{Origin, SourceLine};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::gateway_api::{
+    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
+    TlsRoute, UdpRoute,
+};
 use crate::lines::Lines;
+use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
 use crate::shared;
 
 /// Names an object of a known kind; the namespace is empty for what has none.

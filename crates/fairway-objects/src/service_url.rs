@@ -4,13 +4,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use fairway_model::variables::{self, template};
 use fairway_model::{OwnScheme, Template, shown_url};
 
 use crate::backend::{BackendRef, ByUrl, Purpose};
 use crate::object::ObjectKey;
 use crate::resources::Resources;
 use crate::transport::{Sni, TlsOrigination, Transport};
-use fairway_model::variables::{self, template};
 
 /// A URL with variables in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@ mod checks;
 use std::fs;
 use std::path::Path;
 
-use checks::{file_and_password, password};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use checks::{file_and_password, password};
 
 /// Lines with hashes that somebody wrote, and with mistakes.
 fn line() -> impl Strategy<Value = String> {

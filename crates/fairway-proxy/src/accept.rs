@@ -9,10 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::l4::hello::host_name;
-use crate::listener::{ListenerId, PortId};
-use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
-use crate::tls::Agreed;
 use fairway_model::ListenerProtocol;
 use fairway_net::clock::Instant;
 use fairway_net::shortage::Shortage;
@@ -24,14 +20,17 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_local};
 
-use crate::downstream;
 use crate::fault::Fault;
 use crate::handshake::Shaken;
+use crate::l4::hello::host_name;
+use crate::listener::{ListenerId, PortId};
+use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
 use crate::network::Network;
 use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme};
 use crate::stream::{self, StreamPeer};
+use crate::tls::Agreed;
 use crate::worker::{Open, Worker};
-use crate::{handshake, hello, proxy_protocol};
+use crate::{downstream, handshake, hello, proxy_protocol};
 
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);

@@ -7,9 +7,9 @@ use fairway_http::Head;
 use fairway_net::clock::Instant;
 use fairway_net::counts::UnderWay;
 use fairway_net::spares::Spare;
+use fairway_routing::session::{Belongs, Session};
 
 use crate::request::body::RequestBody;
-use fairway_routing::session::{Belongs, Session};
 
 /// Buffers of one exchange.
 pub(crate) struct Buffers {

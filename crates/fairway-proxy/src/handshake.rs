@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use fairway_connection::sides::Hop;
 use fairway_model::ListenerProtocol;
 use fairway_net::clock::Instant;
 use fairway_net::places::Place;
@@ -24,7 +25,6 @@ use crate::listener::{ListenerId, PortId};
 use crate::peer::Proof;
 use crate::tls::ClientTrust;
 use crate::worker::{Adopted, ServerSide, Trusts};
-use fairway_connection::sides::Hop;
 
 /// A client that has shaken hands.
 pub(crate) struct Shaken<S> {

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::l4::hello::{ClientHello, HelloReader};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 use crate::fault::Fault;
+use crate::l4::hello::{ClientHello, HelloReader};
 
 /// Room for one read. Most messages fit.
 const READ: usize = 2 * 1024;

@@ -7,9 +7,6 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::fault::Fault;
-use crate::l4::bounds::SessionBounds;
-use crate::tls::ClientTrust;
 use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, PortProtocol};
 use fairway_net::counts::Counts;
 use fairway_net::listen;
@@ -17,7 +14,10 @@ use fairway_net::places::{Place, Places};
 use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
 use imbl::OrdMap;
 
+use crate::fault::Fault;
+use crate::l4::bounds::SessionBounds;
 use crate::listener::{BindError, ListenerError, ListenerId, PortId, TrustError};
+use crate::tls::ClientTrust;
 
 /// The sockets of the process, and who has which number. Follows one snapshot after the other.
 pub(crate) struct Sockets {

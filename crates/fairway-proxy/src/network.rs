@@ -7,14 +7,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fairway_connection::hop::AnyHop;
+use fairway_connection::sides::{Hop, Spoken};
 use fairway_http::HeadLimits;
 use fairway_net::transport::{Transport, UpstreamStream};
 use fairway_net::wire::Workspace;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
-
-use fairway_connection::hop::AnyHop;
-use fairway_connection::sides::{Hop, Spoken};
 
 /// Makes streams to endpoints.
 pub(crate) trait Network: 'static {

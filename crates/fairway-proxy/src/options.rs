@@ -1,9 +1,9 @@
 //! What the process fixes at its start: threads and hard limits. Everything else is configuration.
 
-use fairway_http::HeadLimits;
-use fairway_net::memory::MemoryBudget;
 use std::time::Duration;
 
+use fairway_http::HeadLimits;
+use fairway_net::memory::MemoryBudget;
 use ipnet::IpNet;
 
 use crate::peer::Scheme;

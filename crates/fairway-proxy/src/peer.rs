@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::tls::{Agreed, ClientTrust, Shown};
 use fairway_http::{OF_HTTP, OF_HTTPS, ReadyFields};
 use fairway_model::ClientVerification;
 use fairway_net::places::Place;
 
 use crate::listener::{ListenerId, PortId};
+use crate::tls::{Agreed, ClientTrust, Shown};
 
 /// What is known of a connection before its first byte of HTTP.
 #[derive(Clone, Debug)]

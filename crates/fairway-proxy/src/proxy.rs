@@ -18,8 +18,7 @@ use crate::metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_s
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
-use crate::tls::IdentityError;
-use crate::tls::ServerTls;
+use crate::tls::{IdentityError, ServerTls};
 use crate::worker::{Neighbours, SharedGuards};
 
 /// The running data plane.

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::listening::OpenPort;
 use fairway_model::Introduction;
 use fairway_net::proxy_header::ProxyHeader;
 use fairway_routing::Port;
@@ -12,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::fault::Fault;
+use crate::listening::OpenPort;
 use crate::options::ProxyProtocol;
 use crate::peer::Scheme;
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_connection::hop::AnyHop;
+use fairway_connection::sides::Spoken;
 use fairway_http::HeadLimits;
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
@@ -34,11 +36,8 @@ use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyP
 use crate::peer::{Facts, Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
-use crate::tls::SelfSigned;
-use crate::tls::ServerTls;
+use crate::tls::{SelfSigned, ServerTls};
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
-use fairway_connection::hop::AnyHop;
-use fairway_connection::sides::Spoken;
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;

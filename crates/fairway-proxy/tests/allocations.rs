@@ -12,7 +12,6 @@ mod support;
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-
 use std::num::{NonZeroU8, NonZeroU32};
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use fairway_routing::compile;
+
 use tables::{hosts_with_a_rule, put_backend, put_host, shuffled};
 
 const HOSTS: usize = 10_000;

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fairway_model::Config;
 use fairway_routing::{Request, compile};
+
 use tables::{NoFields, hosts_with_a_rule, hosts_with_three_paths, one_host_with_paths, shuffled};
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use fairway_model::{HostPattern, Introduction, Listener, ListenerProtocol, PortProtocol, WildcardSpan};
 use imbl::OrdMap;
 
-use crate::client_limits;
 use crate::problem::Problem;
-use crate::unserved;
+use crate::{client_limits, unserved};
 
 /// An address to bind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,12 +9,10 @@ use fairway_model::{
     WeightedBackend,
 };
 
-use crate::guards;
 use crate::rewrite::CompiledRewrite;
 use crate::slots::{BackendSlot, Slots};
 use crate::steps::{self, InnerRule};
-use crate::targets;
-use crate::unserved;
+use crate::{guards, targets, unserved};
 
 /// The steps of a rule.
 pub type Steps = steps::Steps<CompiledRule>;

@@ -12,8 +12,7 @@ use crate::hosts::Hosts;
 use crate::matched::Matched;
 use crate::ports::{Carried, Port, PortKey, Ports};
 use crate::request::{Fields, Request};
-use crate::slots::BackendSlot;
-use crate::slots::Slots;
+use crate::slots::{BackendSlot, Slots};
 use crate::streams::{CompiledStream, Streams};
 use crate::table::TableId;
 

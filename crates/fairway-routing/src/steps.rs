@@ -13,7 +13,6 @@ use fairway_model::{
     HeaderField, HttpsRedirect, LocationRewrite, Match, Mirror, PathForm, PathRewrite, RateLimit, RealIp,
     Redirect, RedirectTarget, Timeouts,
 };
-
 use fairway_pattern::Pattern;
 
 use crate::candidate::PathTest;

@@ -1,9 +1,9 @@
 //! The committed corpus of the fuzz target, rerun through the same checks.
 
-use crate::checks;
-
 use std::fs;
 use std::path::Path;
+
+use crate::checks;
 
 #[test]
 fn tables_and_lookups_hold() {

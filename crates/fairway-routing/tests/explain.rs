@@ -1,9 +1,10 @@
 //! What an explanation says about those that lost.
 
-use crate::tables::*;
 use fairway_model::{FieldMatch, Match, RuleOrder, TextMatch};
 use fairway_routing::explain::Criterion;
 use fairway_routing::{HostVerdict, MatchVerdict, compile};
+
+use crate::tables::*;
 
 fn verdicts(host: fairway_model::VirtualHost, ask: &Ask) -> Vec<(String, MatchVerdict)> {
     let snapshot = compile(&config(vec![host]), None).snapshot;

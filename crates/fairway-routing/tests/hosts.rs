@@ -1,8 +1,9 @@
 //! Which host serves a name, and what happens when none of its rules matches.
 
-use crate::tables::*;
 use fairway_model::{CertificateKey, VirtualHost, WildcardSpan};
 use fairway_routing::{Matched, Snapshot, compile};
+
+use crate::tables::*;
 
 fn named(name: &str, span: WildcardSpan, path: &str) -> VirtualHost {
     let mut of = host("x.test", vec![route("r", None, vec![rule(name, vec![prefix(path)])])]);

@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::tables::*;
 use fairway_model::{
     Action, BackendKey, BackendTraffic, Config, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget,
     PathRewrite, WeightedBackend,
@@ -11,6 +10,8 @@ use fairway_model::{
 use fairway_routing::{
     AnswerStep, CompiledHost, CompiledRule, RequestStep, RuleId, Snapshot, Targets, compile,
 };
+
+use crate::tables::*;
 
 fn two_hosts() -> Config {
     let of = |name: &str| host(name, vec![route("r", None, vec![rule(name, vec![prefix("/")])])]);

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::tables::*;
 use fairway_model::{
     Action, BackendKey, Config, FieldMatch, HostKey, HostPattern, Match, PathForm, PathMatch, Route, Rule,
     RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
@@ -15,6 +14,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+use crate::tables::*;
 
 const TABLES: [&str; 2] = ["one", "two"];
 const NAMES: [&str; 9] = ["", "c", "b.c", "a.b.c", "x.b.c", "x.y.b.c", "y.c", ".b.c", "d"];

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::tables::*;
 use fairway_model::{
     FieldMatch, Filter, Match, PathForm, PathMatch, PathRewrite, Route, Rule, RuleOrder, TextMatch,
 };
 use fairway_routing::{Matched, compile};
+
+use crate::tables::*;
 
 fn ask(path: &str) -> Ask {
     Ask::get("a.test", path)

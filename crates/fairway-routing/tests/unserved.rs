@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::tables::*;
 use fairway_model::{ClientDemand, ClientVerification, Config, Match};
 use fairway_routing::{Matched, Snapshot, Targets, compile};
+
+use crate::tables::*;
 
 /// A rule for everything on `a.test`, over the backend `back`.
 fn one(edit: impl FnOnce(&mut Match)) -> Config {

@@ -1,9 +1,8 @@
 //! Which blocks of `capacity` are compared, by which figures, and the ratios they come to. The laboratory makes its tables
 //! with it, and the report makes the ratios of several rounds with it.
 
-use crate::results::{Distance, Grounds, Measure, Ratio, Settings};
-
 use crate::pairs::{Block, Paired, ratios};
+use crate::results::{Distance, Grounds, Measure, Ratio, Settings};
 
 /// The phase of ordinary blocks; the base compared with itself has another.
 const BLOCK: &str = "block";

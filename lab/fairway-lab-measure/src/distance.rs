@@ -5,9 +5,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::results::Distance;
-
 use crate::pinning::pin_thread;
+use crate::results::Distance;
 
 const TRIPS: u32 = 200;
 /// Undisturbed series are rare while other work runs on the machine; a quiet one is done in a millisecond.

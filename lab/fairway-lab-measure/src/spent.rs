@@ -1,8 +1,7 @@
 //! What was spent between the beginning and the end of a measurement, and what that costs per request.
 
-use crate::results::Cost;
-
 use crate::coverage::Coverage;
+use crate::results::Cost;
 
 /// Sums of what subjects used between the beginning and the last reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-
 use fairway_lab_measure::results::Results;
 
 use super::readme::{Agreement, Readme, figures};

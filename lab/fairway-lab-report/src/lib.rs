@@ -58,7 +58,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
 use fairway_lab_measure::results::Results;
 
 pub use page::page;

@@ -3,7 +3,6 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-
 use fairway_lab_measure::results::Results;
 
 use super::bars::{COST, bars};

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use fairway_lab_measure::results::{Class, Settings};
 use serde::Deserialize;
 use serde_json::Value;
-
-use fairway_lab_measure::results::{Class, Settings};
 
 use super::builder::PageBuilder;
 use super::figures::percentile;

@@ -7,11 +7,10 @@ use super::effects::{interval as spread, median_of, quantile, sorted};
 use super::figures::rate_of_loss;
 use super::gather::Scenario;
 use super::headline::{Claim, against_fairway, claim, interval, is_noise};
-use super::number;
 use super::palette::Palette;
 use super::peers::FAIRWAY;
-use super::poisson;
 use super::pool::{Pool, distinct, whole};
+use super::{number, poisson};
 
 /// The answer of a peer that took no part.
 const NOT_MEASURED: &str = "not measured";

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
 use fairway_lab_measure::results::{Completeness, Results};
 
 use super::gather::{Scenario, gather};

@@ -7,16 +7,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use crate::adapter::command::AdapterArguments;
-use crate::scenario::arguments::RunArguments;
-use crate::scenario::command::ListArguments;
 use fairway_lab_report::command::ReportArguments;
 use fairway_lab_report::evidence::command::PublishArguments;
 use fairway_lab_report::evidence::condense::CondenseArguments;
 use fairway_lab_traffic::backend::command::BackendArguments;
 use fairway_lab_traffic::crosscheck::command::CrosscheckArguments;
 use fairway_lab_traffic::load::command::LoadArguments;
+
+use crate::adapter::command::AdapterArguments;
+use crate::scenario::arguments::RunArguments;
+use crate::scenario::command::ListArguments;
 
 /// Reruns the published benchmarks of ingress controllers on a laptop-sized testbed or in a cluster of yours.
 #[derive(Parser)]

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_objects::object::Kind;
-
 use fairway_objects::manifest::gateway_kinds::GatewayKind;
+use fairway_objects::object::Kind;
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fairway_objects::manifest::gateway_kinds::{self, GROUP, POLICY_GROUP};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -16,7 +17,6 @@ use super::collection::{OF_GATEWAYS, Offered, POLICIES};
 use super::fault::Fault;
 use super::probe::Pulse;
 use super::watch::{WatchEvent, WatchId, WatchReport};
-use fairway_objects::manifest::gateway_kinds::{self, GROUP, POLICY_GROUP};
 
 /// How often it is asked.
 const AGAIN: Duration = Duration::from_secs(5);

@@ -9,14 +9,12 @@ use tokio::time::Instant;
 
 use super::access::AccessError;
 use super::collection::{Collection, Watched};
-use super::discovery;
 use super::fault::Fault;
-use super::probe;
 use super::selection::{Selection, ServeGateways};
 use super::stage::problem;
 use super::tracker::{Action, Tracker};
 use super::watch::{WatchEvent, WatchId, WatchReport};
-use super::wire;
+use super::{discovery, probe, wire};
 
 /// Everything that is selected, and what could not be read of it.
 ///

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fairway_control::inlet::Inlet;
 use fairway_objects::gateway_resources::Releases;
 use fairway_objects::manifest::gateway_kinds::{GROUP, KINDS};
 use fairway_objects::resources::Change;
@@ -13,7 +14,6 @@ use tokio::time;
 
 use super::fault::Fault;
 use super::probe::Pulse;
-use fairway_control::inlet::Inlet;
 
 /// How often it is asked. Nothing is served differently by what is found.
 const AGAIN: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::inlet::Inlet;
 use fairway_objects::object::ObjectRef;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -14,7 +15,6 @@ use tokio::time::{self, Instant};
 use super::backoff::Backoff;
 use super::collection::Collection;
 use super::condition::SharedCondition;
-use super::discovery;
 use super::fault::Fault;
 use super::probe::{self, Alarm, Probe, Pulse, Reach, ServerVersion};
 use super::releases::Asking;
@@ -22,8 +22,7 @@ use super::selection::{Selection, ServeGateways};
 use super::tracker::{Action, Tracker};
 use super::trimmed::Item;
 use super::watch::{Lists, Watch, WatchContext, WatchEvent, WatchId, WatchReport};
-use super::wire;
-use fairway_control::inlet::Inlet;
+use super::{discovery, wire};
 
 /// Reports that wait for the tracker; a watch that is faster waits.
 const WAITING: usize = 1024;

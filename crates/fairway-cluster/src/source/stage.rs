@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::manifest::gateway_kinds;
 use tokio::time;
 
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
-use fairway_objects::manifest::gateway_kinds;
 
 /// A denial counts when it is repeated after this time: an API server that starts denies for a moment what its roles
 /// allow.

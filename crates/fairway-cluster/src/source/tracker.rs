@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use fairway_control::inlet::Batch;
 use fairway_ingress::References;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::{ObjectKey, ObjectRef};
@@ -28,7 +29,6 @@ use super::selection::{Selection, ServeGateways};
 use super::stage::{self, Stage};
 use super::trimmed::Version;
 use super::watch::WatchId;
-use fairway_control::inlet::Batch;
 
 /// An Ingress waits so long for a Secret that nobody answers for.
 const HOLD: Duration = Duration::from_secs(2);

@@ -1,13 +1,13 @@
 //! How a diagnostic reads as an Event of `events.k8s.io/v1` or of the core API: pure.
 
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::manifest::gateway_kinds;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSeries, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::notices::namespace;
-use fairway_objects::manifest::gateway_kinds;
 
 /// Who reports (`Event.reportingController`).
 const REPORTER: &str = "fairway.dev/ingress-controller";

@@ -1,10 +1,9 @@
 //! What is known of objects of the Gateway API from the watches, so that it need not be asked for.
 
+use fairway_objects::manifest::gateway_kinds;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
 use serde_json::Value;
-
-use fairway_objects::manifest::gateway_kinds;
 
 /// Evaluates an expression for the object `$it` of a kind with a status; `None` where it is not known.
 macro_rules! with_object {

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::pipeline::View;
 use fairway_ingress::Translation;
 use fairway_objects::diagnostic::{Diagnostic, Diagnostics};
+use fairway_objects::manifest::gateway_kinds;
 use fairway_objects::object::ObjectKey;
 use tokio::time::Instant;
 
 use super::pauses::{Pauses, growing};
-use fairway_control::pipeline::View;
-use fairway_objects::manifest::gateway_kinds;
 
 /// What lasts less is flicker.
 const SETTLE: Duration = Duration::from_secs(1);

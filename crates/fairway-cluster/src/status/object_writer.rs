@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::clock;
+use fairway_control::pipeline::View;
+use fairway_objects::manifest::gateway_kinds::GatewayKind;
 use fairway_objects::object::{Kind, ObjectRef};
 use fairway_objects::resources::Resources;
 use futures_util::StreamExt;
@@ -26,9 +29,6 @@ use super::replacements::Before;
 use super::standing::{Standing, StatusOf};
 use super::statement::{Owed, Says, last_writer};
 use super::updates::Updates;
-use fairway_control::clock;
-use fairway_control::pipeline::View;
-use fairway_objects::manifest::gateway_kinds::GatewayKind;
 
 /// Requests at a time.
 const AT_ONCE: usize = 16;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::engine::Outcome;
 use fairway_model::Origin;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::ObjectKey;
@@ -27,7 +28,6 @@ use super::pace::Pace;
 use super::permission::{Permit, Refusals, is_ending};
 use super::standing::Standing;
 use super::updates::Updates;
-use fairway_control::engine::Outcome;
 
 /// So many at once, when none was written for a while.
 const BURST: u32 = 50;

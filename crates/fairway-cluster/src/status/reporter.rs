@@ -1,11 +1,10 @@
 //! The thread that writes to the cluster: starts and ends its parts in their order. Owns no rule of any of them.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{io, thread};
 
+use fairway_control::pipeline::{View, Viewer};
 use fairway_objects::object::ObjectKey;
 use kube::Client;
 use tokio::sync::{oneshot, watch};
@@ -23,7 +22,6 @@ use super::recorder::{Recorder, Sources};
 use super::standing::Standing;
 use super::updates::Updates;
 use super::writer::{self, Order, Writer};
-use fairway_control::pipeline::{View, Viewer};
 
 /// How often the configuration is looked at for changes of status.
 const LOOK: Duration = Duration::from_millis(100);

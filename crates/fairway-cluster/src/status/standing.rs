@@ -5,10 +5,9 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fairway_control::exposition::{escaped, single};
 use fairway_objects::diagnostic::Diagnostic;
 use tokio::sync::watch;
-
-use fairway_control::exposition::{escaped, single};
 
 /// Counts and the current state. A clone shows the same.
 #[derive(Clone, Debug, Default)]

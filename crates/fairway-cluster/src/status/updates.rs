@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use fairway_control::pipeline::{Freshness, View, Viewer};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-
-use fairway_control::pipeline::{Freshness, View, Viewer};
 
 /// Looks at the pipeline.
 pub(crate) struct Updates {

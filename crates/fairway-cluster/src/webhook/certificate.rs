@@ -1,9 +1,8 @@
 //! The webhook's certificate: read from PEM files, and again when they differ. Broken files leave the last good one.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::WebPkiClientVerifier;

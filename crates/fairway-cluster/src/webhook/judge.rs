@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::clock;
+use fairway_control::inlet::Inlet;
+use fairway_control::trial::Verdict;
 use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::Ingress;
 use tokio::sync::Semaphore;
@@ -11,9 +14,6 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::reviews::Reviews;
-use fairway_control::clock;
-use fairway_control::inlet::Inlet;
-use fairway_control::trial::Verdict;
 
 /// Judgements at a time: they share the CPUs with the workers.
 const AT_A_TIME: usize = 1;

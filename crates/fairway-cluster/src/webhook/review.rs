@@ -1,11 +1,10 @@
 //! `AdmissionReview` of `admission.k8s.io/v1`: the question read, the answer worded. Pure.
 
+use fairway_control::trial::Verdict;
 use fairway_objects::diagnostic::Diagnostic;
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use fairway_control::trial::Verdict;
 
 /// More warnings only hide the first ones, and the API server cuts off at 4,096 bytes in all.
 const MOST_WARNINGS: usize = 16;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fairway_objects::object::ObjectKey;
-
 use fairway_control::exposition::{escaped, head, line, single};
 use fairway_control::trial::Verdict;
+use fairway_objects::object::ObjectKey;
 
 /// Ingresses that are counted by their names; what comes beyond is counted together, without a name.
 const MOST: usize = 1_000;

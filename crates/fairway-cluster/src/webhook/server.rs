@@ -1,11 +1,12 @@
 //! The HTTPS server of the webhook, on a thread of its own, with a bound on everything that a client can make it hold.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
+use fairway_control::inlet::Inlet;
+use fairway_control::places::{Pace, Places};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -22,8 +23,6 @@ use super::certificate::{Certificate, CertificateError, Files};
 use super::judge::Judge;
 use super::review::{self, About, Question};
 use super::reviews::Reviews;
-use fairway_control::inlet::Inlet;
-use fairway_control::places::{Pace, Places};
 
 /// What the API server itself takes from a client (`--max-resource-write-bytes`, 3 MiB).
 const MAX_BODY: usize = 3 * 1024 * 1024;

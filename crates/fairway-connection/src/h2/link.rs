@@ -11,13 +11,13 @@ use std::time::Duration;
 use fairway_http::Head;
 use fairway_http2::fields::Limits;
 use fairway_http2::{Asks, By, Client, Code, Config, Event, Note, Timeouts, Wait};
+use fairway_net::clock::{Deadline, Instant};
+use fairway_net::transport::Transport;
+use fairway_net::wire::{Wire, Workspace};
 
 use super::carried::{Carried, Fate, HeadFacts, Lent, RESET_PING};
 use super::stream::{Arrival, Follow, Time, Tools};
 use super::wear::Wear;
-use fairway_net::clock::{Deadline, Instant};
-use fairway_net::transport::Transport;
-use fairway_net::wire::{Wire, Workspace};
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;

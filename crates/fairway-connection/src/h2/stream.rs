@@ -3,11 +3,11 @@
 
 use fairway_http::Head;
 use fairway_http2::{Code, Session};
+use fairway_net::clock::Instant;
+use fairway_net::wire::{Backlog, Workspace};
 
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Departed, Failure};
-use fairway_net::clock::Instant;
-use fairway_net::wire::{Backlog, Workspace};
 
 /// What comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

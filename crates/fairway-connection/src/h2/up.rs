@@ -7,6 +7,9 @@ use std::time::Duration;
 use fairway_http::{BodySize, Head, HeadLimits, Known, Method, Version};
 use fairway_http2::Note;
 use fairway_http2::fields::{Connect, Limits};
+use fairway_net::clock::Instant;
+use fairway_net::transport::Transport;
+use fairway_net::wire::{Wire, Workspace};
 
 use super::carried::Fate;
 use super::link::{Link, LinkState};
@@ -15,9 +18,6 @@ use super::stream::{Arrival, Follow};
 use super::trailers::Trailers;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
 use crate::websocket;
-use fairway_net::clock::Instant;
-use fairway_net::transport::Transport;
-use fairway_net::wire::{Wire, Workspace};
 
 /// A connection to an endpoint that carries several exchanges, or one exchange's stream of it.
 pub struct H2Up<S: Transport> {

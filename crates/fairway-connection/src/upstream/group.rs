@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use fairway_model::{Backend, Balancing, PortProtocol, Retry};
 use fairway_net::clock::Instant;
+use fairway_routing::session::Belongs;
 
 use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::{Blame, Ejecting};
-use fairway_routing::session::Belongs;
 
 /// The most endpoints that one exchange tries.
 const MOST_TRIES: usize = 8;

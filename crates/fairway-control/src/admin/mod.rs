@@ -16,11 +16,10 @@ mod scrape;
 mod served;
 
 use std::convert::Infallible;
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

@@ -13,13 +13,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::audience::Audience;
-use super::controller;
-use super::hosts;
 use super::identity::Identity;
-use super::metrics;
 use super::readiness::{Healthz, Readiness};
 use super::scrape::{Pieces, Scrape, Scrapes};
 use super::served::{Served, ServedIngress, ServedObject};
+use super::{controller, hosts, metrics};
 use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
 use crate::places::Pace;

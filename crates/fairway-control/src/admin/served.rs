@@ -8,12 +8,12 @@ use fairway_gateway::fleet::agreement::ServedGateway;
 use fairway_gateway::{ObjectStatus, WantedGateway};
 use fairway_ingress::IngressStatus;
 use fairway_model::PortProtocol;
+use fairway_objects::manifest::gateway_kinds;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::placement::PortPlacement;
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};
-use fairway_objects::manifest::gateway_kinds;
 
 /// The answer of `/served`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

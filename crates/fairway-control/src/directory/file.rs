@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::{DocumentSource, Object, ObjectRef};
-
 use fairway_objects::manifest::{self as manifest, Reading, Section};
+use fairway_objects::object::{DocumentSource, Object, ObjectRef};
 
 /// What is remembered of a file: enough to read again only the documents that changed. There may be 100,000 files, so what
 /// few of them have is behind a pointer.

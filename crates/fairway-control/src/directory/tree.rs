@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::manifest;
 use fairway_objects::object::ObjectRef;
 use fairway_objects::resources::Change;
 use rustix::fs::{Mode, OFlags};
 
 use crate::directory::file::{File, Update, duplicate};
 use crate::directory::scan::{self, Stamp, Walk};
-use fairway_objects::manifest;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 256 << 20;

@@ -2,13 +2,12 @@
 //! it tells goes.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io};
 
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::resources::Change;

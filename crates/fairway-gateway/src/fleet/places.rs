@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::WantedGateway;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::transport::PortProtocol;
 use k8s_openapi::api::core::v1::Service;
 
+use crate::WantedGateway;
 use crate::fleet::ports::{PortRange, Ports};
 use crate::fleet::services::{self, DesiredService};
 

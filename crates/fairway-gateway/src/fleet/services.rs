@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{PortTransport, WantedGateway};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::placement::{Address, AddressKind};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -16,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::names::{self, CLASS_LABEL, FAIRWAY, GATEWAY_LABEL, MANAGED_BY};
 use crate::fleet::ports::Ports;
+use crate::{PortTransport, WantedGateway};
 
 /// Lists the keys that came from `spec.infrastructure`, and the field of the Service that came from parameters, so that what
 /// leaves them can be taken back.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use fairway_model::variables::{self, template};
 use fairway_model::{AuthCookies, AuthService, BackendKey, Template, Timeouts, shown_url};
 use fairway_objects::annotations::is_of_the_hop;
-use fairway_objects::policies as types;
-use fairway_objects::sign_in;
+use fairway_objects::{policies as types, sign_in};
 
 use crate::policies::reading::Wrong;
 use crate::policies::value::some_time;

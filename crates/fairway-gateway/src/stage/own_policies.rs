@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::policies::Wrong;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::{ParentReference, PolicyTargetReference};
 use fairway_objects::inputs::Inputs;
@@ -12,6 +11,7 @@ use crate::backend::{References, Resolver, Speaks};
 use crate::client_traffic::ClientPolicies;
 use crate::condition::{ACCEPTED, Condition, Fault};
 use crate::gateway::Listener;
+use crate::policies::Wrong;
 use crate::policy::{self, OwnPolicy, Target, Written};
 use crate::route::Route;
 use crate::state::{Gateways, Variant};

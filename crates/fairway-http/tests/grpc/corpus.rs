@@ -1,9 +1,9 @@
 //! The committed corpus of the fuzz target, rerun through the same checks.
 
-use crate::grpc::checks;
-
 use std::fs;
 use std::path::Path;
+
+use crate::grpc::checks;
 
 #[test]
 fn bodies_of_grpc_web_hold() {

@@ -1,9 +1,9 @@
 //! The committed corpora of the fuzz targets, rerun through the same checks.
 
-use crate::http1::checks;
-
 use std::fs;
 use std::path::Path;
+
+use crate::http1::checks;
 
 #[track_caller]
 fn rerun(target: &str, check: fn(&[u8])) {

@@ -1,8 +1,6 @@
 //! Properties over generated messages: encode after decode is the identity, any split of the input gives
 //! the same result, arbitrary bytes never panic.
 
-use crate::http1::checks;
-
 use fairway_http::http1::{
     BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request,
     write_response,
@@ -10,6 +8,8 @@ use fairway_http::http1::{
 use fairway_http::{Head, HeadLimits, Version};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::http1::checks;
 
 fn token() -> impl Strategy<Value = Vec<u8>> {
     "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,20}".prop_map(String::into_bytes)

@@ -3,10 +3,8 @@
 
 use fairway_http::Known;
 
-use super::fixed;
-use super::huffman;
-use super::integer;
 use super::table::{Line, MOST, Table};
+use super::{fixed, huffman, integer};
 use crate::verdict::Verdict;
 
 /// What a string may grow to before its buffer is given back after the block.

@@ -7,10 +7,8 @@ use std::collections::VecDeque;
 
 use fairway_http::Known;
 
-use super::fixed;
-use super::huffman;
-use super::integer;
 use super::table::{Line, OVERHEAD, Table};
+use super::{fixed, huffman, integer};
 use crate::verdict::Verdict;
 
 /// How strings are written.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use fairway_model::{Action, BackendKey, Fallback, FieldMatch, Filter, Match, TextMatch, WeightedBackend};
-
 use fairway_objects::backend::BackendRef;
 
 /// What an Ingress with `canary: true` asks for.

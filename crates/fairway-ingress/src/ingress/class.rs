@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
-
-use crate::ingress::reader::Reader;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};
 use fairway_objects::options::{Options, WithoutClass};
 use fairway_objects::resources::Resources;
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+
+use crate::ingress::reader::Reader;
 
 /// The annotation that names the class of an Ingress, from before `spec.ingressClassName`.
 pub(crate) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";

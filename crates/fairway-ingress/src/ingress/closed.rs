@@ -1,9 +1,9 @@
 //! Why the paths of an Ingress answer 503, or 404 where a value of it is refused: it asks for protection that cannot be given. Owns the diagnostics for it.
 
 use fairway_model::AnswerReason;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::reader::Reader;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// Why the paths of an Ingress answer 503 or 404; the diagnostic is already written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

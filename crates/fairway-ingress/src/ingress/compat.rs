@@ -1,8 +1,9 @@
 //! `fairway.dev/compat`: whether an Ingress shares what it asks for its Services with others, as in ingress-nginx.
 
-use crate::ingress::reader::Reader;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::Compat;
+
+use crate::ingress::reader::Reader;
 
 /// It is Fairway's own: `--annotations-prefix` does not change it.
 const COMPAT: &str = "fairway.dev/compat";

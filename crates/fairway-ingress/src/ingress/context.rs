@@ -1,7 +1,8 @@
 //! What the readers of Ingresses may look at. Owns nothing.
 
-use crate::ingress::defaults::Defaults;
 use fairway_objects::inputs::Inputs;
+
+use crate::ingress::defaults::Defaults;
 
 /// The objects, the operator's choices and the defaults of Ingresses.
 #[derive(Clone, Copy)]

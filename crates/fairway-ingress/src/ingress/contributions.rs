@@ -8,6 +8,9 @@ use fairway_model::{
     AccessList, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny, Filter,
     HostPattern, Match, Origin, Policy, Stickiness, Template,
 };
+use fairway_objects::backend::{BackendRef, Purpose, Via};
+use fairway_objects::balance::Balance;
+use fairway_objects::transport::Transport;
 use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
@@ -15,9 +18,6 @@ use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::to_https::Redirects;
-use fairway_objects::backend::{BackendRef, Purpose, Via};
-use fairway_objects::balance::Balance;
-use fairway_objects::transport::Transport;
 
 /// When a filter acts on a request, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https
 /// at its end, the limits, the access phase, then what is forwarded, then the answer.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, Origin, RuleLabels};
-
 use fairway_objects::backend::BackendRef;
 use fairway_objects::object::ObjectKey;
 

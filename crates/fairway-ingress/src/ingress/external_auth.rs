@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, Timeouts, shown_url};
-
 use fairway_model::variables::{self, template};
+use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, Timeouts, shown_url};
 use fairway_objects::service_url::{ServiceUrl, UrlHost, UrlPlace};
 use fairway_objects::sign_in;
 

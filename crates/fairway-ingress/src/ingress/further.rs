@@ -9,11 +9,11 @@ use fairway_model::{
     Action, Answer, AnswerReason, CertificateKey, Filter, HostKey, HostPattern, Match, PathForm, Policy,
     Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
 };
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// What becomes of requests for a further name. In the order in which nginx would list the servers: of two hosts that want
 /// a name, the one that redirects it gets it.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use fairway_model::{
     ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, StreamRoute, VirtualHost,
 };
+use fairway_objects::backend::BackendRef;
+use fairway_objects::diagnostic::Diagnostic;
 
 use crate::ingress::context::Context;
 use crate::ingress::contributions::HostClients;
@@ -20,8 +22,6 @@ use crate::ingress::shared_service::SharedServices;
 use crate::ingress::sharing::SharedHost;
 use crate::ingress::values::{self, Values};
 use crate::listeners::ingress_table;
-use fairway_objects::backend::BackendRef;
-use fairway_objects::diagnostic::Diagnostic;
 
 /// What a host is built from besides its Ingresses.
 pub(crate) struct HostInputs<'a> {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use fairway_model::{Certificate, CertificateKey, HostPattern, WildcardSpan};
+use fairway_objects::certificate;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::IngressTLS;
 
 use crate::ingress::further::one_label;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
-use fairway_objects::certificate;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
 
 /// What certificate a host has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

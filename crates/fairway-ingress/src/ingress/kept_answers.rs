@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use fairway_model::Template;
-
-use fairway_model::variables;
+use fairway_model::{Template, variables};
 
 /// ingress-nginx: `auth-cache-duration`.
 const DEFAULT: &str = "200 202 401 5m";

@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, ServiceName};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::shared;
 use k8s_openapi::api::networking::v1::HTTPIngressPath;
 
 use crate::ingress::location::{Location, PathKind, Place, http_path};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::shared;
 
 /// How the paths of a host are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

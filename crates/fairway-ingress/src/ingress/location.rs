@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{Origin, ServiceName};
+use fairway_objects::options::Compat;
+use fairway_objects::shared;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressServiceBackend};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::contributions::PathSyntax;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
-use fairway_objects::options::Compat;
-use fairway_objects::shared;
 
 /// One path of a host and whose it is.
 #[derive(Clone, Debug)]

@@ -2,11 +2,11 @@
 
 mod yaml;
 
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey, Sourced};
 use serde_json::{Map, Value, json};
 
 use crate::ingress::class::CLASS_ANNOTATION;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::{Kind, ObjectKey, Sourced};
 
 /// Says that an Ingress is not served, with the form that would be.
 pub(crate) fn describe(key: &ObjectKey, old: &Sourced<Value>) -> Diagnostic {

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use fairway_model::{Match, PathMatch};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_pattern::budget::Budget;
 
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, PathKind, Place};
 use crate::ingress::pattern::{self, Patterns, Verdict};
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// A location as the routing table sees it.
 #[derive(Debug)]

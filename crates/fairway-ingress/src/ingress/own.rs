@@ -3,11 +3,11 @@
 
 use fairway_model::{AnswerReason, Filter};
 use fairway_objects::annotations::{deny, real_ip, redirect, request_headers, response_headers};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::reader::Reader;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// Their prefix: `--annotations-prefix` does not change it.
 pub(crate) const PREFIX: &str = "fairway.dev";

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, WildcardSpan};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
 
 /// What the Ingresses that name a host, or claim a name, say about its ownership: all that names below a wildcard must know
 /// of it.

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use fairway_model::{AnswerReason, HostPattern, Origin, StreamKey, StreamPolicy, StreamRoute};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::{Options, UnsupportedProtection};
 use k8s_openapi::api::networking::v1::IngressRule;
 
 use crate::ingress::closed::{self, Closed};
@@ -17,8 +19,6 @@ use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::{Options, UnsupportedProtection};
 
 /// Annotations that keep somebody out. Those that are not supported close an Ingress anyway.
 const PROTECTING: [&str; 10] = [

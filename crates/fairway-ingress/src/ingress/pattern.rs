@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{PathRewrite, Redirect, RedirectTarget};
+use fairway_objects::shared;
 use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Cost, Finder, Pattern, Refusal};
 use k8s_openapi::api::networking::v1::IngressSpec;
 
 use crate::ingress::contributions::{Contributions, PathSyntax};
-use fairway_objects::shared;
 
 /// Whether a path can be used as a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]

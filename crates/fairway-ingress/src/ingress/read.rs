@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use fairway_model::{AnswerReason, HostPattern, WildcardSpan};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{ObjectKey, Sourced};
+use fairway_objects::references::Referenced;
+use fairway_objects::resources::Resources;
 use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::ingress::annotations::read as annotations;
@@ -15,10 +19,6 @@ use crate::ingress::reader::Reader;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
 use crate::ingress::{compat, passthrough, referenced, validation};
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::{ObjectKey, Sourced};
-use fairway_objects::references::Referenced;
-use fairway_objects::resources::Resources;
 
 /// What reading an Ingress gives.
 #[derive(Debug, Default)]

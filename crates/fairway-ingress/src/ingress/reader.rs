@@ -2,11 +2,10 @@
 //! does is the business of the annotation's family.
 
 use fairway_model::Origin;
-use k8s_openapi::api::networking::v1::Ingress;
-
 use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, Sourced};
+use k8s_openapi::api::networking::v1::Ingress;
 
 /// An Ingress that is being read: its annotations, and what is wrong with it so far.
 pub(crate) struct Reader<'a> {

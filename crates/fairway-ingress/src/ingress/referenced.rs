@@ -1,10 +1,11 @@
 //! The objects that an Ingress names, whether they exist or not: in its rules, its `tls` section and its annotations.
 
-use crate::ingress::annotations::read;
-use crate::ingress::reader::Annotations;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::references::Referenced;
 use fairway_objects::shared;
+
+use crate::ingress::annotations::read;
+use crate::ingress::reader::Annotations;
 
 /// What an Ingress refers to, before anything is judged.
 pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {

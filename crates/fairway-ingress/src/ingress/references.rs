@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use fairway_gateway::Naming as GatewayNaming;
 use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
 use fairway_objects::policies::SecurityPolicy;
+use fairway_objects::references::{Counts, Difference};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::ingress::class::{Classes, NamedClass};
 use crate::ingress::reader::Annotations;
 use crate::ingress::{referenced, settings};
-use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::options::Options;
-use fairway_objects::references::{Counts, Difference};
 
 /// Secrets and ConfigMaps by what names them.
 #[derive(Clone, Debug)]

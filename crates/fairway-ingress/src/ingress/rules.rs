@@ -8,6 +8,14 @@ use fairway_model::{
     PathMatch, PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabel, RuleLabels,
     ServiceName, Template, TemplatePart, WeightedBackend,
 };
+use fairway_objects::annotations::text::switch;
+use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
+use fairway_objects::balance::Balance;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::{Compat, Options};
+use fairway_objects::shared;
+use fairway_objects::transport::Transport;
 use k8s_openapi::api::networking::v1::IngressBackend;
 
 use crate::ingress::canary::{Canary, Sessions, while_empty};
@@ -23,14 +31,6 @@ use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{self, SharedServices, Usual};
 use crate::ingress::to_https::{self, ToHttps};
-use fairway_objects::annotations::text::switch;
-use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
-use fairway_objects::balance::Balance;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
-use fairway_objects::options::{Compat, Options};
-use fairway_objects::shared;
-use fairway_objects::transport::Transport;
 
 /// How a backend is used.
 struct Settings<'a> {

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, Origin};
+use fairway_objects::object::{Kind, ObjectKey, Sourced};
+use fairway_objects::options::Compat;
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressSpec};
 
 use crate::ingress::canary::Canary;
 use crate::ingress::contributions::{Contributions, Role};
 use crate::ingress::pattern::Patterns;
 use crate::ingress::shared_hosts::SharedHosts;
-use fairway_objects::object::{Kind, ObjectKey, Sourced};
-use fairway_objects::options::Compat;
 
 /// An Ingress that is served.
 #[derive(Clone, Debug)]

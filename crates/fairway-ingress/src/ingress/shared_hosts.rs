@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::ingress::reader::Reader;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+
+use crate::ingress::reader::Reader;
 
 /// Names the namespaces that may add paths to the hosts of an Ingress, not to the names that it has besides them. It is Fairway's own: `--annotations-prefix` does
 /// not change it.

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use fairway_model::{Balancing, Origin, ServiceName, SessionCookie};
+use fairway_objects::backend::Via;
+use fairway_objects::balance::Balance;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
 use imbl::OrdMap;
 
 use crate::ingress::canary::Canary;
 use crate::ingress::location::Location;
 use crate::ingress::served::ServedIngress;
-use fairway_objects::backend::Via;
-use fairway_objects::balance::Balance;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
 
 /// The end of each diagnostic about what Ingresses share, and of no other.
 pub const KEPT_APART: &str = "fairway.dev/compat: strict keeps them apart";

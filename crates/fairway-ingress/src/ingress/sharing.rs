@@ -5,6 +5,8 @@
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, Origin, PathMatch};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::transport::Transport;
 use fairway_pattern::{Anchor, Optional, Pattern, literal_start, sample};
 
 use crate::ingress::layout::{Layout, Matching};
@@ -13,8 +15,6 @@ use crate::ingress::order::Entry;
 use crate::ingress::ownership::decides;
 use crate::ingress::pattern::looks_like_pattern;
 use crate::ingress::served::ServedIngress;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::transport::Transport;
 
 /// How often a pattern is held against a path for one host: beyond that the search ends, for a host of thousands of
 /// patterns would hold up every other change.

@@ -3,11 +3,10 @@
 use std::fmt;
 
 use fairway_model::Origin;
-use ipnet::IpNet;
-
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{ProxySenders, Trust};
+use ipnet::IpNet;
 
 /// At most this many Ingresses are named in one text; each has a warning of its own too.
 const NAMED: usize = 20;

@@ -1,8 +1,9 @@
 //! What the API server would have refused, for Ingresses that come from a directory. Only warns: they are read as far as
 //! they make sense, and what cannot be read at all is reported where it is read.
 
-use crate::ingress::reader::Reader;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+
+use crate::ingress::reader::Reader;
 
 const PATH_TYPES: [&str; 3] = ["Exact", "Prefix", "ImplementationSpecific"];
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{CipherList, CipherSuite, HopVersion, Replacement};
+use fairway_objects::annotations::text;
 
 use crate::ingress::reader::Reader;
-use fairway_objects::annotations::text;
 
 /// Keys of the ConfigMap by name, each of them good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

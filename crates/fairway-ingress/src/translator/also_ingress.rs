@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
+use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use crate::listeners::ingress_table;
 use crate::translator::state::State;
-use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
 
 type Hosts = OrdMap<HostKey, Arc<VirtualHost>>;
 

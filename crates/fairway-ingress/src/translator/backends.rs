@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey};
-
-use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, State};
-use crate::translator::work::Work;
 use fairway_objects::backend::{self, BackendRef, Target};
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::few::Few;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::resources::Resources;
+
+use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, State};
+use crate::translator::work::Work;
 
 impl State {
     /// Marks the backends whose slices changed: those of the Service that each names, and named before.

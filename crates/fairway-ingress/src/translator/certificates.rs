@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use fairway_gateway::Certified;
 use fairway_model::Certificate;
-use imbl::OrdMap;
-use k8s_openapi::api::core::v1::Secret;
-
 use fairway_objects::certificate::{self, Parsed};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, Sourced};
+use imbl::OrdMap;
+use k8s_openapi::api::core::v1::Secret;
 
 /// The certificates by Secret.
 #[derive(Clone, Debug, Default)]

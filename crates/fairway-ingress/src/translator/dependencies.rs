@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostPattern};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::references::Referenced;
+use fairway_objects::users::Users;
 use imbl::{OrdMap, OrdSet};
 
 use crate::ingress::further::Further;
 use crate::ingress::served::ServedIngress;
-use fairway_objects::object::ObjectKey;
-use fairway_objects::references::Referenced;
-use fairway_objects::users::Users;
 
 /// All look-up tables.
 #[derive(Clone, Debug, Default)]

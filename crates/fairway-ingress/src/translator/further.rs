@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
+use fairway_objects::diagnostic::{Diagnostic, Scope};
+use fairway_objects::inputs::Inputs;
 
 use crate::ingress::further::{self, Further, Names, one_label};
 use crate::listeners::ingress_table;
 use crate::translator::state::State;
 use crate::translator::work::Work;
-use fairway_objects::diagnostic::{Diagnostic, Scope};
-use fairway_objects::inputs::Inputs;
 
 impl State {
     /// Notes the names that a host asks for from now on, and marks them with those that it asked for before.

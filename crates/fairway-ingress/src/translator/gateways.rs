@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use fairway_gateway::{Gateways, Pieces, Work as GatewayWork};
 use fairway_model::BackendKey;
-use imbl::OrdMap;
-
-use crate::translator::service_maps::PortChange;
-use crate::translator::state::{BackendUser, CertificateUser, State};
-use crate::translator::work::Work;
 use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
+use imbl::OrdMap;
+
+use crate::translator::service_maps::PortChange;
+use crate::translator::state::{BackendUser, CertificateUser, State};
+use crate::translator::work::Work;
 
 /// The translation of the Gateway API, and what it uses. A clone costs nothing.
 #[derive(Clone, Debug)]

@@ -1,14 +1,14 @@
 //! What concerns all Ingresses: classes, settings, and whose word about client addresses is taken.
 
 use fairway_model::{HostPattern, Origin};
+use fairway_objects::backend::BackendRef;
+use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
+use fairway_objects::inputs::Inputs;
 
 use crate::ingress::class::Classes;
 use crate::ingress::settings;
 use crate::translator::state::State;
 use crate::translator::work::{TrustWork, Work};
-use fairway_objects::backend::BackendRef;
-use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
-use fairway_objects::inputs::Inputs;
 
 impl State {
     /// The classes and the settings; where they mean something else now, every Ingress is read again.

@@ -4,21 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostKey, HostPattern, WildcardSpan};
-use imbl::OrdMap;
-
-use crate::ingress::further;
-use crate::ingress::host::{self, Built, HostInputs};
-use crate::ingress::layout;
-use crate::ingress::ownership::{HostIngresses, Ownership};
-use crate::listeners::{self, ingress_table};
-use crate::translator::dependencies::parent;
-use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
-use crate::translator::work::Work;
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::HostOwnership;
+use imbl::OrdMap;
+
+use crate::ingress::host::{self, Built, HostInputs};
+use crate::ingress::ownership::{HostIngresses, Ownership};
+use crate::ingress::{further, layout};
+use crate::listeners::{self, ingress_table};
+use crate::translator::dependencies::parent;
+use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
+use crate::translator::work::Work;
 
 impl State {
     /// Makes hosts: wildcards first, because hosts below them may show their certificate or belong to their owner.

@@ -2,6 +2,13 @@
 
 use std::sync::Arc;
 
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::filling::filling;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::HostOwnership;
+use fairway_objects::resources::Resources;
+
 use crate::ingress::contributions::Contributions;
 use crate::ingress::old_api;
 use crate::ingress::read::read;
@@ -9,12 +16,6 @@ use crate::ingress::served::ServedIngress;
 use crate::translation::IngressStatus;
 use crate::translator::state::State;
 use crate::translator::work::{TrustWork, Work};
-use fairway_objects::diagnostic::Scope;
-use fairway_objects::filling::filling;
-use fairway_objects::inputs::Inputs;
-use fairway_objects::object::ObjectKey;
-use fairway_objects::options::HostOwnership;
-use fairway_objects::resources::Resources;
 
 impl State {
     /// Reads Ingresses, and marks their hosts as they were and as they are.

@@ -2,12 +2,12 @@
 
 use fairway_gateway::Gateways;
 use fairway_model::CertificateKey;
-
-use crate::translator::state::{CertificateUser, Progress, State};
-use crate::translator::work::Work;
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
+
+use crate::translator::state::{CertificateUser, Progress, State};
+use crate::translator::work::Work;
 
 impl State {
     /// Reads Secrets with certificates, and looks at the time; `gateways` say which of them they show.

@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, ServiceName, SessionCookie};
+use fairway_objects::balance::Balance;
+use fairway_objects::object::ObjectKey;
+use fairway_objects::options::Compat;
+use fairway_objects::shared;
 use imbl::{OrdMap, OrdSet};
 
 use crate::ingress::contributions::Contributions;
@@ -12,10 +16,6 @@ use crate::ingress::layout::{Layout, location_at};
 use crate::ingress::location::{Location, Place, services_of};
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{Givers, SharedService, SharedServices};
-use fairway_objects::balance::Balance;
-use fairway_objects::object::ObjectKey;
-use fairway_objects::options::Compat;
-use fairway_objects::shared;
 
 /// The Ingresses that are served.
 #[derive(Clone, Debug, Default)]

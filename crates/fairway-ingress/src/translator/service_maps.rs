@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use fairway_gateway::ServicePort;
 use fairway_model::{BackendKey, HostPattern, Origin, StreamKey};
+use fairway_objects::diagnostic::Scope;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
 
 use crate::ingress::defaults::StreamDefaults;
 use crate::service_maps::{self, ServedPort};
 use crate::translator::state::{BackendUser, State};
 use crate::translator::work::Work;
-use fairway_objects::diagnostic::Scope;
-use fairway_objects::inputs::Inputs;
-use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::options::Options;
 
 /// What was made of the ConfigMaps. A clone costs nothing.
 #[derive(Clone, Debug, Default)]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use fairway_objects::options::{Compat, HostOwnership};
+
 use crate::ingress::layout;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::translator::state::State;
 use crate::translator::work::Work;
-use fairway_objects::options::{Compat, HostOwnership};
 
 impl State {
     /// Finds what is shared, and marks the hosts for which that changed.

@@ -4,6 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, Config, HostPattern};
+use fairway_objects::backend::BackendRef;
+use fairway_objects::few::Few;
+use fairway_objects::inputs::Inputs;
+use fairway_objects::object::{ObjectKey, ObjectRef};
+use fairway_objects::options::Options;
+use fairway_objects::users::Users;
 use imbl::OrdMap;
 
 use crate::ingress::class::Classes;
@@ -17,12 +23,6 @@ use crate::translation::Translation;
 use crate::translator::certificates::Certificates;
 use crate::translator::dependencies::Dependencies;
 use crate::translator::served::Ingresses;
-use fairway_objects::backend::BackendRef;
-use fairway_objects::few::Few;
-use fairway_objects::inputs::Inputs;
-use fairway_objects::object::{ObjectKey, ObjectRef};
-use fairway_objects::options::Options;
-use fairway_objects::users::Users;
 
 /// Everything that the next update may need of the earlier ones. A clone costs nothing.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use fairway_model::{BackendKey, HostPattern};
-
-use crate::translator::state::State;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
+
+use crate::translator::state::State;
 
 /// Whether it must be reported again that every client may claim any address, and what that makes spoofable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

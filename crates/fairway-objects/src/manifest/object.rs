@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::lines::Lines;
-use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
 use fairway_model::{Origin, SourceLine};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::lines::Lines;
 use crate::manifest::decode::{Decoded, Misfit, decode, push_key};
 use crate::manifest::gateway_kinds::{self, GatewayKind};
 use crate::manifest::node::{Node, Value};
 use crate::manifest::remains::{self, Remains};
+use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
 
 /// What a document gave.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! BackendTrafficPolicy: how the endpoints of Services are used.
 
-use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
 use crate::policies::kind::kind;
 
 /// `fairway.dev/v1alpha1` BackendTrafficPolicy.

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::log::{Forwarded, Process, StreamLine, WallClock};
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_net::output::OutputSender;
 use fairway_routing::Logging;
 
 use crate::buffers::Buffers;
+use crate::log::{Forwarded, Process, StreamLine, WallClock};
 use crate::metrics::record::Record;
 use crate::options::AccessLogFormat;
 

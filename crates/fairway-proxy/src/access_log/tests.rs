@@ -5,27 +5,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{Process, WallClock};
+use fairway_connection::sides::Upgrade;
 use fairway_http::HeadLimits;
 use fairway_model::{Backend, Escape, Filter, LogFormat, ServiceName, Settings};
 use fairway_net::clock::Instant;
+use fairway_net::output::OutputSender;
 use fairway_routing::{CompiledRule, Matched, Request};
 use serde_json::json;
-
-use crate::tls::Agreed;
-use fairway_connection::sides::Upgrade;
-use fairway_net::output::OutputSender;
 
 use super::{ADDRESSES, AccessLog, Seen, words};
 use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
 use crate::listener::ListenerId;
-use crate::metrics::record::Detour;
-use crate::metrics::record::{Record, UpstreamRecord};
+use crate::log::{Process, WallClock};
+use crate::metrics::record::{Detour, Record, UpstreamRecord};
 use crate::options::AccessLogFormat;
 use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::request::intake::Fields;
 use crate::testing::{endpoint, snapshot};
+use crate::tls::Agreed;
 
 const PLAIN: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\

@@ -1,14 +1,13 @@
 //! What the log knows of an exchange, for any format.
 
+use crate::buffers::Buffers;
+use crate::fault::Fault;
 use crate::log::{
     Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
 };
-use crate::tls::Agreed;
-
-use crate::buffers::Buffers;
-use crate::fault::Fault;
 use crate::metrics::record::{Detour, Record};
 use crate::peer::{Noted, Peer};
+use crate::tls::Agreed;
 
 /// Who asked, and where.
 #[derive(Clone, Copy)]

@@ -14,6 +14,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_connection::h1::{H1, linger};
+use fairway_connection::sides::{Arrival, HeadRead, Hop};
 use fairway_http::{HeadLimits, Malformed};
 use fairway_net::clock::Instant;
 use fairway_net::transport::Transport;
@@ -24,8 +26,6 @@ use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
-use fairway_connection::h1::{H1, linger};
-use fairway_connection::sides::{Arrival, HeadRead, Hop};
 
 /// How long a connection that has not sent its first request is waited for when the worker drains: the request may be
 /// on its way.

@@ -14,6 +14,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_connection::h2::{H2Side, SharedStreams, Streams};
+use fairway_connection::sides::{Arrival, Persistence, Upgrade};
+use fairway_connection::websocket;
 use fairway_http::{BodySize, Head, Known, Malformed, Span, Version};
 use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Timeouts, Wait};
@@ -31,9 +34,6 @@ use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
-use fairway_connection::h2::{H2Side, SharedStreams, Streams};
-use fairway_connection::sides::{Arrival, Persistence, Upgrade};
-use fairway_connection::websocket;
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fairway_connection::sides::{Downstream, Hop};
 use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
@@ -22,8 +23,6 @@ use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::{Chosen, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
 use crate::worker::{ToEndpoint, Worker};
-use fairway_connection::sides::Downstream;
-use fairway_connection::sides::Hop;
 
 /// The most connects of one attempt at a time.
 const MOST_RACERS: usize = 3;

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::guards::Tag;
+use fairway_connection::sides::Downstream;
 use fairway_http::{Head, Known};
 use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule, TemplatePart};
 use fairway_routing::{Asking, CompiledRule, RequestStep};
@@ -15,11 +15,11 @@ use super::subrequest::{self, Asker, Question};
 use crate::buffers::Made;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
+use crate::guards::Tag;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
 use crate::worker::Loan;
-use fairway_connection::sides::Downstream;
 
 /// What a service says.
 #[derive(Clone, Copy)]

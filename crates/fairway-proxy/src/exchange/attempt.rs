@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fairway_connection::sides::{Channel, Downstream, Hop, Reply, RequestPlan, Upgrade, Upstream};
 use fairway_model::{EndpointHop, HopConnection, HopVersion};
 use fairway_net::clock::Instant;
 
@@ -17,8 +18,6 @@ use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Group, Lease};
 use crate::worker::ToEndpoint;
-use fairway_connection::sides::Hop;
-use fairway_connection::sides::{Channel, Downstream, Reply, RequestPlan, Upgrade, Upstream};
 
 /// An attempt that brought an answer's head.
 pub(crate) struct Answered<H: Hop> {

@@ -1,5 +1,6 @@
 //! What failures say about endpoints.
 
+use fairway_connection::sides::Hop;
 use fairway_net::clock::Instant;
 
 use crate::fault::Fault;
@@ -8,7 +9,6 @@ use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group};
 use crate::worker::{ToEndpoint, Worker};
-use fairway_connection::sides::Hop;
 
 /// Why a group has no endpoint for an attempt.
 pub(crate) fn unpicked<H: Hop>(group: &Group<H>) -> Fault {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use fairway_connection::h1::H1;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
@@ -21,7 +22,6 @@ use super::hostile_tests::{
 use super::{ClientSide, exchange};
 use crate::network::TcpNetwork;
 use crate::testing::{Client, GET, Meeting, Stage, answering, endpoint, on_stage, read_head};
-use fairway_connection::h1::H1;
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
 

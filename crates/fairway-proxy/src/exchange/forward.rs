@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use fairway_connection::sides::{
+    AnswerPlan, BodyStep, Channel, Downstream, Hop, Persistence, Reply, Upgrade, Upstream,
+};
 use fairway_http::grpc::Dialect;
 use fairway_http::{BodySize, Known};
 use fairway_model::{Action, Backend, ForwardedPath};
@@ -18,13 +21,11 @@ use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
 use super::acquire::acquire;
 use super::attempt::{Answered, attempt, note_failure};
 use super::environment::{ClientSide, Ending, Environment, Exchange};
-use super::forwarded;
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
-use super::sticky;
 use super::tunnel::tunnel;
-use super::web;
+use super::{forwarded, sticky, web};
 use crate::buffers::{Buffers, Made};
 use crate::fault::Fault;
 use crate::filter;
@@ -34,10 +35,6 @@ use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
-use fairway_connection::sides::Hop;
-use fairway_connection::sides::{
-    AnswerPlan, BodyStep, Channel, Downstream, Persistence, Reply, Upgrade, Upstream,
-};
 
 /// Bytes of an answer that nobody gets which are read to keep its connection.
 const WORTH_DRAINING: usize = 64 * 1024;

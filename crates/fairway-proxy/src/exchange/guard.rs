@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::guards::{Claim, Word};
+use fairway_connection::sides::Downstream;
 use fairway_model::BasicAuth;
 use fairway_net::clock::Instant;
 use fairway_routing::{AnyOf, RequestStep};
@@ -16,8 +16,8 @@ use super::environment::{ClientSide, Exchange};
 use super::respond;
 use crate::fault::Fault;
 use crate::filter::{Verdict, own_answer, vouch_for_nobody};
+use crate::guards::{Claim, Word};
 use crate::network::Network;
-use fairway_connection::sides::Downstream;
 
 /// Waits for the word of a step. Whatever does not let the request pass keeps it out.
 pub(super) async fn pass<'r, N: Network, D: Downstream>(

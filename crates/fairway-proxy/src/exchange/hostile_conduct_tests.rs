@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use Gets::Whole;
 use fairway_model::BackendProtocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::{spawn_local, yield_now};
@@ -16,8 +17,6 @@ use super::hostile_tests::{
     head, setting, settle, stage, word,
 };
 use crate::testing::{Meeting, Stage, on_stage};
-
-use Gets::Whole;
 
 /// Endpoints that say to each request what its number, from 1, asks for; and how many requests there were.
 fn numbered(says: impl Fn(usize, u32) -> Vec<u8> + 'static) -> (Stage, Rc<Cell<usize>>) {

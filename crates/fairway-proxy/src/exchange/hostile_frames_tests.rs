@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use Gets::{Broken, Whole};
+use Told::{GoAway, Nothing, Reset};
 use tokio::time::sleep;
 
 use super::hostile_tests::{
@@ -15,9 +17,6 @@ use super::hostile_tests::{
     gets, go_away, good, head, setting, settle, stage, status, word,
 };
 use crate::testing::{Stage, on_stage};
-
-use Gets::{Broken, Whole};
-use Told::{GoAway, Nothing, Reset};
 
 type Says = fn(u32) -> Vec<u8>;
 

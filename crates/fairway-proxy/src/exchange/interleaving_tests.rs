@@ -12,6 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use fairway_connection::sides::{
+    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
+    RequestPlan, Share, Spoken, Upgrade, Upstream,
+};
 use fairway_http::{BodySize, Head, HeadLimits, Known};
 use fairway_net::transport::{Secured, Transport, UpstreamStream};
 use fairway_net::wire::Workspace;
@@ -25,10 +29,6 @@ use crate::options::Limits;
 use crate::peer::{Peer, Scheme};
 use crate::testing::{at_rest, endpoint, on_stage, worker_over};
 use crate::worker::Worker;
-use fairway_connection::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
-    RequestPlan, Share, Spoken, Upgrade, Upstream,
-};
 
 /// What one end tells the other about one exchange.
 #[derive(Clone, Debug)]

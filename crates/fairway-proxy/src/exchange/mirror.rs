@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use fairway_connection::sides::Upgrade;
 use fairway_http::{BodySize, Known};
 use fairway_model::{Mirror, MirrorTarget};
 use fairway_routing::Copying;
@@ -14,7 +15,6 @@ use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::copy::copy;
 use crate::request::intake::Expectation;
-use fairway_connection::sides::Upgrade;
 
 /// The most copies of a worker that are under way.
 const MOST: usize = 256;

@@ -76,6 +76,7 @@ mod web;
 
 use std::rc::Rc;
 
+use fairway_connection::sides::{Arrival, Downstream, Hop, Persistence, Upgrade};
 use fairway_http::{Head, Malformed};
 use fairway_net::clock::Instant;
 use fairway_routing::{CompiledRule, RequestStep, TableId, Trailers};
@@ -93,9 +94,6 @@ use crate::request::client::Client;
 use crate::request::fields;
 use crate::request::intake::Intake;
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
-use fairway_connection::sides::Hop;
-use fairway_connection::sides::{Arrival, Downstream, Persistence, Upgrade};
-
 use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable, earlier};

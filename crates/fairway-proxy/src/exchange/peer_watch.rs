@@ -7,12 +7,12 @@
 use std::task::Context;
 use std::time::Duration;
 
+use fairway_connection::sides::Upstream;
 use fairway_net::clock::Instant;
 use fairway_net::waits::Wait;
 
 use crate::network::Network;
 use crate::worker::Worker;
-use fairway_connection::sides::Upstream;
 
 /// An endpoint that was looked at is looked at again after this.
 const AGAIN: Duration = Duration::from_millis(250);

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_connection::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 use fairway_http::grpc::Encoder;
 use fairway_model::AnswerRate;
 use fairway_net::clock::Instant;
@@ -16,7 +17,6 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
-use fairway_connection::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 
 /// Pieces of an answer that are relayed before other exchanges have their turn. Most answers have fewer.
 const PIECES_IN_A_TURN: usize = 2;

@@ -1,5 +1,6 @@
 //! Answers that another backend makes: the client gets what it says of the failure instead of the failure.
 
+use fairway_connection::sides::Downstream;
 use fairway_http::{Head, Known, Method};
 use fairway_net::clock::Instant;
 use fairway_routing::Replacing;
@@ -7,15 +8,13 @@ use fairway_routing::Replacing;
 use super::decide::has_endpoint;
 use super::environment::{Ending, Environment, Exchange};
 use super::forward::forward_as_it_is;
-use super::forwarded;
 use super::respond::Outcome;
-use super::{respond, subrequest};
+use super::{forwarded, respond, subrequest};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::body::RequestBody;
-use fairway_connection::sides::Downstream;
 
 /// Asks for the page of `status`, and gives it to the client.
 ///

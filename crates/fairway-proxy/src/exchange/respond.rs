@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use fairway_connection::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 use fairway_http::grpc::Code;
 use fairway_http::{BodySize, Malformed, Method, Version};
 use fairway_net::clock::Instant;
@@ -18,7 +19,6 @@ use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::intake::{Expectation, Intake};
 use crate::worker::{Phase, Worker};
-use fairway_connection::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
 
 /// How long the client may take to receive an answer that Fairway made.
 const OWN_ANSWER: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fairway_model::{Retry, RetryBy};
 use fairway_net::clock::Instant;
+use fairway_routing::session::Belongs;
 
 use super::blame::{blame, unpicked};
 use super::environment::Environment;
@@ -16,7 +17,6 @@ use crate::request::body::RequestBody;
 use crate::upstream::health::Blame;
 use crate::upstream::{Chosen, Group, Lease, Tried};
 use crate::worker::{ToEndpoint, Worker};
-use fairway_routing::session::Belongs;
 
 /// An attempt that did not.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //! comparison.
 
 use fairway_model::SessionKey;
+use fairway_routing::session::{Asked, Session, set_cookie};
 
 use super::environment::{Environment, Exchange};
 use crate::buffers::Buffers;
@@ -9,7 +10,6 @@ use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
-use fairway_routing::session::{Asked, Session, set_cookie};
 
 /// Settles where the request belongs.
 pub(super) fn begin<N: Network>(

@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 
+use fairway_connection::sides::{
+    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade,
+};
 use fairway_http::grpc::Dialect;
 use fairway_http::{BodySize, Head};
 use fairway_net::clock::Instant;
@@ -20,9 +23,6 @@ use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::copy::CopyReader;
 use crate::request::intake::Intake;
-use fairway_connection::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade,
-};
 
 /// Checks a request that Fairway makes: it has no body, and waits for nothing.
 pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {

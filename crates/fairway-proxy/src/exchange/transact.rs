@@ -4,6 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_connection::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
+use fairway_connection::websocket;
 use fairway_http::{Known, Malformed, Version};
 use fairway_net::clock::Instant;
 use fairway_net::wire::GATHER;
@@ -17,8 +19,6 @@ use crate::metrics::record::Micros;
 use crate::network::Network;
 use crate::request::body::{BodyFault, RequestBody};
 use crate::request::intake::{Expectation, Intake};
-use fairway_connection::sides::{Downstream, HeadRead, Reply, Upgrade, Upstream};
-use fairway_connection::websocket;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///

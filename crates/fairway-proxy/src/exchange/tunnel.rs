@@ -7,13 +7,13 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_connection::sides::{BodyStep, Channel, Downstream, Upstream};
 use fairway_net::clock::Instant;
 
 use super::environment::ClientSide;
 use super::peer_watch::{PeerState, PeerWatch};
 use crate::network::Network;
 use crate::worker::Worker;
-use fairway_connection::sides::{BodyStep, Channel, Downstream, Upstream};
 
 /// How far one direction is.
 #[derive(Clone, Copy, PartialEq, Eq)]

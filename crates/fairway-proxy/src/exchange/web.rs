@@ -3,6 +3,7 @@
 
 use std::task::{Context, Poll, ready};
 
+use fairway_connection::sides::{Channel, Failure, Reply};
 use fairway_http::grpc::{Dialect, Encoder, trailer_line, with_dialect};
 use fairway_http::{BodySize, Known, Method, Version};
 use fairway_routing::GrpcWeb;
@@ -12,7 +13,6 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::{code_of, dialect_of, fields, status_of, write_trailers};
 use crate::network::Network;
-use fairway_connection::sides::{Channel, Failure, Reply};
 
 /// What says how a call ended. In the head of an answer without messages it is in the place of trailers.
 const STATUS: [&[u8]; 3] = [b"grpc-status", b"grpc-message", b"grpc-status-details-bin"];

@@ -1,6 +1,5 @@
 //! Certificates of clients: whether the one that was shown is good enough, and what the endpoint is told of it.
 
-use crate::tls::Shown;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_http::Head;
@@ -12,6 +11,7 @@ use super::verdict::{FilterContext, Verdict};
 use crate::buffers::{Buffers, Made};
 use crate::fault::Fault;
 use crate::peer::Scheme;
+use crate::tls::Shown;
 
 /// Fields that say something of it. Nobody else's reach the endpoint.
 const FIELDS: [&str; 4] =

@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use crate::guards::Claim;
-use crate::log::argument;
 use fairway_http::{FieldRef, Known, Version};
 use fairway_model::{RuleLabel, RuleLabels, Template, TemplatePart};
+use fairway_routing::session::cookie_of;
 
 use crate::buffers::Buffers;
+use crate::guards::Claim;
+use crate::log::argument;
 use crate::request::client::Client;
 use crate::request::intake::Intake;
-use fairway_routing::session::cookie_of;
 
 /// What the parts are of, besides what stands in the buffers.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fairway_connection::sides::{BodyStep, Downstream, Failure, Upstream};
 use fairway_http::Malformed;
 use fairway_http::grpc::Decoder;
 use fairway_net::pace::Pace;
@@ -12,7 +13,6 @@ use super::copy::CopyWriter;
 use super::fields;
 use crate::fault::Fault;
 use crate::request::client::Trust;
-use fairway_connection::sides::{BodyStep, Downstream, Failure, Upstream};
 
 /// Pieces of a body that are moved before other exchanges have their turn. A piece is what one read brings: in chunks of one
 /// byte it is expensive to read, and a client can have the next one ready always.

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::fault::Fault;
 use fairway_http::{Head, Known, parse_authority, write_ip};
 use fairway_model::{ForwardedTrust, RealIp};
 
+use crate::fault::Fault;
 use crate::listening::ListenerFacts;
 use crate::peer::{Peer, Scheme};
 

@@ -1,16 +1,16 @@
 //! What a request asks for, checked once before anything acts on it.
 
+use fairway_connection::sides::{Arrival, Persistence, Upgrade};
 use fairway_http::grpc::Dialect;
 use fairway_http::{
     BodySize, Head, Known, Malformed, Method, Target, TargetForm, Version, path, request_authority,
 };
 use fairway_model::PathForm;
+use fairway_routing::session::cookie_of;
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::dialect_of;
-use fairway_connection::sides::{Arrival, Persistence, Upgrade};
-use fairway_routing::session::cookie_of;
 
 /// A request whose head obeys every rule.
 #[derive(Clone, Debug)]

@@ -19,12 +19,12 @@ mod tests;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::log::Forwarded;
 use fairway_net::clock::Instant;
 use fairway_net::transport::Transport;
 use fairway_net::wire::Wire;
 
 use crate::access_log::StreamSeen;
+use crate::log::Forwarded;
 use crate::network::Network;
 use crate::worker::Open;
 use connect::Refused;

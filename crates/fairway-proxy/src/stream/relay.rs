@@ -4,8 +4,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::fault::Fault;
-use crate::l4::pump::{Pump, Side};
 use fairway_net::clock::{Deadline, Instant};
 use fairway_net::transport::Transport;
 use fairway_net::wire::Wire;
@@ -15,6 +13,8 @@ use super::end::End;
 use super::peer::StreamPeer;
 use crate::exchange::blame::blame;
 use crate::exchange::peer_watch::{PeerState, PeerWatch};
+use crate::fault::Fault;
+use crate::l4::pump::{Pump, Side};
 use crate::network::Network;
 use crate::upstream::Errand;
 use crate::upstream::health::Blame;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::tls::clients::ClientTrust;
 use fairway_model::{ChosenBy, CipherSuite, ClientDemand, HostSuites, TlsVersions};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::tls::clients::ClientTrust;
 
 /// With these suites of TLS 1.2, the most wanted first; with all of them where there are none.
 pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {

@@ -10,6 +10,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fairway_connection::sides::{Hop, Spoken};
+use fairway_connection::upstream::Room;
+use fairway_connection::upstream::endpoint::EndpointIdentity;
 use fairway_http::HeadLimits;
 use fairway_http2::{Note, Noted};
 use fairway_model::{BackendProtocol, UpstreamTls};
@@ -27,9 +30,6 @@ use crate::fault::Fault;
 use crate::metrics::Events;
 use crate::network::Network;
 use crate::tls::{Identities, client_config};
-use fairway_connection::sides::{Hop, Spoken};
-use fairway_connection::upstream::Room;
-use fairway_connection::upstream::endpoint::EndpointIdentity;
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;

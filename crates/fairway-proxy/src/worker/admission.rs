@@ -4,12 +4,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fairway_connection::takebacks::Takebacks;
 use fairway_net::memory::Memory;
 use fairway_net::stopping::Stopping;
 
 use super::neighbours::Neighbours;
 use crate::upstream::Room;
-use fairway_connection::takebacks::Takebacks;
 
 /// Whether a worker takes more work, or another one does.
 pub(super) struct Admission<H, O> {

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::fault::Fault;
+use fairway_connection::sides::Hop;
 use fairway_model::{ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
+use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening, Verification};
 use crate::peer::Peer;
@@ -17,7 +18,6 @@ use crate::tls::{ClientTrust, Clients, Identities, for_host};
 use crate::upstream::{Group, Groups};
 use crate::worker::group_table::GroupTable;
 use crate::worker::guards::Trusts;
-use fairway_connection::sides::Hop;
 
 /// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
 /// and worker instead of once per request.

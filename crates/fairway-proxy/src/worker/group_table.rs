@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fairway_connection::sides::Hop;
 use fairway_model::{Backend, PortProtocol};
 use fairway_routing::{BackendSlot, Snapshot};
 
 use crate::upstream::{Group, Groups};
-use fairway_connection::sides::Hop;
 
 /// The groups of the snapshot that the worker adopted last.
 pub(super) struct GroupTable<H> {

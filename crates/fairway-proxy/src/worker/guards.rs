@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::guards::{KeptAnswers, Passwords, Pool};
-use crate::tls::ClientTrust;
 use fairway_model::ClientVerification;
 use fairway_net::counts::Counts;
+
+use crate::guards::{KeptAnswers, Passwords, Pool};
+use crate::tls::ClientTrust;
 
 /// Of a worker.
 pub(crate) struct Guards {

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
+use fairway_connection::takebacks::Takebacks;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
 use fairway_net::descriptors::{Budget, Descriptors};
@@ -33,7 +34,6 @@ use crate::peer::Peer;
 use crate::publish::Published;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
 use crate::upstream::{Connector, Groups, Room};
-use fairway_connection::takebacks::Takebacks;
 
 pub(crate) use adopted::{Adopted, ServerSide};
 pub(crate) use fairway_net::stopping::{Phase, Registered};

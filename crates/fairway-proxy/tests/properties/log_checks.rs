@@ -3,10 +3,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, WallClock};
 use fairway_http::Head;
 use fairway_http::bytes::{is_token, is_value_byte};
 use fairway_model::{Escape, LogFormat, Piece};
+
+use crate::log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, WallClock};
 
 /// A format with values of clients, each in quotes, and how many values it has.
 const QUOTED: (&str, usize) = (

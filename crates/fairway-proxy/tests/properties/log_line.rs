@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::log_checks::{Asked, line, log_line};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::log_checks::{Asked, line, log_line};
 
 /// Bytes that could mean something to whoever reads the line, and others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {

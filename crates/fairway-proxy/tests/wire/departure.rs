@@ -4,7 +4,6 @@
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::{Answer, Backend, Client, Request};
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -1,9 +1,10 @@
 //! Settings of HTTP/2 for clients, live: whether it is spoken, and how many streams a connection has.
 
+use std::sync::Arc;
+
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::{Answer, Backend};
 use rustls_pki_types::ServerName;
-use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

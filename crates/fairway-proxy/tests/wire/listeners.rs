@@ -14,7 +14,6 @@ use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wait::{PATIENCE, free_address};
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventually};
-
 use tokio::task::JoinHandle;
 
 use crate::spread::Browser;

@@ -15,6 +15,7 @@ use fairway_model::{
 };
 use fairway_routing::oracle::{self, Answer};
 use fairway_routing::{Snapshot, compile};
+
 use tables::*;
 
 const TABLES: [&str; 2] = ["one", "two"];

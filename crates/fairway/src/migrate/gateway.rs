@@ -10,11 +10,10 @@ use fairway_migrate::gateway::{self, Choice, Entry, Fate, Loss, Missing, Moved, 
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Change;
 
+use super::{output, proof};
 use crate::args::GatewayApiArgs;
 use crate::offline::{Input, Offline};
 use crate::terminal::Plain;
-
-use super::{output, proof};
 
 /// At most so many requests that are served otherwise are written.
 const MOST_DIFFERING: usize = 20;

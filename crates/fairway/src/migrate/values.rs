@@ -8,10 +8,9 @@ use fairway_migrate::values::{self, Converted, Finding};
 use serde_json::{Map, Value};
 use serde_saphyr::UserMessageFormatter;
 
+use super::output;
 use crate::args::ValuesArgs;
 use crate::{nginx_flags, standard_input};
-
-use super::output;
 
 /// 0 when nothing is lost, 1 when something is.
 pub(super) fn migrate(args: &ValuesArgs) -> Result<ExitCode> {

@@ -10,11 +10,10 @@ mod gate;
 mod reporting;
 mod signals;
 
-use std::iter;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
+use std::{iter, thread};
 
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;

@@ -13,10 +13,9 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::conformance::fronts::{self, Front, Spoken, fairway_before_http2};
-use crate::conformance::http1;
 use crate::conformance::recorder::Recorder;
 use crate::conformance::smuggling::{self, Direction, servers};
-use crate::conformance::websocket;
+use crate::conformance::{http1, websocket};
 
 pub(crate) fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

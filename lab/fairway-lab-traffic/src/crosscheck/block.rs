@@ -1,11 +1,11 @@
 //! Blocks of runs, own and of a tool in turn, and what they come to.
 
+use fairway_lab_measure::results::Lateness;
 use serde::Serialize;
 
 use super::figures::Figures;
 use super::tools::{Installed, Task};
 use crate::load::{Pace, Plan, Stream};
-use fairway_lab_measure::results::Lateness;
 
 /// Everything that a cross-check found.
 #[derive(Debug, Serialize)]

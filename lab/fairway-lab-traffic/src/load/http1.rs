@@ -2,12 +2,13 @@
 
 use std::io::{self, ErrorKind};
 
+use fairway_lab_measure::results::Class;
+
 use super::answer::{Question, Reader};
 use super::plan::Expect;
 use super::reading::Progress;
 use super::tally::{Exchange, Fate};
 use super::transport::{Received, Scratch, Transport};
-use fairway_lab_measure::results::Class;
 
 /// A connection that is open.
 pub(super) struct Http1 {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
+use fairway_lab_measure::results::Class;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 
@@ -18,7 +19,6 @@ use super::http1::Expected;
 use super::pipe::{Handle, Pipe};
 use super::tally::{Exchange, Fate};
 use super::transport::Transport;
-use fairway_lab_measure::results::Class;
 
 /// Windows of a stream and of a connection: large enough that they never hold back an answer of 1 MB.
 const WINDOW: u32 = 4 * 1024 * 1024;

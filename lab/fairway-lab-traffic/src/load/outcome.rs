@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
+use fairway_lab_measure::results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
@@ -12,7 +13,6 @@ use super::archive::{append, keep};
 use super::fates::Fates;
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
-use fairway_lab_measure::results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
 
 /// The points of a percentile curve.
 const PERCENTS: [f64; 25] = [

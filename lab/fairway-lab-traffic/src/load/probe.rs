@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fairway_lab_measure::results::Class;
 
 use super::dialer::Dialer;
 use super::plan::Plan;
 use super::poller::{Interest, Poller};
 use super::slot::{Opening, Step};
 use super::transport::Scratch;
-use fairway_lab_measure::results::Class;
 
 /// Opens a connection as planned, TLS included, and ends it.
 ///

@@ -1,9 +1,8 @@
 //! Latency and errors over time, and requests kept one by one. Both have a bound: a series that gets too long doubles the
 //! length of its pieces, samples that get too many are thinned by half.
 
-use hdrhistogram::Histogram;
-
 use fairway_lab_measure::results::{Bucket, Sample};
+use hdrhistogram::Histogram;
 
 /// Pieces at most. A piece is about 4 KB, so that a thread keeps at most 16 MB or so.
 const PIECES: usize = 4_096;

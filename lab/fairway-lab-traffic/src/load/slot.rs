@@ -2,12 +2,13 @@
 
 use std::io;
 
+use fairway_lab_measure::results::Class;
+
 use super::http1::Http1;
 use super::http2::Http2;
 use super::plan::Protocol;
 use super::poller::{Interest, Poller};
 use super::transport::Transport;
-use fairway_lab_measure::results::Class;
 
 /// A place for a connection.
 pub(super) struct Slot {

@@ -3,9 +3,10 @@
 
 use std::fmt;
 
+use fairway_lab_measure::results::{Class, Latency};
+
 use super::outcome::{Outcome, at_percent};
 use super::plan::{Pace, Plan, Protocol};
-use fairway_lab_measure::results::{Class, Latency};
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

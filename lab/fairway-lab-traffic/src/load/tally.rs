@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use fairway_lab_measure::results::{Class, Counts, Example, Tls};
 use hdrhistogram::Histogram;
 use rustls::HandshakeKind;
 
 use super::fates::Fates;
 use super::plan::Plan;
 use super::series::{Samples, Series};
-use fairway_lab_measure::results::{Class, Counts, Example, Tls};
 
 /// Examples of each class at most.
 const EXAMPLES: u64 = 5;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use fairway_lab_measure::results::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -20,7 +21,6 @@ use x509_parser::public_key::PublicKey;
 use super::observed::{Observed, Witness};
 use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
 use super::sessions::{NoSessions, Sessions};
-use fairway_lab_measure::results::Tls;
 
 /// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
 const OPENSSL: [(&str, &str); 6] = [

@@ -6,13 +6,13 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use fairway_lab_measure::results::Tls;
 use rustls::client::ClientConnection;
 use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::tls;
-use fairway_lab_measure::results::Tls;
 
 /// Bytes read from a socket at a time.
 const PIECE: usize = 64 * 1024;

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-
 use fairway_lab_measure::results::Settings;
 
 use crate::adapter::frame::{Frame, Listen, TlsChoice};

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::adapter::*;
 use fairway_lab_measure::results::Settings;
+
+use crate::adapter::*;
 
 fn site() -> Desired {
     let forward = |strip: Option<&str>| Action::Forward {

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
+use fairway_lab_measure::{Reading, Sample};
 use http::Request;
 use kube::api::ListParams;
 use serde::Deserialize;
 
 use super::client::Cluster;
-use fairway_lab_measure::{Reading, Sample};
 
 const CPU: &str = "pod_cpu_usage_seconds_total";
 const MEMORY: &str = "pod_memory_working_set_bytes";

@@ -5,14 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use serde_json::{Map, Value, json};
-
-use crate::adapter::{
-    Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
-    Rule, TlsChoice, caddy, envoy, haproxy, nginx,
-};
 use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
 use fairway_lab_measure::{Executable, Release, number};
+use serde_json::{Map, Value, json};
 
 use super::artifacts::Artifacts;
 use super::names::{PROXY, label};
@@ -20,6 +15,10 @@ use super::objects::{self, IngressShape, class_name, deployment, ingress, namesp
 use super::peer::{Errand, Peer, Placement, Prepared};
 use super::programs;
 use super::route::Route;
+use crate::adapter::{
+    Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
+    Rule, TlsChoice, caddy, envoy, haproxy, nginx,
+};
 
 /// The folder of configurations and sockets in the pod.
 const FOLDER: &str = "/run/lab";

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use serde_json::{Value, json};
-
-use crate::adapter::CORS_HEADERS;
 use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
+use serde_json::{Value, json};
 
 use super::artifacts::Artifacts;
 use super::names::CERTIFICATE;
@@ -17,6 +15,7 @@ use super::peer::{Errand, Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
+use crate::adapter::CORS_HEADERS;
 
 const NAME: &str = "contour";
 /// How long its first build is likely to take, seconds.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
+use fairway_lab_measure::results::{PeerKind, PeerRecord};
 use serde_json::{Value, json};
 
 use super::artifacts::Artifacts;
@@ -12,7 +13,6 @@ use super::names::CERTIFICATE;
 use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::GatewayApi;
-use fairway_lab_measure::results::{PeerKind, PeerRecord};
 
 /// A description:
 /// `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller,cpu=kubelet`.

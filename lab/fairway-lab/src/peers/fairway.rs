@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use serde_json::{Map, Value, json};
-
 use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
+use serde_json::{Map, Value, json};
 
 use super::artifacts::Artifacts;
 use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};

@@ -1,8 +1,7 @@
 //! Kubernetes objects that several peers have. Never specific to one of them.
 
-use serde_json::{Value, json};
-
 use fairway_lab_measure::results::Settings;
+use serde_json::{Value, json};
 
 use super::names::{CERTIFICATE, PROXY, PROXY_LABEL, label};
 use super::peer::Placement;

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
-use crate::adapter::CORS_HEADERS;
 use fairway_lab_measure::results::{NamedText, PeerKind, PeerRecord, Settings};
+use serde_json::{Value, json};
 
 use super::artifacts::Artifacts;
 use super::names::PROXY;
@@ -16,6 +14,7 @@ use super::peer::{Errand, Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
+use crate::adapter::CORS_HEADERS;
 
 const NAME: &str = "traefik";
 /// How long its first build is likely to take, seconds.

@@ -4,9 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::arguments::RunArguments;
-use super::catalogue;
 use super::definition::{Form, Scaling};
-use super::{prepare, session};
+use super::{catalogue, prepare, session};
 use crate::peers;
 
 impl RunArguments {

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::Run;
+use fairway_lab_traffic::load::{Pace, Segment, Stream};
 use serde::Deserialize;
 
 use super::metering::{Metered, Metering};
@@ -10,8 +12,6 @@ use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::route;
 use super::trial::ineffective;
 use crate::peers::Filters;
-use fairway_lab_measure::results::Run;
-use fairway_lab_traffic::load::{Pace, Segment, Stream};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]

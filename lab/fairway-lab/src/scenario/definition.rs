@@ -4,11 +4,10 @@
 use std::fmt::Write;
 
 use anyhow::Context;
+use fairway_lab_measure::results::Parameter;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
-
-use fairway_lab_measure::results::Parameter;
 
 /// What every scenario's file says beside its parameters.
 #[derive(Clone, Debug, Deserialize)]

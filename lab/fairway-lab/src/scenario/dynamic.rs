@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::Run;
+use fairway_lab_traffic::load::Pace;
 use serde::Deserialize;
 
 use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE};
-use fairway_lab_measure::results::Run;
-use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]

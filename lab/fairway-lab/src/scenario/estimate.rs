@@ -1,10 +1,11 @@
 //! How long scenarios take, calculated from their parameters and the number of peers. The constants are those of a machine
 //! with two cores; a test compares the outcome with runs that were measured. Never runs anything.
 
+use fairway_lab_measure::results::Settings;
+
 use super::catalogue::{Parameters, Scenario};
 use crate::peers;
 use crate::peers::local::local as local_peer;
-use fairway_lab_measure::results::Settings;
 
 /// From the write of a route until it is served: Traefik's pause between two configurations
 /// (`providersThrottleDuration`), and the mean of the others.

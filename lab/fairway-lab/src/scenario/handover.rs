@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use fairway_lab_measure::results::{Absent, PeerRecord, RunPlan, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::peers::Artifacts;
-use fairway_lab_measure::results::{Absent, PeerRecord, RunPlan, Settings};
 
 /// Everything that measuring needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fairway_lab_measure::results::Cost;
+use fairway_lab_measure::{Meter, Sample, Sampled, Spent, Subject};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, ProxyPod};
 use crate::peers::CpuSource;
-use fairway_lab_measure::results::Cost;
-use fairway_lab_measure::{Meter, Sample, Sampled, Spent, Subject};
 
 /// How often pods are looked up and cgroups are read.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
+use fairway_lab_measure::results::Absent;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,7 +21,6 @@ use super::steps::{Step, Steps};
 use super::{planned, session, user_cluster};
 use crate::cluster::Testbed;
 use crate::peers::{self, Artifacts, Described, Peer, RouteApi};
-use fairway_lab_measure::results::Absent;
 
 /// The image of backends in the testbed.
 const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairway_lab_measure::results::{Propagation, Run};
+use fairway_lab_traffic::load::Pace;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,8 +15,6 @@ use super::probe::{Answer, Probe, Verdict};
 use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
 use crate::peers::Route;
-use fairway_lab_measure::results::{Propagation, Run};
-use fairway_lab_traffic::load::Pace;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-
-use super::handover::Handover;
-use crate::cluster::Cluster;
 use fairway_lab_measure::results::{Class, Delivered, Deliveries, Load};
 use fairway_lab_traffic::backend::{Collector, Register};
 use fairway_lab_traffic::load::{Ended, Fates};
+
+use super::handover::Handover;
+use crate::cluster::Cluster;
 
 /// How long backends may take to tell what they were given last.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairway_lab_measure::results::{Backstage, Event, Measure, Settings};
+use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 use serde_json::Value;
 
 use super::metering::{Follow, Metered, Metering, split};
@@ -18,8 +20,6 @@ use crate::cluster::Cluster;
 use crate::peers::{
     Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, RouteApi, gateway, label,
 };
-use fairway_lab_measure::results::{Backstage, Event, Measure, Settings};
-use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 
 /// A peer with settings: what is installed, measured and put away again.
 pub(super) struct Contender<'a> {

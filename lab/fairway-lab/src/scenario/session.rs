@@ -7,6 +7,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use fairway_lab_measure::results::{
+    Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
+    Settings,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::catalogue::{Parameters, Scenario};
@@ -21,10 +25,6 @@ use super::steps::{Step, Steps};
 use super::{capacity, comparison, dynamic, earlier, estimate, gateway, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer, RouteApi};
-use fairway_lab_measure::results::{
-    Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
-    Settings,
-};
 
 /// Measures what was handed over.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {

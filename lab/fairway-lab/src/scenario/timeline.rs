@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::{Measure, Run};
+use fairway_lab_traffic::load::{Pace, Plan};
 use serde::Deserialize;
 
 use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
@@ -10,8 +12,6 @@ use super::site::{BACKEND, NAMESPACE, route};
 use super::spikes::spikes;
 use super::trial::ineffective;
 use crate::peers::{Filters, RESPONSE_HEADER};
-use fairway_lab_measure::results::{Measure, Run};
-use fairway_lab_traffic::load::{Pace, Plan};
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::inlet::{Batch, Outlet, pipe};
 use fairway_objects::gateway_resources::Releases;
 use fairway_objects::object::{Kind, Object, ObjectRef};
 use fairway_objects::resources::Change;
@@ -16,7 +17,6 @@ use super::server::Server;
 use crate::source::condition::{Condition, SharedCondition};
 use crate::source::run;
 use crate::source::selection::{Namespaces, Selection};
-use fairway_control::inlet::{Batch, Outlet, pipe};
 
 /// Nothing takes longer in virtual time.
 const LIMIT: Duration = Duration::from_secs(120);

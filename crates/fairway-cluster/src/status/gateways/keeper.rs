@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::inlet::Inlet;
+use fairway_control::pipeline::View;
 use fairway_gateway::WantedGateway;
 use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
 use fairway_gateway::fleet::places::Known;
@@ -15,6 +17,7 @@ use fairway_gateway::fleet::services::{self, DesiredService, ServiceEdit, Servic
 use fairway_gateway::fleet::slices::{self, SliceEdit};
 use fairway_model::PortProtocol;
 use fairway_objects::gateway_api::Gateway;
+use fairway_objects::manifest::gateway_kinds;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::placement::{Placement, PortPlacement, PortState};
 use fairway_objects::resources::{Change, Resources};
@@ -36,9 +39,6 @@ use crate::status::election::Role;
 use crate::status::permission::Refusals;
 use crate::status::standing::Standing;
 use crate::status::updates::Updates;
-use fairway_control::inlet::Inlet;
-use fairway_control::pipeline::View;
-use fairway_objects::manifest::gateway_kinds;
 
 /// A replica that is not the first one waits so long for each one before it.
 const TURN: Duration = Duration::from_millis(500);

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_control::admin::Served;
 use fairway_gateway::fleet::agreement::{Agreement, ServedGateways};
 use fairway_objects::object::ObjectKey;
 use futures_util::future::BoxFuture;
@@ -17,7 +18,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::efforts::Efforts;
-use fairway_control::admin::Served;
 
 /// Between two questions to the same replica.
 const PAUSE: Duration = Duration::from_millis(250);

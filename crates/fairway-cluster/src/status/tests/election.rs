@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
 
 use super::scripted::Reach;
 use super::world::{LEASE, World, pass, within};
-use http::Method;
 
 #[tokio::test(start_paused = true)]
 async fn the_first_replica_acquires_the_lease_and_renews_it() {

@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fairway_control::engine::{Engine, Outcome};
+use fairway_control::inlet::{Outlet, pipe};
+use fairway_control::pipeline::Viewer;
 use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
 use fairway_gateway::{PortTransport, WantedAddress, WantedGateway};
 use fairway_model::{Origin, PortProtocol};
@@ -27,9 +30,6 @@ use crate::status::gateways::{Asker, Bindings, PlaceOptions, ServiceType};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{GatewayDuties, Setting, run};
 use crate::status::standing::Standing;
-use fairway_control::engine::{Engine, Outcome};
-use fairway_control::inlet::{Outlet, pipe};
-use fairway_control::pipeline::Viewer;
 
 const LIST: &str = "/api/v1/namespaces/infra/configmaps/fairway-leader-gateway-ports";
 const SERVICE: &str = "/api/v1/namespaces/shop/services/edge-fairway";

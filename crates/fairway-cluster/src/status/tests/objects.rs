@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use fairway_control::engine::Engine;
+use fairway_control::pipeline::Viewer;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 use http::Method;
@@ -17,8 +19,6 @@ use crate::status::object_writer::ObjectWriter;
 use crate::status::standing::Standing;
 use crate::status::statement::{Says, Statement};
 use crate::status::updates::Updates;
-use fairway_control::engine::Engine;
-use fairway_control::pipeline::Viewer;
 
 const ROUTE: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes/web";
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use fairway_control::pipeline::Viewer;
 use fairway_objects::object::ObjectKey;
 use http::Method;
 use serde_json::json;
 
 use super::world::{World, pass, within};
 use crate::status::{PublishAddresses, Reporter, ReporterOptions, StatusMode};
-use fairway_control::pipeline::Viewer;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
 const SERVICE: &str = "/api/v1/namespaces/infra/services/edge";

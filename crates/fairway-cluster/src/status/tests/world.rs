@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fairway_control::engine::Engine;
+use fairway_control::pipeline::Viewer;
 use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 use fairway_objects::resources::Change;
@@ -17,8 +19,6 @@ use super::scripted::{ApiServer, ingress_path, manage};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{Setting, run};
 use crate::status::standing::Standing;
-use fairway_control::engine::Engine;
-use fairway_control::pipeline::Viewer;
 
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/infra/leases/fairway-leader";
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/a/ingresses";

@@ -4,7 +4,6 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-use crate::hop::AnyHop;
 use fairway_model::{
     BackendProtocol, BackendTraffic, Ejection, Endpoint as Address, Origin, PortProtocol, ServiceName,
     SessionHash, SessionKey,
@@ -14,6 +13,7 @@ use proptest::prelude::*;
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::hop::AnyHop;
 
 /// Nothing is sent in these tests: any hop will do.
 type Hops = AnyHop<TcpStream>;

@@ -1,8 +1,7 @@
 //! Services as they should be, as they are, and what is done about the difference.
 
-use crate::WantedAddress;
-
 use super::*;
+use crate::WantedAddress;
 
 fn gateway() -> ObjectKey {
     ObjectKey::new("shop", "edge")

@@ -1,9 +1,8 @@
 //! Trailer fields (RFC 9110 §6.5): which may be forwarded, and the section as it comes in. Never merges
 //! them into a head.
 
-use crate::Malformed;
 use crate::bytes::{is_token, is_value_byte, trimmed};
-use crate::{Known, Span};
+use crate::{Known, Malformed, Span};
 
 /// "A sender MUST NOT generate a trailer field unless the sender knows the corresponding header field
 /// name's definition permits" it; named there are fields for framing, routing, request modifiers,

@@ -1,9 +1,8 @@
 //! The fields that are for one hop only: persistence, options, expectations, upgrades (RFC 9110 §7.6.1,
 //! §7.8, §10.1.1; RFC 9112 §9.3). Never decides which upgrade a route allows.
 
-use crate::Malformed;
 use crate::bytes::trimmed;
-use crate::{Head, Known, Version};
+use crate::{Head, Known, Malformed, Version};
 
 /// What naming it in `Connection` does not remove: who is asked, how long the body is, and what trusted
 /// proxies say about the client. A client must not be able to take those from its own request.

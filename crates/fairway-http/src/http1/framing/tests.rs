@@ -1,8 +1,7 @@
 //! The rules for framing and for the fields of one hop, one test each.
 
-use crate::HeadLimits;
-
 use super::*;
+use crate::HeadLimits;
 use crate::http1::head::HeadParser;
 
 fn request(fields: &str) -> Head {

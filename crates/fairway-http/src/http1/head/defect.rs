@@ -1,10 +1,11 @@
 //! Which rule a refused head breaks. Off the hot path: the head is walked a second time, line by line.
 //! Never accepts anything: the decision has been made.
 
-use crate::Malformed;
-use crate::bytes::{is_token, is_value_byte};
 use httparse::Error;
 use memchr::memchr;
+
+use crate::Malformed;
+use crate::bytes::{is_token, is_value_byte};
 
 /// The rule that this request head breaks.
 #[cold]

@@ -3,11 +3,11 @@
 
 use std::mem::MaybeUninit;
 
-use crate::{Head, HeadLimits, Known, Malformed, Span, Version};
 use httparse::{Error, Header, Request, Response, Status};
 use memchr::memchr;
 
 use super::defect;
+use crate::{Head, HeadLimits, Known, Malformed, Span, Version};
 
 /// Fields for which the parser needs no heap.
 const SLOTS: usize = 64;

@@ -3,6 +3,8 @@
 //! A list that cannot be read closes the paths (as recorded: ingress-nginx answers 503): half a list is no protection.
 
 use fairway_model::{AccessList, Filter};
+use fairway_objects::annotations::text;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use ipnet::IpNet;
 
 use crate::ingress::annotations::family::{Family, Known, done};
@@ -11,8 +13,6 @@ use crate::ingress::contributions::Phase;
 use crate::ingress::defaults::SourceRanges;
 use crate::ingress::reader::Reader;
 use crate::ingress::trust::AddressSource;
-use fairway_objects::annotations::text;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

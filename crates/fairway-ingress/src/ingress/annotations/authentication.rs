@@ -5,8 +5,16 @@
 
 use std::sync::Arc;
 
-use fairway_model::variables;
-use fairway_model::{AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit, KeptAuth};
+use fairway_model::{
+    AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit, KeptAuth, variables,
+};
+use fairway_objects::annotations::text::switch;
+use fairway_objects::backend::Purpose;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
+use fairway_objects::references::Referenced;
+use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 use fairway_password::NotAHash;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
@@ -16,13 +24,6 @@ use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
 use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::annotations::text::switch;
-use fairway_objects::backend::Purpose;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
-use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
-use fairway_objects::references::Referenced;
-use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);

@@ -4,13 +4,13 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use fairway_model::{Balancing, SessionHash, SessionPart};
+use fairway_objects::annotations::text::switch;
+use fairway_objects::backend::Via;
+use fairway_objects::balance::HashBy;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
 use crate::ingress::values::value;
-use fairway_objects::annotations::text::switch;
-use fairway_objects::backend::Via;
-use fairway_objects::balance::HashBy;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -2,11 +2,11 @@
 //! head of an answer can be seen from outside.
 
 use fairway_model::Filter;
+use fairway_objects::annotations::text;
 
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::contributions::Phase;
 use crate::ingress::values::value;
-use fairway_objects::annotations::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

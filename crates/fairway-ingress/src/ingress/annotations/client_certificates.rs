@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use fairway_model::{ClientCertificate, ClientDemand, ClientVerification, shown_url};
+use fairway_objects::certificate::secret_value;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::ObjectKey;
+use fairway_objects::roots::{are_certificates, are_revocation_lists, unsupported_keys};
 use fairway_pattern::Pattern;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::HostClients;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::certificate::secret_value;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
-use fairway_objects::roots::{are_certificates, are_revocation_lists, unsupported_keys};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

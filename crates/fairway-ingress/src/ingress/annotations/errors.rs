@@ -1,11 +1,12 @@
 //! What replaces error answers: `custom-http-errors`, `default-backend`, `disable-proxy-intercept-errors`. Which Service
 //! and path they belong to, only the location knows: see [`crate::ingress::rules`].
 
+use fairway_objects::annotations::text;
+use fairway_objects::object::ObjectKey;
+
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::errors::Errors;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::annotations::text;
-use fairway_objects::object::ObjectKey;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -1,10 +1,11 @@
 //! What a family of annotations is: its names, and how they are read. Owns no name.
 
+use fairway_objects::references::Referenced;
+
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::references::Referenced;
 
 /// Annotations that belong together.
 pub(crate) struct Family {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use fairway_model::{Filter, HeaderEdit, HeaderField, Template, TemplatePart, variables};
+use fairway_objects::object::ObjectKey;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::annotations::rewrite::has_variable;
@@ -13,7 +14,6 @@ use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::object::ObjectKey;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

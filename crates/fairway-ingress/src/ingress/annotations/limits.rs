@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Timeouts;
+use fairway_objects::annotations::text::bytes;
 
 use crate::ingress::annotations::family::{Family, Known, done};
 use crate::ingress::reader::Reader;
-use fairway_objects::annotations::text::bytes;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

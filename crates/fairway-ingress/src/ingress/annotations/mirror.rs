@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::{Filter, Mirror, MirrorTarget, OwnScheme, shown_url};
+use fairway_objects::backend::Purpose;
+use fairway_objects::references::Referenced;
+use fairway_objects::service_url::UrlHost;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::backend::Purpose;
-use fairway_objects::references::Referenced;
-use fairway_objects::service_url::UrlHost;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use fairway_model::{AnswerRate, ConcurrencyLimit, Filter, RateLimit};
+use fairway_objects::annotations::text;
 use ipnet::IpNet;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
@@ -15,7 +16,6 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::{Contributions, Phase};
 use crate::ingress::reader::Reader;
 use crate::ingress::values::{Values, kibibytes, value};
-use fairway_objects::annotations::text;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, limits);

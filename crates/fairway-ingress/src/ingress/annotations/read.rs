@@ -2,6 +2,10 @@
 //! supported or not known.
 
 use fairway_model::AnswerReason;
+use fairway_objects::annotations::text::switch;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::UnsupportedProtection;
+use fairway_objects::references::Referenced;
 
 use crate::ingress::annotations::families::FAMILIES;
 use crate::ingress::annotations::family::{Class, Support};
@@ -11,10 +15,6 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::own;
 use crate::ingress::reader::{Annotations, Reader};
-use fairway_objects::annotations::text::switch;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::UnsupportedProtection;
-use fairway_objects::references::Referenced;
 
 /// What all families make of the requests of an Ingress.
 pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {

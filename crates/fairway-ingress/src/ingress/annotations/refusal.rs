@@ -3,14 +3,14 @@
 //! protects, its paths are closed, so that no wider path of another Ingress serves them. Of other values that ingress-nginx refuses
 //! it takes the default, or closes the paths; these are read by their families.
 
-use fairway_pattern::{Anchor, Pattern};
-
-use crate::ingress::context::Context;
-use crate::ingress::reader::Reader;
 use fairway_model::shown_url;
 use fairway_objects::annotations::text::{ranges, switch};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
+use fairway_pattern::{Anchor, Pattern};
+
+use crate::ingress::context::Context;
+use crate::ingress::reader::Reader;
 
 /// What becomes of an Ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use fairway_model::{ChosenBy, CipherList, CipherSuite, HostPattern, WildcardSpan};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::{Options, SslPassthrough};
 
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::reader::Reader;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::{Options, SslPassthrough};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

@@ -3,6 +3,12 @@
 use std::sync::Arc;
 
 use fairway_model::{EndpointHop, Filter, HopConnection, TlsVersions};
+use fairway_objects::annotations::text::switch;
+use fairway_objects::certificate::{self, secret_value};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{ObjectKey, Sourced};
+use fairway_objects::roots::{are_certificates, unsupported_keys};
+use fairway_objects::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
@@ -12,12 +18,6 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
-use fairway_objects::annotations::text::switch;
-use fairway_objects::certificate::{self, secret_value};
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::{ObjectKey, Sourced};
-use fairway_objects::roots::{are_certificates, unsupported_keys};
-use fairway_objects::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {

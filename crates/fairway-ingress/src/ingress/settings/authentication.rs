@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use fairway_model::{AnswerReason, KeptAuth, Origin, Template};
+use fairway_objects::annotations::text::switch;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong};
 use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
-use fairway_objects::annotations::text::switch;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// The values as they were written.
 #[derive(Debug, Default)]

@@ -1,6 +1,9 @@
 //! The settings while they are read key by key, and what is wrong with a key. Owns no key.
 
 use fairway_model::{AnswerReason, Origin, Settings, StreamSettings};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::{Options, UnsupportedProtection};
+use fairway_objects::resources::Resources;
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
@@ -10,9 +13,6 @@ use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::{Options, UnsupportedProtection};
-use fairway_objects::resources::Resources;
 
 /// What reading the ConfigMap gives.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 //! where both name ranges, only addresses in both count.
 
 use fairway_model::Origin;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 use ipnet::IpNet;
 
 use crate::ingress::trust::{AddressSource, TrustsEverybody, is_everybody};
-use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 /// What the ConfigMap says.
 #[derive(Debug, Default)]

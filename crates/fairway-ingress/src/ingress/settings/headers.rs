@@ -5,16 +5,15 @@
 
 use std::sync::Arc;
 
-use fairway_model::{FieldTemplate, Origin, TemplatePart};
+use fairway_model::{FieldTemplate, Origin, TemplatePart, variables};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::object::{Kind, ObjectKey};
+use fairway_objects::resources::Resources;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::ingress::defaults::{Defaults, Headers};
 use crate::ingress::external_auth::is_of_the_hop;
 use crate::ingress::settings::problem::KeyProblem;
-use fairway_model::variables;
-use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::{Kind, ObjectKey};
-use fairway_objects::resources::Resources;
 
 const ANSWERS: &str = "add-headers";
 const REQUESTS: &str = "proxy-set-headers";

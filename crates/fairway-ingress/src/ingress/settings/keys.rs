@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{AccessLog, Balancing, ForwardedPath, TlsVersions};
+use fairway_objects::annotations::text::{self, bytes, switch};
+use fairway_objects::options::ProxySenders;
 use ipnet::IpNet;
 
 use crate::ingress::defaults::HstsSent;
@@ -13,8 +15,6 @@ use crate::ingress::settings::forwarded::{ClientField, Switch};
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::to_https::{Location, Port, Slash};
-use fairway_objects::annotations::text::{self, bytes, switch};
-use fairway_objects::options::ProxySenders;
 
 /// Streams of HTTP/2 that a connection has room for.
 const MOST_STREAMS: u32 = 128;

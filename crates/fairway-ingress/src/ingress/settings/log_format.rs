@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use fairway_model::{Escape, LogFormat, Origin, ReadFormat, Settings};
-
-use crate::ingress::settings::problem::KeyProblem;
 use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::LogFormatChoice;
+
+use crate::ingress::settings::problem::KeyProblem;
 
 /// The values as they were written.
 #[derive(Debug, Default)]

@@ -12,7 +12,6 @@ mod needless;
 mod problem;
 
 use fairway_model::Origin;
-
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::Kind;

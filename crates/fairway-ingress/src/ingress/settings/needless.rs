@@ -1,8 +1,9 @@
 //! Keys that ingress-nginx or the F5 controller read and Fairway does not: what each would have meant, so that an operator
 //! knows what is lost and what is simply not needed.
 
-use crate::ingress::settings::problem::KeyProblem;
 use fairway_objects::annotations::text::{bytes, switch};
+
+use crate::ingress::settings::problem::KeyProblem;
 
 /// What becomes of a key.
 enum Fate {

@@ -1,12 +1,13 @@
 //! Opening connections and closing them. Never sends a request.
 
+use fairway_lab_measure::results::{Class, Tls};
+
 use super::Worker;
 use super::phase::Phase;
 use crate::load::http1::Http1;
 use crate::load::http2::Http2;
 use crate::load::plan::{Pace, Protocol, Reuse};
 use crate::load::slot::{Opening, State, connect_class};
-use fairway_lab_measure::results::{Class, Tls};
 
 /// Connections that are opened at a time before the first request: a listener's backlog is finite.
 const OPENING_AT_A_TIME: usize = 64;

@@ -1,12 +1,13 @@
 //! The ends of requests: answered, failed, never sent, or not in time. Never writes to a connection.
 
+use fairway_lab_measure::results::Class;
+
 use super::Worker;
 use super::phase::Phase;
 use crate::load::plan::Pace;
 use crate::load::series::note;
 use crate::load::slot::State;
 use crate::load::tally::{Exchange, Fate};
-use fairway_lab_measure::results::Class;
 
 impl Worker {
     /// A request ended: it is counted, and its user goes on.

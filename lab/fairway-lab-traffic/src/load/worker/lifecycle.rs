@@ -1,10 +1,11 @@
 //! Leads a thread from the first connection to the end of the last request, and says how long it may sleep. Never sends
 //! anything.
 
+use fairway_lab_measure::results::Class;
+
 use super::phase::{End, Phase};
 use super::{Worker, nanos};
 use crate::load::plan::{Pace, Protocol, Reuse};
-use fairway_lab_measure::results::Class;
 
 impl Worker {
     /// How long nothing is to be done but for events.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use rustix::process::Signal;
 use tokio::net::TcpStream;
 
+use super::render::{CONFIGURATION, render};
 use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::write;
@@ -15,8 +16,6 @@ use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
-
-use super::render::{CONFIGURATION, render};
 
 /// Caddy's own address of the admin API, which nobody outside of the pod reaches. A socket in the folder is no choice:
 /// version 2.6 removes it when it refuses a configuration.

@@ -10,14 +10,13 @@ use rustix::process::Signal;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
+use super::render::{BOOTSTRAP, render};
 use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::write_changed;
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
-
-use super::render::{BOOTSTRAP, render};
 
 /// How long it may take until it serves.
 const START: Duration = Duration::from_secs(60);

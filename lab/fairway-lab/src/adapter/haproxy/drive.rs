@@ -8,6 +8,8 @@ use anyhow::Context;
 use rustix::process::Signal;
 use tokio::net::UnixStream;
 
+use super::render::{CONFIGURATION, maps, render, server};
+use super::slots::{Fit, SlotChange, Slots};
 use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::{self, write};
@@ -15,9 +17,6 @@ use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
-
-use super::render::{CONFIGURATION, maps, render, server};
-use super::slots::{Fit, SlotChange, Slots};
 
 /// The socket of the master, and that of the worker's runtime API.
 const MASTER: &str = "master.sock";

@@ -3,10 +3,9 @@
 
 use std::fmt::Write;
 
+use super::slots::Slots;
 use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch};
 use crate::adapter::frame::{Frame, TlsChoice};
-
-use super::slots::Slots;
 
 /// The name of the configuration in the folder.
 pub(crate) const CONFIGURATION: &str = "haproxy.cfg";

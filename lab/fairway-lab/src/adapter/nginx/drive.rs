@@ -8,14 +8,13 @@ use anyhow::Context;
 use rustix::process::Signal;
 use tokio::net::UnixStream;
 
+use super::render::{CONFIGURATION, render};
 use crate::adapter::admin::exchange;
 use crate::adapter::desired::Desired;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
-
-use super::render::{CONFIGURATION, render};
 
 /// NGINX Ingress Controller's `-nginx-reload-timeout`.
 const RELOAD: Duration = Duration::from_secs(60);

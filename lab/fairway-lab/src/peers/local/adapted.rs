@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::adapter::haproxy::Slots;
-use crate::adapter::{
-    Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
-};
 use fairway_lab_measure::results::NamedText;
 use fairway_lab_measure::{Program, Release};
 
 use super::super::adapted::find;
 use super::super::artifacts::Artifacts;
-use super::peer::BACKEND;
-use super::peer::{LocalPeer, LocalSite, Upstream};
+use super::peer::{BACKEND, LocalPeer, LocalSite, Upstream};
 use super::running;
+use crate::adapter::haproxy::Slots;
+use crate::adapter::{
+    Action, Certificate, Desired, Frame, Host, Listen, PathMatch, Rule, caddy, envoy, haproxy, nginx,
+};
 use crate::peers::names::CERTIFICATE;
 
 /// One of them.

@@ -5,10 +5,9 @@ use std::process::Command;
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
-
 use fairway_lab_measure::Program;
 use fairway_lab_measure::results::{NamedText, Settings};
+use serde_json::{Value, json};
 
 use super::super::artifacts::Artifacts;
 use super::super::fairway::{calls, recommended_settings, ssl_redirect_off};

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
+use fairway_lab_measure::{Program, Waited};
 
 use super::peer::LocalSite;
-use fairway_lab_measure::{Program, Waited};
 
 /// How long it may take until it serves.
 const START: Duration = Duration::from_secs(30);

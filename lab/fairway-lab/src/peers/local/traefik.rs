@@ -2,18 +2,16 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
-
-use crate::adapter::TlsChoice;
 use fairway_lab_measure::Program;
 use fairway_lab_measure::results::{NamedText, Settings};
+use serde_json::{Value, json};
 
 use super::super::artifacts::Artifacts;
 use super::super::programs;
 use super::super::traefik::settings;
-use super::peer::BACKEND;
-use super::peer::{LocalPeer, LocalSite, Upstream};
+use super::peer::{BACKEND, LocalPeer, LocalSite, Upstream};
 use super::running;
+use crate::adapter::TlsChoice;
 
 /// Traefik.
 pub(super) struct Traefik;

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::{Backstage, Distance, ENOUGH_PAIRS, Measure};
+use fairway_lab_measure::{FIGURES, MachineTime, Meter, Spent, Subject, during};
+use fairway_lab_traffic::load::Outcome;
+
 use super::definition::{Case, Parameters, WARMING, odd_handshakes, plan};
 use super::ratios::ratios;
 use super::runners::{LocalRun, Runner};
 use crate::scenario::metering::split;
 use crate::scenario::running_peer::{file_name, finish, start as begin};
-use fairway_lab_measure::results::{Backstage, Distance, ENOUGH_PAIRS, Measure};
-use fairway_lab_measure::{FIGURES, MachineTime, Meter, Spent, Subject, during};
-use fairway_lab_traffic::load::Outcome;
 
 /// A block is discarded when the hypervisor took more than this part of the machine's time.
 const STOLEN: f64 = 0.05;

@@ -5,6 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::Context;
+use fairway_lab_measure::results::{Absent, Distance};
+use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
+use fairway_lab_traffic::backend::Spawned;
+use fairway_lab_traffic::load::{Outcome, Plan, Stream};
 use tempfile::TempDir;
 
 use crate::adapter::TlsChoice;
@@ -13,10 +17,6 @@ use crate::scenario::handover::Handover;
 use crate::scenario::progress::Progress;
 use crate::scenario::running_peer::Contender;
 use crate::scenario::site::{Certificate, HOST};
-use fairway_lab_measure::results::{Absent, Distance};
-use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
-use fairway_lab_traffic::backend::Spawned;
-use fairway_lab_traffic::load::{Outcome, Plan, Stream};
 
 /// Calls that show whether a proxy passes gRPC on.
 const FIRST_CALLS: u64 = 10;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::Run;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +13,6 @@ use super::super::site::{BACKEND, NAMESPACE};
 use super::figures::{finding, objects_s};
 use crate::cluster::Following;
 use crate::peers::gateway::{self, HTTP, HttpRoute, Parent};
-use fairway_lab_measure::results::Run;
 
 const CASE: &str = "attached routes";
 

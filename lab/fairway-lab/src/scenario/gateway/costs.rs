@@ -1,9 +1,10 @@
 //! What all pods of a peer spend while its objects are made and changed.
 
+use fairway_lab_measure::results::Run;
+
 use super::super::metering::{Metered, Metering};
 use super::super::running_peer::RunningPeer;
 use super::figures::finding;
-use fairway_lab_measure::results::Run;
 
 /// A meter of all pods of a peer.
 pub(super) struct Costs(Metering);

@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairway_lab_measure::results::Run;
+use fairway_lab_traffic::load::Pace;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,8 +16,6 @@ use super::apps::{endpoints, service, slice};
 use super::figures::finding;
 use super::flipping::Flipping;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_measure::results::Run;
-use fairway_lab_traffic::load::Pace;
 
 const CASE: &str = "failover";
 const NAME: &str = "failover";

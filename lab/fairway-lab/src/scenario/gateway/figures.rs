@@ -1,8 +1,9 @@
 //! What the measurements have in common: their figures in the results, how long objects take, and which of many are asked for.
 
+use fairway_lab_measure::results::Finding;
+
 use super::super::propagation::OBJECT_S;
 use super::super::running_peer::RunningPeer;
-use fairway_lab_measure::results::Finding;
 
 /// How long so many objects take that are made and removed again, seconds.
 pub(super) fn objects_s(count: u32) -> f64 {

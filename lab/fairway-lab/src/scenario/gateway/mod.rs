@@ -14,13 +14,13 @@ mod traffic;
 
 use std::time::Duration;
 
+use fairway_lab_measure::results::Run;
 use serde::Deserialize;
 
 use super::disk_reserve::is_full;
 use super::running_peer::{RunningPeer, Sizes};
 use super::site::{NAMESPACE, OTHER};
 use crate::peers::GatewayApi;
-use fairway_lab_measure::results::Run;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::{Propagation, Run};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +13,6 @@ use super::super::running_peer::RunningPeer;
 use super::super::site::{BACKEND, NAMESPACE};
 use super::figures::objects_s;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_measure::results::{Propagation, Run};
 
 /// A route that is served stays served: so often it is asked for again.
 const AGAIN: u32 = 3;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairway_lab_measure::results::Run;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use super::costs::Costs;
 use super::figures::{not_served, objects_s, sample};
 use super::routes::add;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_measure::results::Run;
 
 const CASE: &str = "route scale";
 /// Between two changes of a route, as in the benchmark; endpoints change half as often.

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairway_lab_measure::results::Run;
+use fairway_lab_traffic::load::{Plan, TlsPlan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,8 +18,6 @@ use super::costs::Costs;
 use super::figures::{finding, not_served, objects_s, sample};
 use crate::peers::CERTIFICATE;
 use crate::peers::gateway::{self, HttpRoute, Parent};
-use fairway_lab_measure::results::Run;
-use fairway_lab_traffic::load::{Plan, TlsPlan};
 
 const CASE: &str = "ListenerSet scale";
 /// The Service of each namespace.

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use fairway_lab_measure::results::Run;
+use fairway_lab_traffic::load::Pace;
 use serde::Deserialize;
 
 use super::super::running_peer::{RunningPeer, StreamName, finish, start};
 use super::super::site::HOST;
-use fairway_lab_measure::results::Run;
-use fairway_lab_traffic::load::Pace;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,12 +8,10 @@ use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
 use super::held::{Going, Holding, Then};
-use super::http2;
 use super::kind::Kind;
-use super::passwords;
-use super::regex;
 use super::rush::Rush;
 use super::threads::Work;
+use super::{http2, passwords, regex};
 use crate::certificates::trusting_anything;
 use crate::client::Request;
 use crate::process::Fairway;
