@@ -4,7 +4,7 @@
 
 #[path = "../../crates/fairway-proxy/tests/properties/log_checks.rs"]
 mod checks;
-#[allow(dead_code, reason = "lines of streams are written by the proxy alone")]
+#[allow(dead_code, unused_imports, reason = "lines of streams are written by the proxy alone")]
 #[path = "../../crates/fairway-proxy/src/log/mod.rs"]
 mod log;
 
