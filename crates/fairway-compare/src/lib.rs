@@ -3,7 +3,9 @@
 //! [`Plan`] has the probes, from the objects and from an access log. [`ask`] sends them to both sides. [`Report`] says which
 //! answers differ and which field of which object explains it. It reads no objects and prints nothing: the caller does.
 //!
-//! What is asked is only read: GET, HEAD and OPTIONS without a body, and TLS handshakes. A redirect is never followed.
+//! What is asked is only read: GET, HEAD and OPTIONS without a body, and TLS handshakes. A redirect is never followed,
+//! each probe has a header that marks it, and what is sent and received passes through no code of the proxy. `agreement` looks probes
+//! up in two configurations instead: `fairway migrate gateway-api` proves with it that routes serve what Ingresses served.
 
 mod access_log;
 mod address;

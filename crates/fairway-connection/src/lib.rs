@@ -8,7 +8,8 @@
 //!
 //! [`takebacks`] counts the requests that clients take back.
 //!
-//! Only `h1` and `h2` import the codecs, and nothing here knows a route: limits and times are passed in.
+//! Only `h1` and `h2` import the codecs, and nothing here knows a route: limits and times are passed in. What a head
+//! says about its own hop is read by the hop and taken out of the head.
 
 pub mod h1;
 pub mod h2;

@@ -4,7 +4,8 @@
 //! translates and compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses
 //! them. [`trial`] says what an object would do, [`state`] keeps the last good configuration on disk, and [`admin`] answers
 //! questions about all this. Nothing here is on the path of a request, needs a client of Kubernetes, or knows the data plane: it
-//! sees only the snapshots go.
+//! sees only the snapshots go. What cannot be read never takes away what was read before, and the last reference to a replaced
+//! snapshot is dropped here, not on a worker.
 
 pub mod admin;
 pub mod clock;

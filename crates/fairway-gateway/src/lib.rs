@@ -8,6 +8,10 @@
 //! of Fairway's own ([`policy`], read by [`policies`]) say more about the clients of listeners ([`client_traffic`]), about backends,
 //! and who may pass ([`guards`]). [`fleet`] is what the cluster needs for each Gateway.
 //!
+//! A rule that cannot be served closes its requests or matches none, and affects no other rule. A SecurityPolicy that cannot be served
+//! closes what it protects, and one of another namespace opens nothing. A status says nothing for others, and leaves what others
+//! wrote as it is; a Service that its Gateway does not own is never touched.
+//!
 //! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
 
 mod afford;

@@ -1,6 +1,7 @@
 //! What moving from ingress-nginx means for the objects of an installation: a [`Report`] on each Ingress, from what translation says of
 //! it and from what it depends on, its Helm [`values`] as Fairway's, and its Ingresses as objects of the [`gateway`] API. Pure: objects and
-//! values in, reports, values and objects out; it reads and sends nothing.
+//! values in, reports, values and objects out; it reads and sends nothing. A snippet is read to make a proposal, never to serve by it;
+//! a path that would lose its protection as a route is closed, unless the caller says otherwise.
 
 pub mod gateway;
 mod given;

@@ -1,7 +1,8 @@
 //! The vocabulary of Fairway: plain values that describe what the data plane shall do.
 //!
 //! Everything left of [`Config`] may know Kubernetes, nothing right of it does. This crate owns no behaviour beyond
-//! constructing valid values: no I/O, no clocks, no threads, no Kubernetes types.
+//! constructing valid values: no I/O, no clocks, no threads, no Kubernetes types. `Origin` says which object, field and line wrote
+//! a value. Neither `Debug` nor serialisation writes a private key.
 //!
 //! The order of the modules is the order in which a request meets them.
 

@@ -13,6 +13,8 @@
 //!   away, [`output`] writes their lines.
 //! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
 //!
+//! Whatever is kept for reuse is bounded in bytes, and an idle connection owns no buffer.
+//!
 //! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
 //! in, and what a finding means for a request is decided above. Its private module `sys` has the only unsafe code of the
 //! workspace.

@@ -5,6 +5,9 @@
 //! [`annotations`] the values that annotations and policies share. [`resources::Resources`] keeps the objects;
 //! [`diagnostic::Diagnostics`] what is wrong with them.
 //!
+//! [`backend`], [`endpoints`], [`certificate`] and [`external`] say what a reference to a Service, a Secret or a name leads to; `few`,
+//! `slice` and `lines` keep small what there is a lot of.
+//!
 //! Pure: no I/O and no clock. It keeps the objects of both APIs and judges neither.
 
 pub mod annotations;

@@ -4,7 +4,7 @@
 //! `clauses`), and each part becomes a deterministic automaton (`lower`, `automaton`, `way`): a match costs one step for
 //! each byte of the text, and nothing is built, cached or allocated while requests are served. Only what a rewrite needs
 //! of a match, its groups, is found by another `engine` (`finder`), for the one pattern that decided. What cannot be had
-//! at that price is refused with its reason, and [`literal_start`] says which paths it can be meant for. [`budget`] adds
+//! at that price, or is not understood for certain, is refused with its reason, and [`literal_start`] says which paths it can be meant for. [`budget`] adds
 //! up what a host has.
 
 mod automaton;

@@ -5,6 +5,14 @@
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
 //! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. A [`stream`] has no exchanges, and neither have
 //! datagrams. Beside them stand [`worker`], [`publish`] and [`access_log`].
+//!
+//! An exchange may be dropped wherever it waits, and one whose client leaves ends at once. A request is never sent again after a byte
+//! of a response came, and a non-idempotent one never after it was written. A response that breaks is never ended cleanly, and no
+//! byte passes in tunnel mode before the endpoint's 101 or 2xx. Publishing keeps the latest snapshot, never a queue; adopting it
+//! closes no client connection but idle ones whose listener is gone. A worker never waits for the log, and time comes from tokio's
+//! clock, which tests move. Listeners are values: `listening` binds their addresses when a snapshot is published, and workers take
+//! the sockets when they adopt it.
+//!
 //! Each imports only what stands below it. What all of them stand on is [`fairway_net`]: streams, time, and what
 //! bounds them, memory and descriptors.
 

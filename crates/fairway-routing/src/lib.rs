@@ -6,6 +6,10 @@
 //! that says what the right answer is, and [`explain`] tells it to people. [`session`] says which endpoint of a backend a request
 //! belongs to.
 //!
+//! `ports` plans which listeners a port of TCP or UDP carries and which of them a TLS client gets. `unserved` lists what the model
+//! can say and nothing serves yet: it is refused, or closed where it protects, with a problem that names it. A rule that cannot be
+//! compiled affects no other rule.
+//!
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
 mod candidate;

@@ -9,7 +9,8 @@
 //! * [`room`]: idle connections give way when descriptors run short.
 //!
 //! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
-//! everything that makes two connections to it alike. Nothing here connects, and nothing knows what a request is.
+//! everything that makes two connections to it alike. No group chooses an endpoint that has as many attempts
+//! under way as its backend allows, and an attempt that ends, however it does, makes room. Nothing here connects, and nothing knows what a request is.
 
 pub mod endpoint;
 pub mod group;

@@ -1,5 +1,6 @@
 //! What gRPC and gRPC-Web write into HTTP, without I/O: which of them a message speaks, how long a call may take, its status,
-//! and the framing of gRPC-Web. Knows neither HTTP's versions nor what a message means.
+//! and the framing of gRPC-Web. Knows neither HTTP's versions nor what a message means. Any split of a body gives
+//! the same result.
 //!
 //! The rules are those of PROTOCOL-HTTP2.md and PROTOCOL-WEB.md of the gRPC project.
 

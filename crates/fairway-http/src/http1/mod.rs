@@ -5,6 +5,8 @@
 //! takes the body out of the stream, and [`write_request`], [`write_response`] and a [`BodyWriter`] write a canonical
 //! message for the other side. What is ambiguous is [`crate::Malformed`] and goes nowhere.
 //!
+//! The bytes of a head are never passed through, and any split of the input gives the same result.
+//!
 //! Owns the rules of RFC 9112 for one message at a time. Never has sockets, clocks or connections, and allocates nothing
 //! per message once its buffers have grown.
 

@@ -5,6 +5,9 @@
 //! * *Datagrams*: [`datagrams`] receives them and sends them on, [`sessions`] knows which belong together, and [`bounds`] how many
 //!   sessions there may be.
 //!
+//! Any split of a ClientHello gives the same name, and what leaves open which name is meant gives none. What waits for a slow side is
+//! bounded, a datagram never waits, and nothing is sent to an address from which nothing came.
+//!
 //! It knows no route, endpoint or configuration; who is connected with whom, and for how long, is decided above.
 
 pub(crate) mod bounds;

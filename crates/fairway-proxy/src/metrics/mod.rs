@@ -1,5 +1,6 @@
 //! What a worker counts of its exchanges: the [`record`] that is left of one, the counters that it adds to, and the text of the Prometheus format that is made of them. Never serves a request, and is
-//! read by nobody but who scrapes.
+//! read by nobody but who scrapes. Labels come from objects, never from clients, and series are bounded in number; counters belong to
+//! one worker.
 
 mod counters;
 pub mod histogram;
