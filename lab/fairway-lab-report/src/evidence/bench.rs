@@ -12,7 +12,7 @@ use super::super::number::{self, UNKNOWN};
 use super::{json, table};
 
 /// Fewer pairs than this are too few for a claim.
-pub(super) const ENOUGH_PAIRS: usize = 15;
+const ENOUGH_PAIRS: usize = 15;
 
 /// A run of `fairway-bench run`.
 #[derive(Deserialize)]
@@ -468,7 +468,7 @@ pub(super) fn version(text: &str) -> &str {
 }
 
 /// Bytes of memory for each idle connection, plain or TLS, and how many there were.
-pub(super) fn idle(root: &Path, scenario: &str) -> anyhow::Result<(f64, u64)> {
+fn idle(root: &Path, scenario: &str) -> anyhow::Result<(f64, u64)> {
     let file: Bench = json(root, "bench/results/idle.json")?;
     let findings = file.results.iter().find(|findings| findings.scenario.name == scenario);
     let findings = findings.with_context(|| format!("bench/results/idle.json has no {scenario}"))?;

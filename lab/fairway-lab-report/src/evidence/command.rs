@@ -90,6 +90,7 @@ fn regions(root: &Path, origins: &[origin::Origin], counted_to: Option<&str>) ->
     let highlights = highlights::page(root, &bench, &runs, origin::excused(origins))?;
     let mut regions = vec![
         Region { file: README, name: "figures", text: highlights },
+        Region { file: PAGE, name: "shortfalls", text: highlights::shortfalls(root, &bench, &runs)? },
         Region { file: PAGE, name: "lab", text: figures(&runs, "results/report.html") },
         Region { file: PAGE, name: "bench", text: bench.page() },
         Region { file: PAGE, name: "proofs", text: bench::proofs(root)? },

@@ -1,25 +1,23 @@
-//! The figures of README: at most eight, each with its interval, the versions of the peers, and the page that has the
-//! command; then what was lost. Chosen once, here, and not by what they say.
+//! The figures of README: at most six, each with the versions of the peers and the page that has the command. What was missed, and
+//! where a peer did better, is all on that page. Chosen once, here, and not by what they say.
 
 use std::path::Path;
 
 use fairway_lab_measure::results::{Results, Settings};
 use serde_json::Value;
 
-use super::super::figures::rate_of_loss;
 use super::super::gather::{Scenario, gather};
 use super::super::number;
 use super::super::palette::Palette;
 use super::super::pool::{Pool, whole};
-use super::bench::{self, Bench, ENOUGH_PAIRS};
+use super::bench::{self, Bench};
 use super::{cluster, json, table};
 
 /// The scenarios of the paired benchmark that are in README, and the peers that they name.
-const PAIRED: [(&str, &[&str]); 5] = [
+const PAIRED: [(&str, &[&str]); 4] = [
     ("http-1k-50", &["nginx", "haproxy", "envoy"]),
     ("https-1k-50", &["nginx", "haproxy", "envoy"]),
     ("tls13-handshakes", &["nginx", "haproxy", "envoy"]),
-    ("https-1m", &["nginx", "haproxy", "envoy"]),
     ("h2-1k-10x10", &["nginx", "haproxy", "h2o", "envoy"]),
 ];
 /// The case of the laboratory in which pods come and go.
@@ -35,17 +33,21 @@ pub(super) fn page(
     let mut rows: Vec<Vec<String>> =
         PAIRED.iter().filter_map(|(scenario, peers)| paired(bench, scenario, peers)).collect();
     rows.extend(lost(runs));
-    rows.extend(more(root)?);
+    rows.push(visible(root)?);
     let (unclean, all) = excused;
     let mut text = String::from("\n");
     text += &table(&["figure", "found", "how"], &rows);
     text += &format!(
-        "\nA ratio is a peer's CPU time divided by Fairway's, the median of paired blocks with its 95% interval; above 1,\n\
-         Fairway spends less. Few pairs make wide intervals: below {ENOUGH_PAIRS} pairs, take a ratio as an indication.\n\
-         Results files [without a clean revision](docs/performance.md#origin-of-the-results), to be measured again: {unclean} of\n\
-         {all}.\n"
+        "\nA ratio is a peer's CPU time divided by Fairway's, with its 95% interval; above 1, Fairway spends less.\n\
+         [Missed goals and better peers](docs/performance.md#missed-goals-and-better-peers) are listed there, and results files\n\
+         [to be measured again](docs/performance.md#origin-of-the-results): {unclean} of {all}.\n"
     );
-    text += "\nGoals that were missed:\n\n";
+    Ok(text)
+}
+
+/// The region of the page of all figures with what was missed and where a peer did better: all of it.
+pub(super) fn shortfalls(root: &Path, bench: &Bench, runs: &[Results]) -> anyhow::Result<String> {
+    let mut text = String::from("\nGoals that were missed:\n\n");
     let missed = bench.missed().into_iter().chain(cluster::missed(root)?);
     missed.for_each(|missed| text += &format!("* {missed}\n"));
     text += "\nWhere a peer did better than Fairway:\n\n";
@@ -61,9 +63,8 @@ fn paired(bench: &Bench, scenario: &str, peers: &[&str]) -> Option<Vec<String>> 
     let found: Vec<String> = peers
         .iter()
         .filter_map(|peer| {
-            let (ratio, cpus) = bench.ratio(scenario, peer)?;
-            let version = bench.version(peer);
-            Some(format!("{peer} {version}: {} ({} pairs, {cpus})", ratio.text(), ratio.pairs))
+            let (ratio, _) = bench.ratio(scenario, peer)?;
+            Some(format!("{peer} {}: {}", bench.version(peer), ratio.text()))
         })
         .collect();
     let command = how("cpu-per-request", "make bench");
@@ -83,7 +84,7 @@ fn lost(runs: &[Results]) -> Option<Vec<String>> {
         pool.case == case && pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer)
     });
     let found: Vec<String> = pools.iter().map(|pool| lost_by(results, pool)).collect();
-    let what = "failed requests while pods are scaled 5, 7, 5; with the exact 95% interval";
+    let what = "failed requests while pods are scaled 5, 7, 5";
     Some(vec![what.to_owned(), found.join("<br>"), how("compared-with-other-controllers", "make lab")])
 }
 
@@ -93,14 +94,8 @@ fn of<'a>(runs: &'a [Results], run: &Scenario) -> Option<&'a Results> {
 }
 
 fn lost_by(results: &Results, pool: &Pool<'_>) -> String {
-    let (failed, requests) = (pool.failed(), pool.requests());
-    format!(
-        "{}: {} of {}, per million {}",
-        named(results, pool.peer),
-        number::count(failed),
-        number::count(requests),
-        rate_of_loss(failed, requests)
-    )
+    let (failed, requests) = (number::count(pool.failed()), number::count(pool.requests()));
+    format!("{}: {failed} of {requests}", named(results, pool.peer))
 }
 
 /// A peer with its versions.
@@ -115,8 +110,8 @@ fn named(results: &Results, peer: &str) -> String {
     format!("{peer} {}", record.versions.iter().map(with).collect::<Vec<_>>().join(" "))
 }
 
-/// What only Fairway was asked.
-fn more(root: &Path) -> anyhow::Result<Vec<Vec<String>>> {
+/// How soon a change is visible.
+fn visible(root: &Path) -> anyhow::Result<Vec<String>> {
     let changes: Value = json(root, "bench/results/changes.json")?;
     let visible = &changes["findings"]["visible"];
     let count = number::count(visible["count"].as_u64().unwrap_or(0));
@@ -126,22 +121,8 @@ fn more(root: &Path) -> anyhow::Result<Vec<Vec<String>>> {
         bench::ms(&visible["p99_ms"]),
         bench::ms(&visible["max_ms"])
     );
-    let ((plain, connections), (tls, _)) =
-        (bench::idle(root, "idle-memory")?, bench::idle(root, "idle-memory-tls")?);
-    let sizes = format!("plain {:.1} KiB, TLS {:.1} KiB", plain / 1024.0, tls / 1024.0);
-    let connections = number::count(connections);
-    Ok(vec![
-        vec![
-            "time from a changed file to every worker".to_owned(),
-            took,
-            how("promises", "fairway-bench changes"),
-        ],
-        vec![
-            format!("memory of an idle connection, with {connections}"),
-            sizes,
-            how("promises", "fairway-bench run --scenario idle-memory,idle-memory-tls"),
-        ],
-    ])
+    let what = "time from a changed file to every worker".to_owned();
+    Ok(vec![what, took, how("promises", "fairway-bench changes")])
 }
 
 /// Cases at a held rate in which a peer's p99 was lower than Fairway's.
