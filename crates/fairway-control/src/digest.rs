@@ -28,7 +28,7 @@ pub(crate) struct Running {
 
 /// The digest of all that is written of a configuration, the values of headers included: for files that hold it, not to be shown.
 #[must_use]
-pub fn of_config(config: &Config) -> Digest {
+pub(crate) fn of_config(config: &Config) -> Digest {
     Running { whole: true, ..Running::default() }.update(&Config::default(), config)
 }
 

@@ -9,7 +9,7 @@
 
 pub mod admin;
 pub mod clock;
-pub mod digest;
+mod digest;
 pub mod directory;
 pub mod engine;
 pub mod exposition;

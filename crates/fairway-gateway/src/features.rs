@@ -2,7 +2,7 @@
 //! A name is here when everything behind it is served, and only then.
 
 /// The features, in order.
-pub const SERVED: &[&str] = &[
+pub(crate) const SERVED: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "GRPCRoute",

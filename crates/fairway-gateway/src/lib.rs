@@ -39,7 +39,7 @@ mod naming;
 mod noted;
 mod parameters;
 mod place;
-pub mod policies;
+mod policies;
 mod policy;
 mod release;
 mod route;

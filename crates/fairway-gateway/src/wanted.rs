@@ -58,7 +58,7 @@ pub enum PortTransport {
 
 impl WantedGateway {
     /// Its ports: one of each transport where both arrive at a number.
-    pub fn each_port(&self) -> impl Iterator<Item = (PortProtocol, u16)> {
+    pub(crate) fn each_port(&self) -> impl Iterator<Item = (PortProtocol, u16)> {
         let of = |(number, transport): (&u16, &PortTransport)| {
             let number = *number;
             transport.protocols().iter().map(move |protocol| (*protocol, number))

@@ -37,13 +37,13 @@ pub fn is_plain_name(name: &[u8]) -> bool {
 
 /// `unreserved` (RFC 3986 §2.3).
 #[inline]
-pub fn is_unreserved(byte: u8) -> bool {
+pub(crate) fn is_unreserved(byte: u8) -> bool {
     UNRESERVED[usize::from(byte)]
 }
 
 /// `unreserved / sub-delims`: what a `reg-name` has besides escapes (RFC 3986 §3.2.2).
 #[inline]
-pub fn is_reg_name(byte: u8) -> bool {
+pub(crate) fn is_reg_name(byte: u8) -> bool {
     REG_NAME[usize::from(byte)]
 }
 
@@ -73,7 +73,7 @@ pub fn trimmed(mut bytes: &[u8]) -> &[u8] {
 
 /// The value of a hexadecimal digit.
 #[inline]
-pub fn hex_digit(byte: u8) -> Option<u8> {
+pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -89,7 +89,7 @@ pub fn escaped(high: Option<&u8>, low: Option<&u8>) -> Option<u8> {
 }
 
 /// Appends `%XX` with upper-case digits (RFC 3986 §2.1).
-pub fn push_escape(byte: u8, out: &mut Vec<u8>) {
+pub(crate) fn push_escape(byte: u8, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }

@@ -7,11 +7,11 @@
 
 pub mod bytes;
 pub mod grpc;
-pub mod head;
+mod head;
 pub mod http1;
-pub mod malformed;
+mod malformed;
 pub mod path;
-pub mod target;
+mod target;
 
 mod address;
 mod authority;

@@ -119,7 +119,7 @@ impl Verdict {
 
     /// What fields of this name are, whatever their value.
     #[must_use]
-    pub fn of_name(name: &[u8]) -> Verdict {
+    pub(crate) fn of_name(name: &[u8]) -> Verdict {
         if let [b':', rest @ ..] = name {
             return Verdict::of_pseudo(rest);
         }

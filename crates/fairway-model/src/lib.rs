@@ -6,28 +6,28 @@
 //!
 //! The order of the modules is the order in which a request meets them.
 
-pub mod answer;
-pub mod authentication;
-pub mod backend;
-pub mod certificate;
-pub mod cipher_list;
-pub mod config;
-pub mod filter;
-pub mod guard;
-pub mod hop;
-pub mod host;
-pub mod listener;
-pub mod log_format;
-pub mod matches;
-pub mod origin;
-pub mod policy;
+mod answer;
+mod authentication;
+mod backend;
+mod certificate;
+mod cipher_list;
+mod config;
+mod filter;
+mod guard;
+mod hop;
+mod host;
+mod listener;
+mod log_format;
+mod matches;
+mod origin;
+mod policy;
 pub mod redaction;
-pub mod route;
-pub mod settings;
-pub mod stream;
-pub mod text;
-pub mod tls;
-pub mod traffic;
+mod route;
+mod settings;
+mod stream;
+mod text;
+mod tls;
+mod traffic;
 pub mod variables;
 
 pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};

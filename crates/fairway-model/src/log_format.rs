@@ -222,7 +222,7 @@ impl LogFormat {
     /// Bytes that the text of a format may have.
     pub const MOST_BYTES: usize = 8 * 1024;
     /// Variables that a format may have.
-    pub const MOST_VARIABLES: usize = 128;
+    pub(crate) const MOST_VARIABLES: usize = 128;
 
     /// The default of ingress-nginx (`log-format-upstream`) with the reason behind it.
     pub const BUILT_IN: &'static str = concat!(

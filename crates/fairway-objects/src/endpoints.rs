@@ -28,7 +28,7 @@ pub struct PortChoice {
 type Addresses = BTreeMap<SocketAddr, Option<Arc<str>>>;
 
 /// The endpoints of a Service's port, of all its slices, each address once, in order of address.
-pub fn of_service(
+pub(crate) fn of_service(
     service: &ObjectKey,
     port: &PortChoice,
     inputs: Inputs<'_>,

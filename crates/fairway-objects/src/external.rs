@@ -15,7 +15,7 @@ use crate::options::External;
 use crate::own::Own;
 
 /// The code of what is said about addresses that are left out.
-pub const REFUSED: &str = "external-name-address";
+pub(crate) const REFUSED: &str = "external-name-address";
 
 /// Ranges with a meaning of their own, and that meaning.
 const SPECIAL: [(&str, &str); 19] = [
@@ -72,7 +72,7 @@ enum Refused {
 
 /// The endpoints behind a name that is written at `origin`, and what was left out of them; `without` is what happens when
 /// nothing is left.
-pub fn endpoints(
+pub(crate) fn endpoints(
     at: &ExternalName,
     inputs: Inputs<'_>,
     (origin, without): (&Origin, &str),

@@ -308,7 +308,7 @@ impl<T> Sourced<T> {
 impl DocumentSource {
     /// The line of a field, or of the nearest field around it.
     #[must_use]
-    pub fn line_of(&self, field: &str) -> u32 {
+    pub(crate) fn line_of(&self, field: &str) -> u32 {
         self.lines.as_ref().and_then(|lines| lines.nearest(field)).unwrap_or(self.line)
     }
 }

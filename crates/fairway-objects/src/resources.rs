@@ -131,12 +131,15 @@ impl Resources {
     }
 
     /// The slices of a Service, by name.
-    pub fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Sourced<Slice>)> {
+    pub(crate) fn slices_of(
+        &self,
+        service: &ObjectKey,
+    ) -> impl Iterator<Item = (&ObjectKey, &Sourced<Slice>)> {
         self.service_slices.of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
     /// The Service that has this address in the cluster.
-    pub fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
+    pub(crate) fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
         // A cluster gives an address once; manifests may say anything.
         self.service_addresses.of(&address).next()
     }

@@ -12,7 +12,7 @@ use crate::cost::{Cost, LONGEST_TEXT};
 
 /// What the patterns that one path is compared with may cost, in steps; a search for captures has what is left of 5 ms.
 /// Calibrated in `docs/design/0010-patterns-with-known-cost.md`.
-pub const STEPS: u64 = 1_600_000;
+pub(crate) const STEPS: u64 = 1_600_000;
 /// What it costs to see that a path has not the literal start of a pattern, in steps.
 const PASSING: u64 = 16;
 /// Memory of the patterns of one object, in bytes.

@@ -2,17 +2,6 @@
 
 use fairway_http::Malformed;
 
-/// Whose doing it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Party {
-    /// The client.
-    Downstream,
-    /// The endpoint.
-    Upstream,
-    /// Fairway or its configuration.
-    Local,
-}
-
 /// Why an exchange did not end with an answer of the endpoint.
 ///
 /// Every variant maps to one status, one access-log flag and one metric label.
@@ -95,50 +84,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whose doing it was.
-    #[must_use]
-    pub fn party(self) -> Party {
-        match self {
-            Self::Malformed(_)
-            | Self::ClientGone
-            | Self::ClientTimeout
-            | Self::ClientStalled
-            | Self::BodyTooLarge
-            | Self::Unsupported
-            | Self::MethodNotAllowed
-            | Self::DeadlineExceeded
-            | Self::AccessDenied
-            | Self::AddressUnknown
-            | Self::CertificateMissing
-            | Self::CertificateRefused
-            | Self::Misdirected
-            | Self::TooManyRequests(_)
-            | Self::TooMuchUnderWay(_)
-            | Self::Denied(_) => Party::Downstream,
-            Self::ConnectFailed
-            | Self::ConnectTimeout
-            | Self::UpstreamTls
-            | Self::UpstreamClosed
-            | Self::UpstreamUnreachable
-            | Self::UpstreamTruncated
-            | Self::UpstreamTimeout
-            | Self::UpstreamMalformed(_)
-            | Self::UpstreamNoWebsocket
-            | Self::RequestTimeout => Party::Upstream,
-            Self::NoListener
-            | Self::NoRoute
-            | Self::NoBackend
-            | Self::NoEndpoint
-            | Self::EndpointsFull
-            | Self::ProtectionUnavailable
-            | Self::MissingReference
-            | Self::Undecided
-            | Self::ListenerFull
-            | Self::Overloaded
-            | Self::LocalShortage => Party::Local,
-        }
-    }
-
     /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 is never sent,
     /// nor is 421 to a client that has not shaken hands.
     #[must_use]
@@ -223,13 +168,13 @@ impl Fault {
 
     /// Whether the same request may well succeed a moment later: the answer says when (RFC 9110 §10.2.3).
     #[must_use]
-    pub fn is_passing(self) -> bool {
+    pub(crate) fn is_passing(self) -> bool {
         matches!(self, Self::EndpointsFull | Self::ListenerFull | Self::Overloaded | Self::LocalShortage)
     }
 
     /// Whether the failure says something about the endpoint's health before the answer's head (design: ejection).
     #[must_use]
-    pub fn blames_endpoint(self) -> bool {
+    pub(crate) fn blames_endpoint(self) -> bool {
         matches!(
             self,
             Self::ConnectFailed

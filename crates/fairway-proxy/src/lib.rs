@@ -47,7 +47,7 @@ mod tls;
 mod upstream;
 mod worker;
 
-pub use crate::fault::{Fault, Party};
+pub use crate::fault::Fault;
 pub use crate::tls::{IdentityError, SelfSigned};
 pub use fairway_net::memory::{MemoryBudget, refuse_huge_pages};
 pub use listener::{BindError, TrustError};

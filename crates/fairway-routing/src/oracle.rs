@@ -114,7 +114,7 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
 /// Whether the host has regular expressions whose cost the length of the path decides, and the path is longer than it was
 /// counted for: then no rule serves it.
 #[must_use]
-pub fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
+pub(crate) fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
     let rules = || host.routes.iter().flat_map(|route| &route.rules);
     let mut paths = rules().flat_map(|rule| &rule.matches).map(|of| &of.path);
     let rewrites = |filter: &Filter| match filter {
@@ -196,7 +196,7 @@ impl Place<'_> {
 
     /// What decided that `self` comes before `other`.
     #[must_use]
-    pub fn decided_over(&self, other: &Self, order: RuleOrder) -> Criterion {
+    pub(crate) fn decided_over(&self, other: &Self, order: RuleOrder) -> Criterion {
         let (first, second) = (self.rank(), other.rank());
         // `/` is behind all else, but still a prefix.
         let kind = |rank: &Rank| if rank.0 == ROOT { PREFIX } else { rank.0 };

@@ -64,7 +64,7 @@ pub use page::page;
 pub use peers::KNOWN;
 
 /// The name of the file in a run's folder.
-pub const REPORT: &str = "report.html";
+pub(crate) const REPORT: &str = "report.html";
 
 /// Writes the report of runs into a folder, as [`REPORT`], and says where it is.
 ///

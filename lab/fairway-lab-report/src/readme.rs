@@ -31,7 +31,7 @@ pub enum Agreement {
 }
 
 /// A README with a place for figures.
-pub struct Readme {
+pub(crate) struct Readme {
     path: PathBuf,
     before: String,
     region: String,
@@ -43,7 +43,7 @@ impl Readme {
     ///
     /// # Errors
     /// It cannot be read, or has not exactly one pair of markers in their order.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         Self::with_region(path, REGION)
     }
 
@@ -51,7 +51,7 @@ impl Readme {
     ///
     /// # Errors
     /// As [`Readme::read`].
-    pub fn with_region(path: &Path, name: &str) -> anyhow::Result<Self> {
+    pub(crate) fn with_region(path: &Path, name: &str) -> anyhow::Result<Self> {
         let (first, last) = (format!("<!-- {name}:begin -->"), format!("<!-- {name}:end -->"));
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let once = |marker: &str| {
@@ -80,7 +80,7 @@ impl Readme {
     ///
     /// # Errors
     /// The file cannot be written; it is then as it was.
-    pub fn rewrite(&self, figures: &str) -> anyhow::Result<()> {
+    pub(crate) fn rewrite(&self, figures: &str) -> anyhow::Result<()> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let failed = || format!("write {}: it stays as it was", self.path.display());
         let mut beside =
@@ -96,7 +96,7 @@ impl Readme {
 
     /// Whether the figures are in already.
     #[must_use]
-    pub fn compare(&self, figures: &str) -> Agreement {
+    pub(crate) fn compare(&self, figures: &str) -> Agreement {
         if self.region == figures {
             return Agreement::Agrees;
         }

@@ -243,7 +243,11 @@ pub fn service(namespace: &str, name: &str, port: u16) -> String {
 ///
 /// When the ports differ.
 #[must_use]
-pub fn endpoint_slice((namespace, service): (&str, &str), name: &str, addresses: &[SocketAddr]) -> String {
+pub(crate) fn endpoint_slice(
+    (namespace, service): (&str, &str),
+    name: &str,
+    addresses: &[SocketAddr],
+) -> String {
     let port = addresses.first().map_or(0, SocketAddr::port);
     assert!(addresses.iter().all(|address| address.port() == port), "one port per slice: {addresses:?}");
     let family = if addresses.first().is_some_and(SocketAddr::is_ipv6) { "IPv6" } else { "IPv4" };

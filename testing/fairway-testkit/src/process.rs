@@ -278,7 +278,7 @@ impl Fairway {
     /// # Errors
     ///
     /// As [`Client::exchange`], and when the answer is not 200.
-    pub async fn try_metrics(&self) -> io::Result<Metrics> {
+    pub(crate) async fn try_metrics(&self) -> io::Result<Metrics> {
         let answer = self.admin("/metrics").await?;
         match answer.status {
             200 => Ok(Metrics(answer.text())),

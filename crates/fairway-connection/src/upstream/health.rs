@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// When failures eject an endpoint, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ejecting {
+pub(crate) struct Ejecting {
     /// Failures in a row before the response head, in thirds; at least one whole.
     thirds: u16,
     first: Duration,
@@ -33,7 +33,7 @@ pub struct Ejecting {
 impl Ejecting {
     /// As a backend has it; `None` where nothing ejects.
     #[must_use]
-    pub fn of(ejection: Option<Ejection>) -> Option<Self> {
+    pub(crate) fn of(ejection: Option<Ejection>) -> Option<Self> {
         match ejection {
             None => Some(Self::default()),
             Some(Ejection::Never) => None,
@@ -126,7 +126,7 @@ impl Health {
 
     /// Whether it is ejected, be it that a probe is under way.
     #[must_use]
-    pub fn is_ejected(self) -> bool {
+    pub(crate) fn is_ejected(self) -> bool {
         matches!(self, Self::Ejected { .. } | Self::Probing { .. })
     }
 
@@ -140,7 +140,7 @@ impl Health {
     /// Whether a request may go there as the one probe.
     #[inline]
     #[must_use]
-    pub fn wants_probe(self, now: Instant) -> bool {
+    pub(crate) fn wants_probe(self, now: Instant) -> bool {
         match self {
             Self::Good { .. } => false,
             Self::Suspect { until } | Self::Ejected { until, .. } | Self::Probing { until, .. } => {

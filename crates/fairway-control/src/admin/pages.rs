@@ -25,7 +25,7 @@ use crate::places::Pace;
 /// A whole answer, or one that is written as it is read.
 pub type Body = Either<Full<Bytes>, Scrape>;
 /// Asks for the data plane's and other metrics that are not the pipeline's.
-pub type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Pieces> + Send>> + Send + Sync>;
+pub(crate) type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Pieces> + Send>> + Send + Sync>;
 
 /// Where the pages take their content from.
 pub struct Pages {

@@ -60,7 +60,7 @@ pub enum Healthz {
 impl Healthz {
     /// Whether the answer is 200.
     #[must_use]
-    pub fn is_well(self, readiness: &Readiness) -> bool {
+    pub(crate) fn is_well(self, readiness: &Readiness) -> bool {
         match self {
             Self::Alive => true,
             Self::Serving => matches!(readiness, Readiness::Ready { .. } | Readiness::OutOfMemory),

@@ -128,7 +128,7 @@ impl File {
     }
 
     /// Forgets which documents are known, so that the next update gives all objects again.
-    pub fn forget_identities(&mut self) {
+    pub(crate) fn forget_identities(&mut self) {
         for document in self.documents.iter_mut() {
             document.identity = Identity { hash: 0, line: 0 };
         }

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 /// What the name of a path says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameKind {
+pub(crate) enum NameKind {
     /// A manifest file.
     Manifest,
     /// The `..data` link of a mounted ConfigMap or Secret: when it is renamed into place, every file of the volume changes
@@ -19,7 +19,7 @@ pub enum NameKind {
 
 /// What `path`, seen from the directory `root`, is by its name.
 #[must_use]
-pub fn classify(root: &Path, path: &Path) -> NameKind {
+pub(crate) fn classify(root: &Path, path: &Path) -> NameKind {
     let Ok(below) = path.strip_prefix(root) else {
         return NameKind::Other;
     };
@@ -47,7 +47,7 @@ pub fn is_hidden(name: &OsStr) -> bool {
 
 /// Whether a file of this name holds manifests.
 #[must_use]
-pub fn is_manifest(name: &OsStr) -> bool {
+pub(crate) fn is_manifest(name: &OsStr) -> bool {
     let extension = Path::new(name).extension();
     !is_hidden(name)
         && !is_backup(name)

@@ -123,7 +123,7 @@ impl Tree {
 
     /// Whether the file is there but empty, or not there: signs of a save in progress.
     #[must_use]
-    pub fn looks_gone(path: &Path) -> bool {
+    pub(crate) fn looks_gone(path: &Path) -> bool {
         fs::metadata(path).map_or(true, |metadata| metadata.len() == 0)
     }
 

@@ -6,7 +6,7 @@ use fairway_objects::object::ObjectKey;
 /// The name of the Gateway that something belongs to (GEP-1762).
 pub const GATEWAY_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 /// The name of its class (GEP-1762).
-pub const CLASS_LABEL: &str = "gateway.networking.k8s.io/gateway-class-name";
+pub(crate) const CLASS_LABEL: &str = "gateway.networking.k8s.io/gateway-class-name";
 /// Who made it.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`].

@@ -14,7 +14,7 @@ const LIST: &str = "ports";
 const LAST: &str = "last";
 
 /// A port of a Gateway.
-pub type GatewayPort = (ObjectKey, u16);
+pub(crate) type GatewayPort = (ObjectKey, u16);
 
 /// The ports that may be given to Gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Ports {
 
     /// Whether no port of the range is free.
     #[must_use]
-    pub fn is_used_up(&self, range: PortRange) -> bool {
+    pub(crate) fn is_used_up(&self, range: PortRange) -> bool {
         self.given.values().filter(|given| range.contains(**given)).count() >= range.len()
     }
 

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// How the endpoints of a Service are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendUse {
+pub(crate) struct BackendUse {
     /// Who gets a request.
     pub balance: Balance,
     /// What holds for its endpoints.
@@ -33,7 +33,7 @@ pub struct BackendUse {
 ///
 /// # Errors
 /// The first value that cannot be used.
-pub fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong> {
+pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong> {
     let balancing = spec.load_balancing.clone().unwrap_or_default();
     let hash = hash(&balancing.hash)?;
     let cookie = spec.session_cookie.as_ref().map(cookie).transpose()?;

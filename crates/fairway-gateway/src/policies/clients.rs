@@ -15,7 +15,7 @@ const MOST_STREAMS: i64 = 128;
 ///
 /// # Errors
 /// The first value that cannot be used.
-pub fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraffic>, Wrong> {
+pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraffic>, Wrong> {
     let timeouts = spec.timeouts.clone().unwrap_or_default();
     let limits = spec.limits.clone().unwrap_or_default();
     let mut warnings = Vec::new();

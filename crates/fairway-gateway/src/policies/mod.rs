@@ -2,13 +2,13 @@
 //! [`security`] for requests. `value` reads times, numbers and ranges.
 //!
 //! Pure and total. It knows no target: which policy holds where, and what becomes of one that cannot be read, is
-//! `fairway-gateway`'s.
+//! decided beside it.
 
-pub mod backends;
-pub mod clients;
+pub(crate) mod backends;
+pub(crate) mod clients;
 mod external;
 mod reading;
-pub mod security;
+pub(crate) mod security;
 mod value;
 
-pub use reading::{Reading, Warning, Wrong};
+pub(crate) use reading::{Warning, Wrong};

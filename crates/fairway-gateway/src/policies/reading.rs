@@ -2,7 +2,7 @@
 
 /// What a policy says, and what is worth knowing about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading<T> {
+pub(crate) struct Reading<T> {
     /// What it says.
     pub said: T,
     /// What is not as its writer may think.
@@ -11,7 +11,7 @@ pub struct Reading<T> {
 
 /// Something that a policy says and that may not be meant so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub(crate) struct Warning {
     /// A stable name in kebab case.
     pub code: &'static str,
     /// The field, as in `spec.basicAuth.secretRef`.
@@ -24,7 +24,7 @@ pub struct Warning {
 
 /// A value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub(crate) struct Wrong {
     /// The field, as in `spec.timeouts.idle`.
     pub field: String,
     /// What is wrong with it.

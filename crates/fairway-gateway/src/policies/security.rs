@@ -23,7 +23,7 @@ use crate::policies::value::{number, ranges, some_time, word};
 
 /// What a SecurityPolicy asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Security {
+pub(crate) struct Security {
     /// Which certificates the clients of listeners must show.
     pub clients: Option<ClientVerification>,
     limits: Vec<Filter>,
@@ -34,7 +34,7 @@ pub struct Security {
 
 /// Whose more specific policies take the place of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplaceableBy {
+pub(crate) enum ReplaceableBy {
     /// Those of its own namespace.
     #[default]
     SameNamespace,
@@ -46,7 +46,7 @@ pub enum ReplaceableBy {
 
 /// What a reader of policies may look at.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The objects.
     pub resources: &'a Resources,
     /// Whether the policy may refer to an object.
@@ -55,7 +55,7 @@ pub struct Context<'a> {
 
 /// The Secrets and ConfigMaps that a policy in `namespace` names.
 #[must_use]
-pub fn named(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef> {
+pub(crate) fn named(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef> {
     let users = spec.basic_auth.iter().map(|basic| {
         let key = key(basic.secret_ref.namespace.as_deref(), namespace, &basic.secret_ref.name);
         ObjectRef::new(Kind::Secret, key)
@@ -82,7 +82,7 @@ fn authority(reference: &types::AuthorityReference, namespace: &str) -> Option<O
 ///
 /// # Errors
 /// The word is not known, or the policy is refused: what cannot be read of it may be this.
-pub fn replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, Wrong> {
+pub(crate) fn replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, Wrong> {
     if let Some(refused) = &spec.refused {
         return Err(Wrong::new(&refused.field, &refused.problem));
     }
@@ -98,7 +98,7 @@ pub fn replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, Wrong> {
 ///
 /// # Errors
 /// The first value that cannot be used.
-pub fn read(
+pub(crate) fn read(
     policy: &ObjectKey,
     spec: &SecurityPolicySpec,
     context: Context<'_>,
@@ -120,7 +120,7 @@ pub fn read(
 impl Security {
     /// The filters, in the order in which they act; `backend` is who is asked.
     #[must_use]
-    pub fn filters(&self, backend: Option<BackendKey>) -> Vec<Filter> {
+    pub(crate) fn filters(&self, backend: Option<BackendKey>) -> Vec<Filter> {
         let mut filters = Vec::new();
         if self.clients.as_ref().is_some_and(|clients| clients.demand == ClientDemand::Required) {
             filters.push(Filter::OverTls);
@@ -141,14 +141,14 @@ impl Security {
 
     /// Whether it reads passwords, which endpoints do not get.
     #[must_use]
-    pub fn takes_passwords(&self) -> bool {
+    pub(crate) fn takes_passwords(&self) -> bool {
         self.basic.is_some()
     }
 }
 
 /// What keeps passwords from endpoints; behind all guards.
 #[must_use]
-pub fn without_password() -> Filter {
+pub(crate) fn without_password() -> Filter {
     Filter::RequestHeaders(HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() })
 }
 

@@ -22,13 +22,13 @@ impl Head {
 
     /// It is a response with a reason phrase, which lies there.
     #[inline]
-    pub fn found_response(&mut self, status: u16, reason: Span) {
+    pub(crate) fn found_response(&mut self, status: u16, reason: Span) {
         self.start = Start::Response { status, reason };
     }
 
     /// A field lies there as `name: value CRLF`: the name's span, and where the value ends.
     #[inline]
-    pub fn found_field(&mut self, name: Span, end: usize) -> Known {
+    pub(crate) fn found_field(&mut self, name: Span, end: usize) -> Known {
         let known = Known::of(name.of(&self.bytes));
         self.add(Field { start: name.start, name_end: name.end, end: offset(end), known, sensitive: false });
         known

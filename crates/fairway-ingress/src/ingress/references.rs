@@ -143,11 +143,6 @@ impl References {
         self.apart_from_ingresses(noticed.difference)
     }
 
-    /// What an object of the Gateway API names, if it is this controller's.
-    pub fn of_gateway_object(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        self.gateways.of(object)
-    }
-
     /// Without what Gateways name all the same.
     fn apart_from_gateways(&self, mut difference: Difference) -> Difference {
         difference.settle();

@@ -47,7 +47,7 @@ pub fn decode<T: for<'de> Deserialize<'de>>(node: &Node) -> Result<Decoded<T>, M
 }
 
 /// Appends the step to `key` to the path of a field, written as [`crate::object::DocumentSource`] says.
-pub fn push_key(path: &mut String, key: &str) {
+pub(crate) fn push_key(path: &mut String, key: &str) {
     if key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
         if !path.is_empty() {
             path.push('.');

@@ -51,7 +51,7 @@ impl Node {
 
     /// The text of `key`, where this is a mapping that has it as a text.
     #[must_use]
-    pub fn text_of(&self, key: &str) -> Option<&str> {
+    pub(crate) fn text_of(&self, key: &str) -> Option<&str> {
         match &self.field(key)?.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -70,7 +70,7 @@ impl Node {
 
     /// The same tree as JSON.
     #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => (*value).into(),

@@ -36,7 +36,7 @@ impl WallClock {
 
     /// RFC 3339 in UTC, to the second.
     #[must_use]
-    pub fn iso(&self) -> &str {
+    pub(crate) fn iso(&self) -> &str {
         &self.iso
     }
 

@@ -215,25 +215,25 @@ impl Default for Counters {
 
 impl Counters {
     /// A client connected.
-    pub fn connection_opened(&self) {
+    pub(crate) fn connection_opened(&self) {
         count(&self.connections.accepted);
         count(&self.connections.open);
     }
 
     /// Another worker had accepted it.
-    pub fn connection_taken_over(&self) {
+    pub(crate) fn connection_taken_over(&self) {
         count(&self.connections.taken_over);
         count(&self.connections.open);
     }
 
     /// A connection of a client is gone.
-    pub fn connection_closed(&self) {
+    pub(crate) fn connection_closed(&self) {
         self.connections.open.set(self.connections.open.get().saturating_sub(1));
         self.connections.closed.notify_one();
     }
 
     /// Connections of clients that are open.
-    pub fn open_connections(&self) -> u64 {
+    pub(crate) fn open_connections(&self) -> u64 {
         self.connections.open.get()
     }
 
@@ -243,7 +243,7 @@ impl Counters {
     }
 
     /// Waits until no connection and no session of datagrams is open, at most for `limit`.
-    pub async fn connections_closed(&self, limit: Duration) {
+    pub(crate) async fn connections_closed(&self, limit: Duration) {
         let all = async {
             while self.open_connections() > 0 || self.datagrams.open() > 0 {
                 self.connections.closed.notified().await;
@@ -299,14 +299,14 @@ impl Counters {
     }
 
     /// A session of datagrams is over, for this reason.
-    pub fn session_ended(&self, reason: &'static str) {
+    pub(crate) fn session_ended(&self, reason: &'static str) {
         self.datagrams.open.set(self.datagrams.open.get().saturating_sub(1));
         self.connections.closed.notify_one();
         self.label(Stage::Session, reason);
     }
 
     /// A datagram was dropped, for this reason.
-    pub fn datagram_dropped(&self, reason: &'static str) {
+    pub(crate) fn datagram_dropped(&self, reason: &'static str) {
         self.label(Stage::Datagram, reason);
     }
 

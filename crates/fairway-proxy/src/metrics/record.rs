@@ -120,7 +120,7 @@ impl Record<'_> {
     }
 
     /// Another backend made the answer: what it was counts.
-    pub fn take_answer_of(&mut self, other: &Record<'_>) {
+    pub(crate) fn take_answer_of(&mut self, other: &Record<'_>) {
         self.took = None;
         if let Some(ended) = other.ended() {
             self.end(ended);
@@ -142,14 +142,14 @@ impl Record<'_> {
     }
 
     /// All that it waited for is known by now: it is forwarded from here on.
-    pub fn waited_until(&mut self, now: Instant) {
+    pub(crate) fn waited_until(&mut self, now: Instant) {
         self.waited = now.saturating_duration_since(self.began).into();
     }
 
     /// When forwarding began: with the exchange, where it waited for nobody.
     #[inline]
     #[must_use]
-    pub fn forwarding_began(&self) -> Instant {
+    pub(crate) fn forwarding_began(&self) -> Instant {
         self.began + self.waited.duration()
     }
 

@@ -84,7 +84,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The API server refuses.
-    pub async fn deployments(&self, namespace: &str) -> anyhow::Result<Vec<(String, u32)>> {
+    pub(crate) async fn deployments(&self, namespace: &str) -> anyhow::Result<Vec<(String, u32)>> {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let all = api
             .list(&ListParams::default())
@@ -104,7 +104,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The API server refuses.
-    pub async fn has_namespace(&self, name: &str) -> anyhow::Result<bool> {
+    pub(crate) async fn has_namespace(&self, name: &str) -> anyhow::Result<bool> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         Ok(api.get_opt(name).await.with_context(|| format!("look for namespace {name}"))?.is_some())
     }
@@ -145,7 +145,7 @@ impl Cluster {
     ///
     /// # Errors
     /// It is still there after a while.
-    pub async fn without_namespace(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn without_namespace(&self, name: &str) -> anyhow::Result<()> {
         wait::until(&format!("namespace {name} is gone"), async || {
             Ok((!self.has_namespace(name).await?).then_some(()))
         })

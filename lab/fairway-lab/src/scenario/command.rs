@@ -26,7 +26,7 @@ impl RunArguments {
 
 /// Arguments of `fairway-lab list`.
 #[derive(clap::Args)]
-pub struct ListArguments {
+pub(crate) struct ListArguments {
     /// The parameters of this scenario only, as its file has them
     #[arg(value_name = "SCENARIO")]
     scenario: Option<String>,
@@ -37,7 +37,7 @@ impl ListArguments {
     ///
     /// # Errors
     /// No such scenario, or standard output that cannot be written.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         if let Some(name) = self.scenario {
             let known = catalogue::known().find(|(known, _)| *known == name);

@@ -184,7 +184,7 @@ impl Backend {
     }
 
     /// Ends every open connection with a RST.
-    pub fn reset_connections(&self) {
+    pub(crate) fn reset_connections(&self) {
         self.shared.record.decide(Fate::Reset);
     }
 

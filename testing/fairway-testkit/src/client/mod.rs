@@ -107,7 +107,7 @@ impl Client {
 
     /// Waits at most `patience` for each thing it waits for.
     #[must_use]
-    pub fn patient_for(mut self, patience: Duration) -> Self {
+    pub(crate) fn patient_for(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
@@ -169,7 +169,7 @@ impl Client {
     ///
     /// `UnexpectedEof` when the connection ends inside the answer, `ConnectionReset` as it says, `InvalidData` when the
     /// answer is not canonical HTTP/1, `TimedOut` after the time of patience without a byte.
-    pub async fn read_response_to(&mut self, method: &str) -> io::Result<RawResponse> {
+    pub(crate) async fn read_response_to(&mut self, method: &str) -> io::Result<RawResponse> {
         let head = loop {
             if let Some(head) = answer_head(&self.pending, method)? {
                 break head;

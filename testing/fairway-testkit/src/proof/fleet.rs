@@ -75,12 +75,12 @@ impl Fleet {
     }
 
     /// Takes the `count` oldest out; they go on running until they are told to end.
-    pub fn take_oldest(&mut self, count: usize) -> Vec<Member> {
+    pub(crate) fn take_oldest(&mut self, count: usize) -> Vec<Member> {
         self.members.drain(..count.min(self.members.len())).collect()
     }
 
     /// Waits in the background until `member`, which was told to end, is gone.
-    pub fn bury(&mut self, mut member: Member) {
+    pub(crate) fn bury(&mut self, mut member: Member) {
         self.leaving.spawn(async move {
             member.program.exit_within(PATIENCE).await;
         });

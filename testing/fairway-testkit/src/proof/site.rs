@@ -67,7 +67,7 @@ impl Site {
     }
 
     /// Takes request bodies of any size.
-    pub fn allow_any_body(&self) {
+    pub(crate) fn allow_any_body(&self) {
         self.manifests.put("ingress.yaml", main_ingress().annotation("proxy-body-size", "0").yaml());
     }
 
@@ -96,12 +96,12 @@ impl Site {
 
     /// A certificate for the host with an RSA key, whose signatures cost the server most.
     #[must_use]
-    pub fn rsa_leaf(&self) -> Leaf {
+    pub(crate) fn rsa_leaf(&self) -> Leaf {
         self.authority.issue(&[HOST], KeyKind::Rsa2048, Validity::Current)
     }
 
     /// Serves with `leaf` from now on.
-    pub fn certify(&self, leaf: &Leaf) {
+    pub(crate) fn certify(&self, leaf: &Leaf) {
         self.manifests.put("certificate.yaml", leaf.secret_yaml(NAMESPACE, "certificate"));
     }
 
@@ -138,7 +138,7 @@ impl Site {
     /// # Panics
     ///
     /// As [`Fairway::ready`].
-    pub async fn serve_with_open_files(&self, limit: u32, binary: &Path, more: &[&str]) -> Fairway {
+    pub(crate) async fn serve_with_open_files(&self, limit: u32, binary: &Path, more: &[&str]) -> Fairway {
         let manifests = self.manifests.path().display().to_string();
         let arguments = [&WORKERS, more, &["--manifests", &manifests]].concat();
         Fairway::start_with_open_files(limit, binary, &arguments).until_ready().await
@@ -183,7 +183,7 @@ impl Endpoint {
 
     /// Makes a full handshake each time, in which the certificate is shown.
     #[must_use]
-    pub fn without_resumption(mut self) -> Self {
+    pub(crate) fn without_resumption(mut self) -> Self {
         if let Some(offer) = &mut self.tls {
             offer.config.resumption = rustls::client::Resumption::disabled();
         }

@@ -148,7 +148,7 @@ impl Kind {
     /// Whether the flood uses up a resource, so that refusing work with 503 or by closing a new connection is the
     /// right answer, to well-behaved clients too.
     #[must_use]
-    pub fn exhausts(self) -> bool {
+    pub(crate) fn exhausts(self) -> bool {
         matches!(self, Self::Descriptors | Self::MemoryHeads | Self::MemoryBodies | Self::MemoryReads)
     }
 
