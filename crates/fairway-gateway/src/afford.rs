@@ -34,12 +34,12 @@ pub(crate) struct Unaffordable {
 /// What the rules cost; nothing where they have no regular expressions.
 pub(crate) fn prices(rules: &[Rule]) -> Arc<[Price]> {
     let priced = rules.iter().enumerate().flat_map(|(rule, of)| {
-        of.matches.iter().enumerate().filter_map(move |(matching, it)| price((rule, matching), it))
+        of.matches.iter().enumerate().filter_map(move |(matching, it)| price(rule, matching, it))
     });
     priced.collect()
 }
 
-fn price((rule, matching): (usize, usize), of: &Match) -> Option<Price> {
+fn price(rule: usize, matching: usize, of: &Match) -> Option<Price> {
     let (mut steps, mut pattern) = (0, None::<Arc<str>>);
     let mut add = |text: &Arc<str>, anchor, ignore_case| {
         let compiled = Pattern::shared(text, anchor, ignore_case).ok()?;

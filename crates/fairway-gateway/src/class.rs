@@ -39,18 +39,19 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
     let named = named(object);
     let parameters = match (&object.spec.parameters_ref, &named) {
         (Some(reference), Some(named)) => {
-            parameters::read((&reference.group, &reference.kind), &named.key, inputs)
+            parameters::read(&reference.group, &reference.kind, &named.key, inputs)
         }
         _ => Ok(Parameters::new()),
     };
     let fault = parameters.as_ref().err();
     let unsupported = release::unsupported(&inputs.resources.gateway.releases);
     let conditions = vec![
-        Condition::of(ACCEPTED, fault, ("Accepted", "its Gateways are served")),
+        Condition::of(ACCEPTED, fault, "Accepted", "its Gateways are served"),
         Condition::of(
             SUPPORTED_VERSION,
             unsupported.as_ref(),
-            ("SupportedVersion", "the Gateway API is served as of v1.6.3"),
+            "SupportedVersion",
+            "the Gateway API is served as of v1.6.3",
         ),
     ];
     let own = OwnStatus::Class(Box::new(ClassStatus { conditions, features: features::SERVED }));

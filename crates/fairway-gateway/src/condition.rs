@@ -76,11 +76,16 @@ impl Condition {
         Self { kind, holds: false, reason: fault.reason, message: Cow::Owned(fault.message.clone()) }
     }
 
-    /// It holds where there is no fault, with these words.
-    pub(crate) fn of(kind: &'static str, fault: Option<&Fault>, met: (&'static str, &'static str)) -> Self {
+    /// It holds for this reason where there is no fault, else it does not hold for the reason of the fault.
+    pub(crate) fn of(
+        kind: &'static str,
+        fault: Option<&Fault>,
+        reason: &'static str,
+        message: &'static str,
+    ) -> Self {
         match fault {
             Some(fault) => Self::unmet(kind, fault),
-            None => Self::met(kind, met.0, met.1),
+            None => Self::met(kind, reason, message),
         }
     }
 }

@@ -102,12 +102,13 @@ pub(crate) fn gateway_of(set: &ListenerSet, namespace: &str) -> Option<ObjectKey
 /// Why a Gateway does not take in the ListenerSets of a namespace.
 pub(crate) fn refusal(
     gateway: &Gateway,
-    (own, namespace): (&str, &str),
+    gateway_namespace: &str,
+    set_namespace: &str,
     context: Context<'_>,
 ) -> Option<Fault> {
     let allowed = gateway.spec.allowed_listeners.as_ref().and_then(|it| it.namespaces.as_ref());
     let allowed = Allowed::read(allowed, Allowed::None).unwrap_or(Allowed::None);
-    let admitted = allowed.admits(namespace, own, context.inputs.resources);
+    let admitted = allowed.admits(set_namespace, gateway_namespace, context.inputs.resources);
     let problem = "allowedListeners of the Gateway does not admit the namespace of the ListenerSet";
     (!admitted).then(|| Fault::new("NotAllowed", problem))
 }
@@ -230,7 +231,7 @@ fn parameters(written: &Written<'_>, context: Context<'_>) -> Result<Parameters,
     let infrastructure = written.gateway.object.spec.infrastructure.as_ref();
     if let Some(reference) = infrastructure.and_then(|it| it.parameters_ref.as_ref()) {
         let key = ObjectKey::new(&written.key.namespace, &reference.name);
-        parameters.extend(parameters::read((&reference.group, &reference.kind), &key, context.inputs)?);
+        parameters.extend(parameters::read(&reference.group, &reference.kind, &key, context.inputs)?);
     }
     Ok(parameters)
 }

@@ -33,12 +33,14 @@ pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attach
         Condition::of(
             PROGRAMMED,
             gateway_not_programmed(reading, own, placement).as_ref(),
-            ("Programmed", "its listeners are bound"),
+            "Programmed",
+            "its listeners are bound",
         ),
         Condition::of(
             RESOLVED_REFS,
             unresolved(reading, own).as_ref(),
-            ("ResolvedRefs", "all that it refers to is there"),
+            "ResolvedRefs",
+            "all that it refers to is there",
         ),
     ];
     if reading.frontend.is_insecure() {
@@ -67,7 +69,7 @@ pub(crate) fn listener_set(set: &Parent, placement: &Placement, attached: Attach
     ListenerSetStatus {
         conditions: vec![
             accepted(set, TAKEN_IN),
-            Condition::of(PROGRAMMED, fault.as_ref(), ("Programmed", BOUND)),
+            Condition::of(PROGRAMMED, fault.as_ref(), "Programmed", BOUND),
         ],
         listeners: listeners(set, placement, attached),
     }
@@ -153,16 +155,18 @@ fn listeners(parent: &Parent, placement: &Placement, attached: Attached<'_>) -> 
 
 fn conditions(listener: &Listener, parent: &Parent, placement: &Placement) -> Vec<Condition> {
     let mut conditions = vec![
-        Condition::of(ACCEPTED, listener.refused.as_ref(), ("Accepted", "the listener is served")),
+        Condition::of(ACCEPTED, listener.refused.as_ref(), "Accepted", "the listener is served"),
         Condition::of(
             PROGRAMMED,
             not_programmed(listener, parent, placement).as_ref(),
-            ("Programmed", "the listener is bound"),
+            "Programmed",
+            "the listener is bound",
         ),
         Condition::of(
             RESOLVED_REFS,
             listener.unresolved.as_ref(),
-            ("ResolvedRefs", "all that it refers to is there"),
+            "ResolvedRefs",
+            "all that it refers to is there",
         ),
         match &listener.conflict {
             Some(fault) => Condition::met(CONFLICTED, fault.reason, fault.message.clone()),

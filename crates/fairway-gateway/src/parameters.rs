@@ -21,7 +21,8 @@ const KNOWN: &[(&str, &[&str])] = &[
 
 /// Reads the entries that a reference leads to.
 pub(crate) fn read(
-    (group, kind): (&str, &str),
+    group: &str,
+    kind: &str,
     key: &ObjectKey,
     inputs: Inputs<'_>,
 ) -> Result<Parameters, Fault> {

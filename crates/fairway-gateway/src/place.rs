@@ -52,7 +52,7 @@ pub(crate) fn placement(
             let own = &inputs.options.trust.external.own;
             let mut placement = Placement { addresses: at_addresses(wanted, all), ..Placement::default() };
             for (protocol, number) in wanted.each_port() {
-                let port = at_port(key, ((protocol, number), all), users, own);
+                let port = at_port(key, protocol, number, all, users, own);
                 placement.place(protocol, number, port);
             }
             Arc::new(placement)
@@ -112,7 +112,9 @@ fn at_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> Addresses {
 
 fn at_port(
     key: &ObjectKey,
-    ((protocol, port), all): ((PortProtocol, u16), &[IpAddr]),
+    protocol: PortProtocol,
+    port: u16,
+    all: &[IpAddr],
     users: &PortUsers,
     own: &Own,
 ) -> PortPlacement {

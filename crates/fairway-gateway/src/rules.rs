@@ -65,10 +65,11 @@ impl<'a> Builder<'a> {
         Self { resolver, place, account: Account::default(), rules: Rules::default() }
     }
 
-    /// The share of a backend; one whose reference leads nowhere keeps its share, and answers 500.
+    /// The share of the backend at field `at` of a rule; one whose reference leads nowhere keeps its share, and answers 500.
     pub(crate) fn share(
         &mut self,
-        (index, at): (usize, &str),
+        rule: usize,
+        at: &str,
         reference: Reference<'_>,
         weight: Option<i32>,
         filters: Result<Vec<Filter>, Fault>,
@@ -80,7 +81,7 @@ impl<'a> Builder<'a> {
             }
             (Ok(backend), Err(fault)) => {
                 self.report(&format!("{at}.filters"), &fault, BACKEND_ANSWERED_500);
-                self.rules.invalid.push((index, fault));
+                self.rules.invalid.push((rule, fault));
                 WeightedBackend::invalid(backend, weight)
             }
             (Err((backend, fault)), _) => {

@@ -198,11 +198,12 @@ impl Policy {
         let conditions = |missing: Option<&Fault>| {
             let fault = missing.or(conflict).or(self.tls.as_ref().err());
             vec![
-                Condition::of(ACCEPTED, fault, ("Accepted", "it decides how its Services are spoken to")),
+                Condition::of(ACCEPTED, fault, "Accepted", "it decides how its Services are spoken to"),
                 Condition::of(
                     RESOLVED_REFS,
                     self.unresolved.as_ref(),
-                    ("ResolvedRefs", "all that it refers to is there"),
+                    "ResolvedRefs",
+                    "all that it refers to is there",
                 ),
             ]
         };

@@ -42,13 +42,13 @@ impl Known<'_> {
         let addresses = self.addresses(gateway, wanted, desired);
         let mut placement = Placement { addresses, ..Placement::default() };
         for (protocol, number) in wanted.each_port() {
-            placement.place(protocol, number, self.port(gateway, (protocol, number)));
+            placement.place(protocol, number, self.port(gateway, protocol, number));
         }
         placement
     }
 
     /// Both transports of a number have the same port of the pods, and each is bound or not by itself.
-    fn port(&self, gateway: &ObjectKey, (protocol, port): (PortProtocol, u16)) -> PortPlacement {
+    fn port(&self, gateway: &ObjectKey, protocol: PortProtocol, port: u16) -> PortPlacement {
         let Some(given) = self.ports.of(gateway, port) else {
             return PortPlacement { bind: Vec::new(), state: PortState::Pending };
         };

@@ -34,7 +34,7 @@ pub fn desired<'a>(
     let wanted = |slice: &&EndpointSlice| families.is_empty() || families.contains(&slice.address_type);
     let ports = should_be.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     let ports: Vec<_> = ports.filter_map(port).collect();
-    pods.filter(wanted).map(|slice| copy((service, should_be), slice, &ports)).collect()
+    pods.filter(wanted).map(|slice| copy(service, should_be, slice, &ports)).collect()
 }
 
 fn port(port: &ServicePort) -> Option<EndpointPort> {
@@ -48,7 +48,8 @@ fn port(port: &ServicePort) -> Option<EndpointPort> {
 }
 
 fn copy(
-    (service, should_be): (&Service, &Service),
+    service: &Service,
+    should_be: &Service,
     pods: &EndpointSlice,
     ports: &[EndpointPort],
 ) -> (ObjectKey, EndpointSlice) {

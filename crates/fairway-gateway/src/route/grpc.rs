@@ -32,7 +32,7 @@ fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("{at}.backendRefs[{number}]");
         let filters = self::filters(builder, &at, &it.filters);
-        shares.push(builder.share((index, &at), it.into(), it.weight, filters));
+        shares.push(builder.share(index, &at, it.into(), it.weight, filters));
     }
     let name = rule.name.as_deref();
     Draft { index, name, matches, filters, policy: Ok(Policy::default()), shares }

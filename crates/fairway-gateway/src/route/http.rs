@@ -51,7 +51,7 @@ fn shares(
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("spec.rules[{index}].backendRefs[{number}]");
         let filters = reader(builder, &at, prefixes, |reader| reader.http(&it.filters));
-        shares.push(builder.share((index, &at), it.into(), it.weight, filters));
+        shares.push(builder.share(index, &at, it.into(), it.weight, filters));
     }
     shares
 }

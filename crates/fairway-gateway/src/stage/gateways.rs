@@ -50,7 +50,7 @@ impl Gateways {
         let own = self.entries(&reference, context, work);
         let mut all = Vec::with_capacity(sets.len());
         for (_, set, origin) in sets {
-            let refused = gateway::refusal(&gateway.object, (&key.namespace, &set.key.namespace), context);
+            let refused = gateway::refusal(&gateway.object, &key.namespace, &set.key.namespace, context);
             let entries = self.entries(&set, context, work);
             all.push((set, origin, refused, entries));
         }

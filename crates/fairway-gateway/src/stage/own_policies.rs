@@ -54,7 +54,7 @@ impl Gateways {
     fn with_service(&self, mut policy: OwnPolicy, inputs: Inputs<'_>) -> OwnPolicy {
         let Some(asks) = policy.asks.clone().filter(|_| policy.said.is_ok()) else { return policy };
         let variant = Variant::default();
-        let found = self.with_resolver((&policy.reference, Speaks::Http), &variant, inputs, |resolver| {
+        let found = self.with_resolver(&policy.reference, Speaks::Http, &variant, inputs, |resolver| {
             resolver.resolve((&asks).into(), &mut References::default()).err()
         });
         if let Some((_, fault)) = found {
@@ -70,7 +70,8 @@ impl Gateways {
     /// Evaluates something with what decides about references of an object.
     pub(crate) fn with_resolver<T>(
         &self,
-        (referrer, speaks): (&ObjectRef, Speaks),
+        referrer: &ObjectRef,
+        speaks: Speaks,
         variant: &Variant,
         inputs: Inputs<'_>,
         evaluate: impl FnOnce(Resolver<'_>) -> T,
@@ -131,10 +132,9 @@ impl Gateways {
             let Some(verdict) = self.verdict(policy, written, inputs) else { continue };
             let fault = verdict.as_ref().err();
             diagnostics.extend(fault.and_then(|fault| describe(policy, written, fault)));
-            let accepted = ("Accepted", "it holds for the target");
             ancestors.push(ParentStatus {
                 parent: Arc::new(ancestor(&written.reference, &reference.key.namespace)),
-                conditions: vec![Condition::of(ACCEPTED, fault, accepted)],
+                conditions: vec![Condition::of(ACCEPTED, fault, "Accepted", "it holds for the target")],
             });
         }
         let mut before = before.into_iter().flat_map(|status| &status.ancestors);

@@ -16,7 +16,8 @@ impl Gateways {
     /// Takes notice of the ports that the ConfigMaps of TCP and UDP services have, and of those that they had before.
     pub fn exchange_service_ports(
         &mut self,
-        (before, after): (&BTreeSet<ServicePort>, &BTreeSet<ServicePort>),
+        before: &BTreeSet<ServicePort>,
+        after: &BTreeSet<ServicePort>,
         work: &mut Work,
     ) {
         for (port, user) in before.difference(after).map(ServicePort::wanted) {

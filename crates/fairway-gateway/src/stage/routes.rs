@@ -100,7 +100,7 @@ impl Gateways {
 
     fn made(&self, reference: &ObjectRef, route: Route<'_>, variant: &Variant, inputs: Inputs<'_>) -> Made {
         let speaks = route.speaks(variant.passes_through);
-        let mut rules = self.with_resolver((reference, speaks), variant, inputs, |it| route.rules(it));
+        let mut rules = self.with_resolver(reference, speaks, variant, inputs, |it| route.rules(it));
         if let Some(guard) = variant.guards.last() {
             rules.close_streams(guard, route.origin(reference, "spec.rules"));
         }
@@ -196,7 +196,8 @@ impl Gateways {
                 }
                 _ => Vec::new(),
             };
-            let found = found.into_iter().chain(over.iter().map(too_expensive)).collect();
+            let too_expensive = over.iter().map(|(host, refused)| too_expensive(host, refused));
+            let found = found.into_iter().chain(too_expensive).collect();
             work.pieces.diagnostics.push((reference.clone(), found));
             let told = Told { parents: &parents, over: &over };
             let status = route.and_then(|route| self.route_status(route, memo.as_deref()?, told));
@@ -350,8 +351,8 @@ impl RouteMemo {
 fn conditions(at: &AtParent, rules: &[&Rules], over: &[(HostPattern, Unaffordable)]) -> Vec<Condition> {
     let unresolved = rules.iter().find_map(|rules| rules.unresolved.as_ref());
     let mut conditions = vec![
-        Condition::of(ACCEPTED, at.attached.as_ref().err(), ("Accepted", "the parent takes the route")),
-        Condition::of(RESOLVED_REFS, unresolved, ("ResolvedRefs", "all that it refers to is there")),
+        Condition::of(ACCEPTED, at.attached.as_ref().err(), "Accepted", "the parent takes the route"),
+        Condition::of(RESOLVED_REFS, unresolved, "ResolvedRefs", "all that it refers to is there"),
     ];
     let partly = rules.iter().find_map(|rules| rules.partly()).or_else(|| dropped(over));
     let partly = partly.filter(|_| at.attached.is_ok());
@@ -366,7 +367,7 @@ fn dropped(over: &[(HostPattern, Unaffordable)]) -> Option<Fault> {
     Some(Fault::new(first.fault.reason, problem))
 }
 
-fn too_expensive((host, refused): &(HostPattern, Unaffordable)) -> Diagnostic {
+fn too_expensive(host: &HostPattern, refused: &Unaffordable) -> Diagnostic {
     let found = Diagnostic::new(Severity::Error, "route-rule", refused.origin.clone());
     let consequence = format!("no request for the host \"{host}\" matches it");
     found.because(refused.fault.message.clone(), consequence)

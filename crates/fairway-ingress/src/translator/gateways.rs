@@ -55,7 +55,7 @@ impl GatewayStage {
 
     /// Takes notice of the ports that TCP and UDP services have.
     pub(super) fn exchange_service_ports(&mut self, ports: &PortChange, noted: &mut GatewayWork) {
-        self.gateways.exchange_service_ports((&ports.before, &ports.after), noted);
+        self.gateways.exchange_service_ports(&ports.before, &ports.after, noted);
     }
 
     /// Makes what was noted, and marks the backends and certificates that it uses.
