@@ -74,7 +74,7 @@ impl Translator {
         let (mut work, mut noted) = match state.progress {
             Progress::New => (Work::all(resources), self.gateways.note_all(resources)),
             Progress::Running { .. } => {
-                let touched = work::touched(state, (changed, resources), &self.options);
+                let touched = work::touched(state, changed, resources, &self.options);
                 (touched, self.gateways.note(resources, changed))
             }
         };

@@ -259,12 +259,12 @@ fn policy() -> impl Strategy<Value = Value> {
         let section = prop::sample::select(vec![None, None, Some("l0"), Some("l1")]);
         let name = prop::sample::select(vec![("Gateway", "g0"), ("Gateway", "g1"), ("ListenerSet", "s0")]);
         (name, section)
-            .prop_map(|((kind, name), section)| target(("gateway.networking.k8s.io", kind, name), section))
+            .prop_map(|((kind, name), section)| target("gateway.networking.k8s.io", kind, name, section))
     };
     let route = (prop::sample::select(vec!["HTTPRoute", "GRPCRoute"]), 0..3_u32)
-        .prop_map(|(kind, at)| target(("gateway.networking.k8s.io", kind, &format!("r{at}")), None));
+        .prop_map(|(kind, at)| target("gateway.networking.k8s.io", kind, &format!("r{at}"), None));
     let service = (0..2_u32, any::<bool>())
-        .prop_map(|(at, section)| target(("", "Service", &format!("v{at}")), section.then_some("web")));
+        .prop_map(|(at, section)| target("", "Service", &format!("v{at}"), section.then_some("web")));
     let of = prop_oneof![
         (client, listening()).prop_map(|(spec, target)| ("ClientTrafficPolicy", spec, target)),
         (backend, service).prop_map(|(spec, target)| ("BackendTrafficPolicy", spec, target)),
@@ -281,7 +281,7 @@ fn policy() -> impl Strategy<Value = Value> {
     })
 }
 
-fn target((group, kind, name): (&str, &str, &str), section: Option<&str>) -> Value {
+fn target(group: &str, kind: &str, name: &str, section: Option<&str>) -> Value {
     let mut target = json!({"group": group, "kind": kind, "name": name});
     if let Some(section) = section {
         target["sectionName"] = json!(section);

@@ -72,7 +72,8 @@ pub(crate) struct Contributions {
     pub(crate) app_root: Option<Arc<str>>,
     /// What becomes of each path.
     pub(crate) rewrite: Rewrite,
-    pub(crate) path_syntax: PathSyntax,
+    /// `use-regex`: whether its paths, and with them all paths of the host, are regular expressions.
+    pub(crate) use_regex: bool,
     pub(crate) policy: Arc<Policy>,
     /// How its Services are reached.
     pub(crate) upstream: Upstream,
@@ -152,15 +153,6 @@ pub(crate) struct Rewrite {
     pub(crate) target: Option<Arc<str>>,
     /// `X-Forwarded-Prefix` of requests whose path is rewritten.
     pub(crate) prefix: Option<Arc<str>>,
-}
-
-/// How the paths of an Ingress are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathSyntax {
-    /// As their types say.
-    Typed,
-    /// As regular expressions, and with them all paths of the host (`use-regex`).
-    Regex,
 }
 
 /// What an Ingress is to the others of its host.
@@ -253,7 +245,7 @@ impl Contributions {
             host: HostFeatures::default(),
             app_root: None,
             rewrite: Rewrite::default(),
-            path_syntax: PathSyntax::Typed,
+            use_regex: false,
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body)),
             upstream: Upstream::default(),
             errors: Errors::default(),

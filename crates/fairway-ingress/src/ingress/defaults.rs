@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
 use crate::ingress::external_auth::Question;
-use crate::ingress::to_https::{Https, Port, Redirects, Slash};
+use crate::ingress::to_https::{Https, Redirects};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
 use crate::ingress::values::Values;
 
@@ -165,22 +165,16 @@ pub(crate) struct SourceRanges {
 /// The parts of `Strict-Transport-Security` (RFC 6797 §6.1), with the defaults of ingress-nginx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hsts {
-    pub(crate) sent: HstsSent,
+    /// Whether the header is sent.
+    pub(crate) is_sent: bool,
     pub(crate) max_age: u64,
     pub(crate) include_subdomains: bool,
     pub(crate) preload: bool,
 }
 
-/// Whether `Strict-Transport-Security` is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HstsSent {
-    Yes,
-    No,
-}
-
 impl Default for Hsts {
     fn default() -> Self {
-        Self { sent: HstsSent::Yes, max_age: 31_536_000, include_subdomains: true, preload: false }
+        Self { is_sent: true, max_age: 31_536_000, include_subdomains: true, preload: false }
     }
 }
 
@@ -189,7 +183,7 @@ impl Hsts {
     pub(crate) fn value(self) -> Option<Arc<str>> {
         let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if self.preload { "; preload" } else { "" };
-        (self.sent == HstsSent::Yes).then(|| format!("max-age={}{subdomains}{preload}", self.max_age).into())
+        self.is_sent.then(|| format!("max-age={}{subdomains}{preload}", self.max_age).into())
     }
 }
 
@@ -233,8 +227,8 @@ impl Defaults {
     pub(crate) fn https_redirect(&self, redirects: Redirects) -> HttpsRedirect {
         HttpsRedirect {
             status: self.https.status,
-            keep_trailing_slash: redirects.slash == Slash::Kept,
-            explicit_port: redirects.port == Port::Always,
+            keep_trailing_slash: redirects.keep_trailing_slash,
+            explicit_port: redirects.explicit_port,
         }
     }
 }

@@ -21,7 +21,8 @@ impl Errors {
     /// backend of all Ingresses, else there are none and the answers become 404.
     pub(crate) fn filters(
         &self,
-        (own, by_default): (Option<BackendKey>, Option<&BackendRef>),
+        own: Option<BackendKey>,
+        by_default: Option<&BackendRef>,
         labels: &RuleLabels,
     ) -> Vec<Filter> {
         let fallback =

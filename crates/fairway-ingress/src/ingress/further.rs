@@ -48,7 +48,8 @@ impl Further {
     /// Why a host does not get a name that it asks for, and what has it.
     pub(crate) fn refusal(
         self,
-        (name, holder): (&HostPattern, &str),
+        name: &HostPattern,
+        holder: &str,
         asking: &ServedIngress,
         annotations_prefix: &str,
     ) -> Diagnostic {
@@ -95,11 +96,13 @@ pub(crate) fn one_label(name: &HostPattern) -> HostPattern {
     }
 }
 
-/// The host that only redirects to `main`, as `asking` wants it.
+/// The host `name` that only redirects to `main`, as `asking` wants it.
 pub(crate) fn redirecting(
-    (name, main): (&HostPattern, &HostPattern),
+    name: &HostPattern,
+    main: &HostPattern,
     asking: &ServedIngress,
-    (status, policy): (u16, Policy),
+    status: u16,
+    policy: Policy,
     certificate: Option<CertificateKey>,
 ) -> VirtualHost {
     let target = RedirectTarget::Host(main.to_string().into());

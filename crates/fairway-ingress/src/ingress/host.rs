@@ -65,7 +65,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     diagnostics.extend(refused);
     let root = app_root(&layout, &entries);
     let clients = serving.deciding().find_map(|ingress| ingress.contributions.host.clients.as_ref());
-    let mut builder = Builder::new(inputs.context, inputs.services, &layout, (has_certificate, clients));
+    let mut builder = Builder::new(inputs.context, inputs.services, &layout, has_certificate, clients);
     let mut routes = builder.routes(&entries, root);
     if *host == HostPattern::Any {
         routes.extend(builder.health());
@@ -83,7 +83,7 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     diagnostics.extend(shared.describe());
     let stream = match inputs.alias {
         Some(_) => None,
-        None => passthrough::stream(host, (serving, &layout), &mut builder),
+        None => passthrough::stream(host, serving, &layout, &mut builder),
     };
     diagnostics.append(&mut builder.diagnostics);
     let host = VirtualHost {

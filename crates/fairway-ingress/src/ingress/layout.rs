@@ -210,8 +210,8 @@ impl Layout {
     }
 }
 
-/// The location of a path, by the number of its rule and its own.
-pub(crate) fn location_at(ingress: &Arc<ServedIngress>, (rule, path): (usize, usize)) -> Option<Location> {
+/// The location of a path, by the index of its rule and its own.
+pub(crate) fn location_at(ingress: &Arc<ServedIngress>, rule: usize, path: usize) -> Option<Location> {
     Some(location(ingress, http_path(ingress, rule, path)?, Place::Path(rule, path)))
 }
 

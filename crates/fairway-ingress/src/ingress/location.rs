@@ -9,7 +9,6 @@ use fairway_objects::shared;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressServiceBackend};
 
 use crate::ingress::closed::Closed;
-use crate::ingress::contributions::PathSyntax;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 
@@ -90,7 +89,7 @@ impl Location {
 
     /// Whether its Ingress asks for the paths of the host to be patterns.
     pub(crate) fn asks_for_patterns(&self) -> bool {
-        let by_annotation = |owner: &Arc<ServedIngress>| owner.contributions.path_syntax == PathSyntax::Regex;
+        let by_annotation = |owner: &Arc<ServedIngress>| owner.contributions.use_regex;
         self.rewrite().is_some() || self.owner.as_ref().is_some_and(by_annotation)
     }
 

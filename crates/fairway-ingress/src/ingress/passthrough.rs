@@ -108,7 +108,8 @@ impl Protections<'_> {
 /// The stream route of a host, where its oldest Ingress asks for one (ingress-nginx `createServers`).
 pub(crate) fn stream(
     host: &HostPattern,
-    (serving, layout): (&HostIngresses, &Layout),
+    serving: &HostIngresses,
+    layout: &Layout,
     builder: &mut Builder<'_>,
 ) -> Option<StreamRoute> {
     if *host == HostPattern::Any {
@@ -130,7 +131,7 @@ pub(crate) fn stream(
         builder.diagnostics.push(found.because(problem, "only requests in the clear reach this path"));
     }
     let options = builder.options();
-    let by_others = |root| protected_by_others((serving, layout), (oldest, root), options);
+    let by_others = |root| protected_by_others(serving, layout, oldest, root, options);
     let protected = root.map(by_others).unwrap_or_default();
     let is_closed = oldest.contributions.closed.is_some()
         || protected.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
@@ -165,8 +166,10 @@ fn ignored(host: &HostPattern, serving: &HostIngresses, oldest: &ServedIngress) 
 /// What other Ingresses protect and TLS would reach all the same: the Service of `/`, and the host as a whole. Those of other
 /// namespaces protect Services of their own, which TLS does not reach; they cannot close the host.
 fn protected_by_others(
-    (serving, layout): (&HostIngresses, &Layout),
-    (oldest, root): (&Arc<ServedIngress>, &Location),
+    serving: &HostIngresses,
+    layout: &Layout,
+    oldest: &Arc<ServedIngress>,
+    root: &Location,
     options: &Options,
 ) -> Vec<Diagnostic> {
     let service = |location: &Location| location.service().map(|service| service.name);

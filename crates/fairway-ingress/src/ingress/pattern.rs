@@ -11,7 +11,7 @@ use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Cost, Finder, Pattern, Refusal};
 use k8s_openapi::api::networking::v1::IngressSpec;
 
-use crate::ingress::contributions::{Contributions, PathSyntax};
+use crate::ingress::contributions::Contributions;
 
 /// Whether a path can be used as a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Patterns {
             let rewrites = target.is_some_and(|target| target != path);
             add(path, rewrites && captures);
             // Where it is a plain path of a host with patterns (`order::entries`).
-            if !rewrites && contributions.path_syntax == PathSyntax::Typed && !path.ends_with('/') {
+            if !rewrites && !contributions.use_regex && !path.ends_with('/') {
                 add(&format!("{path}/"), false);
             }
         }

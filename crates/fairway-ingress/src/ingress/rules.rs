@@ -30,7 +30,7 @@ use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{self, SharedServices, Usual};
-use crate::ingress::to_https::{self, ToHttps};
+use crate::ingress::to_https::ToHttps;
 
 /// How a backend is used.
 struct Settings<'a> {
@@ -85,7 +85,8 @@ impl<'a> Builder<'a> {
         context: Context<'a>,
         services: &'a SharedServices,
         layout: &'a Layout,
-        (has_certificate, clients): (bool, Option<&'a HostClients>),
+        has_certificate: bool,
+        clients: Option<&'a HostClients>,
     ) -> Self {
         let refuses_line_breaks =
             layout.matching == Matching::Patterns && layout.locations.iter().any(Location::is_strict);
@@ -298,7 +299,7 @@ impl<'a> Builder<'a> {
             let otherwise = self.by_default().ok();
             let errors = &owner.contributions.errors;
             let asks_by_default = pages.is_none() && !errors.statuses.is_empty();
-            filters.extend(errors.filters((pages, otherwise.as_ref()), &labels(location)));
+            filters.extend(errors.filters(pages, otherwise.as_ref(), &labels(location)));
             self.backends.extend(otherwise.filter(|_| asks_by_default));
         }
         Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
@@ -332,7 +333,7 @@ impl<'a> Builder<'a> {
         let which = |it: &Location| (it.owner.as_ref().map(|owner| owner.key.clone()), it.service());
         let found = match named {
             Some(named) if which(named) == which(canary) => None,
-            Some(named) => shared_service::canary_displaced(location, (named, canary)),
+            Some(named) => shared_service::canary_displaced(location, named, canary),
             None if !self.is_first(Shared::Canary, location) => None,
             None => shared_service::canary_shared(location, canary),
         };
@@ -384,7 +385,7 @@ impl<'a> Builder<'a> {
         };
         let otherwise = "this canary gets no requests";
         let settings = Settings { transport: &main.transport, balance: &balance, via, otherwise };
-        let backend = self.reference((joining, owner), joining.backend()?, &settings)?;
+        let backend = self.reference(joining, owner, joining.backend()?, &settings)?;
         self.backends.push(backend.clone());
         Some((canary, backend))
     }
@@ -423,14 +424,14 @@ impl<'a> Builder<'a> {
         let settings = Settings { transport: &transport, balance: &balance, via, otherwise };
         if let Some(Closed(reason)) = location.closed() {
             // What else is wrong with it will matter once it is open.
-            _ = self.reference((location, owner), backend, &settings);
+            _ = self.reference(location, owner, backend, &settings);
             return Err(unavailable(reason));
         }
         if contributions.filters.has(Phase::Redirect) {
             // ingress-nginx does not look at the Service of a path that is only redirected.
             return Err(not_found());
         }
-        Ok(self.reference((location, owner), backend, &settings))
+        Ok(self.reference(location, owner, backend, &settings))
     }
 
     /// Who serves requests without a rule.
@@ -462,7 +463,8 @@ impl<'a> Builder<'a> {
     /// The backend that a path names, or nothing after saying why it has none.
     fn reference(
         &mut self,
-        (location, owner): (&Location, &ServedIngress),
+        location: &Location,
+        owner: &ServedIngress,
         backend: &IngressBackend,
         settings: &Settings<'_>,
     ) -> Option<BackendRef> {
@@ -591,12 +593,9 @@ fn to_app_root(path: &Arc<str>) -> Redirect {
 /// To the form of the path that ends in a slash (nginx `location`: "a permanent redirect with the code 301 will be
 /// returned to the requested URI with the slash appended").
 fn to_trailing_slash(path_with_slash: &str, location: &Location) -> Redirect {
-    let written = location.owner.as_ref().map(|owner| owner.contributions.redirects.location);
-    match written.unwrap_or_default() {
-        to_https::Location::Absolute => same_url_with(301, path_with_slash.into(), true),
-        to_https::Location::Relative => {
-            Redirect { status: 301, target: RedirectTarget::Path(path_with_slash.into()) }
-        }
+    match location.owner.as_ref().is_some_and(|owner| owner.contributions.redirects.relative) {
+        true => Redirect { status: 301, target: RedirectTarget::Path(path_with_slash.into()) },
+        false => same_url_with(301, path_with_slash.into(), true),
     }
 }
 

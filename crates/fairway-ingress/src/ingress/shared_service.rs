@@ -180,7 +180,8 @@ pub(crate) fn canary_shared(location: &Location, canary: &Location) -> Option<Di
 /// That a canary that names a location takes nothing, because another one is that of the Service.
 pub(crate) fn canary_displaced(
     location: &Location,
-    (named, canary): (&Location, &Location),
+    named: &Location,
+    canary: &Location,
 ) -> Option<Diagnostic> {
     let problem = format!("{} is the canary of {} already", canary.origin(""), shown(location)?);
     let found = Diagnostic::new(Severity::Warning, "canary-unused", named.origin(""));

@@ -43,7 +43,8 @@ struct Probe<'a> {
     kind: ProbeKind,
     /// The entry that answers it, as far as the entries were tried.
     answered: Option<&'a Entry>,
-    progress: Progress,
+    /// Whether its own path matches it, as far as the entries were tried.
+    matched: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +53,6 @@ enum ProbeKind {
     Itself,
     /// Something below it, or a sample of what a pattern matches.
     Below,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    /// The path has not been tried.
-    Pending,
-    /// The path matches the request.
-    Matched,
 }
 
 impl SharedHost<'_> {
@@ -220,7 +213,7 @@ impl SharedHost<'_> {
             let mut tester = None;
             for probe in &mut probes {
                 let own = probe.location == entry.location;
-                let open = if own { probe.progress == Progress::Pending } else { probe.answered.is_none() };
+                let open = if own { !probe.matched } else { probe.answered.is_none() };
                 if !open || !may_match(entry, &probe.path) {
                     continue;
                 }
@@ -234,12 +227,12 @@ impl SharedHost<'_> {
                 }
                 probe.answered.get_or_insert(entry);
                 if own {
-                    probe.progress = Progress::Matched;
+                    probe.matched = true;
                 }
             }
         }
         let mut reported = None;
-        for probe in probes.iter().filter(|probe| probe.progress == Progress::Matched) {
+        for probe in probes.iter().filter(|probe| probe.matched) {
             if reported == Some(probe.location) {
                 continue;
             }
@@ -255,13 +248,7 @@ impl SharedHost<'_> {
         for (at, location) in self.layout.locations.iter().enumerate().filter(|(_, it)| it.is_path()) {
             let mut push = |kind, path: String| {
                 if path.len() <= LONGEST_PROBE {
-                    probes.push(Probe {
-                        location: at,
-                        path,
-                        kind,
-                        answered: None,
-                        progress: Progress::Pending,
-                    });
+                    probes.push(Probe { location: at, path, kind, answered: None, matched: false });
                 }
             };
             if location.is_pattern() {

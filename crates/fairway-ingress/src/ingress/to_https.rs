@@ -28,31 +28,12 @@ impl Default for Https {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redirects {
     pub(crate) when: ToHttps,
-    /// `preserve-trailing-slash`.
-    pub(crate) slash: Slash,
-    /// `use-port-in-redirects`.
-    pub(crate) port: Port,
-    /// `relative-redirects`.
-    pub(crate) location: Location,
-}
-
-/// Whether redirects to https say the port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Port {
-    /// Where it is not 443.
-    #[default]
-    Unusual,
-    Always,
-}
-
-/// What a redirect to another path of the same host says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// Scheme, host and path.
-    #[default]
-    Absolute,
-    /// The path.
-    Relative,
+    /// `preserve-trailing-slash`: whether the redirect to https keeps one trailing slash of the path.
+    pub(crate) keep_trailing_slash: bool,
+    /// `use-port-in-redirects`: whether redirects to https have the port even if it is 443.
+    pub(crate) explicit_port: bool,
+    /// `relative-redirects`: whether a redirect to another path of the same host has the path only, not scheme and host.
+    pub(crate) relative: bool,
 }
 
 /// When plain requests are sent to https: two switches, each with an annotation and a key of its name.
@@ -77,13 +58,4 @@ impl Default for ToHttps {
     fn default() -> Self {
         Self { with_certificate: true, always: false }
     }
-}
-
-/// What the redirect to https does with one trailing slash of the path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Slash {
-    /// As ingress-nginx does by default.
-    #[default]
-    Dropped,
-    Kept,
 }

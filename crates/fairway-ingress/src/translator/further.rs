@@ -16,7 +16,8 @@ impl State {
     pub(super) fn remember_names(
         &mut self,
         host: &HostPattern,
-        (before, after): (&Names, &Names),
+        before: &Names,
+        after: &Names,
         work: &mut Work,
     ) {
         for (further, name) in before.difference(after) {
@@ -64,19 +65,19 @@ impl State {
                 foreign.map(|owner| format!("belongs to namespace {owner}")).or_else(|| holder.clone());
             if let Some(taken) = taken {
                 let prefix = &inputs.options.annotations_prefix;
-                found.push(further.refusal((name, &taken), asking, prefix));
+                found.push(further.refusal(name, &taken, asking, prefix));
                 continue;
             }
             holder = Some(format!("is already a name of host {main}"));
-            let built = self.built_host((main, Some(name)), &serving, above.map(|(_, memo)| memo), inputs);
+            let built = self.built_host(main, Some(name), &serving, above.map(|(_, memo)| memo), inputs);
             made = Some(match further {
                 Further::Alias => built.host,
                 Further::Redirected => {
                     let policy = self
                         .defaults
                         .policy(self.defaults.forwarding.timeouts, self.defaults.forwarding.max_body);
-                    let how = (self.defaults.https.status, policy);
-                    further::redirecting((name, main), asking, how, built.host.certificate)
+                    let status = self.defaults.https.status;
+                    further::redirecting(name, main, asking, status, policy, built.host.certificate)
                 }
             });
         }

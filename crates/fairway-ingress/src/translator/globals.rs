@@ -8,7 +8,7 @@ use fairway_objects::inputs::Inputs;
 use crate::ingress::class::Classes;
 use crate::ingress::settings;
 use crate::translator::state::State;
-use crate::translator::work::{TrustWork, Work};
+use crate::translator::work::Work;
 
 impl State {
     /// The classes and the settings; where they mean something else now, every Ingress is read again.
@@ -25,7 +25,7 @@ impl State {
             self.settings_maps = map.iter().flat_map(|map| settings::named(&map.object)).collect();
             all |= read.defaults != self.defaults;
             self.defaults = read.defaults;
-            work.trust = TrustWork::Report;
+            work.report_trust = true;
             self.current.config.settings = read.settings;
             let mut found = read.diagnostics;
             found.extend(missing_defaults(inputs));
@@ -45,7 +45,7 @@ impl State {
 
     /// Reports that every client may claim any address, with the Ingresses whose source ranges that makes worthless.
     pub(super) fn report_trust(&mut self, work: &Work) {
-        if work.trust == TrustWork::None {
+        if !work.report_trust {
             return;
         }
         let restricting = &self.dependencies.restricting;

@@ -63,7 +63,7 @@ impl State {
             return;
         }
         let Built { host: made, stream, certificate: own_certificate, backends, mut diagnostics } =
-            self.built_host((host, None), &serving, above.map(|(_, memo)| memo), inputs);
+            self.built_host(host, None, &serving, above.map(|(_, memo)| memo), inputs);
         let names = further::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
         let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0)).map(Box::new);
@@ -117,7 +117,8 @@ impl State {
     /// Builds a host, under another name where one is given.
     pub(super) fn built_host(
         &self,
-        (host, alias): (&HostPattern, Option<&HostPattern>),
+        host: &HostPattern,
+        alias: Option<&HostPattern>,
         serving: &HostIngresses,
         above: Option<&HostMemo>,
         inputs: Inputs<'_>,
@@ -144,7 +145,7 @@ impl State {
         let user = CertificateUser::Host(host.clone());
         let (old, new) = (before.certificate.as_deref(), memo.certificate.as_deref());
         work.certificates.extend(self.exchange_certificate(user, old, new));
-        self.remember_names(host, (&before.names, &memo.names), work);
+        self.remember_names(host, &before.names, &memo.names, work);
         self.hosts.insert(host.clone(), Arc::new(memo));
     }
 }

@@ -15,7 +15,7 @@ use crate::ingress::read::read;
 use crate::ingress::served::ServedIngress;
 use crate::translation::IngressStatus;
 use crate::translator::state::State;
-use crate::translator::work::{TrustWork, Work};
+use crate::translator::work::Work;
 
 impl State {
     /// Reads Ingresses, and marks their hosts as they were and as they are.
@@ -40,7 +40,7 @@ impl State {
             let contributions = reading.served.as_ref().map(|served| &*served.contributions);
             let restricts = contributions.is_some_and(Contributions::check_source_ranges);
             if self.dependencies.set_restricting(&key, restricts) {
-                work.trust = TrustWork::Report;
+                work.report_trust = true;
             }
             if let Some(mut served) = reading.served {
                 served.contributions = self.ingresses.shared(served.contributions);

@@ -41,8 +41,10 @@ struct Fact {
     text: Arc<str>,
     created: i64,
     ingress: ObjectKey,
-    /// Of [`Facet::Joined`]: rule and path.
-    path: (u32, u32),
+    /// Of [`Facet::Joined`]: the index of the rule of `ingress`.
+    rule: u32,
+    /// Of [`Facet::Joined`]: the index of the path of that rule.
+    path: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +114,8 @@ impl Ingresses {
         if let Some(before) = self.joins.remove(host) {
             self.forget(before.iter().cloned());
         }
-        let joins: Arc<[Fact]> = layout.into_iter().flat_map(Layout::joins).filter_map(joined).collect();
+        let joins = layout.into_iter().flat_map(Layout::joins);
+        let joins: Arc<[Fact]> = joins.filter_map(|(service, canary)| joined(service, canary)).collect();
         if !joins.is_empty() {
             self.touched.extend(joins.iter().map(|fact| fact.service.clone()));
             self.facts.extend(joins.iter().cloned());
@@ -182,7 +185,8 @@ impl Ingresses {
             balance: Balance { cookie, ..upstream.balance.clone() },
             via: upstream.via,
             givers,
-            canary: joined.and_then(|fact| location_at(&known(fact)?, fact.place())),
+            canary: joined
+                .and_then(|fact| location_at(&known(fact)?, fact.rule as usize, fact.path as usize)),
             share: first(Facet::Canary).and_then(known),
         })
     }
@@ -196,18 +200,13 @@ impl Fact {
     fn new(ingress: &ServedIngress, service: &Arc<ServiceName>, facet: Facet) -> Self {
         let (created, key) = ingress.age();
         let (service, ingress) = (service.clone(), key.clone());
-        Self { service, facet, text: Arc::default(), created, ingress, path: (0, 0) }
+        Self { service, facet, text: Arc::default(), created, ingress, rule: 0, path: 0 }
     }
 
     /// Before all facts of a facet.
     fn begin(service: &Arc<ServiceName>, facet: Facet) -> Self {
         let (service, ingress) = (service.clone(), ObjectKey::default());
-        Self { service, facet, text: Arc::default(), created: i64::MIN, ingress, path: (0, 0) }
-    }
-
-    /// Rule and path of [`Facet::Joined`].
-    fn place(&self) -> (usize, usize) {
-        (self.path.0 as usize, self.path.1 as usize)
+        Self { service, facet, text: Arc::default(), created: i64::MIN, ingress, rule: 0, path: 0 }
     }
 
     /// A text decides about its place, and age about nothing.
@@ -258,10 +257,10 @@ fn facts(ingress: &ServedIngress) -> Vec<Fact> {
     facts
 }
 
-fn joined((service, canary): (ServiceName, &Location)) -> Option<Fact> {
+fn joined(service: ServiceName, canary: &Location) -> Option<Fact> {
     let (owner, Place::Path(rule, path)) = (canary.owner.as_ref()?, canary.place) else { return None };
-    let path = (u32::try_from(rule).ok()?, u32::try_from(path).ok()?);
-    Some(Fact { path, ..Fact::new(owner, &Arc::new(service), Facet::Joined) })
+    let (rule, path) = (u32::try_from(rule).ok()?, u32::try_from(path).ok()?);
+    Some(Fact { rule, path, ..Fact::new(owner, &Arc::new(service), Facet::Joined) })
 }
 
 #[cfg(test)]

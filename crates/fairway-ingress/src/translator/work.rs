@@ -9,20 +9,13 @@ use fairway_objects::resources::Resources;
 
 use crate::translator::state::State;
 
-/// Whether it must be reported again that every client may claim any address, and what that makes spoofable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum TrustWork {
-    #[default]
-    None,
-    Report,
-}
-
 /// What must be looked at again.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) classes: bool,
     pub(super) settings: bool,
-    pub(super) trust: TrustWork,
+    /// Whether to report again that every client may claim any address, and what that makes spoofable.
+    pub(super) report_trust: bool,
     pub(super) ingresses: BTreeSet<ObjectKey>,
     pub(super) old_ingresses: BTreeSet<ObjectKey>,
     pub(super) secrets: BTreeSet<ObjectKey>,
@@ -55,7 +48,8 @@ impl Work {
 /// What an edit of `changed` touches.
 pub(super) fn touched(
     state: &State,
-    (changed, resources): (&[ObjectRef], &Resources),
+    changed: &[ObjectRef],
+    resources: &Resources,
     options: &Options,
 ) -> Work {
     let mut work = Work::default();
@@ -67,7 +61,7 @@ pub(super) fn touched(
             Kind::IngressClass => work.classes = true,
             Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
             Kind::Service => {
-                mark_service(state, (key, resources), &mut work);
+                mark_service(state, key, resources, &mut work);
                 if options.defaults.backend.as_ref() == Some(key) {
                     work.settings = true;
                     work.hosts.extend(state.hosts.keys().cloned());
@@ -103,7 +97,7 @@ pub(super) fn touched(
     work
 }
 
-fn mark_service(state: &State, (key, resources): (&ObjectKey, &Resources), work: &mut Work) {
+fn mark_service(state: &State, key: &ObjectKey, resources: &Resources, work: &mut Work) {
     let dependencies = &state.dependencies;
     for ingress in dependencies.services.of(key) {
         let served = state.ingresses.get(ingress).into_iter();

@@ -7,7 +7,6 @@ use fairway_model::{CookieRewrite, Filter, LocationRewrite, Replacement};
 use crate::ingress::annotations::family::{Family, Known, differs};
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
-use crate::ingress::to_https::Location;
 use crate::ingress::values::{Values, domains, paths, url, value};
 
 /// The family. After `redirect`, which says whether redirects are relative.
@@ -20,7 +19,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
         contributions.filters.push(Phase::AnswerHead, cookies);
     }
     if let Some((from, to)) = redirect(reader, defaults) {
-        let absolute = contributions.redirects.location == Location::Absolute;
+        let absolute = !contributions.redirects.relative;
         let rewrite = LocationRewrite { url: Replacement { from, to }, absolute };
         contributions.filters.push(Phase::AnswerHead, Filter::AnswerLocation(rewrite));
     }

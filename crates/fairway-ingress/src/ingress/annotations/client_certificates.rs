@@ -64,7 +64,7 @@ fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients
             ClientDemand::Required
         }
     };
-    let read = verification(&reader.annotations(), (value, demand), context).and_then(|rules| {
+    let read = verification(&reader.annotations(), value, demand, context).and_then(|rules| {
         for key_problem in unsupported_keys(&rules.roots) {
             let found = Diagnostic::new(Severity::Warning, "unsupported-key", reader.at("auth-tls-secret"));
             let problem = format!("in ca.crt of Secret {value}, {key_problem}");
@@ -98,7 +98,8 @@ type Wrong = (&'static str, &'static str, String);
 
 fn verification(
     annotations: &Annotations<'_>,
-    (value, demand): (&str, ClientDemand),
+    value: &str,
+    demand: ClientDemand,
     context: &Context<'_>,
 ) -> Result<ClientVerification, Wrong> {
     let invalid = |problem| ("auth-tls-secret", "invalid-protection", problem);

@@ -9,7 +9,7 @@ use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget, shown_url};
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
-use crate::ingress::to_https::{Location, Port, Redirects, Slash, ToHttps};
+use crate::ingress::to_https::{Redirects, ToHttps};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
@@ -21,13 +21,13 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.redirects = redirects(reader, context.defaults.https.redirects);
     contributions.host.www = reader.switch("from-to-www-redirect", false);
     contributions.app_root = app_root(reader);
-    match redirect(reader, contributions.redirects.location) {
+    match redirect(reader, contributions.redirects.relative) {
         Ok(redirect) => {
             contributions.filters.extend(Phase::Redirect, redirect.map(Filter::Redirect));
         }
         Err(NoUrl) => {
             contributions.host.www = false;
-            contributions.redirects.location = context.defaults.https.redirects.location;
+            contributions.redirects.relative = context.defaults.https.redirects.relative;
         }
     }
     Ok(())
@@ -66,15 +66,11 @@ fn report_ignored(reader: &mut Reader<'_>) {
 
 /// Reads which plain requests are sent to https, and how redirects are written.
 fn redirects(reader: &mut Reader<'_>, default: Redirects) -> Redirects {
-    let mut on = |name: &str, default: bool| reader.switch(name, default);
-    let slash = on("preserve-trailing-slash", default.slash == Slash::Kept);
-    let port = on("use-port-in-redirects", default.port == Port::Always);
-    let relative = on("relative-redirects", default.location == Location::Relative);
     Redirects {
+        keep_trailing_slash: reader.switch("preserve-trailing-slash", default.keep_trailing_slash),
+        explicit_port: reader.switch("use-port-in-redirects", default.explicit_port),
+        relative: reader.switch("relative-redirects", default.relative),
         when: to_https(reader, default.when),
-        slash: if slash { Slash::Kept } else { Slash::Dropped },
-        port: if port { Port::Always } else { Port::Unusual },
-        location: if relative { Location::Relative } else { Location::Absolute },
     }
 }
 
@@ -88,7 +84,7 @@ fn to_https(reader: &mut Reader<'_>, default: ToHttps) -> ToHttps {
 
 /// Reads the redirect of all paths: the temporal one wins, as recorded. An `Err` is a temporal one that is no URL, with
 /// which ingress-nginx forgets all that the family says of redirects.
-fn redirect(reader: &mut Reader<'_>, written: Location) -> Result<Option<Redirect>, NoUrl> {
+fn redirect(reader: &mut Reader<'_>, relative: bool) -> Result<Option<Redirect>, NoUrl> {
     let kinds = [("temporal-redirect", 302, 300..=307), ("permanent-redirect", 301, 300..=308)];
     for (name, default_status, statuses) in kinds {
         let Some(url) = reader.value(name).filter(|url| !url.is_empty()) else { continue };
@@ -102,7 +98,7 @@ fn redirect(reader: &mut Reader<'_>, written: Location) -> Result<Option<Redirec
         }
         let status = reader.number(&format!("{name}-code"), statuses).unwrap_or(default_status);
         let status = u16::try_from(status).expect("the range says so");
-        return Ok(Some(Redirect { status, target: target(url, written) }));
+        return Ok(Some(Redirect { status, target: target(url, relative) }));
     }
     Ok(None)
 }
@@ -119,8 +115,8 @@ fn is_http(url: &str) -> bool {
 }
 
 /// nginx `return`: a path becomes the URL with that path (`absolute_redirect`), anything else is written as it is.
-fn target(url: &str, written: Location) -> RedirectTarget {
-    if url.starts_with('/') && written == Location::Absolute {
+fn target(url: &str, relative: bool) -> RedirectTarget {
+    if url.starts_with('/') && !relative {
         let path = Some(PathRewrite::Full(url.into()));
         return RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query: false };
     }
@@ -147,9 +143,9 @@ mod tests {
     fn a_path_becomes_a_url_unless_redirects_are_relative() {
         let path = Some(PathRewrite::Full("/new?a=1".into()));
         let parts = RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query: false };
-        assert_eq!(target("/new?a=1", Location::Absolute), parts);
-        assert_eq!(target("/new", Location::Relative), RedirectTarget::Url("/new".into()));
-        assert_eq!(target("ftp://a.test", Location::Absolute), RedirectTarget::Url("ftp://a.test".into()));
+        assert_eq!(target("/new?a=1", false), parts);
+        assert_eq!(target("/new", true), RedirectTarget::Url("/new".into()));
+        assert_eq!(target("ftp://a.test", false), RedirectTarget::Url("ftp://a.test".into()));
     }
 
     #[test]

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::closed::Closed;
-use crate::ingress::contributions::PathSyntax;
 use crate::ingress::pattern;
 use crate::ingress::reader::Reader;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
-    if reader.switch("use-regex", false) {
-        contributions.path_syntax = PathSyntax::Regex;
-    }
+    contributions.use_regex = reader.switch("use-regex", false);
     if reader.is_catch_all() {
         // Redirects and rewrites of the catch-all host stay as they are without an Ingress (`getBackendServers`).
-        contributions.path_syntax = PathSyntax::Typed;
+        contributions.use_regex = false;
         return Ok(());
     }
     contributions.rewrite.target = target(reader)?;

@@ -27,23 +27,14 @@ pub(super) struct Draft<'a> {
     pub(super) options: &'a Options,
     pub(super) settings: Settings,
     pub(super) defaults: Defaults,
-    pub(super) keep_alive: KeepAlive,
+    /// Whether clients' connections carry more than one request; not with `keep-alive: "0"`.
+    pub(super) keep_alive: bool,
     pub(super) hsts: Hsts,
     pub(super) forwarded: Forwarded,
     pub(super) global_auth: GlobalAuth,
     pub(super) log_format: LogFormatKeys,
     pub(super) headers: HeaderKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
-}
-
-/// Whether clients' connections carry more than one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum KeepAlive {
-    /// As many as the settings say.
-    #[default]
-    On,
-    /// `keep-alive: "0"`.
-    Off,
 }
 
 /// A key with its value and its place.
@@ -67,7 +58,7 @@ impl<'a> Draft<'a> {
                 forwarding: Forwarding { path: options.hosts.forwarded_path, ..Forwarding::default() },
                 ..Defaults::default()
             },
-            keep_alive: KeepAlive::default(),
+            keep_alive: true,
             hsts: Hsts::default(),
             forwarded: Forwarded::default(),
             global_auth: GlobalAuth::default(),
@@ -119,7 +110,7 @@ impl<'a> Draft<'a> {
 
     /// The settings as a whole; `at` is the place of a key.
     pub(super) fn finish(mut self, resources: &Resources, at: impl Fn(&str) -> Origin) -> Reading {
-        if self.keep_alive == KeepAlive::Off {
+        if !self.keep_alive {
             // nginx answers before it closes: a connection waits for its first request all the same.
             self.settings.downstream.requests_per_connection = 1;
         }

@@ -13,7 +13,8 @@ pub(super) struct Forwarded {
     pub(super) switch: Switch,
     /// `proxy-real-ip-cidr`, without what is no range.
     pub(super) ranges: Option<Vec<IpNet>>,
-    pub(super) header: ClientField,
+    /// Whether `forwarded-for-header` names another header than `X-Forwarded-For`: no other is read.
+    pub(super) in_another_header: bool,
 }
 
 /// `use-forwarded-headers`.
@@ -24,15 +25,6 @@ pub(super) enum Switch {
     Unset,
     On,
     Off,
-}
-
-/// `forwarded-for-header`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ClientField {
-    #[default]
-    XForwardedFor,
-    /// One that is not read.
-    Another,
 }
 
 /// The peers whose `X-Forwarded-*` are believed.
@@ -48,7 +40,7 @@ pub(super) struct TrustedForwarders {
 impl Forwarded {
     /// With the ranges of `--trusted-forwarders`; `at` is the place of a key.
     pub(super) fn settle(self, flag: &[IpNet], at: impl Fn(&str) -> Origin) -> TrustedForwarders {
-        if self.header == ClientField::Another {
+        if self.in_another_header {
             return TrustedForwarders::default();
         }
         let warned = |key: &str, problem: String, consequence: &str| {

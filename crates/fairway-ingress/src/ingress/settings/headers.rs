@@ -97,7 +97,7 @@ impl HeaderKeys {
     ) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         let mut fields = |map: Option<&ObjectKey>, whose: &Whose| -> Arc<[FieldTemplate]> {
-            map.map(|map| read(resources, map, (whose, at(whose.key)), &mut found)).unwrap_or_default().into()
+            map.map(|map| read(resources, map, whose, at(whose.key), &mut found)).unwrap_or_default().into()
         };
         let answers = fields(self.answers.as_ref(), &OF_ANSWERS);
         let requests = fields(self.requests.as_ref(), &OF_REQUESTS);
@@ -115,7 +115,8 @@ impl HeaderKeys {
 fn read(
     resources: &Resources,
     map: &ObjectKey,
-    (whose, named_at): (&Whose, Origin),
+    whose: &Whose,
+    named_at: Origin,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<FieldTemplate> {
     let Some(headers) = resources.config_maps.get(map) else {
@@ -208,7 +209,7 @@ mod tests {
         let mut resources = Resources::default();
         let (key, map) = (ObjectKey::new("edge", "headers"), serde_json::from_value(map).unwrap());
         resources.config_maps.insert(key.clone(), Sourced { object: Arc::new(map), source: None });
-        let fields = read(&resources, &key, (&OF_REQUESTS, Origin::default()), &mut Vec::new());
+        let fields = read(&resources, &key, &OF_REQUESTS, Origin::default(), &mut Vec::new());
         assert_eq!(fields.iter().map(|field| &*field.name).collect::<Vec<_>>(), ["X-B", "X-A", "X-C"]);
     }
 

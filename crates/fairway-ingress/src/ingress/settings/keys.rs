@@ -9,12 +9,10 @@ use fairway_objects::annotations::text::{self, bytes, switch};
 use fairway_objects::options::ProxySenders;
 use ipnet::IpNet;
 
-use crate::ingress::defaults::HstsSent;
-use crate::ingress::settings::draft::{Draft, KeepAlive};
-use crate::ingress::settings::forwarded::{ClientField, Switch};
+use crate::ingress::settings::draft::Draft;
+use crate::ingress::settings::forwarded::Switch;
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
-use crate::ingress::to_https::{Location, Port, Slash};
 
 /// Streams of HTTP/2 that a connection has room for.
 const MOST_STREAMS: u32 = 128;
@@ -79,7 +77,7 @@ impl Draft<'_> {
             "keep-alive" | "keepalive-timeout" => {
                 let time = duration(value)?;
                 if time.is_zero() {
-                    self.keep_alive = KeepAlive::Off;
+                    self.keep_alive = false;
                 } else {
                     self.settings.downstream.idle_timeout = time;
                 }
@@ -197,20 +195,13 @@ impl Draft<'_> {
                 let status = number::<u16>(value).ok().filter(allowed);
                 defaults.https.status = status.ok_or(KeyProblem::NotA("301, 302, 307 or 308"))?;
             }
-            "preserve-trailing-slash" => {
-                defaults.https.redirects.slash = if flag(value)? { Slash::Kept } else { Slash::Dropped };
-            }
-            "use-port-in-redirects" => {
-                defaults.https.redirects.port = if flag(value)? { Port::Always } else { Port::Unusual };
-            }
-            "relative-redirects" => {
-                defaults.https.redirects.location =
-                    if flag(value)? { Location::Relative } else { Location::Absolute };
-            }
+            "preserve-trailing-slash" => defaults.https.redirects.keep_trailing_slash = flag(value)?,
+            "use-port-in-redirects" => defaults.https.redirects.explicit_port = flag(value)?,
+            "relative-redirects" => defaults.https.redirects.relative = flag(value)?,
             "limit-req-status-code" => defaults.limit_status.rate = refusal(value)?,
             "limit-conn-status-code" => defaults.limit_status.connections = refusal(value)?,
             "no-tls-redirect-locations" => defaults.https.never = list(value).map(Arc::from).collect(),
-            "hsts" => self.hsts.sent = if flag(value)? { HstsSent::Yes } else { HstsSent::No },
+            "hsts" => self.hsts.is_sent = flag(value)?,
             "hsts-max-age" => self.hsts.max_age = number(value)?,
             "hsts-include-subdomains" => self.hsts.include_subdomains = flag(value)?,
             "hsts-preload" => self.hsts.preload = flag(value)?,
@@ -277,7 +268,7 @@ impl Draft<'_> {
                 }
             }
             "forwarded-for-header" if !value.eq_ignore_ascii_case("X-Forwarded-For") => {
-                self.forwarded.header = ClientField::Another;
+                self.forwarded.in_another_header = true;
                 return Err(KeyProblem::Lost(
                     "only X-Forwarded-For is read",
                     "nobody's X-Forwarded-* are believed: requests through a proxy have the proxy's address, also \
