@@ -186,10 +186,10 @@ impl Resolver<'_> {
         let backend = match (self.uses)(service, port_name(found_port)) {
             None => {
                 let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
-                BackendRef::new(service.clone(), port.into(), (&transport, &balance))
+                BackendRef::new(service.clone(), port.into(), &transport, &balance)
             }
             Some((policy, BackendUse { balance, traffic })) => {
-                BackendRef::new(service.clone(), port.into(), (&transport, &balance)).used(&policy, traffic)
+                BackendRef::new(service.clone(), port.into(), &transport, &balance).used(&policy, traffic)
             }
         };
         match backend.target(self.inputs) {

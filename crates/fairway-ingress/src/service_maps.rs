@@ -144,7 +144,7 @@ impl Reader<'_> {
         };
         let balance = Balance::default();
         let backend =
-            BackendRef::new(entry.service.clone(), entry.service_port.clone(), (&transport, &balance));
+            BackendRef::new(entry.service.clone(), entry.service_port.clone(), &transport, &balance);
         if let Err(error) = backend.target(self.inputs) {
             let (code, problem) = self.describe(&error, &backend);
             return Err(refused(code, Some(&entry.service), problem));

@@ -104,7 +104,7 @@ pub enum ResolveError {
 
 impl BackendRef {
     /// `port` of `service`, as a rule wrote them.
-    pub fn new(service: ObjectKey, port: Arc<str>, (transport, balance): (&Transport, &Balance)) -> Self {
+    pub fn new(service: ObjectKey, port: Arc<str>, transport: &Transport, balance: &Balance) -> Self {
         let key = BackendKey(format!("{service}:{port}{}{}", transport.suffix(), balance.suffix()).into());
         let (transport, balance) = (transport.clone(), balance.clone());
         Self { key, service, port, transport, balance, traffic: None, via: Via::default(), by_url: None }
@@ -118,7 +118,7 @@ impl BackendRef {
             Purpose::Word => "host",
         };
         let key = BackendKey(format!("{service}:{port}{};{mark}={}", transport.suffix(), by_url.host).into());
-        let own = Self::new(service, port.to_string().into(), (transport, &Balance::default()));
+        let own = Self::new(service, port.to_string().into(), transport, &Balance::default());
         Self { key, by_url: Some(Arc::new(by_url)), ..own }
     }
 
@@ -144,7 +144,7 @@ impl BackendRef {
     /// port or is refused.
     pub fn first_port(service: &ObjectKey, inputs: Inputs<'_>) -> Option<Self> {
         let port = inputs.resources.services.get(service)?.object.ports.first()?.port.to_string();
-        let reference = Self::new(service.clone(), port.into(), (&Transport::default(), &Balance::default()));
+        let reference = Self::new(service.clone(), port.into(), &Transport::default(), &Balance::default());
         reference.target(inputs).is_ok().then_some(reference)
     }
 
@@ -281,7 +281,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
                     format!("the Service has no endpoint, and {}", reference.transport.without_endpoint())
                 }
             };
-            let (endpoints, refused) = external::endpoints(&name, inputs, (place, &without));
+            let (endpoints, refused) = external::endpoints(&name, inputs, place, &without);
             diagnostics.extend(refused);
             endpoints
         }

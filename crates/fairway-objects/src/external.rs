@@ -75,7 +75,8 @@ enum Refused {
 pub(crate) fn endpoints(
     at: &ExternalName,
     inputs: Inputs<'_>,
-    (origin, without): (&Origin, &str),
+    origin: &Origin,
+    without: &str,
 ) -> (Vec<Endpoint>, Option<Diagnostic>) {
     let (name, port, external) = (&*at.name, at.port, &inputs.options.trust.external);
     let resolved =
@@ -93,7 +94,7 @@ pub(crate) fn endpoints(
             false
         }
     });
-    let found = describe((name, without), &refused, addresses.len());
+    let found = describe(name, without, &refused, addresses.len());
     let found = found.map(|(severity, problem, consequence)| {
         Diagnostic::new(severity, REFUSED, origin.clone()).because(problem, consequence)
     });
@@ -103,7 +104,8 @@ pub(crate) fn endpoints(
 
 /// Names the first address only: a name server can give any number, and others each time.
 fn describe(
-    (name, without): (&str, &str),
+    name: &str,
+    without: &str,
     refused: &[(SocketAddr, Refused)],
     left: usize,
 ) -> Option<(Severity, String, String)> {

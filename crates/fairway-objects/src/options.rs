@@ -239,18 +239,9 @@ pub struct HostOptions {
     pub compat: Compat,
     /// What happens to an Ingress that asks for protection which is not given yet.
     pub unsupported_protection: UnsupportedProtection,
-    /// Whether `ssl-passthrough` has an effect.
-    pub ssl_passthrough: SslPassthrough,
-}
-
-/// Whether `ssl-passthrough` has an effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SslPassthrough {
-    /// TLS of hosts that ask for it is passed through.
-    #[default]
-    On,
-    /// It is ignored: TLS ends at Fairway, as in ingress-nginx without `--enable-ssl-passthrough`.
-    Off,
+    /// Whether TLS of hosts that ask for `ssl-passthrough` is passed through. Otherwise the annotation is ignored: TLS ends at
+    /// Fairway, as in ingress-nginx without `--enable-ssl-passthrough`.
+    pub ssl_passthrough: bool,
 }
 
 /// Whether what an Ingress asks for a Service also holds for the other Ingresses with that Service: balancing, sessions and
@@ -292,7 +283,7 @@ impl Default for HostOptions {
             log_format: LogFormatChoice::default(),
             compat: Compat::default(),
             unsupported_protection: UnsupportedProtection::default(),
-            ssl_passthrough: SslPassthrough::default(),
+            ssl_passthrough: true,
         }
     }
 }

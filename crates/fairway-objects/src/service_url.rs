@@ -10,7 +10,7 @@ use fairway_model::{OwnScheme, Template, shown_url};
 use crate::backend::{BackendRef, ByUrl, Purpose};
 use crate::object::ObjectKey;
 use crate::resources::Resources;
-use crate::transport::{Sni, TlsOrigination, Transport};
+use crate::transport::{TlsOrigination, Transport};
 
 /// A URL with variables in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl UrlHost {
             OwnScheme::Https => Transport::Tls(Arc::new(TlsOrigination {
                 name: Some(self.name.clone()),
                 // An address is no name (RFC 6066 §3).
-                sni: if self.address().is_some() { Sni::Off } else { Sni::On },
+                sni: self.address().is_none(),
                 ..TlsOrigination::default()
             })),
         };

@@ -55,39 +55,19 @@ pub struct TlsOrigination {
     /// The name of the backend's certificate and of SNI.
     pub name: Option<Arc<str>>,
     /// Whether the endpoint is told the name.
-    pub sni: Sni,
+    pub sni: bool,
     /// The Secret, by which backends are told apart.
     pub secret: Option<ObjectKey>,
     /// The trusted roots as PEM, where the certificate is verified.
     pub roots: Option<Arc<str>>,
-    /// Whether the Secret has one.
-    pub client_certificate: ClientCertificate,
+    /// Whether the Secret has a certificate for the endpoint, which is sent.
+    pub sends_certificate: bool,
     /// Which versions are offered.
     pub versions: TlsVersions,
     /// The suites of TLS 1.2; all where there are none.
     pub suites: Vec<CipherSuite>,
     /// The most certificates between the backend's and a root.
     pub depth: Option<u32>,
-}
-
-/// Whether the endpoint is told the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Sni {
-    /// It is not.
-    #[default]
-    Off,
-    /// It is.
-    On,
-}
-
-/// Whether the Secret has a certificate for the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum ClientCertificate {
-    /// It has none.
-    #[default]
-    None,
-    /// It has one, which is sent.
-    Sent,
 }
 
 impl Transport {
@@ -109,7 +89,7 @@ impl Transport {
         if let Some(name) = &tls.name {
             add("name", name);
         }
-        if tls.sni == Sni::On {
+        if tls.sni {
             add("sni", "on");
         }
         if tls.roots.is_some() {
@@ -209,7 +189,7 @@ impl Transport {
         let default_name = || format!("{}.{}.svc", service.name, service.namespace).into();
         let name: Arc<str> = tls.name.clone().unwrap_or_else(default_name);
         Some(UpstreamTls {
-            server_name: (tls.sni == Sni::On).then(|| name.clone()),
+            server_name: tls.sni.then(|| name.clone()),
             verification: match &tls.roots {
                 Some(roots) => UpstreamVerification::Chain { roots: roots.clone(), name, depth: tls.depth },
                 None => UpstreamVerification::Off,
@@ -223,9 +203,7 @@ impl Transport {
     /// The Secret with the certificate that endpoints get.
     pub fn client_certificate(&self) -> Option<&ObjectKey> {
         match self {
-            Self::Tls(tls) | Self::H2(tls) | Self::AsClient(tls)
-                if tls.client_certificate == ClientCertificate::Sent =>
-            {
+            Self::Tls(tls) | Self::H2(tls) | Self::AsClient(tls) if tls.sends_certificate => {
                 tls.secret.as_ref()
             }
             Self::Policy(tls) => tls.client_certificate.as_ref(),

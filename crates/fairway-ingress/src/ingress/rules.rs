@@ -320,7 +320,7 @@ impl<'a> Builder<'a> {
         let owner = location.owner.as_ref()?;
         let (_, secured) = owner.contributions.upstream.transport.by_client();
         let (secured, (balance, via)) = (secured?, self.balance(location, owner));
-        Some(BackendRef::new(service.clone(), port.clone(), (&secured, &balance)).via(via))
+        Some(BackendRef::new(service.clone(), port.clone(), &secured, &balance).via(via))
     }
 
     /// The path of the canary of a location: the one that names it, or that of its Service, which acts for all locations.
@@ -482,7 +482,7 @@ impl<'a> Builder<'a> {
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: shared::text(&service.name) };
-        let reference = BackendRef::new(key, port, (settings.transport, settings.balance)).via(settings.via);
+        let reference = BackendRef::new(key, port, settings.transport, settings.balance).via(settings.via);
         if let Err(error) = reference.target(self.context.inputs) {
             self.diagnostics.push(describe(&error, &reference, &origin, settings.otherwise));
             return None;

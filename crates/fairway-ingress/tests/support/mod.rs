@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fairway_objects::object::{DocumentSource, Object, ObjectKey};
 use fairway_objects::options::{
     Compat, Defaults, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Options, Places,
-    ProxySenders, ReservedPorts, SslPassthrough, UnsupportedProtection, WithoutClass,
+    ProxySenders, ReservedPorts, UnsupportedProtection, WithoutClass,
 };
 use fairway_objects::own::OwnListener;
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
@@ -179,7 +179,7 @@ fn set_options(options: &mut Options, value: &Value) {
         options.hosts.unsupported_protection = UnsupportedProtection::Ignored;
     }
     if value["sslPassthrough"] == false {
-        options.hosts.ssl_passthrough = SslPassthrough::Off;
+        options.hosts.ssl_passthrough = false;
     }
     if value["compat"] == "strict" {
         options.hosts.compat = Compat::Strict;

@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_objects::options::{
     CONTROLLER, ClientDefaults, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options,
-    SslPassthrough, Trust, UnsupportedProtection, WithoutClass,
+    Trust, UnsupportedProtection, WithoutClass,
 };
 
 use super::gateways::GatewayArgs;
@@ -130,9 +130,13 @@ impl HostArgs {
             CompatArg::Nginx => Compat::Nginx,
             CompatArg::Strict => Compat::Strict,
         };
-        let ssl_passthrough =
-            if self.enable_ssl_passthrough { SslPassthrough::On } else { SslPassthrough::Off };
-        HostOptions { ownership, forwarded_path, compat, ssl_passthrough, ..HostOptions::default() }
+        HostOptions {
+            ownership,
+            forwarded_path,
+            compat,
+            ssl_passthrough: self.enable_ssl_passthrough,
+            ..HostOptions::default()
+        }
     }
 }
 

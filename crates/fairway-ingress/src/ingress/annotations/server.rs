@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fairway_model::{ChosenBy, CipherList, CipherSuite, HostPattern, WildcardSpan};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::{Options, SslPassthrough};
+use fairway_objects::options::Options;
 
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
 use crate::ingress::reader::Reader;
@@ -43,7 +43,7 @@ const ANNOTATIONS: &[Known] = &[
 fn passthrough(reader: &mut Reader<'_>, options: &Options) -> bool {
     let name = "ssl-passthrough";
     let asked = reader.switch(name, false);
-    let is_off = options.hosts.ssl_passthrough == SslPassthrough::Off;
+    let is_off = !options.hosts.ssl_passthrough;
     if asked && is_off {
         let found = Diagnostic::new(Severity::Warning, "passthrough-off", reader.at(name));
         let problem = "--enable-ssl-passthrough=false switches ssl-passthrough off";

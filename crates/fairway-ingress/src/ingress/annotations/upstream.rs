@@ -8,7 +8,7 @@ use fairway_objects::certificate::{self, secret_value};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};
 use fairway_objects::roots::{are_certificates, unsupported_keys};
-use fairway_objects::transport::{ClientCertificate, Sni, TlsOrigination, Transport};
+use fairway_objects::transport::{TlsOrigination, Transport};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
@@ -112,22 +112,22 @@ fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOriginat
         false => None,
         true => Some(roots(reader, &key, text("ca.crt"))?),
     };
-    let client_certificate = match text("tls.crt").map(|_| certificate::read(&key, secret)) {
-        None => ClientCertificate::None,
-        Some(Ok(_)) => ClientCertificate::Sent,
+    let sends_certificate = match text("tls.crt").map(|_| certificate::read(&key, secret)) {
+        None => false,
+        Some(Ok(_)) => true,
         Some(Err(problem)) => {
             let problem = format!("Secret {key}: {problem}");
             return Err(Closed::invalid(reader, "proxy-ssl-secret", problem));
         }
     };
-    let sni = if on(reader, "proxy-ssl-server-name") { Sni::On } else { Sni::Off };
+    let sni = on(reader, "proxy-ssl-server-name");
     let name = reader.value("proxy-ssl-name").filter(|name| !name.is_empty()).map(Arc::from);
     let (versions, suites) = (versions(reader), suites(reader, "proxy-ssl-ciphers"));
     let depth = reader.number("proxy-ssl-verify-depth", 0..=u64::from(u32::MAX));
     // ingress-nginx takes 0 for its default.
     let depth = depth.and_then(|depth| u32::try_from(depth.max(1)).ok());
     let secret = Some(key);
-    Ok(Arc::new(TlsOrigination { name, sni, secret, roots, client_certificate, versions, suites, depth }))
+    Ok(Arc::new(TlsOrigination { name, sni, secret, roots, sends_certificate, versions, suites, depth }))
 }
 
 /// The certificates that endpoints are verified by, which are `ca.crt` of the Secret.
