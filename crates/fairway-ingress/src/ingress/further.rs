@@ -117,8 +117,7 @@ pub(crate) fn redirecting(
         matches: vec![Match::default()],
         filters: vec![Filter::Redirect(Redirect { status, target })],
         action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
-        // Nothing of the body matters to a server that only redirects.
-        policy: Arc::new(Policy { max_body: None, ..policy }),
+        policy: Arc::new(policy),
         labels,
     };
     let route = Route { origin: asking.origin(""), created: asking.created, rules: vec![rule] };

@@ -73,9 +73,8 @@ impl State {
             made = Some(match further {
                 Further::Alias => built.host,
                 Further::Redirected => {
-                    let policy = self
-                        .defaults
-                        .policy(self.defaults.forwarding.timeouts, self.defaults.forwarding.max_body);
+                    // Nothing of the body matters to a server that only redirects.
+                    let policy = self.defaults.policy(self.defaults.forwarding.timeouts, None);
                     let status = self.defaults.https.status;
                     further::redirecting(name, main, asking, status, policy, built.host.certificate)
                 }
