@@ -114,7 +114,8 @@ pub(crate) fn of(
     key: &ObjectKey,
     ingress: &Ingress,
     prefix: &str,
-    (hosts, redirects): (&Hosts, &Redirects),
+    hosts: &Hosts,
+    redirects: &Redirects,
 ) -> Vec<Quirk> {
     let mut found = Vec::new();
     of_hosts(key, ingress, prefix, hosts, &mut found);

@@ -190,7 +190,7 @@ impl Report {
             let said = by_ingress.remove(&(&*key.namespace, &*key.name)).unwrap_or_default();
             let mut entry = Entry::of(key, ingress, prefix, &said);
             entry.place = (*place).clone();
-            entry.quirks = quirks::of(key, ingress, prefix, (&hosts, &redirects));
+            entry.quirks = quirks::of(key, ingress, prefix, &hosts, &redirects);
             if !served.contains_key(key) {
                 // Only those are judged that are the reason.
                 entry.verdict = Verdict::Refused;

@@ -13,7 +13,7 @@ use fairway_objects::object::ObjectKey;
 
 use crate::gateway::backends::{Backends, Shares};
 use crate::gateway::filters::{self, Filters};
-use crate::gateway::input::{Choice, Loss};
+use crate::gateway::input::Choice;
 use crate::gateway::paths::{self, Matched, Style};
 use crate::gateway::remark::{Remark, Remarks};
 
@@ -83,7 +83,8 @@ struct Common<'f> {
 impl<'a, 'i> Drafting<'a, 'i> {
     /// For a host with these rules.
     pub(crate) fn new(
-        (choice, tls): (&'a Choice, Tls),
+        choice: &'a Choice,
+        tls: Tls,
         backends: &'a mut Backends<'i>,
         remarks: &'a mut Remarks,
         foreign: &'a mut BTreeSet<(ObjectKey, ObjectKey)>,
@@ -107,7 +108,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
             if paths::is_of_session(of, &self.sessions) {
                 continue;
             }
-            self.add_match((rule, of), &ingress, &common, drafts);
+            self.add_match(rule, of, &ingress, &common, drafts);
         }
     }
 
@@ -135,14 +136,13 @@ impl<'a, 'i> Drafting<'a, 'i> {
 
     /// Whether a rule is closed that would be served otherwise than its Ingress asks for; says so either way.
     fn closes(&mut self, ingress: &ObjectKey, why: &str) -> bool {
-        match self.choice.loss {
-            Loss::Closed => self.say_closed(ingress, why),
-            Loss::Allowed => {
-                let what = format!("{why}; the path is served without (--allow-loss)");
-                self.remarks.add(ingress, Remark::lost(&[], what));
-            }
+        if self.choice.allow_loss {
+            let what = format!("{why}; the path is served without (--allow-loss)");
+            self.remarks.add(ingress, Remark::lost(&[], what));
+        } else {
+            self.say_closed(ingress, why);
         }
-        self.choice.loss == Loss::Closed
+        !self.choice.allow_loss
     }
 
     fn say_closed(&mut self, ingress: &ObjectKey, why: &str) {
@@ -161,7 +161,8 @@ impl<'a, 'i> Drafting<'a, 'i> {
 
     fn add_match(
         &mut self,
-        (rule, of): (&Rule, &Match),
+        rule: &Rule,
+        of: &Match,
         ingress: &ObjectKey,
         common: &Common<'_>,
         drafts: &mut Drafts,
@@ -181,8 +182,9 @@ impl<'a, 'i> Drafting<'a, 'i> {
             self.remarks.add(ingress, Remark::differs(CANARY, what));
         }
         let mirrors = if closed.is_none() { self.mirrors(ingress, &common.filters) } else { Vec::new() };
-        let draft =
-            |over_tls: bool| common.draft(of_match(&matched), (path.as_ref(), over_tls), (&closed, &mirrors));
+        let draft = |over_tls: bool| {
+            common.draft(of_match(&matched), path.as_ref(), over_tls, closed.clone(), &mirrors)
+        };
         let plain = match common.filters.to_https {
             Some(to_https) => self.redirected(of_match(&matched), to_https),
             None => draft(false),
@@ -204,7 +206,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
                 "redirects to https keep a slash at the end of the path; those of ingress-nginx drop it";
             self.remarks.add_general(what);
         }
-        let filters = vec![filters::to_https(to_https, self.choice.ports.1)];
+        let filters = vec![filters::to_https(to_https, self.choice.https_port)];
         Draft { rule: HttpRouteRule { filters, ..rule }, ..Draft::default() }
     }
 
@@ -253,10 +255,12 @@ impl Common<'_> {
     fn draft(
         &self,
         of_match: HttpRouteRule,
-        (path, over_tls): (Option<&HttpPathModifier>, bool),
-        (closed, mirrors): (&Option<String>, &[HttpRouteFilter]),
+        path: Option<&HttpPathModifier>,
+        over_tls: bool,
+        closed: Option<String>,
+        mirrors: &[HttpRouteFilter],
     ) -> Draft {
-        let (closed, grpc) = (closed.clone(), self.shares.grpc);
+        let grpc = self.shares.grpc;
         if closed.is_some() {
             return Draft { rule: of_match, closed, grpc };
         }

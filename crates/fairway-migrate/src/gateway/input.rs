@@ -31,19 +31,13 @@ pub struct Choice {
     pub gateway: ObjectKey,
     /// The name of its GatewayClass.
     pub class: String,
-    /// The ports of its listeners in the clear and with TLS.
-    pub ports: (u16, u16),
-    /// What becomes of paths that would be served otherwise than their Ingress asks for.
-    pub loss: Loss,
-}
-
-/// What becomes of a path whose protection, match or rewrite the Gateway API cannot ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// It is closed: its requests are answered 500.
-    Closed,
-    /// It is served without.
-    Allowed,
+    /// The port of its listeners in the clear.
+    pub http_port: u16,
+    /// The port of its listeners with TLS.
+    pub https_port: u16,
+    /// Whether to serve a path without a protection, match or rewrite that the Gateway API cannot ask for. Otherwise the path
+    /// is closed: its requests are answered 500.
+    pub allow_loss: bool,
 }
 
 impl<'i> Input<'i> {

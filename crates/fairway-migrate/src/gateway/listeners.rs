@@ -134,7 +134,7 @@ fn serves_every_path(drafts: &Drafts) -> bool {
 fn listener(of: &For, hosts: &Hosts<'_>, choice: &Choice, others: bool) -> Listener {
     let namespaces = FromNamespaces { from: Some("All".to_owned()), selector: None };
     let allowed = AllowedRoutes { namespaces: Some(namespaces), ..AllowedRoutes::default() };
-    let (http, https) = choice.ports;
+    let (http, https) = (choice.http_port, choice.https_port);
     let any = HostPattern::Any;
     let (kind, host, port, protocol) = match of {
         For::Rest => ("http", &any, http, "HTTP"),

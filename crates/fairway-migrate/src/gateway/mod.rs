@@ -21,7 +21,7 @@ mod routes;
 mod rows;
 mod streams;
 
-pub use input::{Choice, Input, Loss};
+pub use input::{Choice, Input};
 pub use missing::{Missing, certificate, missing};
 pub use moving::{Entry, Moved, moved};
 pub use object::Written;

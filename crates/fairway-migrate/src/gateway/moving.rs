@@ -69,8 +69,8 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
             false if certificates.contains_key(&host.key.host) => Tls::Here,
             false => Tls::Nowhere,
         };
-        let parts = (&mut backends, &mut remarks, &mut foreign);
-        add_host(host, (choice, tls), parts, &mut hosts);
+        let mut drafting = Drafting::new(choice, tls, &mut backends, &mut remarks, &mut foreign, host);
+        add_host(host, &mut drafting, &mut hosts);
     }
     let passed_hosts: Vec<_> = passed.iter().map(|stream| stream.key.host.clone()).collect();
     let of_hosts = Hosts { of: &hosts, certificates: &certificates, passed: &passed_hosts };
@@ -191,14 +191,8 @@ fn is_address(host: &VirtualHost, remarks: &mut Remarks) -> bool {
     true
 }
 
-fn add_host<'i>(
-    host: &VirtualHost,
-    (choice, tls): (&Choice, Tls),
-    (backends, remarks, foreign): (&mut Backends<'i>, &mut Remarks, &mut BTreeSet<(ObjectKey, ObjectKey)>),
-    hosts: &mut OfHosts,
-) {
+fn add_host(host: &VirtualHost, drafting: &mut Drafting<'_, '_>, hosts: &mut OfHosts) {
     let name = &host.key.host;
-    let mut drafting = Drafting::new((choice, tls), backends, remarks, foreign, host);
     for rule in host.routes.iter().flat_map(|route| &route.rules).filter(|rule| drafts::is_of_ingress(rule)) {
         let ingress = drafts::ingress_of(rule);
         if matches!(name, HostPattern::Wildcard { .. }) {

@@ -52,7 +52,7 @@ pub(crate) fn matched(of: &Match, rewrite: Option<&PathRewrite>, style: Style) -
     let (kind, value) = match &of.path {
         PathMatch::Exact(path) => ("Exact", path.to_string()),
         PathMatch::Prefix(path) => ("PathPrefix", without_slash(path).to_owned()),
-        PathMatch::Regex { pattern, ignore_case } => matched.pattern((pattern, *ignore_case), rewrite, style),
+        PathMatch::Regex { pattern, ignore_case } => matched.pattern(pattern, *ignore_case, rewrite, style),
     };
     if matched.path.is_none() && !matches!(of.path, PathMatch::Regex { .. }) {
         matched.rewrite(rewrite, kind);
@@ -73,7 +73,8 @@ impl Matched {
     /// A pattern, which is said as a prefix where it is one and the host allows it, or its rewrite needs it.
     fn pattern(
         &mut self,
-        (pattern, ignore_case): (&str, bool),
+        pattern: &str,
+        ignore_case: bool,
         rewrite: Option<&PathRewrite>,
         style: Style,
     ) -> (&'static str, String) {

@@ -95,12 +95,12 @@ fn blocks(ingress: &ObjectKey, hosts: &OfHosts, attached: &BTreeMap<HostPattern,
         let Attachment { http, https } = attachment.clone();
         if drafts.http == drafts.https {
             let parents = http.into_iter().chain(https).collect();
-            add(&mut blocks, host, (parents, ""), &drafts.http);
+            add(&mut blocks, host, parents, "", &drafts.http);
             continue;
         }
         let plain = if https.is_some() { "-http" } else { "" };
-        add(&mut blocks, host, (http.into_iter().collect(), plain), &drafts.http);
-        add(&mut blocks, host, (https.into_iter().collect(), ""), &drafts.https);
+        add(&mut blocks, host, http.into_iter().collect(), plain, &drafts.http);
+        add(&mut blocks, host, https.into_iter().collect(), "", &drafts.https);
     }
     // What serves comes before what redirects to it.
     blocks.sort_by_key(|block| block.suffix.len());
@@ -110,7 +110,8 @@ fn blocks(ingress: &ObjectKey, hosts: &OfHosts, attached: &BTreeMap<HostPattern,
 fn add(
     blocks: &mut Vec<Block>,
     host: &HostPattern,
-    (parents, suffix): (Vec<ParentReference>, &'static str),
+    parents: Vec<ParentReference>,
+    suffix: &'static str,
     drafts: &[Draft],
 ) {
     if drafts.is_empty() || parents.is_empty() {

@@ -80,9 +80,9 @@ impl Walk<'_> {
 
     fn apply(&mut self, path: &str, meaning: Meaning, value: &Value) {
         match meaning {
-            Meaning::Is(own, kind) => self.set(path, (own, kind), value),
+            Meaning::Is(own, kind) => self.set(path, own, kind, value),
             Meaning::Kept(own, kind, note) => {
-                self.set(path, (own, kind), value);
+                self.set(path, own, kind, value);
                 if self.outcome.value(own).is_some() {
                     self.outcome.note(path, note);
                 }
@@ -110,7 +110,7 @@ impl Walk<'_> {
         }
     }
 
-    fn set(&mut self, path: &str, (own, kind): (&str, Kind), value: &Value) {
+    fn set(&mut self, path: &str, own: &str, kind: Kind, value: &Value) {
         match kind.convert(value) {
             Ok(Some(value)) => self.outcome.set(own, value),
             Ok(None) => {}

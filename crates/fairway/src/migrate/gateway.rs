@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use fairway_migrate::gateway::{self, Choice, Entry, Fate, Loss, Missing, Moved, Written};
+use fairway_migrate::gateway::{self, Choice, Entry, Fate, Missing, Moved, Written};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Change;
 
@@ -31,7 +31,7 @@ pub(super) fn migrate(args: &GatewayApiArgs) -> Result<ExitCode> {
     }
     let moved = moved(args, &found)?;
     let text = yaml(&moved)?;
-    let proof = proof::of(&found.outcome, (changes, options), &text, &args.gateway_class)?;
+    let proof = proof::of(&found.outcome, changes, options, &text, &args.gateway_class)?;
     output::write(args.output.as_deref(), &text)?;
     let mut said = String::new();
     // Writing to a String cannot fail.
@@ -49,8 +49,9 @@ fn moved(args: &GatewayApiArgs, found: &Offline) -> Result<Moved> {
     let choice = Choice {
         gateway,
         class: args.gateway_class.clone(),
-        ports: (translation.ports.public_http_port, translation.ports.public_https_port),
-        loss: if args.allow_loss { Loss::Allowed } else { Loss::Closed },
+        http_port: translation.ports.public_http_port,
+        https_port: translation.ports.public_https_port,
+        allow_loss: args.allow_loss,
     };
     let input = gateway::Input {
         ingresses: &found.ingresses,

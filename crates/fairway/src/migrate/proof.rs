@@ -19,7 +19,8 @@ const MOST: usize = 100_000;
 /// Looks all probes up in what the Ingresses are and in what `text`, the objects of the Gateway API, is with the other objects.
 pub(super) fn of(
     ingresses: &Outcome,
-    (changes, options): (Vec<Change>, Options),
+    changes: Vec<Change>,
+    options: Options,
     text: &str,
     class: &str,
 ) -> Result<Agreement> {
