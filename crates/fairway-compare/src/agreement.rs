@@ -77,7 +77,7 @@ fn certificate<'s>(snapshot: &'s Snapshot, probe: &Probe) -> Option<&'s Certific
 /// What becomes of a probe, in words.
 fn served(snapshot: &Snapshot, probe: &Probe) -> String {
     let found = located::looked_up(snapshot, probe, |request, matched| match matched {
-        Matched::Rule { rule, prefix, .. } => of_rule(snapshot, (probe, request), rule, prefix),
+        Matched::Rule { rule, prefix, .. } => of_rule(snapshot, probe, request, rule, prefix),
         Matched::NoRule(_) | Matched::NoHost => "404".to_owned(),
     });
     found.unwrap_or_else(|| "no listener".to_owned())
@@ -85,7 +85,8 @@ fn served(snapshot: &Snapshot, probe: &Probe) -> String {
 
 fn of_rule(
     snapshot: &Snapshot,
-    (probe, request): (&Probe, &Request<'_, ProbeFields<'_>>),
+    probe: &Probe,
+    request: &Request<'_, ProbeFields<'_>>,
     rule: &CompiledRule,
     prefix: usize,
 ) -> String {
@@ -173,44 +174,67 @@ fn redirected(probe: &Probe, rule: &Rule) -> Option<String> {
 }
 
 fn to_https(probe: &Probe, of: &HttpsRedirect) -> String {
-    let to = (Scheme::Https.as_str(), &*probe.host, None);
-    location(of.status, to, (path_of(probe), query_of(probe)))
+    Location { scheme: Scheme::Https.as_str(), ..Location::of(probe) }.redirect(of.status)
 }
 
 fn elsewhere(probe: &Probe, of: &Redirect) -> String {
-    let here = (probe.scheme.as_str(), &*probe.host, None);
+    let here = Location::of(probe);
     match &of.target {
         RedirectTarget::Url(url) => {
             format!("{} to {}", of.status, url.trim_end_matches('/'))
         }
-        RedirectTarget::Path(path) => location(of.status, here, (path, query_of(probe))),
-        RedirectTarget::Host(host) => {
-            location(of.status, (here.0, host, None), (path_of(probe), query_of(probe)))
-        }
+        RedirectTarget::Path(path) => Location { path, ..here }.redirect(of.status),
+        RedirectTarget::Host(host) => Location { host, ..here }.redirect(of.status),
         RedirectTarget::Parts { scheme, host, port, path, .. } => {
-            let scheme = scheme.as_deref().unwrap_or(here.0);
+            let scheme = scheme.as_deref().unwrap_or(here.scheme);
             let own = (scheme == "https" && *port == Some(443)) || (scheme == "http" && *port == Some(80));
-            let to = (scheme, host.as_deref().unwrap_or(here.1), port.filter(|_| !own));
             let is_url = host.is_some() && path.is_some();
             let path = match path {
                 Some(PathRewrite::Full(path) | PathRewrite::Prefix(path)) => &**path,
-                Some(PathRewrite::Regex { .. }) | None => path_of(probe),
+                Some(PathRewrite::Regex { .. }) | None => here.path,
             };
-            // A URL of an Ingress has no query of the request; the report says that routes keep it.
-            location(of.status, to, (path, if is_url { "" } else { query_of(probe) }))
+            let to = Location {
+                scheme,
+                host: host.as_deref().unwrap_or(here.host),
+                port: port.filter(|_| !own),
+                path,
+                // A URL of an Ingress has no query of the request; the report says that routes keep it.
+                query: if is_url { "" } else { here.query },
+            };
+            to.redirect(of.status)
         }
     }
 }
 
-/// Without a slash at the end, which is the general difference between the redirects of ingress-nginx and of routes.
-fn location(
-    status: u16,
-    (scheme, host, port): (&str, &str, Option<u16>),
-    (path, query): (&str, &str),
-) -> String {
-    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-    let path = path.trim_end_matches('/');
-    format!("{status} to {scheme}://{host}{port}{path}{query}")
+/// Where a redirect leads.
+struct Location<'a> {
+    scheme: &'a str,
+    host: &'a str,
+    port: Option<u16>,
+    path: &'a str,
+    /// With its question mark.
+    query: &'a str,
+}
+
+impl<'a> Location<'a> {
+    /// The URL of a probe itself.
+    fn of(probe: &'a Probe) -> Self {
+        Self {
+            scheme: probe.scheme.as_str(),
+            host: &probe.host,
+            port: None,
+            path: path_of(probe),
+            query: query_of(probe),
+        }
+    }
+
+    /// Without a slash at the end, which is the general difference between the redirects of ingress-nginx and of routes.
+    fn redirect(&self, status: u16) -> String {
+        let Self { scheme, host, port, path, query } = self;
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        let path = path.trim_end_matches('/');
+        format!("{status} to {scheme}://{host}{port}{path}{query}")
+    }
 }
 
 fn path_of(probe: &Probe) -> &str {

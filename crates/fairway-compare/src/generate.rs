@@ -118,7 +118,7 @@ impl Collected {
         let Some(first) = paths.first() else { return };
         let (first, without) = (with_query(first, of), first);
         if let Some(method) = &of.method {
-            return self.add_method(place, (method, of), &first);
+            return self.add_method(place, method, of, &first);
         }
         if !of.query.is_empty() {
             self.add(place.request(Ask::Get, without, Purpose::Query));
@@ -144,7 +144,7 @@ impl Collected {
     }
 
     /// With the method where it is one that only reads, and with another one.
-    fn add_method(&mut self, place: &Place<'_>, (method, of): (&str, &Match), target: &str) {
+    fn add_method(&mut self, place: &Place<'_>, method: &str, of: &Match, target: &str) {
         let headers: Vec<_> =
             of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         match [Ask::Get, Ask::Head, Ask::Options].into_iter().find(|ask| ask.method() == Some(method)) {

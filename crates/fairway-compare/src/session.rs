@@ -73,7 +73,8 @@ impl Progress {
 pub async fn ask(
     plan: &Plan,
     targets: [&Target; 2],
-    (pacing, roots): (&Pacing, Arc<RootCertStore>),
+    pacing: &Pacing,
+    roots: Arc<RootCertStore>,
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Findings, Unusable> {

@@ -94,7 +94,7 @@ fn sent(args: &CompareArgs, plan: &Plan, targets: [&Target; 2], pacing: &Pacing)
     let (progress, stop) = (Progress::default(), Stop::default());
     stop_on_signals(stop.clone())?;
     runtime.block_on(async {
-        let asked = fairway_compare::ask(plan, targets, (pacing, Arc::new(roots)), &progress, &stop);
+        let asked = fairway_compare::ask(plan, targets, pacing, Arc::new(roots), &progress, &stop);
         tokio::select! {
             biased;
             findings = asked => Ok(findings?),
