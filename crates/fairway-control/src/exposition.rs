@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 /// Says what a metric is.
-pub fn head(out: &mut String, (name, kind): (&str, &str), help: &str) {
+pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("writing to a String cannot fail");
 }
 
@@ -14,9 +14,9 @@ pub fn line(out: &mut String, name: &str, labels: &str, value: impl Display) {
 }
 
 /// The two, of a metric with one series.
-pub fn single(out: &mut String, metric: (&str, &str), help: &str, (labels, value): (&str, impl Display)) {
-    head(out, metric, help);
-    line(out, metric.0, labels, value);
+pub fn single(out: &mut String, name: &str, kind: &str, help: &str, labels: &str, value: impl Display) {
+    head(out, name, kind, help);
+    line(out, name, labels, value);
 }
 
 /// The value of a label.

@@ -31,7 +31,7 @@ fn server(audience: Audience) -> (SocketAddr, Pipeline) {
         healthz: Healthz::Alive,
         adopted: Box::new(|| 1),
         bound: Box::new(|_| false),
-        identity: Identity::new("c", ("n", "p"), "r"),
+        identity: Identity::new("c", "n", "p", "r"),
         metrics: Box::new(|| Box::pin(async { Box::new(iter::repeat("a 1\n".repeat(1_000))) as Pieces })),
         scrapes: Scrapes::default(),
     };

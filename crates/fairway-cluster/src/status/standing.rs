@@ -78,7 +78,7 @@ impl Standing {
         let labels = format!("{identity},name=\"{}\"", escaped(lease));
         let mut out = String::new();
         let help = "1 when this replica leads; the name is that of the Lease.";
-        single(&mut out, (name, "gauge"), help, (&labels, u64::from(self.leads())));
+        single(&mut out, name, "gauge", help, &labels, u64::from(self.leads()));
         out
     }
 

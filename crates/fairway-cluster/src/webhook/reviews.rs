@@ -56,7 +56,7 @@ impl Reviews {
         let counts = self.lock();
         let mut out = String::new();
         let name = "fairway_webhook_reviews_total";
-        head(&mut out, (name, "counter"), "Ingresses that the webhook was asked about.");
+        head(&mut out, name, "counter", "Ingresses that the webhook was asked about.");
         let sum = |index: usize| counts.judged.values().map(|judged| judged[index]).sum::<u64>();
         for (verdict, count) in
             [("good", sum(0)), ("bad", sum(1)), ("not_ours", counts.not_ours), ("unjudged", counts.unjudged)]
@@ -68,7 +68,7 @@ impl Reviews {
             (1, "check_errors", "Reviews that found an error in the Ingress."),
         ] {
             let name = format!("nginx_ingress_controller_{name}");
-            head(&mut out, (&name, "counter"), help);
+            head(&mut out, &name, "counter", help);
             for (key, judged) in counts.judged.iter().filter(|(_, judged)| judged[index] > 0) {
                 let (namespace, ingress) = (escaped(&key.namespace), escaped(&key.name));
                 let labels = format!("{identity},namespace=\"{namespace}\",ingress=\"{ingress}\"");
@@ -81,7 +81,7 @@ impl Reviews {
             ("tested_ingresses", "Ingresses that a review judges.", 1.0),
         ] {
             let name = format!("nginx_ingress_controller_admission_{name}");
-            single(&mut out, (&name, "gauge"), help, (identity, value));
+            single(&mut out, &name, "gauge", help, identity, value);
         }
         out
     }

@@ -48,7 +48,7 @@ fn configuration(out: &mut String, view: &View, adopted: u64, labels: &str) {
         ("errors", "counter", "Always 0: no change fails as a whole.", 0.0),
     ] {
         let name = format!("nginx_ingress_controller_{name}");
-        single(out, (&name, kind), help, (labels, value));
+        single(out, &name, kind, help, labels, value);
     }
 }
 
@@ -62,12 +62,12 @@ fn is_served(view: &View, adopted: u64) -> bool {
 fn certificates(out: &mut String, config: &Config, class: &str) {
     let served = served(config);
     let name = "nginx_ingress_controller_ssl_expire_time_seconds";
-    head(out, (name, "gauge"), "The end of validity of a certificate in seconds since 1970.");
+    head(out, name, "gauge", "The end of validity of a certificate in seconds since 1970.");
     for (host, certificate) in &served {
         line(out, name, &named(host, certificate, class), certificate.not_after);
     }
     let name = "nginx_ingress_controller_ssl_certificate_info";
-    head(out, (name, "gauge"), "1; the labels describe a certificate.");
+    head(out, name, "gauge", "1; the labels describe a certificate.");
     for (host, certificate) in &served {
         let issued = &certificate.issued;
         let labels = format!(
@@ -107,7 +107,7 @@ fn served(config: &Config) -> Vec<(String, &Certificate)> {
 /// Ingresses that name a Service that is not there, or that has no endpoint. All others have no series.
 fn orphans(out: &mut String, view: &View, labels: &str) {
     let name = "nginx_ingress_controller_orphan_ingress";
-    head(out, (name, "gauge"), "1: the Ingress names a Service that does not exist or has no endpoint.");
+    head(out, name, "gauge", "1: the Ingress names a Service that does not exist or has no endpoint.");
     let mut orphans: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
     for it in view.diagnostics() {
         let of_backend =
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_reload_has_failed_while_clients_do_not_get_what_objects_describe() {
-        let identity = Identity::new("c", ("n", "p"), "r");
+        let identity = Identity::new("c", "n", "p", "r");
         let name = "nginx_ingress_controller_config_last_reload_successful{controller_class=\"c\",\
                     controller_namespace=\"n\",controller_pod=\"p\"}";
         for (age, freshness, adopted, expected) in [

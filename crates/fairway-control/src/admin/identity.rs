@@ -11,10 +11,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the pod `(namespace, name)`, each empty where it is not known, which serves the IngressClasses of the
+    /// Of the pod `pod` in `namespace`, each empty where it is not known, which serves the IngressClasses of the
     /// controller `class`. `revision` names the sources that it was built from.
     #[must_use]
-    pub fn new(class: &str, (namespace, pod): (&str, &str), revision: &str) -> Self {
+    pub fn new(class: &str, namespace: &str, pod: &str, revision: &str) -> Self {
         let class = escaped(class);
         let labels = format!(
             "controller_class=\"{class}\",controller_namespace=\"{}\",controller_pod=\"{}\"",
@@ -41,8 +41,8 @@ impl Identity {
         let release = env!("CARGO_PKG_VERSION");
         let labels = format!("{labels},release=\"{release}\",build=\"{revision}\",repository=\"\"");
         let mut out = String::new();
-        let metric = ("nginx_ingress_controller_build_info", "gauge");
-        single(&mut out, metric, "1; the labels name the build.", (&labels, 1));
+        let name = "nginx_ingress_controller_build_info";
+        single(&mut out, name, "gauge", "1; the labels name the build.", &labels, 1);
         out
     }
 }

@@ -33,11 +33,11 @@ pub fn text(view: &View) -> String {
         ("config_backends", "Its backends.", config.backends.len() as f64),
         ("config_certificates", "Its certificates.", config.certificates.len() as f64),
     ] {
-        single(&mut out, (&format!("fairway_{name}"), "gauge"), help, ("", value));
+        single(&mut out, &format!("fairway_{name}"), "gauge", help, "", value);
     }
     let help = "1; the label names the published configuration by its content.";
     let digest = format!("digest=\"{}\"", outcome.digest);
-    single(&mut out, ("fairway_config_info", "gauge"), help, (&digest, 1));
+    single(&mut out, "fairway_config_info", "gauge", help, &digest, 1);
     objects(&mut out, &outcome.resources);
     diagnostics(&mut out, view);
     out
@@ -45,7 +45,7 @@ pub fn text(view: &View) -> String {
 
 fn objects(out: &mut String, resources: &Resources) {
     let name = "fairway_objects";
-    head(out, (name, "gauge"), "Objects that are read, by kind.");
+    head(out, name, "gauge", "Objects that are read, by kind.");
     let gateway = &resources.gateway;
     for (kind, count) in [
         ("Ingress", resources.ingresses.len()),
@@ -74,7 +74,7 @@ fn objects(out: &mut String, resources: &Resources) {
 
 fn diagnostics(out: &mut String, view: &View) {
     let name = "fairway_diagnostics";
-    head(out, (name, "gauge"), "What is wrong with the configuration's sources now.");
+    head(out, name, "gauge", "What is wrong with the configuration's sources now.");
     for severity in [Severity::Error, Severity::Warning, Severity::Note] {
         let count = view.diagnostics().filter(|it| it.severity == severity).count();
         line(out, name, &format!("severity=\"{severity}\""), count);

@@ -51,7 +51,8 @@ struct Document {
 /// What is wrong with a document.
 #[derive(Debug)]
 struct Flaws {
-    readability: Readability,
+    /// Whether it is no YAML: nobody knows which objects it was meant to give. Otherwise single objects may be broken.
+    is_unreadable: bool,
     broken: Vec<ObjectRef>,
     /// The broken ones that something stands in for.
     stand_ins: Vec<ObjectRef>,
@@ -69,14 +70,6 @@ struct Given {
 struct Identity {
     hash: u64,
     line: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readability {
-    /// It was read, though single objects may be broken.
-    Read,
-    /// It is no YAML: nobody knows which objects it was meant to give.
-    Unreadable,
 }
 
 impl File {
@@ -164,8 +157,9 @@ impl File {
                 match first.entry(reference) {
                     Entry::Vacant(place) => _ = place.insert(document.identity.line),
                     Entry::Occupied(winner) => {
-                        let lost = (file, document.identity.line);
-                        doubles.push(duplicate(reference, lost, (file, *winner.get())));
+                        let written = |line| SourceLine { file: file.clone(), line };
+                        let (lost, won) = (written(document.identity.line), written(*winner.get()));
+                        doubles.push(duplicate(reference, lost, &won));
                     }
                 }
             }
@@ -178,7 +172,7 @@ impl File {
     /// meant to give. So does a stand-in, until the object can be read; it never takes the place of a form that could be
     /// read.
     fn keep_last(&self, before: &BTreeSet<ObjectRef>) -> (BTreeSet<ObjectRef>, BTreeSet<ObjectRef>) {
-        let unreadable = self.flaws().any(|flaws| flaws.readability == Readability::Unreadable);
+        let unreadable = self.flaws().any(|flaws| flaws.is_unreadable);
         let broken: BTreeSet<_> = self.flaws().flat_map(|flaws| flaws.broken.iter()).cloned().collect();
         let given = self.given();
         let stays = |reference: &&ObjectRef| {
@@ -207,24 +201,24 @@ impl Trouble {
 impl Flaws {
     /// As they are remembered; most documents have none.
     fn boxed(self) -> Option<Box<Self>> {
-        let Self { readability, broken, stand_ins, diagnostics } = &self;
-        let is_read = *readability == Readability::Read && broken.is_empty() && stand_ins.is_empty();
+        let Self { is_unreadable, broken, stand_ins, diagnostics } = &self;
+        let is_read = !is_unreadable && broken.is_empty() && stand_ins.is_empty();
         (!is_read || !diagnostics.is_empty()).then(|| Box::new(self))
     }
 }
 
 /// Says that the object at `lost` is ignored for the one at `won`.
 #[must_use]
-pub fn duplicate(object: &ObjectRef, lost: (&Arc<str>, u32), won: (&Arc<str>, u32)) -> Diagnostic {
+pub fn duplicate(object: &ObjectRef, lost: SourceLine, won: &SourceLine) -> Diagnostic {
     let origin = Origin {
-        source: Some(SourceLine { file: lost.0.clone(), line: lost.1 }),
+        source: Some(lost),
         ..Origin::object(object.kind.name(), &object.key.namespace, &object.key.name)
     };
     Diagnostic {
         severity: Severity::Error,
         origin,
         code: "duplicate-object",
-        problem: format!("the same object is written in {}:{}", won.0, won.1),
+        problem: format!("the same object is written in {}:{}", won.file, won.line),
         consequence:
             "that one is served (the first file by name, the first document in it), this one is ignored"
                 .into(),
@@ -241,12 +235,12 @@ impl Identity {
 
 impl Document {
     fn read(section: &Section<'_>, identity: Identity, file: &Arc<str>) -> (Self, Given) {
-        let mut readability = Readability::Read;
+        let mut is_unreadable = false;
         let Reading { objects, broken, stand_ins, diagnostics } = match manifest::parse(section) {
             Ok(Some(root)) => manifest::read(&root, file),
             Ok(None) => Reading::default(),
             Err(flaw) => {
-                readability = Readability::Unreadable;
+                is_unreadable = true;
                 let consequence = "the document is not read; what the file gave before stays";
                 let because = (flaw.problem, consequence);
                 let diagnostic = manifest::about_line(file, flaw.line, "not-yaml", because);
@@ -254,7 +248,7 @@ impl Document {
             }
         };
         let given = Given { objects, stand_ins };
-        let flaws = Flaws { readability, broken, stand_ins: references(&given.stand_ins), diagnostics };
+        let flaws = Flaws { is_unreadable, broken, stand_ins: references(&given.stand_ins), diagnostics };
         (Self { identity, objects: references(&given.objects).into(), flaws: flaws.boxed() }, given)
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
+use fairway_model::SourceLine;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::manifest;
 use fairway_objects::object::ObjectRef;
@@ -319,9 +320,9 @@ impl Tree {
         let Some((winner, losers)) = claims.all().split_first() else {
             return Vec::new();
         };
-        let won = (&display(&winner.file), winner.line);
-        let lost = losers.iter();
-        lost.map(|lost| duplicate(reference, (&display(&lost.file), lost.line), won)).collect()
+        let written = |claim: &Claim| SourceLine { file: display(&claim.file), line: claim.line };
+        let won = written(winner);
+        losers.iter().map(|lost| duplicate(reference, written(lost), &won)).collect()
     }
 }
 

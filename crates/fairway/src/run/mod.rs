@@ -111,8 +111,8 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
 fn identity(args: &RunArgs) -> Identity {
     let class = args.translation.controller_class.first().map(String::as_str).unwrap_or_default();
     let ReportArgs { pod_namespace, pod_name, .. } = &args.report;
-    let pod = (pod_namespace.as_deref().unwrap_or_default(), pod_name.as_deref().unwrap_or_default());
-    Identity::new(class, pod, version::REVISION)
+    let namespace = pod_namespace.as_deref().unwrap_or_default();
+    Identity::new(class, namespace, pod_name.as_deref().unwrap_or_default(), version::REVISION)
 }
 
 fn serve_admins(admins: Vec<(Admin, Audience)>, pages: Pages) -> Result<()> {
