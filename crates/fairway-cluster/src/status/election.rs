@@ -50,14 +50,8 @@ pub(crate) struct Election {
     refusals: Arc<Refusals>,
     standing: Standing,
     role: watch::Sender<Role>,
-    failing: Failing,
-}
-
-/// Whether it was said that the API server cannot be asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Failing {
-    No,
-    EventState,
+    /// Whether it was logged that the API server cannot be asked.
+    is_failing: bool,
 }
 
 /// What came of reading and writing the record.
@@ -92,7 +86,7 @@ impl Election {
             refusals,
             standing,
             role: watch::Sender::default(),
-            failing: Failing::No,
+            is_failing: false,
         }
     }
 
@@ -237,7 +231,7 @@ impl Election {
     }
 
     fn failed(&mut self, error: &str) {
-        if std::mem::replace(&mut self.failing, Failing::EventState) == Failing::No {
+        if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
                 lease = %self.name, error,
                 "the Lease cannot be read or written; tried again, nobody's traffic is affected"
@@ -246,7 +240,7 @@ impl Election {
     }
 
     fn reachable(&mut self) {
-        if std::mem::replace(&mut self.failing, Failing::No) == Failing::EventState {
+        if std::mem::take(&mut self.is_failing) {
             tracing::info!(lease = %self.name, "the Lease can be read and written again");
         }
     }

@@ -204,8 +204,7 @@ impl Parts {
             others.push(tokio::spawn(part.run(Updates::new(viewer.clone(), LOOK), role.clone())));
             if let Some(places) = places {
                 let signals = Signals { updates: Updates::new(viewer.clone(), LOOK), role: role.clone() };
-                let whose = (&pod, election_id.as_str());
-                let keeper = Keeper::new(client, whose, refusals, standing.clone(), places);
+                let keeper = Keeper::new(client, &pod, &election_id, refusals, standing.clone(), places);
                 others.push(tokio::spawn(keeper.run(signals)));
             }
         }

@@ -37,7 +37,7 @@ impl Tracker {
             }
         }
         for (kind, version) in before.iter().filter(|(kind, version)| now.get(kind) != Some(version)) {
-            self.end_kind((*kind, *version), now.get(kind).copied(), at);
+            self.end_kind(*kind, version, now.get(kind).copied(), at);
         }
         match (before.is_empty(), now.is_empty()) {
             (true, false) => drop(self.begin(Collection::all(Watched::LabelledNamespace))),
@@ -68,8 +68,8 @@ impl Tracker {
     }
 
     /// Ends the watches of a kind in a version; `next` is the one in which it is watched from now on, if any.
-    fn end_kind(&mut self, ended: (Watched, &str), next: Option<&'static str>, at: Instant) {
-        let of_it = |it: &&Collection| (it.kind, it.version) == ended;
+    fn end_kind(&mut self, kind: Watched, version: &str, next: Option<&'static str>, at: Instant) {
+        let of_it = |it: &&Collection| it.kind == kind && it.version == version;
         let collections: Vec<_> = self.ids.keys().filter(of_it).cloned().collect();
         for collection in collections {
             let in_next = next.map(|next| collection.clone().in_version(next));

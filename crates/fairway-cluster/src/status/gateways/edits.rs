@@ -65,14 +65,15 @@ impl Edits {
             Some(_) => ("update", answered(api.replace(&key.name, &posted(), &map)).await),
             None => ("create", answered(api.create(&posted(), &map)).await),
         };
-        self.judge(verb, ("configmaps", &key.namespace, NO_PORTS), answer)
+        let namespace = key.namespace.clone();
+        self.judge(Permit { verb, resource: "configmaps", namespace, lost: NO_PORTS }, answer)
     }
 
     /// Makes a Service.
     pub(super) async fn create_service(&self, key: &ObjectKey, service: &Service) -> Result<(), Failure> {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
         let answer = answered(api.create(&posted(), service)).await;
-        self.judge("create", ("services", &key.namespace, NO_SERVICE), answer).map(drop)
+        self.judge(of_service("create", key), answer).map(drop)
     }
 
     /// Changes a Service.
@@ -81,7 +82,7 @@ impl Edits {
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let answer = answered(api.patch(&key.name, &parameters, &Patch::Merge(patch))).await;
-        self.judge("patch", ("services", &key.namespace, NO_SERVICE), answer).map(drop)
+        self.judge(of_service("patch", key), answer).map(drop)
     }
 
     /// Deletes a Service, if it is still this one.
@@ -90,7 +91,7 @@ impl Edits {
         let preconditions = Preconditions { uid: service.metadata.uid.clone(), ..Preconditions::default() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let answer = answered(api.delete(&key.name, &parameters)).await;
-        self.judge("delete", ("services", &key.namespace, NO_SERVICE), answer).map(drop)
+        self.judge(of_service("delete", key), answer).map(drop)
     }
 
     /// Writes an EndpointSlice.
@@ -108,17 +109,13 @@ impl Edits {
             }
             SliceEdit::Delete(_) => ("delete", answered(without(api.delete(&key.name, &deletion))).await),
         };
-        self.judge(verb, ("endpointslices.discovery.k8s.io", &key.namespace, NO_SLICES), answer)
+        let resource = "endpointslices.discovery.k8s.io";
+        self.judge(Permit { verb, resource, namespace: key.namespace, lost: NO_SLICES }, answer)
     }
 
-    fn judge<T>(
-        &self,
-        verb: &'static str,
-        (resource, namespace, lost): (&'static str, &Arc<str>, &'static str),
-        answer: Option<Result<T, Error>>,
-    ) -> Result<T, Failure> {
+    fn judge<T>(&self, permit: Permit, answer: Option<Result<T, Error>>) -> Result<T, Failure> {
         let Some(answer) = answer else { return Err(Failure::NoAnswer) };
-        let permit = Permit { verb, resource, namespace: namespace.clone(), lost };
+        let Permit { verb, resource, .. } = permit;
         self.refusals.judge(permit, answer).map_err(|error| match error {
             Error::Api(status) if status.is_already_exists() => Failure::Exists,
             Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Overtaken,
@@ -131,6 +128,10 @@ impl Edits {
             }
         })
     }
+}
+
+fn of_service(verb: &'static str, key: &ObjectKey) -> Permit {
+    Permit { verb, resource: "services", namespace: key.namespace.clone(), lost: NO_SERVICE }
 }
 
 fn posted() -> PostParams {

@@ -111,7 +111,8 @@ struct Part {
 impl Keeper {
     pub(in crate::status) fn new(
         client: Client,
-        (own, election_id): (&ObjectKey, &str),
+        own: &ObjectKey,
+        election_id: &str,
         refusals: Arc<Refusals>,
         standing: Standing,
         options: PlaceOptions,
@@ -228,7 +229,7 @@ impl Keeper {
         let (existing, controller) = (self.sources.services(), self.options.controller.clone());
         for (key, service) in &existing {
             let (task, seen) = (Task::Service(key.clone()), version(Some(&service.metadata)));
-            if !plan.is_needless(key, service, (resources, &controller))
+            if !plan.is_needless(key, service, resources, &controller)
                 || self.efforts.must_wait(&task, &seen, Instant::now())
             {
                 continue;
@@ -287,10 +288,10 @@ impl Keeper {
             let own = copies.get(key).unwrap_or(&no_copies);
             let edits = match plan.desired(key, service) {
                 Some(desired) if !part.knows_all && takes_away(service, desired) => continue,
-                Some(desired) => slice_edits(service, Some(desired), (pods.as_slice(), own)),
+                Some(desired) => slice_edits(service, Some(desired), &pods, own),
                 // The ports may soon be those of another Gateway.
                 None if part.knows_all && owner(key, service, resources).is_some() => {
-                    slice_edits(service, None, (pods.as_slice(), own))
+                    slice_edits(service, None, &pods, own)
                 }
                 None => continue,
             };

@@ -47,7 +47,8 @@ impl Plan {
         &self,
         key: &ObjectKey,
         service: &Service,
-        (resources, controller): (&Resources, &str),
+        resources: &Resources,
+        controller: &str,
     ) -> bool {
         if let Some(desired) = self.of_owner(key, service) {
             return !desired.is_empty() && desired.iter().all(|it| it.key != *key && !it.is_held);
@@ -120,7 +121,8 @@ pub(super) fn by_service(slices: Slices) -> BTreeMap<ObjectKey, Slices> {
 pub(super) fn slice_edits(
     service: &Service,
     desired: Option<&DesiredService>,
-    (pods, copies): (&[Arc<EndpointSlice>], &Slices),
+    pods: &[Arc<EndpointSlice>],
+    copies: &Slices,
 ) -> Vec<SliceEdit> {
     let copied = |it: &DesiredService| slices::desired(service, &it.service, pods.iter().map(|it| &**it));
     let wanted = desired.map(copied).unwrap_or_default();
