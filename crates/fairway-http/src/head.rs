@@ -233,7 +233,7 @@ impl Head {
     /// Appends a field whose value is written in place: `write` only appends.
     #[inline]
     pub fn append_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        let field = self.lay((name, Known::of(name)), write);
+        let field = self.lay(name, Known::of(name), write);
         self.add(field);
     }
 
@@ -275,7 +275,7 @@ impl Head {
             true => self.fields.iter().position(|field| field.is(known, name, &self.bytes)),
             false => None,
         };
-        let field = self.lay((name, known), |bytes| bytes.extend_from_slice(value));
+        let field = self.lay(name, known, |bytes| bytes.extend_from_slice(value));
         let Some(first) = found else { return self.add(field) };
         self.fields[first] = field;
         let bytes = &self.bytes;
@@ -305,7 +305,7 @@ impl Head {
                 continue;
             }
             let sensitive = field.sensitive;
-            let changed = self.lay((name, known), |bytes| bytes.extend_from_slice(scratch));
+            let changed = self.lay(name, known, |bytes| bytes.extend_from_slice(scratch));
             self.fields[at] = Field { sensitive, ..changed };
         }
     }
@@ -363,7 +363,7 @@ impl Head {
     /// of those characters with SP" (RFC 9110 §5.5): what we write ourselves keeps to it as well, so no
     /// capture of a decoded path can split a head.
     #[inline]
-    fn lay(&mut self, (name, known): (&[u8], Known), write: impl FnOnce(&mut Vec<u8>)) -> Field {
+    fn lay(&mut self, name: &[u8], known: Known, write: impl FnOnce(&mut Vec<u8>)) -> Field {
         debug_assert!(is_token(name));
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);

@@ -176,7 +176,8 @@ pub(crate) struct Connection {
     role: Role,
     config: Config,
     reading: Reading,
-    hpack: (Decoder, Encoder),
+    decoder: Decoder,
+    encoder: Encoder,
     /// The beginning of a block that comes in several frames.
     block: Vec<u8>,
     streams: Streams,
@@ -247,10 +248,8 @@ impl Connection {
             role,
             config,
             reading: if role == Role::Server { Reading::Preface } else { Reading::First },
-            hpack: (
-                Decoder::new(config.decoder_table as usize),
-                Encoder::new(config.strings, config.encoder_table as usize),
-            ),
+            decoder: Decoder::new(config.decoder_table as usize),
+            encoder: Encoder::new(config.strings, config.encoder_table as usize),
             block: Vec::new(),
             streams: Streams::default(),
             ids: Ids { highest: 0, memory: Memory::new(), hints: [(0, Priority::UNSAID); HINTS] },
@@ -319,13 +318,13 @@ impl Connection {
             self.block = Vec::new();
         }
         self.streams.rest();
-        self.hpack.0.rest();
-        self.hpack.1.rest();
+        self.decoder.rest();
+        self.encoder.rest();
     }
 
     /// The memory that it keeps, in bytes.
     pub(crate) fn kept_bytes(&self) -> usize {
-        let tables = self.hpack.0.kept_bytes() + self.hpack.1.kept_bytes();
+        let tables = self.decoder.kept_bytes() + self.encoder.kept_bytes();
         size_of::<Self>()
             + tables
             + self.block.capacity()

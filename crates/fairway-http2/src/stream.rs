@@ -4,6 +4,8 @@
 //! A record lives from the first HEADERS until whoever serves the stream releases it, or until it has lingered, whatever the
 //! peer does: so resets cannot open more streams than there are records.
 
+use std::ops::Range;
+
 use crate::abuse::SmallFrames;
 use crate::flow::{Inbound, Outbound};
 use crate::patience::Patience;
@@ -361,7 +363,7 @@ pub(crate) struct Memory {
     pasts: [Past; RECENT],
     next: u8,
     /// The ids that were left out last.
-    skipped: (u32, u32),
+    skipped: Range<u32>,
 }
 
 /// How many streams are remembered.
@@ -369,7 +371,7 @@ const RECENT: usize = 16;
 
 impl Memory {
     pub(crate) fn new() -> Self {
-        Memory { ids: [0; RECENT], pasts: [Past::Unknown; RECENT], next: 0, skipped: (0, 0) }
+        Memory { ids: [0; RECENT], pasts: [Past::Unknown; RECENT], next: 0, skipped: 0..0 }
     }
 
     fn place(&self, id: u32) -> Option<usize> {
@@ -388,12 +390,12 @@ impl Memory {
 
     /// A stream was opened that is not the next one.
     pub(crate) fn skip(&mut self, from: u32, to: u32) {
-        self.skipped = (from, to);
+        self.skipped = from..to;
     }
 
     /// How a stream without a record ended, whose id is not idle.
     pub(crate) fn of(&self, id: u32) -> Past {
-        if (self.skipped.0..self.skipped.1).contains(&id) {
+        if self.skipped.contains(&id) {
             return Past::Skipped;
         }
         self.place(id).map_or(Past::Unknown, |at| self.pasts[at])

@@ -69,7 +69,7 @@ impl Connection {
     /// Applies a setting that is not the window of streams (RFC 9113 §6.5.2).
     fn apply(&mut self, setting: Setting, value: u32) -> Result<(), Fault> {
         match setting {
-            Setting::HeaderTableSize => self.hpack.1.set_limit(value as usize),
+            Setting::HeaderTableSize => self.encoder.set_limit(value as usize),
             // "A client MUST treat receipt of a SETTINGS frame with SETTINGS_ENABLE_PUSH set to 1 as a connection error".
             Setting::EnablePush if value > 1 || (value == 1 && self.role == Role::Client) => {
                 return Err(protocol("setting_push"));

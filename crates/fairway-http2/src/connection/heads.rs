@@ -267,7 +267,7 @@ impl Connection {
     /// "A decoding error in a field block MUST be treated as a connection error of type COMPRESSION_ERROR" (RFC 9113 §4.3).
     fn decode(&mut self, message: Message, block: &[u8], head: &mut Head) -> Result<Outcome, Fault> {
         let mut intake = Intake::new(head, message, self.config.limits);
-        match self.hpack.0.decode(block, |line| intake.take(line)) {
+        match self.decoder.decode(block, |line| intake.take(line)) {
             Ok(()) => Ok(intake.finish()),
             Err(_) => Err(Fault::connection(Code::Compression, "field_block")),
         }

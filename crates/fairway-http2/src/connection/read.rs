@@ -105,7 +105,7 @@ impl Connection {
         if !matches!(self.reading, Reading::Block(_)) {
             self.reading = Reading::Frame;
         }
-        let event = self.whole(now, kind, &header, (payload, head))?;
+        let event = self.whole(now, kind, &header, payload, head)?;
         Ok((end, event))
     }
 
@@ -143,7 +143,8 @@ impl Connection {
         now: u64,
         kind: Kind,
         header: &Header,
-        (payload, head): (&[u8], &mut Head),
+        payload: &[u8],
+        head: &mut Head,
     ) -> Result<Option<Event<'a>>, Fault> {
         match kind {
             Kind::Headers => self.headers(now, header, payload, head),

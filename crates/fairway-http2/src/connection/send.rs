@@ -58,7 +58,7 @@ impl Connection {
         }
         let out = self.outbox.bytes();
         let start = begin_block(out);
-        fields::write_response(head, &mut self.hpack.1, out);
+        fields::write_response(head, &mut self.encoder, out);
         self.end_block(id, start, end);
         true
     }
@@ -105,7 +105,7 @@ impl Connection {
         self.conduct.account.opened();
         let out = self.outbox.bytes();
         let start = begin_block(out);
-        write(&mut self.hpack.1, out);
+        write(&mut self.encoder, out);
         self.end_block(id, start, end);
         Some(id)
     }
@@ -145,7 +145,7 @@ impl Connection {
         self.send_no_more(id);
         let out = self.outbox.bytes();
         let start = begin_block(out);
-        fields::write_trailers(trailers, &mut self.hpack.1, out);
+        fields::write_trailers(trailers, &mut self.encoder, out);
         self.end_block(id, start, true);
         true
     }

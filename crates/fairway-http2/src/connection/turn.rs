@@ -104,8 +104,8 @@ impl Connection {
         self.streams.arrange(id);
     }
 
-    /// Counts what of a body has room as sent, `most` at most; gives how much that is, and whether the stream ends with it.
-    fn admit(&mut self, id: u32, (bytes, most): (usize, usize), end: bool) -> Option<(usize, bool)> {
+    /// Counts what of a body of `bytes` has room as sent, `most` at most; gives how much that is, and whether the stream ends with it.
+    fn admit(&mut self, id: u32, bytes: usize, most: usize, end: bool) -> Option<(usize, bool)> {
         let taken = bytes.min(self.room(id)).min(most);
         let end = end && taken == bytes;
         let open = |stream: &&mut Stream| stream.life == Life::Live && stream.sent == Half::Open;
@@ -134,7 +134,7 @@ impl Connection {
 
     /// Sends what of a body has room; gives how much that is. The stream ends with it if all of it has.
     pub(crate) fn send_data(&mut self, id: u32, bytes: &[u8], end: bool) -> usize {
-        let Some((taken, end)) = self.admit(id, (bytes.len(), usize::MAX), end) else { return 0 };
+        let Some((taken, end)) = self.admit(id, bytes.len(), usize::MAX, end) else { return 0 };
         let mut left = &bytes[..taken];
         loop {
             let (piece, rest) = left.split_at(left.len().min(PAYLOAD));
@@ -161,7 +161,7 @@ impl Connection {
         if bytes.len().min(self.room(id)) < GATHERED {
             return self.send_data(id, bytes, end);
         }
-        let admitted = self.admit(id, (bytes.len(), FRAMES * PAYLOAD), end);
+        let admitted = self.admit(id, bytes.len(), FRAMES * PAYLOAD, end);
         let Some((taken, end)) = admitted else { return 0 };
         let part = &bytes[..taken];
         let mut headers = [[0; HEADER_BYTES]; FRAMES];

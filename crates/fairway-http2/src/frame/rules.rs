@@ -138,7 +138,7 @@ struct Rule {
     scope: Scope,
 }
 
-const fn rule(place: Place, (least, most, unit): (u32, u32, u32), scope: Scope) -> Rule {
+const fn rule(place: Place, least: u32, most: u32, unit: u32, scope: Scope) -> Rule {
     Rule { place, least, most, unit, scope }
 }
 
@@ -150,17 +150,15 @@ const ANY: u32 = u32::MAX;
 const fn row(kind: Kind) -> Rule {
     use Place::{Connection, Either, Stream};
     match kind {
-        Kind::Data => rule(Stream, (0, ANY, 1), Scope::Stream),
-        Kind::Headers | Kind::Continuation | Kind::PushPromise => {
-            rule(Stream, (0, ANY, 1), Scope::Connection)
-        }
-        Kind::Priority => rule(Stream, (5, 5, 1), Scope::Stream),
-        Kind::Reset => rule(Stream, (4, 4, 1), Scope::Connection),
-        Kind::Settings => rule(Connection, (0, ANY, 6), Scope::Connection),
-        Kind::Ping => rule(Connection, (8, 8, 1), Scope::Connection),
-        Kind::GoAway => rule(Connection, (8, ANY, 1), Scope::Connection),
-        Kind::WindowUpdate => rule(Either, (4, 4, 1), Scope::Connection),
-        Kind::PriorityUpdate => rule(Connection, (4, ANY, 1), Scope::Connection),
+        Kind::Data => rule(Stream, 0, ANY, 1, Scope::Stream),
+        Kind::Headers | Kind::Continuation | Kind::PushPromise => rule(Stream, 0, ANY, 1, Scope::Connection),
+        Kind::Priority => rule(Stream, 5, 5, 1, Scope::Stream),
+        Kind::Reset => rule(Stream, 4, 4, 1, Scope::Connection),
+        Kind::Settings => rule(Connection, 0, ANY, 6, Scope::Connection),
+        Kind::Ping => rule(Connection, 8, 8, 1, Scope::Connection),
+        Kind::GoAway => rule(Connection, 8, ANY, 1, Scope::Connection),
+        Kind::WindowUpdate => rule(Either, 4, 4, 1, Scope::Connection),
+        Kind::PriorityUpdate => rule(Connection, 4, ANY, 1, Scope::Connection),
     }
 }
 

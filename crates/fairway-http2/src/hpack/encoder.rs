@@ -123,7 +123,7 @@ impl Encoder {
             return self.tabled(fixed, name, value, out);
         }
         let high = if sensitive { 0x10 } else { 0 };
-        self.literal((fixed.unwrap_or(0), 4, high), name, value, out);
+        self.literal(fixed.unwrap_or(0), 4, high, name, value, out);
     }
 
     /// Appends a field that the dynamic table has or gets.
@@ -138,7 +138,7 @@ impl Encoder {
         }
         // One long field must not push out all the others.
         if name.len() + value.len() + OVERHEAD > self.table.most() / 4 {
-            return self.literal((fixed.unwrap_or(0), 4, 0), name, value, out);
+            return self.literal(fixed.unwrap_or(0), 4, 0, name, value, out);
         }
         self.scratch.clear();
         self.scratch.extend(name.iter().map(u8::to_ascii_lowercase));
@@ -161,7 +161,7 @@ impl Encoder {
         while self.hashes.len() > self.table.count() {
             self.hashes.pop_front();
         }
-        self.literal((fixed.unwrap_or(0), 6, 0x40), name, value, out);
+        self.literal(fixed.unwrap_or(0), 6, 0x40, name, value, out);
     }
 
     fn resize(&mut self, most: usize) {
@@ -171,9 +171,9 @@ impl Encoder {
         }
     }
 
-    /// Appends a literal: the index of its name or 0, the bits of the prefix and what stands before them.
+    /// Appends a literal: `index` is that of its name or 0, `bits` the length of its prefix, `high` what stands before that.
     #[inline]
-    fn literal(&self, (index, bits, high): (usize, u32, u8), name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    fn literal(&self, index: usize, bits: u32, high: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         integer::encode(index, bits, high, out);
         if index == 0 {
             self.name(name, out);

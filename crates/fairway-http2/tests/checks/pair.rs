@@ -310,17 +310,11 @@ struct Play {
 }
 
 /// Plays a whole connection with so many requests.
-pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, windows: (u32, u32)) {
+pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, stream_window: u32, connection_window: u32) {
     let (encoder_table, strings) =
         [(0, Strings::Plain), (4096, Strings::Huffman), (300, Strings::Plain)][dice.roll(3)];
-    let config = Config {
-        streams: 9,
-        stream_window: windows.0,
-        connection_window: windows.1,
-        encoder_table,
-        strings,
-        ..Config::default()
-    };
+    let config =
+        Config { streams: 9, stream_window, connection_window, encoder_table, strings, ..Config::default() };
     let mut play = Play {
         client: End::new(Client::new(config, 0), CLIENT, config),
         server: End::new(Server::new(config, 0), SERVER, config),
@@ -346,9 +340,10 @@ pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, windows: (u32, u32)) {
 /// Any bytes as the decisions of a play.
 pub(crate) fn pair(input: &[u8]) {
     let mut dice = Dice::new(input);
-    let windows = [(65_536, 1 << 20), (65_535, 65_535), (1_000, 65_535), (300_000, 70_000)][dice.roll(4)];
+    let (stream_window, connection_window) =
+        [(65_536, 1 << 20), (65_535, 65_535), (1_000, 65_535), (300_000, 70_000)][dice.roll(4)];
     let requests = 1 + dice.roll(12);
-    play(&mut dice, requests, windows);
+    play(&mut dice, requests, stream_window, connection_window);
 }
 
 impl Play {

@@ -40,7 +40,7 @@ pub(crate) fn response(input: &[u8]) {
 fn parsed(input: &[u8], parse: Parse, write: Write) -> Option<Head> {
     let mut head = Head::new();
     let whole = parse(&mut HeadParser::new(), &mut head, input, &LIMITS);
-    same_however_it_arrives(input, parse, write, (&head, whole));
+    same_however_it_arrives(input, parse, write, &head, whole);
     let Ok(Parsed::Complete { consumed }) = whole else { return None };
     assert!(consumed <= input.len() && input[..consumed].ends_with(b"\r\n\r\n"));
     assert!(head.field_count() <= usize::from(LIMITS.fields));
@@ -66,7 +66,8 @@ fn same_however_it_arrives(
     input: &[u8],
     parse: Parse,
     write: Write,
-    whole: (&Head, Result<Parsed, Malformed>),
+    whole_head: &Head,
+    whole: Result<Parsed, Malformed>,
 ) {
     let step = 1 + input.first().map_or(0, |&byte| usize::from(byte % 7));
     let ends = (0..input.len()).step_by(step).chain([input.len()]);
@@ -75,14 +76,14 @@ fn same_however_it_arrives(
         match parse(&mut parser, &mut head, &input[..end], &LIMITS) {
             Ok(Parsed::Incomplete) => {}
             Ok(complete) => {
-                assert_eq!(Ok(complete), whole.1);
-                assert_eq!(written(&head, write), written(whole.0, write));
+                assert_eq!(Ok(complete), whole);
+                assert_eq!(written(&head, write), written(whole_head, write));
                 return;
             }
-            Err(_) => return assert!(whole.1.is_err(), "refused at {end}, whole {:?}", whole.1),
+            Err(_) => return assert!(whole.is_err(), "refused at {end}, whole {whole:?}"),
         }
     }
-    assert!(!matches!(whole.1, Ok(Parsed::Complete { .. })), "never complete in pieces");
+    assert!(!matches!(whole, Ok(Parsed::Complete { .. })), "never complete in pieces");
 }
 
 fn written(head: &Head, write: Write) -> Vec<u8> {
