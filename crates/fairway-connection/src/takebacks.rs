@@ -50,7 +50,7 @@ impl Takebacks {
 mod tests {
     use super::*;
 
-    fn some(takebacks: &Takebacks, (answered, taken_back): (u32, u32)) -> bool {
+    fn some(takebacks: &Takebacks, answered: u32, taken_back: u32) -> bool {
         (0..answered).for_each(|_| takebacks.note(Departed::Answered));
         (0..taken_back).for_each(|_| takebacks.note(Departed::TakenBack));
         takebacks.are_many()
@@ -58,17 +58,17 @@ mod tests {
 
     #[test]
     fn few_are_not_many_and_a_small_share_is_not_either() {
-        assert!(!some(&Takebacks::default(), (0, 63)));
-        assert!(some(&Takebacks::default(), (0, 64)));
-        assert!(some(&Takebacks::default(), (800, 100)));
-        assert!(!some(&Takebacks::default(), (808, 100)));
+        assert!(!some(&Takebacks::default(), 0, 63));
+        assert!(some(&Takebacks::default(), 0, 64));
+        assert!(some(&Takebacks::default(), 800, 100));
+        assert!(!some(&Takebacks::default(), 808, 100));
     }
 
     #[test]
     fn they_are_forgotten_by_half_each_second_and_each_change_is_told_once() {
         let takebacks = Takebacks::default();
         assert_eq!(takebacks.tick(), None);
-        assert!(some(&takebacks, (0, 200)));
+        assert!(some(&takebacks, 0, 200));
         assert_eq!([takebacks.tick(), takebacks.tick()], [Some(true), None], "200 and 100");
         assert_eq!([takebacks.tick(), takebacks.tick()], [Some(false), None], "50 and 25");
     }

@@ -63,7 +63,7 @@ impl Counts {
     /// which lets through what nginx's leaky bucket does.
     ///
     /// When a set is full of clients that all asked just now, the one that may ask again soonest is forgotten.
-    pub fn asks(&self, (policy, client): (impl Hash, IpAddr), rate: Rate, now: Instant) -> bool {
+    pub fn asks(&self, policy: impl Hash, client: IpAddr, rate: Rate, now: Instant) -> bool {
         let key = self.key(policy, client);
         let now = micros(now.saturating_duration_since(self.epoch));
         let table = self.rates.get_or_init(Table::new);
@@ -79,12 +79,12 @@ impl Counts {
 
     /// Counts an exchange, if fewer than `most` are under way. Where a set is full of clients that all have some, a
     /// further one is refused.
-    pub fn begins(self: &Arc<Self>, (policy, client): (impl Hash, IpAddr), most: u32) -> Option<UnderWay> {
+    pub fn begins(self: &Arc<Self>, policy: impl Hash, client: IpAddr, most: u32) -> Option<UnderWay> {
         let key = self.key(policy, client);
         let table = self.under_way.get_or_init(Table::new);
         let first = Table::first(key);
         let set = table.set(key);
-        let begin = |way| self.begin_in(set, (first, way), key, most);
+        let begin = |way| self.begin_in(set, first, way, key, most);
         let is_mine = |way: &usize| set[*way].key.load(Ordering::Acquire) == key;
         let take_over = |way: &usize| {
             let found = set[*way].key.load(Ordering::Acquire);
@@ -99,7 +99,8 @@ impl Counts {
     fn begin_in(
         self: &Arc<Self>,
         set: &[Entry],
-        (first, way): (usize, usize),
+        first: usize,
+        way: usize,
         key: u64,
         most: u32,
     ) -> Option<Option<UnderWay>> {
@@ -219,9 +220,9 @@ mod tests {
             for _ in 0..200 {
                 now += random.u64(..2000 / requests);
                 let at = counts.epoch + Duration::from_millis(now);
-                let who = ("p", address("192.0.2.1"));
+                let client = address("192.0.2.1");
                 assert_eq!(
-                    counts.asks(who, rate, at),
+                    counts.asks("p", client, rate, at),
                     bucket.asks(now),
                     "{requests} a second, burst {burst}"
                 );
@@ -233,7 +234,7 @@ mod tests {
     fn clients_and_policies_are_counted_apart_and_networks_together() {
         let counts = Counts::new();
         let rate = Rate { interval: Duration::from_secs(1), burst: Duration::ZERO };
-        let asks = |name: &str, from: &str| counts.asks((name, address(from)), rate, counts.epoch);
+        let asks = |name: &str, from: &str| counts.asks(name, address(from), rate, counts.epoch);
         assert!(asks("a", "192.0.2.1"));
         assert!(!asks("a", "192.0.2.1"));
         assert!(asks("a", "192.0.2.2"));
@@ -246,13 +247,13 @@ mod tests {
     #[test]
     fn what_is_under_way_is_bounded_until_it_ends() {
         let counts = Counts::new();
-        let who = ("p", address("192.0.2.1"));
-        let mut held: Vec<_> = (0..3).map_while(|_| counts.begins(who, 3)).collect();
+        let client = address("192.0.2.1");
+        let mut held: Vec<_> = (0..3).map_while(|_| counts.begins("p", client, 3)).collect();
         assert_eq!(held.len(), 3);
-        assert!(counts.begins(who, 3).is_none());
-        assert!(counts.begins(("q", who.1), 3).is_some());
+        assert!(counts.begins("p", client, 3).is_none());
+        assert!(counts.begins("q", client, 3).is_some());
         held.pop();
-        assert!(counts.begins(who, 3).is_some(), "and what was refused is not counted");
+        assert!(counts.begins("p", client, 3).is_some(), "and what was refused is not counted");
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
         let counts = Counts::new();
         let most = 3;
         // One of them stays, so that the entry never changes hands.
-        let kept = counts.begins(("p", address("198.51.100.1")), most);
+        let kept = counts.begins("p", address("198.51.100.1"), most);
         let (running, highest) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -268,8 +269,8 @@ mod tests {
                     for round in 0..20_000_u32 {
                         // Others come and go in the same set, so that its entries change hands.
                         let other = IpAddr::V4((round % 50_000).into());
-                        drop(counts.begins(("p", other), 1));
-                        let held = counts.begins(("p", address("198.51.100.1")), most);
+                        drop(counts.begins("p", other, 1));
+                        let held = counts.begins("p", address("198.51.100.1"), most);
                         if held.is_some() {
                             highest.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                             thread::yield_now();
@@ -291,8 +292,8 @@ mod tests {
         let counts = Counts::new();
         let rate = Rate { interval: Duration::from_secs(1), burst: Duration::ZERO };
         let clients = || (0..u32::try_from(2 * WAYS * SETS).unwrap()).map(|n| IpAddr::V4(n.into()));
-        assert!(clients().all(|client| counts.asks(("p", client), rate, counts.epoch)));
-        let held: Vec<_> = clients().filter_map(|client| counts.begins(("p", client), 1)).collect();
+        assert!(clients().all(|client| counts.asks("p", client, rate, counts.epoch)));
+        let held: Vec<_> = clients().filter_map(|client| counts.begins("p", client, 1)).collect();
         assert!(held.len() <= WAYS * SETS && held.len() > WAYS * SETS * 9 / 10, "{}", held.len());
     }
 }

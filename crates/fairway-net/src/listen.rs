@@ -52,7 +52,7 @@ enum Reuse {
 }
 
 fn listening(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
-    let socket = unbound(address, (Type::STREAM, Protocol::TCP), reuse)?;
+    let socket = unbound(address, Type::STREAM, Protocol::TCP, reuse)?;
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit it: one system call less per connection.
     socket.set_tcp_nodelay(true)?;
@@ -63,14 +63,14 @@ fn listening(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
 
 /// Without `SO_REUSEADDR`: of UDP that would let another process take the same port.
 fn receiving(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
-    let socket = unbound(address, (Type::DGRAM, Protocol::UDP), reuse)?;
+    let socket = unbound(address, Type::DGRAM, Protocol::UDP, reuse)?;
     // A burst waits here; the kernel gives no more than `net.core.rmem_max`.
     socket.set_recv_buffer_size(DATAGRAMS_WAITING)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-fn unbound(address: SocketAddr, (kind, protocol): (Type, Protocol), reuse: Reuse) -> io::Result<Socket> {
+fn unbound(address: SocketAddr, kind: Type, protocol: Protocol, reuse: Reuse) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if reuse == Reuse::AddressAndPort {
         socket.set_reuse_port(true)?;

@@ -293,7 +293,8 @@ impl<S: Transport> Wire<S> {
     pub fn poll_more(
         &mut self,
         cx: &mut Context<'_>,
-        (workspace, most): (&Workspace, usize),
+        workspace: &Workspace,
+        most: usize,
         take: impl FnOnce(&[u8]) -> usize,
     ) -> Poll<io::Result<usize>> {
         let mut scratch = workspace.scratch.borrow_mut();

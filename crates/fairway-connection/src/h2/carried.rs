@@ -98,7 +98,7 @@ impl Lent {
     }
 
     /// The stream of a slot was opened.
-    pub(super) fn begin(&mut self, (slot, id): (usize, u32), codec: &Client) -> &mut Carried {
+    pub(super) fn begin(&mut self, slot: usize, id: u32, codec: &Client) -> &mut Carried {
         if let Some(of_stream) = codec.slot(id) {
             if self.of_streams.len() <= of_stream {
                 self.of_streams.resize(of_stream + 1, 0);
@@ -131,7 +131,8 @@ impl Lent {
         &mut self,
         slot: usize,
         tools: &mut Tools<'_, Asks>,
-        (wear, may_drain): (&mut Wear, bool),
+        wear: &mut Wear,
+        may_drain: bool,
     ) {
         let one = &mut self.slots[slot];
         one.heads.clear();
@@ -163,7 +164,7 @@ impl Lent {
         let now = tools.now.micros();
         for slot in 0..self.slots.len() {
             if self.slots[slot].drained_since.is_some_and(|since| since + within <= now) {
-                self.leave(slot, tools, (wear, false));
+                self.leave(slot, tools, wear, false);
             }
         }
     }

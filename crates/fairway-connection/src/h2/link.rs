@@ -143,7 +143,7 @@ impl<S: Transport> Link<S> {
         let before = codec.pending().len();
         match head(codec) {
             Some(id) => {
-                lent.begin((slot, id), codec).stream.head_left(codec.pending().len() - before, follow);
+                lent.begin(slot, id, codec).stream.head_left(codec.pending().len() - before, follow);
             }
             // The endpoint takes fewer than it did when the slot was lent.
             None => lent.at(slot).fate = Fate::Refused,
@@ -170,7 +170,7 @@ impl<S: Transport> Link<S> {
         let is_open = core.state == LinkState::Open && !self.is_retired.get();
         let Core { codec, lent, wear, .. } = &mut *core;
         let mut tools = Tools { codec, workspace: &self.workspace, now: Time::Since(self.began) };
-        lent.leave(slot, &mut tools, (wear, is_open));
+        lent.leave(slot, &mut tools, wear, is_open);
         core.wake();
     }
 
@@ -271,8 +271,8 @@ impl<S: Transport> Link<S> {
                 return true;
             }
         }
-        let came = wire
-            .poll_more(cx, (&self.workspace, READ), |bytes| core.take(now, bytes, driven, &self.workspace));
+        let came =
+            wire.poll_more(cx, &self.workspace, READ, |bytes| core.take(now, bytes, driven, &self.workspace));
         match came {
             Poll::Pending => return false,
             Poll::Ready(Ok(1..)) => {}
@@ -439,7 +439,7 @@ impl Core {
                 Event::HeadTooLarge { stream, .. } => self.reset(stream, Code::Cancel),
                 Event::Data { stream, bytes, end } => {
                     self.wear.heard();
-                    self.data(stream, (bytes, end), workspace, now);
+                    self.data(stream, bytes, end, workspace, now);
                 }
                 Event::Trailers { stream } => {
                     let head = &driven.head;
@@ -521,7 +521,7 @@ impl Core {
         }
     }
 
-    fn data(&mut self, stream: u32, (bytes, end): (&[u8], bool), workspace: &Workspace, now: u64) {
+    fn data(&mut self, stream: u32, bytes: &[u8], end: bool, workspace: &Workspace, now: u64) {
         let mut is_drained = false;
         self.with(stream, |one| {
             one.received += bytes.len() as u64;

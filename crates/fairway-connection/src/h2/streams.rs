@@ -49,11 +49,7 @@ struct Granted {
 
 impl Streams {
     /// Of a connection that just began, at `now` in microseconds.
-    pub fn begin(
-        config: Config,
-        now: u64,
-        (peer, workspace): (Option<IpAddr>, &Rc<Workspace>),
-    ) -> SharedStreams {
+    pub fn begin(config: Config, now: u64, peer: Option<IpAddr>, workspace: &Rc<Workspace>) -> SharedStreams {
         let codec = Server::new(config, now);
         let (workspace, streams) = (Rc::clone(workspace), Vec::new());
         let streams = Self { codec, peer, workspace, now, streams, turns: None, unanswered: 0 };

@@ -23,8 +23,9 @@ pub(super) struct Wear {
     /// Streams that were lent.
     lent: u32,
     resets: u32,
-    /// The beginning of the second that is counted in, and the resets in it.
-    second: (u64, u32),
+    /// The beginning of the second that is counted in.
+    second_begun: u64,
+    resets_in_second: u32,
     /// Streams that we reset and the endpoint may still count: a PING is on its way behind them.
     unseen: u32,
     /// Whether such a PING went out since a head or a body came. Servers of gRPC count PINGs that nothing of theirs came
@@ -44,11 +45,11 @@ impl Wear {
     /// We reset a stream; says whether a PING should follow it.
     pub(super) fn reset(&mut self, now: u64) -> bool {
         self.resets += 1;
-        if now.saturating_sub(self.second.0) >= SECOND {
-            self.second = (now, 0);
+        if now.saturating_sub(self.second_begun) >= SECOND {
+            (self.second_begun, self.resets_in_second) = (now, 0);
         }
-        self.second.1 += 1;
-        self.is_worn |= self.resets >= RESETS || self.second.1 >= RESETS_A_SECOND;
+        self.resets_in_second += 1;
+        self.is_worn |= self.resets >= RESETS || self.resets_in_second >= RESETS_A_SECOND;
         let asks = self.unseen == 0 && !std::mem::replace(&mut self.has_asked, true);
         if asks || self.unseen > 0 {
             self.unseen += 1;

@@ -458,7 +458,8 @@ impl<H: Hop> Endpoint<H> {
     pub(crate) fn failed(
         &self,
         blame: Blame,
-        (ejecting, may_eject): (Option<&Ejecting>, bool),
+        ejecting: Option<&Ejecting>,
+        may_eject: bool,
         now: Instant,
     ) -> bool {
         let before = self.health.get();

@@ -222,8 +222,7 @@ impl<H: Hop> Group<H> {
         if self.members.is_empty() {
             return None;
         }
-        let owner =
-            if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, (random, now)) };
+        let owner = if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, random, now) };
         let chosen = owner.or_else(|| self.balanced(tried, random, now))?;
         let member = &self.members[chosen];
         let errand = match member.health().wants_probe(now) && member.begin_probe(now) {
@@ -238,7 +237,8 @@ impl<H: Hop> Group<H> {
         &self,
         belongs: Belongs,
         tried: &Tried,
-        (random, now): (&mut fastrand::Rng, Instant),
+        random: &mut fastrand::Rng,
+        now: Instant,
     ) -> Option<usize> {
         let may =
             |index: &usize| !tried.contains(*index) && self.takes_more(*index) && self.is_usable(*index, now);
@@ -355,7 +355,7 @@ impl<H: Hop> Group<H> {
         let is_out = |other: &&Rc<Endpoint<H>>| !std::ptr::eq(&***other, member) && !other.health().is_good();
         let out = self.members.iter().filter(is_out).count();
         let may_eject = self.members.len() > 1 && (out + 1) * 2 <= self.members.len();
-        member.failed(blame, (self.ejecting.as_ref(), may_eject), now)
+        member.failed(blame, self.ejecting.as_ref(), may_eject, now)
     }
 
     fn start(&self, random: &mut fastrand::Rng) -> usize {

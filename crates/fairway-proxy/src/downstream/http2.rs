@@ -169,7 +169,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let timeouts = Timeouts { head, ..Timeouts::default() };
         let config = Config { streams, limits, extended_connect: true, timeouts, ..Config::default() };
         let workspace = Rc::clone(&worker.reuse.workspace);
-        let streams = Streams::begin(config, 0, (wire.peer(), &workspace));
+        let streams = Streams::begin(config, 0, wire.peer(), &workspace);
         let clock = Clock::new(now);
         let (stage, reading) = (Stage::Open, Reading::Residue);
         Self {
@@ -268,7 +268,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             wire.take_residue(take);
             Poll::Ready(Ok(1))
         } else {
-            wire.poll_more(cx, (workspace, READ), take)
+            wire.poll_more(cx, workspace, READ, take)
         };
         match came {
             Poll::Pending => return false,
@@ -472,7 +472,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             return;
         }
         wire.take_residue(<[u8]>::len);
-        while let Ok(1..) = poll_fn(|cx| wire.poll_more(cx, (workspace, READ), <[u8]>::len)).await {}
+        while let Ok(1..) = poll_fn(|cx| wire.poll_more(cx, workspace, READ, <[u8]>::len)).await {}
     }
 }
 

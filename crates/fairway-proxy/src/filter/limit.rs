@@ -17,7 +17,7 @@ use crate::request::client::Client;
 pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: &Client) -> Verdict<'r> {
     let interval = limit.per / limit.requests.max(1);
     let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
-    if is_exempt(&limit.exempt, client) || counts.asks((policy, client.counted()), rate, Instant::now()) {
+    if is_exempt(&limit.exempt, client) || counts.asks(policy, client.counted(), rate, Instant::now()) {
         Verdict::Pass
     } else {
         Verdict::Refused(Fault::TooManyRequests(limit.status))
@@ -34,7 +34,7 @@ pub(super) fn concurrency<'r>(
     if is_exempt(&limit.exempt, client) {
         return Verdict::Pass;
     }
-    match counts.begins((policy, client.counted()), limit.most) {
+    match counts.begins(policy, client.counted(), limit.most) {
         Some(under_way) => {
             buffers.under_way.push(under_way);
             Verdict::Pass

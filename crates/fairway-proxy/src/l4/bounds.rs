@@ -66,7 +66,7 @@ impl SessionBounds {
         if self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
             return Err(Full::Listener);
         }
-        match self.clients.0.begins((self.number, client.to_canonical()), most.of_client) {
+        match self.clients.0.begins(self.number, client.to_canonical(), most.of_client) {
             Some(client) => Ok(Counted { bounds: Arc::clone(self), _client: client }),
             None => {
                 self.open.fetch_sub(1, Ordering::AcqRel);
