@@ -57,7 +57,7 @@ impl Parser<'_> {
             let repeats = self.repetition()?;
             match (part, repeats) {
                 (Some(part), None) => parts.push(part),
-                (Some(part), Some(bounds)) => parts.push(self.repeated(part, bounds)?),
+                (Some(part), Some((min, max, greedy))) => parts.push(self.repeated(part, min, max, greedy)?),
                 (None, None) => {}
                 (None, Some(_)) => return Err(Refusal::because("a quantifier follows nothing")),
             }
@@ -243,7 +243,7 @@ impl Parser<'_> {
         Ok(Some((min, max)))
     }
 
-    fn repeated(&self, part: Node, (min, max, greedy): (u32, Option<u32>, bool)) -> Result<Node, Refusal> {
+    fn repeated(&self, part: Node, min: u32, max: Option<u32>, greedy: bool) -> Result<Node, Refusal> {
         if matches!(part, Node::Assert(_) | Node::Look { .. }) {
             return Err(unsupported("a quantifier after ^, $, \\b or look-around"));
         }
