@@ -57,7 +57,7 @@ fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     let explanation = served.snapshot.explain(table, &asked.request());
     if asked.scheme == Scheme::Https {
         let host = served.snapshot.host(table, &asked.host);
-        certificate(out, (config, listener), asked, host.map(|host| host.model().certificate.as_ref()));
+        certificate(out, config, listener, asked, host.map(|host| host.model().certificate.as_ref()));
     }
     hosts(out, &explanation);
     match explanation.outcome {
@@ -73,7 +73,7 @@ fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
 fn stream(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     let config = served.snapshot.config();
     if listener.protocol == ListenerProtocol::Tls {
-        certificate(out, (config, listener), asked, None);
+        certificate(out, config, listener, asked, None);
     }
     let Some(route) = arrival::stream(&served.snapshot, listener, &asked.host) else {
         return row(out, "outcome", "no route is for the name: the connection is closed");
@@ -86,7 +86,7 @@ fn stream(out: &mut String, asked: &Asked, served: &Served, listener: &Listener)
     for weighted in &route.backends {
         let share = shown_share(weighted, route.backends.len(), whole);
         match weighted.reference {
-            Reference::Resolved => backend(out, config, (&weighted.backend, Meets::Connections), &share),
+            Reference::Resolved => backend(out, config, &weighted.backend, Meets::Connections, &share),
             Reference::Invalid => {
                 let problem = "the reference is invalid, its connections are closed";
                 row(out, "backend", &format!("{}{share}: {problem}", weighted.backend));
@@ -103,7 +103,8 @@ fn shown_share(of: &WeightedBackend, count: usize, whole: u32) -> String {
 /// That of the host, else one of its listener's, else the default one.
 fn certificate(
     out: &mut String,
-    (config, listener): (&Config, &Listener),
+    config: &Config,
+    listener: &Listener,
     asked: &Asked,
     host: Option<Option<&CertificateKey>>,
 ) {
@@ -205,7 +206,7 @@ fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &st
             &format!("{}{share}: the reference is invalid, answered 500", of.backend),
         );
     }
-    backend(out, config, (&of.backend, Meets::Requests), share);
+    backend(out, config, &of.backend, Meets::Requests, share);
     for filter in &of.filters {
         row(out, "its filters", &words::filter(filter));
     }
@@ -267,7 +268,7 @@ impl Meets {
     }
 }
 
-fn backend(out: &mut String, config: &Config, (key, meets): (&BackendKey, Meets), share: &str) {
+fn backend(out: &mut String, config: &Config, key: &BackendKey, meets: Meets, share: &str) {
     let otherwise = meets.without_endpoint();
     let Some(backend) = config.backends.get(key) else {
         row(out, "backend", &format!("{key}{share}: does not exist, {otherwise}"));
