@@ -39,8 +39,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     let installation = Installation::of(arguments.ingresses as usize);
     let mut forms = Vec::new();
     for form in FORMS {
-        let arguments = (form, arguments.runs);
-        forms.push(runs(&installation, &binary, arguments)?);
+        forms.push(runs(&installation, &binary, form, arguments.runs)?);
     }
     let rows: Vec<_> = forms.iter().flat_map(Form::rows).collect();
     let promised = installation.ingresses() <= PROMISED_FOR;
@@ -49,7 +48,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("check"))
 }
 
-fn runs(installation: &Installation, binary: &Path, (form, count): (&[&str], u8)) -> anyhow::Result<Form> {
+fn runs(installation: &Installation, binary: &Path, form: &[&str], count: u8) -> anyhow::Result<Form> {
     let mut runs = Vec::new();
     for _ in 0..count {
         interrupt::check()?;

@@ -25,7 +25,7 @@ pub(crate) fn routes(arguments: &RoutesArguments) -> anyhow::Result<()> {
     for kind in arguments.kind.kinds() {
         for source in arguments.source.sources() {
             let shown = format!("{} routes as {kind:?} from {source:?}, {changes} changes", shape.routes);
-            found.push(to_the_end(measure(&binary, (*kind, *source), shape, changes), || shown.clone())?);
+            found.push(to_the_end(measure(&binary, *kind, *source, shape, changes), || shown.clone())?);
         }
     }
     let mut rows = vec![(counts(shape), HEADER.join(" | "))];

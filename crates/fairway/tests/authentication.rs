@@ -27,8 +27,8 @@ impl Site {
         let service = Backend::http(say).await;
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-        manifests.put("web.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
-        manifests.put("auth.yaml", service_with_endpoints(("login", "auth"), 81, &[service.address()]));
+        manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
+        manifests.put("auth.yaml", service_with_endpoints("login", "auth", 81, &[service.address()]));
         manifests.put("settings.yaml", config_map("a", "settings", &[("proxy-read-timeout", "1")]));
         let site = Self { manifests, backend, service };
         guards.iter().for_each(|(name, annotations)| site.guard(name, annotations));
@@ -292,7 +292,7 @@ async fn a_service_with_a_certificate_is_asked_over_tls() {
     let site = Site::new(&[("app", &[("auth-url", "https://auth.secure.svc/204")])]).await;
     site.guard("no", &[("auth-url", "https://auth.secure.svc/403")]);
     site.guard("clear", &[("auth-url", "https://auth.login.svc:81/204")]);
-    site.manifests.put("secure.yaml", service_with_endpoints(("secure", "auth"), 443, &[secure.address()]));
+    site.manifests.put("secure.yaml", service_with_endpoints("secure", "auth", 443, &[secure.address()]));
     let fairway = site.run().await;
     assert_eq!(get(&fairway, "app").await.status, 200);
     assert_eq!(get(&fairway, "no").await.status, 403);

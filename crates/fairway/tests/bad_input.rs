@@ -101,7 +101,7 @@ fn invalid() -> Vec<Bad> {
         bad(
             ingress("bad")
                 .annotation("use-regex", "true")
-                .typed_route("bad.test", ("/(unclosed", "ImplementationSpecific"), ("web", 80))
+                .typed_route("bad.test", "/(unclosed", "ImplementationSpecific", ("web", 80))
                 .route("bad.test", "/fine", ("web", 80))
                 .yaml(),
             "error[invalid-regex]: Ingress demo/bad spec.rules[0].http.paths[0].path: the regular expression \"/(unclosed\" \
@@ -130,7 +130,7 @@ fn invalid() -> Vec<Bad> {
             Some(("/", 200)),
         ),
         bad(
-            ingress("bad").typed_route("bad.test", ("/", "Sideways"), ("web", 80)).yaml(),
+            ingress("bad").typed_route("bad.test", "/", "Sideways", ("web", 80)).yaml(),
             "warning[invalid-path-type]: Ingress demo/bad spec.rules[0].http.paths[0].pathType: \"Sideways\" is no path type \
              (Exact, Prefix, ImplementationSpecific); it counts as ImplementationSpecific",
             Some(("/", 200)),
@@ -160,7 +160,7 @@ async fn good_site() -> Manifests {
     tokio::spawn(backend.run(std::future::pending()));
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    manifests.put("web.yaml", service_with_endpoints(("demo", "web"), 80, &[address]));
+    manifests.put("web.yaml", service_with_endpoints("demo", "web", 80, &[address]));
     manifests.put("good.yaml", ingress("good").route("good.test", "/", ("web", 80)).yaml());
     manifests
 }
@@ -281,9 +281,8 @@ async fn a_secret_that_breaks_keeps_its_certificate_until_it_is_mended() {
 }
 
 fn broken_secrets(leaf: &Leaf, other: &Leaf) -> Vec<(String, &'static str)> {
-    let secret = |certificate: &str, key: &str| {
-        tls_secret_yaml(("demo", "tls"), certificate.as_bytes(), key.as_bytes())
-    };
+    let secret =
+        |certificate: &str, key: &str| tls_secret_yaml("demo", "tls", certificate.as_bytes(), key.as_bytes());
     vec![
         (secret(&leaf.chain_pem, &other.key_pem), "tls.key is not the key of the certificate"),
         (secret("no certificate", &leaf.key_pem), "tls.crt has no certificate"),

@@ -136,7 +136,7 @@ impl Site {
                 addresses.push(backend.address());
                 backends.push(backend);
             }
-            manifests.put(&format!("{name}.yaml"), service_with_endpoints(("a", name), 80, &addresses));
+            manifests.put(&format!("{name}.yaml"), service_with_endpoints("a", name, 80, &addresses));
         }
         let site = Self { manifests, _backends: backends };
         site.ingresses();

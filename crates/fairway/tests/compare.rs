@@ -70,9 +70,9 @@ impl Site {
     fn manifests(&self) -> Manifests {
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-        manifests.put("web.yaml", service_with_endpoints(("shop", "web"), 80, &[self.web]));
-        manifests.put("other.yaml", service_with_endpoints(("shop", "other"), 80, &[self.other]));
-        manifests.put("own-service.yaml", service_with_endpoints(("shop", "own"), 80, &[self.web]));
+        manifests.put("web.yaml", service_with_endpoints("shop", "web", 80, &[self.web]));
+        manifests.put("other.yaml", service_with_endpoints("shop", "other", 80, &[self.other]));
+        manifests.put("own-service.yaml", service_with_endpoints("shop", "own", 80, &[self.web]));
         manifests.put("cert.yaml", self.leaf.secret_yaml("shop", "cert"));
         manifests.put("basic.yaml", PASSWORDS);
         manifests
@@ -112,14 +112,15 @@ async fn everything(manifests: &Manifests) -> Backend {
         Answer::with_headers(200, &[("X-Count", &count), ("Set-Cookie", &cookie)], &count)
     })
     .await;
-    manifests.put("restless.yaml", service_with_endpoints(("shop", "restless"), 80, &[restless.address()]));
+    manifests.put("restless.yaml", service_with_endpoints("shop", "restless", 80, &[restless.address()]));
     let twins = [echo("twins").await, echo("twins").await];
-    manifests.put("twins.yaml", service_with_endpoints(("shop", "twins"), 80, &twins));
+    manifests.put("twins.yaml", service_with_endpoints("shop", "twins", 80, &twins));
     let web = ("web", 80);
     let all = [
         ingress("plain").route("plain.test", "/", web).route("plain.test", "/cart", web).typed_route(
             "plain.test",
-            ("/only", "Exact"),
+            "/only",
+            "Exact",
             web,
         ),
         ingress("secure").tls(Some("cert"), &["secure.test"]).route("secure.test", "/", web),
@@ -130,7 +131,8 @@ async fn everything(manifests: &Manifests) -> Backend {
             .route("cors.test", "/", web),
         ingress("regex").annotation("use-regex", "true").annotation("rewrite-target", "/$2").typed_route(
             "regex.test",
-            ("/api(/|$)(.*)", "ImplementationSpecific"),
+            "/api(/|$)(.*)",
+            "ImplementationSpecific",
             web,
         ),
         ingress("split").route("split.test", "/", web),
@@ -216,7 +218,7 @@ async fn recorded(manifests: &Manifests, leaf: &Leaf) {
     manifests.put("environment.yaml", kept.join("\n---\n"));
     manifests.put("certificate.yaml", leaf.secret_yaml("demo", "cert"));
     for service in ["main", "other", "canary", "errors", "auth"] {
-        let slices = endpoint_slices(("demo", service), &[echo(service).await]);
+        let slices = endpoint_slices("demo", service, &[echo(service).await]);
         manifests.put(&format!("endpoints-{service}.yaml"), slices);
     }
     for case in std::fs::read_dir(folder.join("cases")).unwrap().map(Result::unwrap) {
@@ -362,14 +364,14 @@ struct Expected {
     field: String,
 }
 
-fn plant_annotations(web: SocketAddr, (from, to): (&Manifests, &Manifests), expected: &mut Vec<Expected>) {
+fn plant_annotations(web: SocketAddr, from: &Manifests, to: &Manifests, expected: &mut Vec<Expected>) {
     for it in PLANTED {
         let host = format!("{}.test", it.name);
         for (manifests, annotations) in [(from, it.from), (to, it.to)] {
             // A Service of its own: what balances one is that of all who use it.
             manifests.put(
                 &format!("{}-service.yaml", it.name),
-                service_with_endpoints(("shop", it.name), 80, &[web]),
+                service_with_endpoints("shop", it.name, 80, &[web]),
             );
             let mut ingress = ingress(it.name).route(&host, "/", (it.name, 80));
             if !it.name.starts_with("plain") {
@@ -401,8 +403,8 @@ fn plant_structure(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected
         });
     };
     let path = "spec.rules[0].http.paths[0]";
-    from.put("type.yaml", ingress("type").typed_route("type.test", ("/a", "Prefix"), web).yaml());
-    to.put("type.yaml", ingress("type").typed_route("type.test", ("/a", "Exact"), web).yaml());
+    from.put("type.yaml", ingress("type").typed_route("type.test", "/a", "Prefix", web).yaml());
+    to.put("type.yaml", ingress("type").typed_route("type.test", "/a", "Exact", web).yaml());
     expect("type.test", "status", "Ingress shop/type", path);
 
     from.put("backend.yaml", ingress("backend").route("backend.test", "/", web).yaml());
@@ -442,7 +444,7 @@ async fn each_planted_difference_is_found_and_explained_by_its_object() {
     let site = Site::new().await;
     let (one, other) = (site.manifests(), site.manifests());
     let mut expected = Vec::new();
-    plant_annotations(site.web, (&one, &other), &mut expected);
+    plant_annotations(site.web, &one, &other, &mut expected);
     plant_structure(&one, &other, &mut expected);
     assert!(expected.len() >= 20);
     let (from, to) = tokio::join!(serving(&one, &[]), serving(&other, &[]));
@@ -672,7 +674,7 @@ async fn a_side_that_leads_elsewhere_is_named() {
 async fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    manifests.put("web.yaml", service_with_endpoints(("shop", "web"), 80, &[free_address()]));
+    manifests.put("web.yaml", service_with_endpoints("shop", "web", 80, &[free_address()]));
     let own = ingress("own").annotation("auth-type", "basic").annotation("auth-secret", "users");
     manifests.put("own.yaml", own.route("own.test", "/", ("web", 80)).yaml());
     let open = tiring(usize::MAX).await;

@@ -33,7 +33,7 @@ async fn backend() -> SocketAddr {
 fn site(endpoints: &[SocketAddr]) -> Manifests {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    manifests.put("web.yaml", service_with_endpoints(("demo", "web"), 80, endpoints));
+    manifests.put("web.yaml", service_with_endpoints("demo", "web", 80, endpoints));
     manifests.put("good.yaml", route("good").yaml());
     manifests
 }

@@ -10,7 +10,7 @@ const SHAPE: Shape = Shape { routes: 60, hosts: 12, endpoints: 30 };
 const CHANGES: usize = 4;
 
 async fn proves(kind: Kind, source: Source) {
-    let found = measure(Path::new(BINARY), (kind, source), SHAPE, CHANGES).await;
+    let found = measure(Path::new(BINARY), kind, source, SHAPE, CHANGES).await;
     assert_eq!((found.kind, found.source, found.shape), (kind, source, SHAPE));
     assert_eq!(found.adoption.count, CHANGES, "each change is adopted");
     let reached = (kind, source) != (Kind::HttpRoute, Source::Api);

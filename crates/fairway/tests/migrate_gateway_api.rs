@@ -186,8 +186,8 @@ async fn an_ingress_address_and_a_gateway_address_answer_alike() {
     let leaf = Authority::new("test").leaf(&["*.test"]);
     let (ingresses, routes) = (Manifests::new(), Manifests::new());
     for manifests in [&ingresses, &routes] {
-        manifests.put("web.yaml", service_with_endpoints(("shop", "web"), 80, &[web.address()]));
-        manifests.put("other.yaml", service_with_endpoints(("shop", "other"), 80, &[other.address()]));
+        manifests.put("web.yaml", service_with_endpoints("shop", "web", 80, &[web.address()]));
+        manifests.put("other.yaml", service_with_endpoints("shop", "other", 80, &[other.address()]));
         manifests.put("cert.yaml", leaf.secret_yaml("shop", "cert"));
     }
     ingresses.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));

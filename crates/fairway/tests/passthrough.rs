@@ -46,7 +46,7 @@ impl Site {
             let plain = Backend::http(move |_| Answer::ok(web)).await;
             let tls = Backend::https(own.clone(), move |_| Answer::ok(secure)).await;
             for (service, port, backend) in [("web", 80, &plain), ("secure", 443, &tls)] {
-                let yaml = service_with_endpoints((name, service), port, &[backend.address()]);
+                let yaml = service_with_endpoints(name, service, port, &[backend.address()]);
                 manifests.put(&format!("{name}-{service}.yaml"), yaml);
             }
             backends.extend([(web, plain), (secure, tls)]);

@@ -25,12 +25,12 @@ async fn site((annotation, value): (&str, &str), paths: &[&str]) -> Manifests {
     let manifests = Manifests::new();
     let ingress = |name| Ingress::new("demo", name).class(Some("fairway"));
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    manifests.put("web.yaml", service_with_endpoints(("demo", "web"), 80, &[address]));
+    manifests.put("web.yaml", service_with_endpoints("demo", "web", 80, &[address]));
     manifests.put("open.yaml", ingress("open").route("a.test", "/", ("web", 80)).yaml());
     let guard = ingress("zz-guard").annotation("use-regex", "true").annotation(annotation, value);
-    let guard = paths.iter().fold(guard, |guard, path| {
-        guard.typed_route("a.test", (path, "ImplementationSpecific"), ("web", 80))
-    });
+    let guard = paths
+        .iter()
+        .fold(guard, |guard, path| guard.typed_route("a.test", path, "ImplementationSpecific", ("web", 80)));
     manifests.put("guard.yaml", guard.yaml());
     manifests
 }

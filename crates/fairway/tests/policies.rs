@@ -35,8 +35,8 @@ impl Site {
         let service = Backend::http(say).await;
         let port = free_port();
         let manifests = Manifests::new();
-        manifests.put("web.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
-        manifests.put("auth.yaml", service_with_endpoints(("a", "auth"), 81, &[service.address()]));
+        manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
+        manifests.put("auth.yaml", service_with_endpoints("a", "auth", 81, &[service.address()]));
         manifests.put("gateway.yaml", format!(
             "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {{name: fairway}}\n\
              spec: {{controllerName: fairway.dev/gateway-controller}}\n---\n\

@@ -104,7 +104,7 @@ async fn the_forwarded_path_is_that_of_the_flag_and_first_that_of_the_settings()
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     let backend = Backend::http(|request| Answer::ok(&request.target)).await;
-    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+    manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
     let ingress = Ingress::new("a", "web").class(Some("fairway"));
     manifests.put("web.yaml", ingress.route("a.test", "/", ("web", 80)).yaml());
     let flags = ["--forwarded-path", "normalised", "--configmap", "a/settings"];

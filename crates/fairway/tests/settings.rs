@@ -34,7 +34,7 @@ impl Site {
             .route("a.test", "/", ("web", 80));
         manifests.put("web.yaml", ingress.yaml());
         manifests.put("tls.yaml", authority.leaf(&["a.test"]).secret_yaml("a", "tls"));
-        manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+        manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
         let site = Self { manifests, backend, authority };
         site.set(keys);
         site
@@ -173,8 +173,8 @@ async fn the_log_shows_the_page_that_took_the_place_of_an_answer() {
         Backend::http(move |_| Answer::with_headers(404, &[("X-From", name)], "none")).await
     };
     let (web, pages) = (from("web").await, from("pages").await);
-    site.manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[web.address()]));
-    site.manifests.put("pages.yaml", service_with_endpoints(("a", "pages"), 80, &[pages.address()]));
+    site.manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
+    site.manifests.put("pages.yaml", service_with_endpoints("a", "pages", 80, &[pages.address()]));
     let ingress = Ingress::new("a", "replaced")
         .class(Some("fairway"))
         .annotation("custom-http-errors", "404")

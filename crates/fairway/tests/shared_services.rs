@@ -31,7 +31,7 @@ impl Site {
                 addresses.push(backend.address());
                 backends.push(backend);
             }
-            let yaml = service_with_endpoints(("shop", service), 80, &addresses);
+            let yaml = service_with_endpoints("shop", service, 80, &addresses);
             manifests.put(&format!("{service}.yaml"), yaml);
         }
         for (at, ingress) in ingresses.iter().enumerate() {

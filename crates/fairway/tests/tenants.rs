@@ -44,7 +44,7 @@ impl Site {
 
 async fn answering(namespace: &'static str, manifests: &Manifests) -> Backend {
     let backend = Backend::http(move |request| Answer::ok(format!("{namespace} {}", request.target))).await;
-    let service = service_with_endpoints((namespace, "web"), 80, &[backend.address()]);
+    let service = service_with_endpoints(namespace, "web", 80, &[backend.address()]);
     manifests.put(&format!("{namespace}.yaml"), service);
     backend
 }
@@ -59,7 +59,7 @@ async fn asked(address: SocketAddr, target: &str) -> (u16, String) {
 /// Takes the whole host where nothing keeps it from it.
 fn greedy() -> Ingress {
     let greedy = ingress("b", "greedy").annotation("use-regex", "true").annotation("app-root", "/b");
-    greedy.typed_route("a.test", ("/(.*)(|x|y|z)", "ImplementationSpecific"), ("web", 80))
+    greedy.typed_route("a.test", "/(.*)(|x|y|z)", "ImplementationSpecific", ("web", 80))
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ async fn guarded(keys: &[(&str, &str)]) -> (Manifests, Backend) {
         .annotation("whitelist-source-range", "203.0.113.0/24")
         .route("a.test", "/", ("web", 80));
     manifests.put("web.yaml", ingress.yaml());
-    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[backend.address()]));
+    manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
     manifests.put("settings.yaml", config_map("a", "settings", keys));
     (manifests, backend)
 }
@@ -142,7 +142,7 @@ async fn the_log_shows_the_resolved_client_and_who_sent_the_bytes() {
 async fn the_format_of_the_log_follows_its_key_while_it_runs() {
     let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
     let typed = Backend::http(|_| Answer::with_headers(200, &[("Content-Type", "text/x")], "it")).await;
-    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[typed.address()]));
+    manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[typed.address()]));
     let fairway = run(&manifests, &["--workers", "1", "--trusted-forwarders", "127.0.0.0/8"]).await;
     let ask = async |path: &str| {
         let mut client = Client::connect(fairway.http).await.unwrap();

@@ -390,7 +390,7 @@ mod tests {
         sent(server, &format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"), until).await
     }
 
-    async fn written(server: &ApiServer, (method, target): (&str, &str), body: &Value) -> String {
+    async fn written(server: &ApiServer, method: &str, target: &str, body: &Value) -> String {
         let body = body.to_string();
         let head = format!("{method} {target} HTTP/1.1\r\nhost: a\r\nContent-Length: {}\r\n\r\n", body.len());
         sent(server, &(head + &body), "}").await
@@ -454,17 +454,17 @@ mod tests {
     async fn objects_are_made_replaced_and_patched_at_the_version_that_they_have() {
         let (server, path) = (ApiServer::start().await, "/apis/x/v1/namespaces/shop/things");
         let (one, status) = (format!("{path}/a"), format!("{path}/a/status"));
-        let made = written(&server, ("POST", path), &object("a", 1)).await;
+        let made = written(&server, "POST", path, &object("a", 1)).await;
         assert!(made.starts_with("HTTP/1.1 201"), "{made}");
-        let again = written(&server, ("POST", path), &object("a", 1)).await;
+        let again = written(&server, "POST", path, &object("a", 1)).await;
         assert!(again.contains("AlreadyExists"), "{again}");
         let late = json!({ "metadata": { "resourceVersion": "7" }, "status": 2 });
-        assert!(written(&server, ("PUT", &status), &late).await.starts_with("HTTP/1.1 409"));
+        assert!(written(&server, "PUT", &status, &late).await.starts_with("HTTP/1.1 409"));
         let current =
             json!({ "metadata": { "resourceVersion": "1" }, "value": 9, "status": { "a": 2, "b": 3 } });
-        assert!(written(&server, ("PUT", &status), &current).await.starts_with("HTTP/1.1 200"));
+        assert!(written(&server, "PUT", &status, &current).await.starts_with("HTTP/1.1 200"));
         let patch = json!({ "status": { "a": null } });
-        assert!(written(&server, ("PATCH", &status), &patch).await.starts_with("HTTP/1.1 200"));
+        assert!(written(&server, "PATCH", &status, &patch).await.starts_with("HTTP/1.1 200"));
         let found = &server.objects("things")[0];
         assert_eq!((&found["value"], &found["status"]), (&json!(1), &json!({ "b": 3 })));
         assert!(asked(&server, &one, "}").await.starts_with("HTTP/1.1 200"));
@@ -486,9 +486,7 @@ mod tests {
         for allowed in [path, &one, "/version"] {
             assert!(asked(&server, allowed, "}").await.starts_with("HTTP/1.1 200"), "{allowed}");
         }
-        assert!(
-            written(&server, ("PUT", &status), &json!({ "status": 1 })).await.starts_with("HTTP/1.1 200")
-        );
+        assert!(written(&server, "PUT", &status, &json!({ "status": 1 })).await.starts_with("HTTP/1.1 200"));
         assert_eq!(server.refused(), [""; 0]);
         let refusals = [
             (
@@ -505,7 +503,7 @@ mod tests {
             ),
         ];
         for (method, path, _) in &refusals {
-            assert!(written(&server, (method, path), &json!({})).await.starts_with("HTTP/1.1 403"), "{path}");
+            assert!(written(&server, method, path, &json!({})).await.starts_with("HTTP/1.1 403"), "{path}");
         }
         assert_eq!(server.refused(), refusals.map(|(_, _, refusal)| refusal));
     }

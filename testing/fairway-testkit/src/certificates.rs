@@ -231,7 +231,7 @@ impl Leaf {
     /// The `kubernetes.io/tls` Secret `namespace/name` with this certificate, as YAML.
     #[must_use]
     pub fn secret_yaml(&self, namespace: &str, name: &str) -> String {
-        tls_secret_yaml((namespace, name), self.chain_pem.as_bytes(), self.key_pem.as_bytes())
+        tls_secret_yaml(namespace, name, self.chain_pem.as_bytes(), self.key_pem.as_bytes())
     }
 
     /// Writes `tls.crt` and `tls.key` into `directory`; gives their paths in that order.
@@ -249,7 +249,7 @@ impl Leaf {
 
 /// A `kubernetes.io/tls` Secret as YAML with any bytes as certificate and key, fitting or not.
 #[must_use]
-pub fn tls_secret_yaml((namespace, name): (&str, &str), certificate: &[u8], key: &[u8]) -> String {
+pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &[u8], key: &[u8]) -> String {
     let (certificate, key) = (STANDARD.encode(certificate), STANDARD.encode(key));
     format!(
         "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\n  namespace: {namespace}\n\

@@ -144,7 +144,7 @@ impl Ingress {
     /// Sends `path` (type Prefix) of `host` to `service`; an empty host is every host.
     #[must_use]
     pub fn route(self, host: &str, path: &str, service: (&str, u16)) -> Self {
-        self.typed_route(host, (path, "Prefix"), service)
+        self.typed_route(host, path, "Prefix", service)
     }
 
     /// Sends a path of a given type of `host` to `service`; an empty host is every host.
@@ -152,7 +152,8 @@ impl Ingress {
     pub fn typed_route(
         mut self,
         host: &str,
-        (path, path_type): (&str, &'static str),
+        path: &str,
+        path_type: &'static str,
         (service, port): (&str, u16),
     ) -> Self {
         let host = (!host.is_empty()).then(|| host.to_owned());
@@ -179,7 +180,7 @@ impl Ingress {
     #[must_use]
     pub fn yaml(&self) -> String {
         let mut yaml = "apiVersion: networking.k8s.io/v1\nkind: Ingress\n".to_owned();
-        yaml += &metadata((&self.namespace, &self.name));
+        yaml += &metadata(&self.namespace, &self.name);
         if let Some(created) = &self.created {
             yaml += &format!("  creationTimestamp: {}\n", quoted(created));
         }
@@ -230,7 +231,7 @@ impl Ingress {
 /// A Service with one port named `http`, whose target port is the same number.
 #[must_use]
 pub fn service(namespace: &str, name: &str, port: u16) -> String {
-    let head = metadata((namespace, name));
+    let head = metadata(namespace, name);
     format!(
         "apiVersion: v1\nkind: Service\n{head}spec:\n  ports:\n  - name: http\n    port: {port}\n    targetPort: {port}\n"
     )
@@ -243,15 +244,11 @@ pub fn service(namespace: &str, name: &str, port: u16) -> String {
 ///
 /// When the ports differ.
 #[must_use]
-pub(crate) fn endpoint_slice(
-    (namespace, service): (&str, &str),
-    name: &str,
-    addresses: &[SocketAddr],
-) -> String {
+pub(crate) fn endpoint_slice(namespace: &str, service: &str, name: &str, addresses: &[SocketAddr]) -> String {
     let port = addresses.first().map_or(0, SocketAddr::port);
     assert!(addresses.iter().all(|address| address.port() == port), "one port per slice: {addresses:?}");
     let family = if addresses.first().is_some_and(SocketAddr::is_ipv6) { "IPv6" } else { "IPv4" };
-    let head = metadata((namespace, name));
+    let head = metadata(namespace, name);
     let mut yaml = format!(
         "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n{head}  labels:\n    kubernetes.io/service-name: {service}\n\
          addressType: {family}\n"
@@ -272,7 +269,7 @@ pub(crate) fn endpoint_slice(
 
 /// As many EndpointSlices of `service` as its addresses have ports, in one file; an empty one without addresses.
 #[must_use]
-pub fn endpoint_slices((namespace, service): (&str, &str), addresses: &[SocketAddr]) -> String {
+pub fn endpoint_slices(namespace: &str, service: &str, addresses: &[SocketAddr]) -> String {
     let mut slices: Vec<Vec<SocketAddr>> = Vec::new();
     for address in addresses {
         let fits = |slice: &&mut Vec<SocketAddr>| {
@@ -289,19 +286,15 @@ pub fn endpoint_slices((namespace, service): (&str, &str), addresses: &[SocketAd
     let slices: Vec<String> = slices
         .iter()
         .enumerate()
-        .map(|(number, slice)| endpoint_slice((namespace, service), &format!("{service}-{number}"), slice))
+        .map(|(number, slice)| endpoint_slice(namespace, service, &format!("{service}-{number}"), slice))
         .collect();
     slices.join("---\n")
 }
 
 /// A Service with its EndpointSlices in one file: what most tests mean by a backend.
 #[must_use]
-pub fn service_with_endpoints(
-    (namespace, name): (&str, &str),
-    port: u16,
-    addresses: &[SocketAddr],
-) -> String {
-    format!("{}---\n{}", service(namespace, name, port), endpoint_slices((namespace, name), addresses))
+pub fn service_with_endpoints(namespace: &str, name: &str, port: u16, addresses: &[SocketAddr]) -> String {
+    format!("{}---\n{}", service(namespace, name, port), endpoint_slices(namespace, name, addresses))
 }
 
 /// An IngressClass `name` of `controller`.
@@ -315,14 +308,14 @@ pub fn ingress_class(name: &str, controller: &str) -> String {
 /// A ConfigMap with text entries.
 #[must_use]
 pub fn config_map(namespace: &str, name: &str, entries: &[(&str, &str)]) -> String {
-    let mut yaml = format!("apiVersion: v1\nkind: ConfigMap\n{}data:\n", metadata((namespace, name)));
+    let mut yaml = format!("apiVersion: v1\nkind: ConfigMap\n{}data:\n", metadata(namespace, name));
     for (key, value) in entries {
         yaml += &format!("  {key}: {}\n", quoted(value));
     }
     yaml
 }
 
-fn metadata((namespace, name): (&str, &str)) -> String {
+fn metadata(namespace: &str, name: &str) -> String {
     format!("metadata:\n  name: {name}\n  namespace: {namespace}\n")
 }
 

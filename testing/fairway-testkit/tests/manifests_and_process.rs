@@ -16,7 +16,7 @@ fn an_ingress_is_written_as_a_person_would() {
         .annotation("ssl-redirect", "false")
         .tls(Some("cert"), &["a.test"])
         .route("a.test", "/", ("main", 80))
-        .typed_route("", ("/x", "Exact"), ("other", 81));
+        .typed_route("", "/x", "Exact", ("other", 81));
     let expected = r#"apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
@@ -56,17 +56,17 @@ spec:
 #[test]
 fn endpoints_of_different_ports_come_in_different_slices() {
     let addresses = ["127.0.0.1:1001", "127.0.0.2:1001", "127.0.0.1:1002"].map(|text| text.parse().unwrap());
-    let yaml = endpoint_slices(("demo", "main"), &addresses);
+    let yaml = endpoint_slices("demo", "main", &addresses);
     assert_eq!(yaml.matches("kind: EndpointSlice").count(), 2);
     assert_eq!(yaml.matches("- addresses: [\"127.0.0.1\"]").count(), 2);
     assert!(yaml.contains("name: main-0") && yaml.contains("name: main-1") && yaml.contains("port: 1002"));
-    assert!(endpoint_slices(("demo", "main"), &[]).contains("endpoints: []"));
+    assert!(endpoint_slices("demo", "main", &[]).contains("endpoints: []"));
 }
 
 #[test]
 fn files_come_and_go() {
     let manifests = Manifests::new();
-    let endpoints = service_with_endpoints(("demo", "main"), 80, &["127.0.0.1:1".parse().unwrap()]);
+    let endpoints = service_with_endpoints("demo", "main", 80, &["127.0.0.1:1".parse().unwrap()]);
     let place = manifests.put("deep/er/main.yaml", &endpoints);
     assert_eq!(fs::read_to_string(&place).unwrap(), endpoints);
     manifests.overwrite("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));

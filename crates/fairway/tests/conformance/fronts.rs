@@ -67,7 +67,7 @@ pub(crate) async fn fairway_before_http2(backend: SocketAddr) -> Front {
 pub(crate) async fn fairway_to(backend: SocketAddr, spoken: Spoken) -> Front {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
-    let mut service = service_with_endpoints(("a", "web"), 80, &[backend]);
+    let mut service = service_with_endpoints("a", "web", 80, &[backend]);
     if spoken == Spoken::Http2 {
         service =
             service.replacen("targetPort: 80\n", "targetPort: 80\n    appProtocol: kubernetes.io/h2c\n", 1);

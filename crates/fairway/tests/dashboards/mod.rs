@@ -41,9 +41,9 @@ async fn after_traffic() -> Scrape {
     let canary = Backend::http(|_| Answer::ok("new")).await;
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     manifests.put("tls.yaml", Authority::new("test").leaf(&["a.test"]).secret_yaml("a", "tls"));
-    manifests.put("web-service.yaml", service_with_endpoints(("a", "web"), 80, &[web.address()]));
-    manifests.put("new-service.yaml", service_with_endpoints(("a", "new"), 80, &[canary.address()]));
-    let nothing = format!("{}---\n{}", service("a", "empty", 80), endpoint_slices(("a", "empty"), &[]));
+    manifests.put("web-service.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
+    manifests.put("new-service.yaml", service_with_endpoints("a", "new", 80, &[canary.address()]));
+    let nothing = format!("{}---\n{}", service("a", "empty", 80), endpoint_slices("a", "empty", &[]));
     manifests.put("empty-service.yaml", nothing);
     let ingress = |name: &str, host: &str, to: &str| {
         Ingress::new("a", name).class(Some("fairway")).route(host, "/", (to, 80))

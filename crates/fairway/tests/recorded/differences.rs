@@ -21,26 +21,28 @@ const PAGES_KEPT: &str = "the connection to the owner of the pages stays open, a
 
 /// All of them.
 pub(crate) const DIFFERENCES: &[Difference] = &[
-    of("headers-to-upstream", 2, ("upstream header Forwarded", "for=1.1.1.1", "none"), UNTRUSTED),
-    of("headers-to-upstream", 2, ("upstream header X-Forwarded-Prefix", "/p", "none"), UNTRUSTED),
-    of("headers-to-upstream", 7, ("upstream header X-Original-Uri", "/z", "none"), UNTRUSTED),
-    of("headers-to-upstream", 7, ("upstream header X-Original-Url", "/z", "none"), UNTRUSTED),
-    of("headers-to-upstream", 4, ("upstream header X-Gone", "1", "none"), HOP_BY_HOP),
-    of("custom-http-errors", 0, ("upstream header Connection", "close", "none"), PAGES_KEPT),
-    of("custom-http-errors", 1, ("upstream header Connection", "close", "none"), PAGES_KEPT),
-    of("custom-http-errors", 4, ("upstream header Connection", "close", "none"), PAGES_KEPT),
-    of("custom-http-errors", 4, ("upstream method", "POST", "GET"), PAGES_BY_GET),
-    of("custom-http-errors", 4, ("upstream header Content-Length", "1", "none"), PAGES_BY_GET),
-    of("big-response-header", 1, ("status", "502", "200"), LARGE_HEAD),
-    of("big-response-header", 1, ("header x-big", "none", "bbbbbbbb... (6000 bytes)"), LARGE_HEAD),
-    of("big-response-header", 1, ("header x-content-type-options", "none", "nosniff"), LARGE_HEAD),
-    of("big-response-header", 1, ("upstream", "none", "main"), LARGE_HEAD),
+    of("headers-to-upstream", 2, "upstream header Forwarded", "for=1.1.1.1", "none", UNTRUSTED),
+    of("headers-to-upstream", 2, "upstream header X-Forwarded-Prefix", "/p", "none", UNTRUSTED),
+    of("headers-to-upstream", 7, "upstream header X-Original-Uri", "/z", "none", UNTRUSTED),
+    of("headers-to-upstream", 7, "upstream header X-Original-Url", "/z", "none", UNTRUSTED),
+    of("headers-to-upstream", 4, "upstream header X-Gone", "1", "none", HOP_BY_HOP),
+    of("custom-http-errors", 0, "upstream header Connection", "close", "none", PAGES_KEPT),
+    of("custom-http-errors", 1, "upstream header Connection", "close", "none", PAGES_KEPT),
+    of("custom-http-errors", 4, "upstream header Connection", "close", "none", PAGES_KEPT),
+    of("custom-http-errors", 4, "upstream method", "POST", "GET", PAGES_BY_GET),
+    of("custom-http-errors", 4, "upstream header Content-Length", "1", "none", PAGES_BY_GET),
+    of("big-response-header", 1, "status", "502", "200", LARGE_HEAD),
+    of("big-response-header", 1, "header x-big", "none", "bbbbbbbb... (6000 bytes)", LARGE_HEAD),
+    of("big-response-header", 1, "header x-content-type-options", "none", "nosniff", LARGE_HEAD),
+    of("big-response-header", 1, "upstream", "none", "main", LARGE_HEAD),
 ];
 
 const fn of(
     case: &'static str,
     exchange: usize,
-    (what, recorded, now): (&'static str, &'static str, &'static str),
+    what: &'static str,
+    recorded: &'static str,
+    now: &'static str,
     why: &'static str,
 ) -> Difference {
     Difference { case, exchange, what, recorded, now, why }

@@ -31,10 +31,10 @@ pub(crate) async fn environment(certificate: &Leaf) -> Manifests {
     manifests.put("certificate.yaml", certificate.secret_yaml(NAMESPACE, "cert"));
     for service in SERVICES {
         let address = echo(service).await;
-        let slices = endpoint_slices((NAMESPACE, service), &[address]);
+        let slices = endpoint_slices(NAMESPACE, service, &[address]);
         manifests.put(&format!("endpoints-{service}.yaml"), slices);
     }
-    manifests.put("endpoints-empty.yaml", endpoint_slices((NAMESPACE, "empty"), &[]));
+    manifests.put("endpoints-empty.yaml", endpoint_slices(NAMESPACE, "empty", &[]));
     manifests
 }
 

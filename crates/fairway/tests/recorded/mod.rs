@@ -41,7 +41,7 @@ async fn every_exchange_is_answered_as_recorded_or_differs_by_design_or_needs_wh
             for (number, exchange) in case.exchanges.iter().enumerate() {
                 let secured = case.has_certificate_for(&exchange.request.host);
                 let deviations = replay(&fairway, exchange, secured.then_some(&leaf.chain_der[0])).await;
-                found.judge((case, number), deviations);
+                found.judge(case, number, deviations);
             }
         }
         drop(fairway);
@@ -68,11 +68,11 @@ impl Found {
         Self { agreement: Agreement::of(cases), wrong: Vec::new(), met: vec![false; DIFFERENCES.len()] }
     }
 
-    fn judge(&mut self, (case, number): (&Case, usize), deviations: Vec<Deviation>) {
+    fn judge(&mut self, case: &Case, number: usize, deviations: Vec<Deviation>) {
         let exchange = &case.exchanges[number];
         let differs = !deviations.is_empty();
         let place =
-            |found: &Deviation| DIFFERENCES.iter().position(|it| is_meant(it, (&case.name, number), found));
+            |found: &Deviation| DIFFERENCES.iter().position(|it| is_meant(it, &case.name, number, found));
         let (meant, other): (Vec<_>, Vec<_>) =
             deviations.into_iter().partition(|found| place(found).is_some());
         meant.iter().filter_map(place).for_each(|at| self.met[at] = true);
@@ -93,8 +93,8 @@ fn certificate() -> Leaf {
     Authority::new("recorded").leaf(&["*.test"])
 }
 
-fn is_meant(it: &Difference, place: (&str, usize), found: &Deviation) -> bool {
-    (it.case, it.exchange) == place
+fn is_meant(it: &Difference, case: &str, exchange: usize, found: &Deviation) -> bool {
+    (it.case, it.exchange) == (case, exchange)
         && (it.what, it.recorded, it.now) == (&found.what, &found.recorded, &found.now)
 }
 

@@ -130,9 +130,9 @@ fn objects(number: usize) -> String {
     let paths = if is_pattern { ["/api(/|$)(.*)", "/assets(/|$)(.*)"] } else { ["/api", "/assets"] };
     for path in paths {
         let kind = if is_pattern { "ImplementationSpecific" } else { "Prefix" };
-        ingress = ingress.typed_route(&host, (path, kind), (&service, 80));
+        ingress = ingress.typed_route(&host, path, kind, (&service, 80));
     }
     let [high, low] = u16::try_from(number % 60_000).expect("below 60,000").to_be_bytes();
     let endpoint = SocketAddr::from(([10, 1, high, low], 8080));
-    format!("{}---\n{}", ingress.yaml(), service_with_endpoints((&namespace, &name), 80, &[endpoint]))
+    format!("{}---\n{}", ingress.yaml(), service_with_endpoints(&namespace, &name, 80, &[endpoint]))
 }

@@ -95,7 +95,7 @@ impl Churn {
         let began = Instant::now();
         let tally = tokio::select! {
             tally = send(&self.load, &endpoint, progress) => tally,
-            () = swing(&mut fleet, (&site, &fairway), self.every, &mut swings) => unreachable!("it swings for ever"),
+            () = swing(&mut fleet, &site, &fairway, self.every, &mut swings) => unreachable!("it swings for ever"),
         };
         let seconds = began.elapsed().as_secs_f64();
         let metrics = fairway.metrics().await;
@@ -115,7 +115,8 @@ impl Churn {
 /// change ends, however late it is.
 async fn swing(
     fleet: &mut Fleet,
-    (site, fairway): (&Site, &Fairway),
+    site: &Site,
+    fairway: &Fairway,
     every: Duration,
     swings: &mut EndpointChanges,
 ) {

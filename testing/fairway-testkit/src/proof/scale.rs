@@ -109,7 +109,7 @@ fn objects(number: usize, label: &str) -> String {
     let ingress = Ingress::new("scale", &name)
         .annotation("temporal-redirect", &format!("https://{label}.test/"))
         .route(&host(number), "/", (&name, 80));
-    format!("{}---\n{}", ingress.yaml(), service_with_endpoints(("scale", &name), 80, &[endpoint]))
+    format!("{}---\n{}", ingress.yaml(), service_with_endpoints("scale", &name, 80, &[endpoint]))
 }
 
 /// Resident memory of a process in MiB.

@@ -107,7 +107,7 @@ impl Site {
 
     /// Lists `addresses`, all of them ready, as the Service's endpoints.
     pub fn list(&self, addresses: &[SocketAddr]) {
-        self.manifests.put("endpoints.yaml", endpoint_slices((NAMESPACE, SERVICE), addresses));
+        self.manifests.put("endpoints.yaml", endpoint_slices(NAMESPACE, SERVICE, addresses));
     }
 
     /// An Ingress for `path` of the host that answers with a redirect to `https://LABEL.test/`; gives the moment at which

@@ -69,7 +69,7 @@ async fn interop() {
     for client in &sides {
         for server in &servers {
             for path in paths(&fairway, server) {
-                let found = run(client, server, (&path, &certificates.authority())).await;
+                let found = run(client, server, &path, &certificates.authority()).await;
                 println!(
                     "{} -> {}, {}: {} of {}",
                     client.name, server.name, path.name, found["passed"], found["cases"]
@@ -125,12 +125,12 @@ fn paths(fairway: &Fairway, server: &Server) -> Vec<Route> {
 }
 
 /// All cases on one way.
-async fn run(client: &Side, server: &Server, (route, authority): (&Route, &Path)) -> Value {
+async fn run(client: &Side, server: &Server, route: &Route, authority: &Path) -> Value {
     let gate = Arc::new(Semaphore::new(AT_A_TIME));
     let mut under_way = Vec::new();
     for case in CASES {
         let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
-        let calling = client.call((&route.address, &server.host), case, route.tls.then_some(authority));
+        let calling = client.call(&route.address, &server.host, case, route.tls.then_some(authority));
         under_way.push((
             case,
             tokio::spawn(async move {
@@ -182,7 +182,7 @@ fn manifests(servers: &[Server], leaf: &Leaf) -> Manifests {
     manifests.put("secret.yaml", leaf.secret_yaml("interop", "certificate"));
     for server in servers {
         let (host, name) = (server.host.as_str(), server.host.replace('.', "-"));
-        let service = service_with_endpoints(("interop", &name), 80, &[server.address]);
+        let service = service_with_endpoints("interop", &name, 80, &[server.address]);
         let ingress = Ingress::new("interop", &name)
             .class(Some("fairway"))
             .annotation("backend-protocol", server.protocol())

@@ -83,7 +83,8 @@ impl Side {
     /// Runs one case against `host` at `address`; its last words when it fails.
     pub(super) fn call(
         &self,
-        (address, host): (&str, &str),
+        address: &str,
+        host: &str,
         case: &str,
         authority: Option<&Path>,
     ) -> impl Future<Output = Result<(), String>> + use<> {

@@ -26,7 +26,7 @@ fn echo(request: &RecordedRequest) -> Vec<u8> {
 async fn fairway(ingress: Ingress, endpoint: std::net::SocketAddr) -> (Fairway, Manifests) {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    manifests.put("service.yaml", service_with_endpoints(("a", "web"), 80, &[endpoint]));
+    manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[endpoint]));
     manifests.put("web.yaml", ingress.class(Some("fairway")).route("a.test", "/", ("web", 80)).yaml());
     let flags = ["--workers", "1", "--access-log", "off"];
     let fairway = Fairway::ready(Path::new(env!("CARGO_BIN_EXE_fairway")), manifests.path(), &flags).await;

@@ -74,16 +74,16 @@ async fn go(sources: &Path) -> Option<Server> {
     let program: PathBuf = folder.path().join("server");
     let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(sources).status();
     assert!(built.is_ok_and(|status| status.success()), "the server of Go cannot be built");
-    Some(run("Go", version, (&program, &[]), folder).await)
+    Some(run("Go", version, &program, &[], folder).await)
 }
 
 async fn script(name: &str, command: &[&str], file: &Path) -> Option<Server> {
     let version = version(command[0], "--version")?;
     let folder = TempDir::with_prefix("fairway-conformance-").unwrap();
-    Some(run(name, version, (Path::new(command[0]), &[&file.display().to_string()]), folder).await)
+    Some(run(name, version, Path::new(command[0]), &[&file.display().to_string()], folder).await)
 }
 
-async fn run(name: &str, version: String, (program, arguments): (&Path, &[&str]), folder: TempDir) -> Server {
+async fn run(name: &str, version: String, program: &Path, arguments: &[&str], folder: TempDir) -> Server {
     let address = free_address();
     let arguments: Vec<String> =
         arguments.iter().map(|&one| one.to_owned()).chain([address.port().to_string()]).collect();

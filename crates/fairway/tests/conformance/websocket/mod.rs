@@ -40,14 +40,19 @@ impl Outcome {
     }
 }
 
+/// Who takes a connection, and what both sides of it speak.
+#[derive(Clone, Copy)]
+struct Route {
+    address: SocketAddr,
+    client: Spoken,
+    endpoint: Spoken,
+}
+
 /// Asks one case of whoever listens there; an error says why there was no WebSocket.
-async fn ask(
-    (address, [spoken, endpoint]): (SocketAddr, [Spoken; 2]),
-    server: &mut Server,
-    (path, case): (&str, &Case),
-) -> Result<Outcome, String> {
+async fn ask(route: Route, server: &mut Server, path: &str, case: &Case) -> Result<Outcome, String> {
+    let Route { address, client, endpoint } = route;
     let work = async {
-        let returned = match spoken {
+        let returned = match client {
             Spoken::Http1 => talk(over_http1(address, path).await?, case).await,
             Spoken::Http2 => talk(over_http2(address, path).await?, case).await,
         };
@@ -132,9 +137,9 @@ async fn over_http2(address: SocketAddr, path: &str) -> Result<impl AsyncRead + 
 /// What the server makes of all cases without a proxy.
 async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
+    let route = Route { address: server.address, client: Spoken::Http1, endpoint: Spoken::Http1 };
     for (number, case) in cases.iter().enumerate() {
-        let asked =
-            ask((server.address, [Spoken::Http1; 2]), server, (&format!("/direct/{number}"), case)).await;
+        let asked = ask(route, server, &format!("/direct/{number}"), case).await;
         outcomes.push(asked.unwrap_or_else(|why| panic!("{}: {why}", case.name)));
     }
     outcomes
@@ -142,13 +147,14 @@ async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
 
 /// What of the cases has another outcome than directly.
 async fn differences(
-    from: (SocketAddr, [Spoken; 2]),
+    route: Route,
     server: &mut Server,
-    (cases, direct): (&[Case], &[Outcome]),
+    cases: &[Case],
+    direct: &[Outcome],
 ) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (number, (case, expected)) in cases.iter().zip(direct).enumerate() {
-        match ask(from, server, (&format!("/proxy/{number}"), case)).await {
+        match ask(route, server, &format!("/proxy/{number}"), case).await {
             Ok(outcome) if outcome == *expected => {}
             Ok(outcome) => {
                 let how = format!("{}, directly {}", outcome.in_words(), expected.in_words());
@@ -178,7 +184,8 @@ async fn a_server_judges_frames_as_without_a_proxy_in_every_pairing() {
     assert!(refused.count() >= 40, "the server is strict");
     for (client, endpoint) in PAIRINGS {
         let front = fairway_to(server.address, endpoint).await;
-        let found = differences((front.http, [client, endpoint]), &mut server, (&cases, &direct)).await;
+        let route = Route { address: front.http, client, endpoint };
+        let found = differences(route, &mut server, &cases, &direct).await;
         let lines: Vec<_> = found.iter().map(|(case, how)| format!("{case}: {how}")).collect();
         assert!(lines.is_empty(), "{client:?} to {endpoint:?}, {}:\n{}", lines.len(), lines.join("\n"));
     }
@@ -193,14 +200,14 @@ pub(crate) async fn report(front: impl AsyncFn(SocketAddr, Spoken) -> Option<Fro
     let mut runs = Vec::new();
     for (client, endpoint) in PAIRINGS {
         let Some(front) = front(server.address, endpoint).await else { continue };
-        let from = (front.http, [client, endpoint]);
+        let route = Route { address: front.http, client, endpoint };
         let pairing = format!("{}->{}", client.name(), endpoint.name());
-        if let Err(why) = ask(from, &mut server, ("/first", &cases[0])).await {
+        if let Err(why) = ask(route, &mut server, "/first", &cases[0]).await {
             let why = why.lines().next().unwrap_or_default().to_owned();
             runs.push(json!({"pairing": pairing, "cases": cases.len(), "refused": why}));
             continue;
         }
-        let found = differences(from, &mut server, (&cases, &direct)).await;
+        let found = differences(route, &mut server, &cases, &direct).await;
         let found: Vec<_> = found.iter().map(|(case, how)| json!({"case": case, "came": how})).collect();
         runs.push(json!({"pairing": pairing, "cases": cases.len(), "same": cases.len() - found.len(),
             "different": found}));

@@ -119,18 +119,19 @@ impl All {
 
 struct Connection {
     stream: TcpStream,
-    /// Pieces sent, and bytes of the next one.
-    sent: (usize, usize),
+    pieces_sent: usize,
+    /// Bytes sent of the next piece.
+    bytes_sent: usize,
 }
 
 impl Connection {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, sent: (0, 0) }
+        Self { stream, pieces_sent: 0, bytes_sent: 0 }
     }
 
     /// Whether it goes on after this round.
     fn step(&mut self, holding: &Holding, room: &mut Waste) -> bool {
-        if let Some(piece) = holding.pieces.get(self.sent.0) {
+        if let Some(piece) = holding.pieces.get(self.pieces_sent) {
             return self.send_rest(piece);
         }
         match &holding.then {
@@ -146,11 +147,12 @@ impl Connection {
     }
 
     fn send_rest(&mut self, piece: &[u8]) -> bool {
-        match (&self.stream).write(&piece[self.sent.1..]) {
+        match (&self.stream).write(&piece[self.bytes_sent..]) {
             Ok(length) => {
-                self.sent.1 += length;
-                if self.sent.1 == piece.len() {
-                    self.sent = (self.sent.0 + 1, 0);
+                self.bytes_sent += length;
+                if self.bytes_sent == piece.len() {
+                    self.pieces_sent += 1;
+                    self.bytes_sent = 0;
                 }
                 true
             }
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     /// How often each of `connections` was gone on with after some rounds of half a second at this pace.
-    fn rounds(connections: usize, going: Going, (each, cores): (Duration, f64)) -> Vec<usize> {
+    fn rounds(connections: usize, going: Going, each: Duration, cores: f64) -> Vec<usize> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let step = Duration::from_millis(500);
@@ -187,10 +189,10 @@ mod tests {
 
     #[test]
     fn attackers_go_on_with_every_connection_and_honest_clients_with_as_many_as_the_pace_allows() {
-        let pace = (Duration::from_millis(10), 0.05);
-        assert_eq!(rounds(4, Going::All, pace), [4; 4]);
+        let (each, cores) = (Duration::from_millis(10), 0.05);
+        assert_eq!(rounds(4, Going::All, each, cores), [4; 4]);
         // Five a second are two and a half in each round, in turn.
-        assert_eq!(rounds(4, Going::Paced, pace), [2, 2, 3, 3]);
-        assert_eq!(rounds(2, Going::Paced, pace), [4; 2], "there are only two");
+        assert_eq!(rounds(4, Going::Paced, each, cores), [2, 2, 3, 3]);
+        assert_eq!(rounds(2, Going::Paced, each, cores), [4; 2], "there are only two");
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn furnish(site: &Site) {
         .annotation("ssl-redirect", "false")
         .annotation("auth-type", "basic")
         .annotation("auth-secret", SECRET)
-        .typed_route(HOST, (PATH, "Exact"), SERVICE);
+        .typed_route(HOST, PATH, "Exact", SERVICE);
     site.manifests().put("guarded.yaml", ingress.yaml());
 }
 

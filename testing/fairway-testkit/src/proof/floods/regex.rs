@@ -41,7 +41,7 @@ pub(super) fn furnish(site: &Site) {
             .annotation("use-regex", "true");
         for variant in 0..PATTERNS {
             let path = pattern.replace('N', &variant.to_string());
-            ingress = ingress.typed_route(&host(number), (&path, "ImplementationSpecific"), SERVICE);
+            ingress = ingress.typed_route(&host(number), &path, "ImplementationSpecific", SERVICE);
         }
         site.manifests().put(&format!("regex-{number}.yaml"), ingress.yaml());
     }

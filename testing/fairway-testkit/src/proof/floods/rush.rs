@@ -200,7 +200,7 @@ fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize, control: 
         for slot in &mut open {
             if slot.is_none() {
                 control.count_opened(1);
-                *slot = dial(address, None).ok().map(|stream| Streaming { stream, at: (0, 0) });
+                *slot = dial(address, None).ok().map(|stream| Streaming { stream, piece: 0, taken: 0 });
             }
             match slot.as_mut().map(|connection| connection.step(pieces, &mut room)) {
                 Some(Progress::Wrote) => {
@@ -221,8 +221,10 @@ fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize, control: 
 /// A connection and where it is in the bytes that it sends in a circle.
 struct Streaming {
     stream: TcpStream,
-    /// The piece, and how much of it was taken.
-    at: (usize, usize),
+    /// The index of the piece.
+    piece: usize,
+    /// How much of it was taken.
+    taken: usize,
 }
 
 enum Progress {
@@ -240,11 +242,13 @@ impl Streaming {
             Heard::Bytes => step = Progress::Read,
             Heard::Silence => {}
         }
-        let (piece, taken) = self.at;
-        match (&self.stream).write(&pieces[piece][taken..]) {
+        match (&self.stream).write(&pieces[self.piece][self.taken..]) {
             Ok(length) => {
-                let is_whole = taken + length == pieces[piece].len();
-                self.at = if is_whole { ((piece + 1) % pieces.len(), 0) } else { (piece, taken + length) };
+                self.taken += length;
+                if self.taken == pieces[self.piece].len() {
+                    self.piece = (self.piece + 1) % pieces.len();
+                    self.taken = 0;
+                }
                 Progress::Wrote
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => step,

@@ -93,31 +93,41 @@ fn watch(process: u32, ports: &[Port], allowance: Option<Allowance>, shared: &Sh
 /// Learns what a round costs the proxy, and sets the pace by it.
 struct PaceControl {
     allowance: Allowance,
-    last: (Instant, Duration, u64),
-    /// CPU seconds and rounds, the older the lighter.
-    learnt: (f64, f64),
+    last: Look,
+    /// CPU seconds, the older the lighter.
+    cpu_seconds: f64,
+    /// Rounds, the older the lighter.
+    rounds: f64,
     /// What is left of it at the next look.
     memory: f64,
 }
 
+/// What one look at the proxy found.
+struct Look {
+    at: Instant,
+    cpu: Duration,
+    rounds: u64,
+}
+
 impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
-        let last = (Instant::now(), paced_cpu(process), allowance.control.pace.rounds());
+        let rounds = allowance.control.pace.rounds();
+        let last = Look { at: Instant::now(), cpu: paced_cpu(process), rounds };
         let memory = memory_of_a_look(allowance.step);
-        Self { allowance, last, learnt: (0.0, 0.0), memory }
+        Self { allowance, last, cpu_seconds: 0.0, rounds: 0.0, memory }
     }
 
     fn look(&mut self, process: u32) {
         let Allowance { control, cores, others, .. } = &self.allowance;
-        let now = (Instant::now(), paced_cpu(process), control.pace.rounds());
-        let (time, cpu) = (now.0 - self.last.0, now.1.saturating_sub(self.last.1));
+        let now = Look { at: Instant::now(), cpu: paced_cpu(process), rounds: control.pace.rounds() };
+        let (time, cpu) = (now.at - self.last.at, now.cpu.saturating_sub(self.last.cpu));
         // Less than nothing in one look makes up for too much in another.
         let own = cpu.as_secs_f64() - others * time.as_secs_f64();
-        self.learnt.0 = self.learnt.0 * self.memory + own;
-        self.learnt.1 = self.learnt.1 * self.memory + (now.2 - self.last.2) as f64;
+        self.cpu_seconds = self.cpu_seconds * self.memory + own;
+        self.rounds = self.rounds * self.memory + (now.rounds - self.last.rounds) as f64;
         self.last = now;
-        if self.learnt.1 >= 1.0 {
-            let each = (self.learnt.0 / self.learnt.1).max(0.0);
+        if self.rounds >= 1.0 {
+            let each = (self.cpu_seconds / self.rounds).max(0.0);
             control.pace.aim(Duration::from_secs_f64(each), *cores);
         }
     }

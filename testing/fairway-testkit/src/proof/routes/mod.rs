@@ -61,7 +61,7 @@ pub struct Routes {
 /// # Panics
 ///
 /// When the binary does not become ready, or a change is not served within the patience of benchmarks.
-pub async fn measure(binary: &Path, (kind, source): (Kind, Source), shape: Shape, changes: usize) -> Routes {
+pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, changes: usize) -> Routes {
     let port = free_port();
     let cluster = Cluster::of(kind, source, shape, port).await;
     let began = Instant::now();
