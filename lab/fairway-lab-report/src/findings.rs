@@ -27,16 +27,16 @@ pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
     parts.sort_by_key(|(_, settings)| *settings);
     for (case, settings) in parts {
         table.group(&part(case, settings));
-        rows(&run.supplement.findings, (case, settings), &peers).into_iter().for_each(|row| table.row(row));
+        rows(&run.supplement.findings, case, settings, &peers).into_iter().for_each(|row| table.row(row));
     }
     builder.html.raw("<h4>Figures of objects and pods</h4>");
     builder.reading("What is not a latency: how often a status was written, what pods spent, how many requests an endpoint got. With rounds it is the median of the rounds, and in brackets stand the lowest and the highest. A dash means that the peer did not take part.");
     builder.table(&table);
 }
 
-fn rows(findings: &[Finding], whose: (&str, Settings), peers: &[&str]) -> Vec<Vec<Cell>> {
+fn rows(findings: &[Finding], case: &str, settings: Settings, peers: &[&str]) -> Vec<Vec<Cell>> {
     let own: Vec<&Finding> =
-        findings.iter().filter(|one| (one.case.as_str(), one.settings) == whose).collect();
+        findings.iter().filter(|one| one.case == case && one.settings == settings).collect();
     let figures = distinct(own.iter().map(|one| (one.figure.as_str(), one.unit.as_str())));
     let row = |(figure, unit): (&str, &str)| {
         let cell = |peer: &&str| {
@@ -101,7 +101,7 @@ mod tests {
             finding("contour", "CPU", 2.0),
             finding("fairway", "writes", 3.0),
         ];
-        let rows = rows(&all, ("scale", Settings::Recommended), &["fairway", "contour"]);
+        let rows = rows(&all, "scale", Settings::Recommended, &["fairway", "contour"]);
         let text = |cell: &Cell| match cell {
             Cell::Text(text) | Cell::Number(text) => text.clone(),
             _ => "?".to_owned(),

@@ -107,8 +107,11 @@ impl Glance {
     /// A row, if anybody has a figure; whoever has none has the reason, `otherwise` if it took part.
     fn row(
         &mut self,
-        (kind, figure, at): (Kind, &str, &str),
-        (place, otherwise): (&Place<'_>, &str),
+        kind: Kind,
+        figure: &str,
+        at: &str,
+        place: &Place<'_>,
+        otherwise: &str,
         cell: impl Fn(&str) -> Option<String>,
     ) {
         let cells: Vec<Option<String>> = self.peers.iter().map(|peer| cell(peer)).collect();
@@ -129,7 +132,7 @@ impl Glance {
                 |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
             let text = format!("{figure} ÷ fairway's");
             let at = place.named(&case, workers);
-            self.row((Kind::Ratio, &text, &at), (place, "no pair counts"), |peer| {
+            self.row(Kind::Ratio, &text, &at, place, "no pair counts", |peer| {
                 let own = against().filter(of).filter(|ratio| ratio.peer == peer);
                 // Where the CPUs were in two states, the one with more pairs.
                 let own = own.max_by_key(|ratio| ratio.pairs)?;
@@ -159,24 +162,24 @@ impl Glance {
         let own = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
         let busy = pools.iter().any(|pool| pool.measures.iter().all(|one| one.load.offered.rate.is_none()));
         let (held, cost) = if busy { (Kind::Busy, Kind::Busy) } else { (Kind::Held, Kind::Cost) };
-        let none = (place, "no stream");
+        let none = "no stream";
         if busy {
-            self.row((Kind::Capacity, "answers", at), none, |peer| own(peer).map(|pool| capacity(pool)));
+            self.row(Kind::Capacity, "answers", at, place, none, |peer| own(peer).map(|pool| capacity(pool)));
         }
-        self.row((cost, "CPU µs per request", at), (place, "not read"), |peer| {
+        self.row(cost, "CPU µs per request", at, place, "not read", |peer| {
             own(peer)?.cpu().map(number::figure)
         });
-        self.row((held, "p99 / highest ms", at), none, |peer| {
+        self.row(held, "p99 / highest ms", at, place, none, |peer| {
             let pool = own(peer)?;
             let p99 = pool.percentile(99.0);
             let p99 = p99.map_or_else(|| TOO_FEW.to_owned(), |p99| number::with_range(p99.ms, p99.range));
             Some(format!("{p99} / {}", number::maybe(pool.highest())))
         });
-        self.row((held, "failed requests", at), none, |peer| {
+        self.row(held, "failed requests", at, place, none, |peer| {
             own(peer)
                 .map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
         });
-        self.row((held, "failed requests of a million, with 95% interval", at), none, |peer| {
+        self.row(held, "failed requests of a million, with 95% interval", at, place, none, |peer| {
             own(peer).map(|pool| rate_of_loss(pool.failed(), pool.requests()))
         });
     }
@@ -185,7 +188,7 @@ impl Glance {
         let pools = whole(place.run, place.palette);
         let figure = "p99.9 dynamic ÷ static (straight to the pods)";
         let at = part(&place.run.name(), place.settings);
-        self.row((Kind::Effect, figure, &at), (place, TOO_FEW), |peer| {
+        self.row(Kind::Effect, figure, &at, place, TOO_FEW, |peer| {
             stretch(&pools, peer, place.settings, 99.9).map(|found| found.text())
         });
     }
@@ -195,16 +198,16 @@ impl Glance {
             spike.settings == place.settings && spike.highest_ms.is_finite() && spike.beside.is_none()
         };
         let spikes = || place.run.spikes.iter().filter(usable);
-        let none = (place, "no event");
+        let none = "no event";
         for case in distinct(spikes().map(|spike| &spike.case)) {
             let at = place.named(case, None);
             let highest = "highest ms in the second after an event (straight to the pods)";
-            self.row((Kind::Effect, highest, &at), none, |peer| {
+            self.row(Kind::Effect, highest, &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
                 Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
             });
-            self.row((Kind::Effect, "longest spike, s", &at), none, |peer| {
+            self.row(Kind::Effect, "longest spike, s", &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
@@ -213,19 +216,19 @@ impl Glance {
 
     fn propagations(&mut self, place: &Place<'_>) {
         let all = || place.run.propagations.iter().filter(|one| one.settings == place.settings);
-        let none = (place, "no change took effect");
+        let none = "no change took effect";
         for case in distinct(all().map(|one| &one.case)) {
             let own = |peer: &str| all().find(|one| one.peer == peer && one.case == *case);
             let at = place.named(case, None);
             let has_median = all().any(|one| one.case == *case && percentile(&sorted(one), 0.5) != TOO_FEW);
             if has_median {
-                self.row((Kind::Effect, "propagation p50 / p99 ms", &at), none, |peer| {
+                self.row(Kind::Effect, "propagation p50 / p99 ms", &at, place, none, |peer| {
                     let times = sorted(own(peer)?);
                     let at = |share: f64| percentile(&times, share);
                     (!times.is_empty()).then(|| format!("{} / {}", at(0.5), at(0.99)))
                 });
             }
-            self.row((Kind::Effect, "propagation, slowest change, ms", &at), none, |peer| {
+            self.row(Kind::Effect, "propagation, slowest change, ms", &at, place, none, |peer| {
                 slowest(own(peer)?)
             });
         }

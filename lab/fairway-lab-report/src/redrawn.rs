@@ -46,8 +46,10 @@ struct Sides<'a> {
 impl Sides<'_> {
     fn draw(
         &self,
-        (title, reading): (&str, &str),
-        (axis, spread): (&str, Spread),
+        title: &str,
+        reading: &str,
+        axis: &str,
+        spread: Spread,
         charts: Vec<Chart>,
         builder: &mut PageBuilder,
     ) {
@@ -127,14 +129,18 @@ fn dynamic(place: &Sides<'_>, builder: &mut PageBuilder) {
         Chart { title: key.to_owned(), bars: theirs.chain(own).collect() }
     });
     place.draw(
-        ("While pods come and go: errors", "Errors of a million requests, by the counters of wrk2. The study prints counts; it offered 30,000 requests a second for 180 s, and its counts are divided by that. A bar of 0 has no length. The axis is logarithmic, the same in all three charts."),
-        ("errors of a million requests", Spread::Log),
+        "While pods come and go: errors",
+        "Errors of a million requests, by the counters of wrk2. The study prints counts; it offered 30,000 requests a second for 180 s, and its counts are divided by that. A bar of 0 has no length. The axis is logarithmic, the same in all three charts.",
+        "errors of a million requests",
+        Spread::Log,
         errors,
         builder,
     );
     place.draw(
-        ("While pods come and go: latency", "Latency at the percentiles that the study prints. “Too few requests” stands where fewer than ten of ours were slower. The axis is logarithmic, the same in all three charts."),
-        ("latency, ms", Spread::Log),
+        "While pods come and go: latency",
+        "Latency at the percentiles that the study prints. “Too few requests” stands where fewer than ten of ours were slower. The axis is logarithmic, the same in all three charts.",
+        "latency, ms",
+        Spread::Log,
         percentiles.into(),
         builder,
     );
@@ -227,7 +233,7 @@ fn capacity(place: &Sides<'_>, builder: &mut PageBuilder) {
             "By CPUs in the study, whose controller had a machine of its own and a fast network; by worker threads here, where generator, proxy and backends share one small machine. Ours: {}. Longer is better.",
             cases.join("; ")
         );
-        place.draw((title, &reading), (axis, Spread::Linear), charts, builder);
+        place.draw(title, &reading, axis, Spread::Linear, charts, builder);
     }
 }
 
@@ -298,14 +304,18 @@ fn comparison(place: &Sides<'_>, builder: &mut PageBuilder) {
         failures.push(Chart { title: named.to_owned(), bars: theirs.chain(own).collect() });
     }
     place.draw(
-        ("The proxy scales and its configuration changes: latency", "Latency by percentile, with one generator and with five. The axis is logarithmic, the same in all charts."),
-        ("latency, ms", Spread::Log),
+        "The proxy scales and its configuration changes: latency",
+        "Latency by percentile, with one generator and with five. The axis is logarithmic, the same in all charts.",
+        "latency, ms",
+        Spread::Log,
         latencies,
         builder,
     );
     place.draw(
-        ("The proxy scales and its configuration changes: failed requests", "Answers with an error, and with us every other failure too, of a million requests; the study sent a million with one generator, and its counts are drawn as printed. A bar of 0 has no length. The axis is logarithmic, the same in both charts."),
-        ("failed of a million requests", Spread::Log),
+        "The proxy scales and its configuration changes: failed requests",
+        "Answers with an error, and with us every other failure too, of a million requests; the study sent a million with one generator, and its counts are drawn as printed. A bar of 0 has no length. The axis is logarithmic, the same in both charts.",
+        "failed of a million requests",
+        Spread::Log,
         failures,
         builder,
     );
@@ -333,8 +343,10 @@ fn timeline(place: &Sides<'_>, builder: &mut PageBuilder) {
         Chart { title: format!("{rate} requests/s"), bars: theirs.into_iter().chain(own).collect() }
     });
     place.draw(
-        ("Latency over time: the highest spike", "The study describes its curves in words: what it calls a spike is drawn, with the figure that it names (“about”, “up to”). Ours is the highest latency within a second after any event. The axis is logarithmic, the same in all three charts."),
-        ("highest latency, ms", Spread::Log),
+        "Latency over time: the highest spike",
+        "The study describes its curves in words: what it calls a spike is drawn, with the figure that it names (“about”, “up to”). Ours is the highest latency within a second after any event. The axis is logarithmic, the same in all three charts.",
+        "highest latency, ms",
+        Spread::Log,
         charts.into(),
         builder,
     );

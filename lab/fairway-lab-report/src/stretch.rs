@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use fairway_lab_measure::results::{Latency, Load, Measure, Percentile};
 
-    fn measure(peer: &str, beside: Option<&str>, case: &str, (ms, above): (f64, u64)) -> Measure {
+    fn measure(peer: &str, beside: Option<&str>, case: &str, ms: f64, above: u64) -> Measure {
         let percentiles = vec![Percentile { percent: 99.9, ms, above }];
         let latency = Latency { count: 1_000 * above, percentiles, ..Latency::default() };
         serde_json::from_value(serde_json::json!({
@@ -108,11 +108,11 @@ mod tests {
         }))
         .expect("a run");
         run.measures = vec![
-            measure("envoy", None, "static", (2.0, 20)),
-            measure("direct", Some("envoy"), "static", (1.0, direct_above)),
-            measure("direct", Some("haproxy"), "static", (9.0, 20)),
-            measure("envoy", None, "dynamic", (6.0, 20)),
-            measure("direct", Some("envoy"), "dynamic", (1.5, direct_above)),
+            measure("envoy", None, "static", 2.0, 20),
+            measure("direct", Some("envoy"), "static", 1.0, direct_above),
+            measure("direct", Some("haproxy"), "static", 9.0, 20),
+            measure("envoy", None, "dynamic", 6.0, 20),
+            measure("direct", Some("envoy"), "dynamic", 1.5, direct_above),
         ];
         Scenario::from(run)
     }
@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(found.expect("both cases").text(), "3.00 (too few)");
         few = Scenario::from(fairway_lab_measure::results::Run {
             measures: vec![
-                measure("envoy", None, "static", (2.0, 20)),
-                measure("envoy", None, "dynamic", (6.0, 9)),
+                measure("envoy", None, "static", 2.0, 20),
+                measure("envoy", None, "dynamic", 6.0, 9),
             ],
             ..fairway_lab_measure::results::Run::default()
         });

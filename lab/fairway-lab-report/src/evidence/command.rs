@@ -87,7 +87,8 @@ fn regions(root: &Path, origins: &[origin::Origin], counted_to: Option<&str>) ->
         .map(|run| fairway_lab_measure::results::read(&root.join(run)))
         .collect::<Result<Vec<_>, _>>()?;
     let bench = Bench::read(root)?;
-    let highlights = highlights::page(root, &bench, &runs, origin::excused(origins))?;
+    let (unclean, all) = origin::excused(origins);
+    let highlights = highlights::page(root, &bench, &runs, unclean, all)?;
     let mut regions = vec![
         Region { file: README, name: "figures", text: highlights },
         Region { file: PAGE, name: "shortfalls", text: highlights::shortfalls(root, &bench, &runs)? },

@@ -23,18 +23,18 @@ const PAIRED: [(&str, &[&str]); 4] = [
 /// The case of the laboratory in which pods come and go.
 const CHANGING: (&str, &str) = ("dynamic", "dynamic");
 
-/// The region of README.
+/// The region of README; `unclean` of `all` results files are excused from naming a clean revision.
 pub(super) fn page(
     root: &Path,
     bench: &Bench,
     runs: &[Results],
-    excused: (usize, usize),
+    unclean: usize,
+    all: usize,
 ) -> anyhow::Result<String> {
     let mut rows: Vec<Vec<String>> =
         PAIRED.iter().filter_map(|(scenario, peers)| paired(bench, scenario, peers)).collect();
     rows.extend(lost(runs));
     rows.push(visible(root)?);
-    let (unclean, all) = excused;
     let mut text = String::from("\n");
     text += &table(&["figure", "found", "how"], &rows);
     text += &format!(

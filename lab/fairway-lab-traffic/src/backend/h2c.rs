@@ -57,13 +57,10 @@ impl Answer {
     pub fn of_call() -> Self {
         let kind = [(31, call::CONTENT_TYPE)];
         Self {
-            first: Blocks {
-                head: block(&kind, Kept::Yes),
-                trailers: Some(field_with_name(call::STATUS, 0x40)),
-            },
+            first: Blocks { head: block(&kind, true), trailers: Some(field_with_name(call::STATUS, 0x40)) },
             // The newest entry is 62 (RFC 7541 §2.3.3).
             later: Blocks { head: vec![0x88, 0x80 | 63], trailers: Some(vec![0x80 | 62]) },
-            plain: Blocks { head: block(&kind, Kept::No), trailers: Some(field_with_name(call::STATUS, 0)) },
+            plain: Blocks { head: block(&kind, false), trailers: Some(field_with_name(call::STATUS, 0)) },
             body: call::message(call::RESPONSE).to_vec(),
         }
     }
@@ -80,28 +77,23 @@ impl Answer {
         ];
         let of = |head| Blocks { head, trailers: None };
         Self {
-            first: of(block(&fields, Kept::Yes)),
+            first: of(block(&fields, true)),
             later: of(vec![0x88, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62]),
-            plain: of(block(&fields, Kept::No)),
+            plain: of(block(&fields, false)),
             body: vec![b'x'; bytes],
         }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
-    Yes,
-    No,
-}
-
-/// `:status: 200` and these fields, by the index of their names in the static table (RFC 7541 appendix A).
-fn block(fields: &[(u8, &str)], kept: Kept) -> Vec<u8> {
+/// `:status: 200` and these fields, by the index of their names in the static table (RFC 7541 appendix A);
+/// `indexed` says whether they enter the dynamic table.
+fn block(fields: &[(u8, &str)], indexed: bool) -> Vec<u8> {
     let mut block = vec![0x88];
     for (index, value) in fields {
-        match kept {
-            Kept::Yes => block.push(0x40 | index),
+        match indexed {
+            true => block.push(0x40 | index),
             // A prefix of four bits, and the rest of the index in a byte of its own (§5.1).
-            Kept::No => block.extend([0x0f, index - 15]),
+            false => block.extend([0x0f, index - 15]),
         }
         block.push(value.len() as u8);
         block.extend(value.as_bytes());
@@ -157,7 +149,7 @@ impl Http2 {
     pub fn new() -> Self {
         let mut out = Vec::new();
         let limit = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &STREAMS.to_be_bytes()].concat();
-        frame(&mut out, (SETTINGS, 0), 0, &limit);
+        frame(&mut out, SETTINGS, 0, 0, &limit);
         Self {
             partial: Vec::new(),
             preface_left: PREFACE,
@@ -186,7 +178,7 @@ impl Http2 {
         partial.drain(..used);
         self.partial = partial;
         if self.unreturned >= CREDIT {
-            frame(&mut self.out, (WINDOW_UPDATE, 0), 0, &(self.unreturned as u32).to_be_bytes());
+            frame(&mut self.out, WINDOW_UPDATE, 0, 0, &(self.unreturned as u32).to_be_bytes());
             self.unreturned = 0;
         }
         if self.stream_window < answer.body.len() as i64 {
@@ -211,15 +203,15 @@ impl Http2 {
             };
             if self.table == (Table::Refused { said: false }) {
                 let head = [&[0x20], &blocks.head[..]].concat();
-                frame(&mut self.out, (HEADERS, END_HEADERS), stream, &head);
+                frame(&mut self.out, HEADERS, END_HEADERS, stream, &head);
                 self.table = Table::Refused { said: true };
             } else {
-                frame(&mut self.out, (HEADERS, END_HEADERS), stream, &blocks.head);
+                frame(&mut self.out, HEADERS, END_HEADERS, stream, &blocks.head);
             }
             let ends = if blocks.trailers.is_some() { 0 } else { END_STREAM };
-            frame(&mut self.out, (DATA, ends), stream, &answer.body);
+            frame(&mut self.out, DATA, ends, stream, &answer.body);
             if let Some(trailers) = &blocks.trailers {
-                frame(&mut self.out, (HEADERS, END_HEADERS | END_STREAM), stream, trailers);
+                frame(&mut self.out, HEADERS, END_HEADERS | END_STREAM, stream, trailers);
             }
             if self.table == Table::Empty {
                 self.table = Table::Filled;
@@ -234,13 +226,13 @@ impl Http2 {
             let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
             let Some(payload) = bytes.get(used + FRAME_HEAD..used + FRAME_HEAD + length) else { break };
             let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
-            self.frame((head[3], head[4]), stream, payload)?;
+            self.frame(head[3], head[4], stream, payload)?;
             used += FRAME_HEAD + length;
         }
         Some(used)
     }
 
-    fn frame(&mut self, (kind, flags): (u8, u8), stream: u32, payload: &[u8]) -> Option<()> {
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Option<()> {
         match kind {
             HEADERS | DATA => {
                 if kind == DATA {
@@ -252,9 +244,9 @@ impl Http2 {
             }
             SETTINGS if flags & ACK == 0 => {
                 self.settings(payload)?;
-                frame(&mut self.out, (SETTINGS, ACK), 0, &[]);
+                frame(&mut self.out, SETTINGS, ACK, 0, &[]);
             }
-            PING if flags & ACK == 0 => frame(&mut self.out, (PING, ACK), 0, payload),
+            PING if flags & ACK == 0 => frame(&mut self.out, PING, ACK, 0, payload),
             WINDOW_UPDATE if stream == 0 => {
                 self.window += i64::from(u32::from_be_bytes(payload.try_into().ok()?));
             }
@@ -279,7 +271,7 @@ impl Http2 {
     }
 }
 
-fn frame(out: &mut Vec<u8>, (kind, flags): (u8, u8), stream: u32, payload: &[u8]) {
+fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&(payload.len() as u32).to_be_bytes()[1..]);
     out.extend_from_slice(&[kind, flags]);
     out.extend_from_slice(&stream.to_be_bytes());

@@ -250,12 +250,12 @@ impl Stream {
             },
         };
         let is_whole = received.is_some_and(|received| expected.expect.is_complete(received));
-        Poll::Ready(judged(expected, (*status, *matched), found, is_whole))
+        Poll::Ready(judged(expected, *status, *matched, found, is_whole))
     }
 }
 
 /// What an answer of HTTP/2 is that has ended: as one of HTTP/1, and with what only those of HTTP/2 are asked for.
-fn judged(expected: &Expected, (status, matched): (u16, bool), found: bool, is_whole: bool) -> Fate {
+fn judged(expected: &Expected, status: u16, matched: bool, found: bool, is_whole: bool) -> Fate {
     let line = || format!("HTTP/2 {status}");
     let wrong = match &expected.expect.trailer {
         Some((name, value)) if !found => format!("{}, without {name}: {value} in its trailers", line()),

@@ -15,8 +15,10 @@ pub struct Artifacts {
     pub checkout: PathBuf,
     /// The release binary of Fairway.
     pub fairway: PathBuf,
-    /// The image archive of Fairway (`make image`) and its name.
-    pub fairway_image: (PathBuf, String),
+    /// The image archive of Fairway (`make image`).
+    pub fairway_archive: PathBuf,
+    /// The name of the image in it.
+    pub fairway_image: String,
     /// Whether peers are to run in pods; otherwise nothing needs an image.
     pub in_pods: bool,
     /// This program, which goes into images as the adapter.

@@ -42,7 +42,7 @@ impl Peer for Fairway {
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
-        let (archive, image) = &artifacts.fairway_image;
+        let Artifacts { fairway_archive: archive, fairway_image: image, .. } = artifacts;
         anyhow::ensure!(
             !artifacts.in_pods || archive.is_file(),
             "the image {image} is not there; make image makes it"
@@ -77,7 +77,7 @@ impl Peer for Fairway {
     fn objects(&self, artifacts: &Artifacts, placement: &Placement) -> anyhow::Result<Vec<Value>> {
         std::fs::create_dir_all(&artifacts.folder)?;
         let values = artifacts.folder.join("fairway-values.json");
-        std::fs::write(&values, chart_values(&artifacts.fairway_image.1, placement).to_string())
+        std::fs::write(&values, chart_values(&artifacts.fairway_image, placement).to_string())
             .context("write the values of the chart")?;
         let mut helm = programs::helm(artifacts);
         helm.args(["template", PROXY]).arg(artifacts.checkout.join("charts/fairway"));

@@ -147,7 +147,7 @@ pub fn route(peer: &str, placement: &Placement, route: &Route) -> Value {
 
 /// A ListenerSet of a peer's Gateway with one HTTPS listener, whose certificate is in its own namespace.
 #[must_use]
-pub fn listener_set(peer: &str, placement: &Placement, (name, namespace, host): (&str, &str, &str)) -> Value {
+pub fn listener_set(peer: &str, placement: &Placement, name: &str, namespace: &str, host: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "ListenerSet",
         "metadata": { "name": name, "namespace": namespace },

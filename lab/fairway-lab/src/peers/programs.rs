@@ -224,7 +224,8 @@ mod tests {
             folder: place("work"),
             checkout: folder.path().to_owned(),
             fairway: place("fairway"),
-            fairway_image: (place("image.tar"), String::new()),
+            fairway_archive: place("image.tar"),
+            fairway_image: String::new(),
             in_pods: true,
             laboratory: place("fairway-lab"),
         };

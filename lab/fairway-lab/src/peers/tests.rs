@@ -159,7 +159,8 @@ fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_
 #[test]
 fn a_peer_without_its_programs_says_what_is_missing() {
     let mut artifacts = artifacts();
-    artifacts.fairway_image = (PathBuf::from("/nowhere/image.tar"), "localhost/fairway:none".to_owned());
+    artifacts.fairway_archive = PathBuf::from("/nowhere/image.tar");
+    artifacts.fairway_image = "localhost/fairway:none".to_owned();
     let fairway = all().into_iter().next().unwrap();
     let error = fairway.prepare(&artifacts).unwrap_err().to_string();
     assert!(error.contains("localhost/fairway:none") && error.contains("make image"), "{error}");
@@ -181,7 +182,8 @@ fn artifacts() -> Artifacts {
         folder: nowhere.clone(),
         checkout: nowhere.clone(),
         fairway: nowhere.clone(),
-        fairway_image: (nowhere.clone(), "localhost/fairway:0.1.0".to_owned()),
+        fairway_archive: nowhere.clone(),
+        fairway_image: "localhost/fairway:0.1.0".to_owned(),
         in_pods: true,
         laboratory: nowhere,
     }

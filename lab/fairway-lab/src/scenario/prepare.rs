@@ -212,10 +212,8 @@ fn artifacts(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::
         folder: work,
         checkout: absolute(&arguments.environment.checkout)?,
         fairway: absolute(&arguments.environment.fairway)?,
-        fairway_image: (
-            absolute(&arguments.environment.fairway_image)?,
-            format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
-        ),
+        fairway_archive: absolute(&arguments.environment.fairway_image)?,
+        fairway_image: format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
         in_pods,
         laboratory: std::env::current_exe().context("find this program")?,
     })

@@ -36,7 +36,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, generation: u64) -> Strin
     }
     let forwarding = Forwarding::new(frame);
     for (name, host) in &desired.hosts {
-        text.push_str(&server(frame, &forwarding, desired, (name, host)));
+        text.push_str(&server(frame, &forwarding, desired, name, host));
     }
     text.push_str("}\n");
     text
@@ -121,7 +121,7 @@ fn default_servers(frame: &Frame, generation: u64) -> String {
     )
 }
 
-fn server(frame: &Frame, forwarding: &Forwarding, desired: &Desired, (name, host): (&str, &Host)) -> String {
+fn server(frame: &Frame, forwarding: &Forwarding, desired: &Desired, name: &str, host: &Host) -> String {
     let mut text = format!("  server {{\n    server_name {name};\n    listen {};\n", frame.listen.http);
     if let Some(certificate) = &host.certificate {
         let file = |kind: &str| frame.file(&format!("{certificate}.{kind}"));

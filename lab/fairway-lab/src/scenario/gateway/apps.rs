@@ -60,7 +60,8 @@ pub(super) fn service(name: &str, namespace: &str) -> Value {
 
 /// One of its EndpointSlices.
 pub(super) fn slice(
-    (service, namespace): (&str, &str),
+    service: &str,
+    namespace: &str,
     suffix: &str,
     addresses: &[IpAddr],
     port: u16,

@@ -58,7 +58,7 @@ pub(super) async fn run(
     ] {
         at_once(running, objects.clone(), action).await?;
         let done = Instant::now();
-        let seen = until(&mut gateway, (wanted, all), patience).await;
+        let seen = until(&mut gateway, wanted, all, patience).await;
         let mut found = propagation(running, case);
         note_effect(&mut found, done, seen.at);
         found.wrong = seen.wrong;
@@ -66,12 +66,7 @@ pub(super) async fn run(
         run.propagations.push(found);
         writes += seen.writes;
     }
-    run.supplement.findings.push(finding(
-        running,
-        CASE,
-        ("writes of the Gateway's status", ""),
-        writes as f64,
-    ));
+    run.supplement.findings.push(finding(running, CASE, "writes of the Gateway's status", "", writes as f64));
     Ok(())
 }
 
@@ -96,7 +91,7 @@ async fn settled(gateway: &mut Following) -> Option<u64> {
 }
 
 /// Looks at every version until the count is as wanted; no right count is above `most`.
-async fn until(gateway: &mut Following, (wanted, most): (u64, u64), patience: Duration) -> Seen {
+async fn until(gateway: &mut Following, wanted: u64, most: u64, patience: Duration) -> Seen {
     let (mut seen, end) = (Seen::default(), Instant::now() + patience);
     while let Some(version) = gateway.next(end.saturating_duration_since(Instant::now())).await {
         seen.writes += 1;

@@ -18,12 +18,13 @@ impl Costs {
     pub(super) async fn note(
         &mut self,
         running: &RunningPeer<'_>,
-        (case, when): (&str, &str),
+        case: &str,
+        when: &str,
         run: &mut Run,
     ) -> anyhow::Result<()> {
         let Metered { spent, .. } = self.0.cut().await?;
         let mut add = |figure: String, unit: &str, value: f64| {
-            run.supplement.findings.push(finding(running, case, (&figure, unit), value));
+            run.supplement.findings.push(finding(running, case, &figure, unit, value));
         };
         if spent.seconds > 0.0 {
             add(format!("CPU time of all pods {when}"), "s", spent.cpu_s);
@@ -39,10 +40,11 @@ impl Costs {
     pub(super) async fn end(
         mut self,
         running: &RunningPeer<'_>,
-        at: (&str, &str),
+        case: &str,
+        when: &str,
         run: &mut Run,
     ) -> anyhow::Result<()> {
-        self.note(running, at, run).await?;
+        self.note(running, case, when, run).await?;
         self.0.end();
         Ok(())
     }

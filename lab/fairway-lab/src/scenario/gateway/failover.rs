@@ -57,8 +57,8 @@ pub(super) async fn run(
     };
     let mut objects: Vec<Value> = vec![
         service(NAME, NAMESPACE),
-        slice((NAME, NAMESPACE), "-well", &wells, PORT)?,
-        slice((NAME, NAMESPACE), "-flipping", &[node], flipping.port())?,
+        slice(NAME, NAMESPACE, "-well", &wells, PORT)?,
+        slice(NAME, NAMESPACE, "-flipping", &[node], flipping.port())?,
     ];
     objects.extend((0..parameters.routes).map(route));
     running.cluster.apply(&objects).await?;
@@ -107,7 +107,7 @@ async fn cycles(
         ("until the endpoint was used again, longest", "s", longest),
         ("times that it was not used again", "", Some(lost)),
     ] {
-        run.supplement.findings.extend(value.map(|value| finding(running, CASE, (figure, unit), value)));
+        run.supplement.findings.extend(value.map(|value| finding(running, CASE, figure, unit, value)));
     }
     Ok(())
 }

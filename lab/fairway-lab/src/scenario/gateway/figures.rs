@@ -14,7 +14,8 @@ pub(super) fn objects_s(count: u32) -> f64 {
 pub(super) fn finding(
     running: &RunningPeer<'_>,
     case: &str,
-    (figure, unit): (&str, &str),
+    figure: &str,
+    unit: &str,
     value: f64,
 ) -> Finding {
     Finding {
@@ -35,10 +36,12 @@ pub(super) fn sample<T>(all: &[T], most: usize) -> Vec<&T> {
 /// How many of those asked for were not served.
 pub(super) fn not_served(
     running: &RunningPeer<'_>,
-    (case, what): (&str, &str),
-    (unserved, asked): (usize, usize),
+    case: &str,
+    what: &str,
+    unserved: usize,
+    asked: usize,
 ) -> Finding {
-    finding(running, case, (&format!("of {asked} {what}, not served"), ""), unserved as f64)
+    finding(running, case, &format!("of {asked} {what}, not served"), "", unserved as f64)
 }
 
 #[cfg(test)]

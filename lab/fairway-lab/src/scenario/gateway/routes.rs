@@ -57,7 +57,7 @@ pub(super) async fn one_by_one(
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let mut outcome = Ok(());
     for number in 0..parameters.routes {
-        outcome = add(running, &mut probe, ("added", number, patience), &mut found, &mut added).await;
+        outcome = add(running, &mut probe, "added", number, patience, &mut found, &mut added).await;
         if outcome.is_err() {
             break;
         }
@@ -72,7 +72,9 @@ pub(super) async fn one_by_one(
 pub(super) async fn add(
     running: &RunningPeer<'_>,
     probe: &mut Probe,
-    (prefix, number, patience): (&str, u32, Duration),
+    prefix: &str,
+    number: u32,
+    patience: Duration,
     found: &mut Propagation,
     added: &mut Vec<Value>,
 ) -> anyhow::Result<()> {

@@ -68,7 +68,7 @@ impl App {
     }
 
     fn slice(&self, addresses: &[IpAddr]) -> anyhow::Result<Value> {
-        slice((&self.name, &self.namespace), "", addresses, PORT)
+        slice(&self.name, &self.namespace, "", addresses, PORT)
     }
 }
 
@@ -79,14 +79,15 @@ pub(super) async fn run(
     run: &mut Run,
 ) -> anyhow::Result<()> {
     let folders = Folders::make(running, "scale", parameters.namespaces).await?;
-    let measured = measured(running, parameters, (&folders, patience), run).await;
+    let measured = measured(running, parameters, &folders, patience, run).await;
     measured.and(folders.remove(running).await)
 }
 
 async fn measured(
     running: &RunningPeer<'_>,
     parameters: Parameters,
-    (folders, patience): (&Folders, Duration),
+    folders: &Folders,
+    patience: Duration,
     run: &mut Run,
 ) -> anyhow::Result<()> {
     let peer = running.contender.peer.name();
@@ -117,12 +118,12 @@ async fn measured(
     note_effect(&mut found, made, seen.at);
     found.routes = apps.len() as u64;
     run.propagations.push(found);
-    costs.note(running, (CASE, "while routes were made"), run).await?;
-    churn(running, parameters, (&apps, &addresses, patience), run).await?;
-    costs.end(running, (CASE, "while routes and endpoints changed"), run).await?;
+    costs.note(running, CASE, "while routes were made", run).await?;
+    churn(running, parameters, &apps, &addresses, patience, run).await?;
+    costs.end(running, CASE, "while routes and endpoints changed", run).await?;
     let asked = sample(&apps, SAMPLED);
     let unserved = unserved(&mut probe, &asked).await;
-    run.supplement.findings.push(not_served(running, (CASE, "routes"), (unserved, asked.len())));
+    run.supplement.findings.push(not_served(running, CASE, "routes", unserved, asked.len()));
     Ok(())
 }
 
@@ -130,19 +131,21 @@ async fn measured(
 async fn churn(
     running: &RunningPeer<'_>,
     parameters: Parameters,
-    (apps, addresses, patience): (&[App], &[IpAddr], Duration),
+    apps: &[App],
+    addresses: &[IpAddr],
+    patience: Duration,
     run: &mut Run,
 ) -> anyhow::Result<()> {
     let (begun, length) = (Instant::now(), Duration::from_secs_f64(parameters.seconds));
     let mut found = propagation(running, "HTTPRoute added while others changed: accepted until served");
     let mut added = Vec::new();
-    let changing = changing(running, (apps, addresses), begun + length);
+    let changing = changing(running, apps, addresses, begun + length);
     let adding = async {
         let mut probe = Probe::new(SocketAddr::new(running.address, 80));
         for number in 0..parameters.added {
             let due = begun + length.mul_f64(f64::from(number) / f64::from(parameters.added));
             tokio::time::sleep_until(due.into()).await;
-            add(running, &mut probe, ("meanwhile", number, patience), &mut found, &mut added).await?;
+            add(running, &mut probe, "meanwhile", number, patience, &mut found, &mut added).await?;
         }
         anyhow::Ok(())
     };
@@ -155,7 +158,8 @@ async fn churn(
 
 async fn changing(
     running: &RunningPeer<'_>,
-    (apps, addresses): (&[App], &[IpAddr]),
+    apps: &[App],
+    addresses: &[IpAddr],
     end: Instant,
 ) -> anyhow::Result<()> {
     let mut choice = fastrand::Rng::with_seed(1);

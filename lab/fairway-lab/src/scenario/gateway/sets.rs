@@ -88,14 +88,15 @@ pub(super) async fn run(
     run: &mut Run,
 ) -> anyhow::Result<()> {
     let folders = Folders::make(running, "sets", parameters.namespaces).await?;
-    let measured = measured(running, parameters, (&folders, patience), run).await;
+    let measured = measured(running, parameters, &folders, patience, run).await;
     measured.and(folders.remove(running).await)
 }
 
 async fn measured(
     running: &RunningPeer<'_>,
     parameters: Parameters,
-    (folders, patience): (&Folders, Duration),
+    folders: &Folders,
+    patience: Duration,
     run: &mut Run,
 ) -> anyhow::Result<()> {
     surroundings(running, folders).await?;
@@ -112,7 +113,7 @@ async fn measured(
     let peer = running.contender.peer.name();
     let listeners = sets
         .iter()
-        .map(|set| gateway::listener_set(peer, &running.placement, (&set.name, &set.namespace, &set.host)));
+        .map(|set| gateway::listener_set(peer, &running.placement, &set.name, &set.namespace, &set.host));
     at_once(running, listeners.collect(), Action::Apply).await?;
     let routes = 0..parameters.routes;
     let all = sets.iter().flat_map(|set| routes.clone().map(move |number| set.route(number, 0)));
@@ -123,16 +124,16 @@ async fn measured(
     note_effect(&mut found, made, until_served(running, &last.host, patience).await?);
     found.routes = u64::from(parameters.sets_in_all() * parameters.routes);
     run.propagations.push(found);
-    costs.note(running, (CASE, "while ListenerSets and routes were made"), run).await?;
+    costs.note(running, CASE, "while ListenerSets and routes were made", run).await?;
     changing(running, parameters, &sets).await?;
-    costs.end(running, (CASE, "while routes changed"), run).await?;
+    costs.end(running, CASE, "while routes changed", run).await?;
     let asked = sample(&sets, SAMPLED);
     let mut unserved = 0;
     for set in &asked {
         unserved += usize::from(!is_served(running, &set.host).await?);
     }
-    run.supplement.findings.push(not_served(running, (CASE, "ListenerSets"), (unserved, asked.len())));
-    run.supplement.findings.push(finding(running, CASE, ("ListenerSets", ""), sets.len() as f64));
+    run.supplement.findings.push(not_served(running, CASE, "ListenerSets", unserved, asked.len()));
+    run.supplement.findings.push(finding(running, CASE, "ListenerSets", "", sets.len() as f64));
     Ok(())
 }
 
@@ -148,7 +149,7 @@ async fn surroundings(running: &RunningPeer<'_>, folders: &Folders) -> anyhow::R
             "apiVersion": "v1", "kind": "Secret", "type": secret["type"], "data": secret["data"],
             "metadata": { "name": CERTIFICATE, "namespace": namespace },
         });
-        let slice = slice((APP, namespace), "", &addresses, PORT)?;
+        let slice = slice(APP, namespace, "", &addresses, PORT)?;
         running.cluster.apply(&[copy, service(APP, namespace), slice]).await?;
     }
     Ok(())

@@ -31,17 +31,19 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     for connections in &parameters.connections {
         let case = format!("traffic, closed loop, {connections} connections");
-        one(running, (&case, *connections, Pace::Closed), parameters.seconds, run).await?;
+        one(running, &case, *connections, Pace::Closed, parameters.seconds, run).await?;
     }
     let Some(connections) = parameters.connections.last() else { return Ok(()) };
     let pace = Pace::Open { rate: parameters.rate, poisson: false };
     let case = format!("traffic, {}/s, {connections} connections", parameters.rate);
-    one(running, (&case, *connections, pace), parameters.seconds, run).await
+    one(running, &case, *connections, pace, parameters.seconds, run).await
 }
 
 async fn one(
     running: &mut RunningPeer<'_>,
-    (case, connections, pace): (&str, usize, Pace),
+    case: &str,
+    connections: usize,
+    pace: Pace,
     seconds: f64,
     run: &mut Run,
 ) -> anyhow::Result<()> {
