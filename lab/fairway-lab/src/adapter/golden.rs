@@ -52,7 +52,7 @@ fn frame(settings: Settings) -> Frame {
 }
 
 fn check(name: &str, rendered: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapter/golden").join(name);
     if std::env::var("GOLDEN").is_ok_and(|order| order == "write") {
         fs::write(&path, rendered).unwrap();
     }
