@@ -2,7 +2,7 @@
 //! endpoints answer is nobody's business here.
 
 use fairway_model::{
-    Action, AnswerReason, CertificateKey, Filter, HttpsRedirect, PathForm, PathRewrite, Redirect,
+    Action, AnswerReason, CertificateKey, Guard, HttpsRedirect, PathForm, PathRewrite, Redirect,
     RedirectTarget, Reference, Rule, SessionKey, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Matched, Request, Snapshot};
@@ -94,7 +94,7 @@ fn of_rule(
     if let Some(redirect) = redirected(probe, model) {
         return redirect;
     }
-    if model.filters.iter().any(protects) {
+    if model.phases.guards.iter().any(protects) {
         return "closed".to_owned();
     }
     match &model.action {
@@ -115,17 +115,17 @@ fn is_closed(shares: &[WeightedBackend]) -> bool {
     shares.iter().all(|share| share.weight == 0 || share.reference == Reference::Invalid)
 }
 
-/// Whether a filter lets through some of those who ask; what of a route serves it must not serve others.
-fn protects(filter: &Filter) -> bool {
+/// Whether a guard lets through some of those who ask; what of a route serves it must not serve others.
+fn protects(guard: &Guard) -> bool {
     matches!(
-        filter,
-        Filter::Access(_)
-            | Filter::ClientCertificate(_)
-            | Filter::OverTls
-            | Filter::Deny(_)
-            | Filter::ExternalAuth(_)
-            | Filter::BasicAuth(_)
-            | Filter::AnyGuard(_)
+        guard,
+        Guard::Access(_)
+            | Guard::ClientCertificate(_)
+            | Guard::OverTls
+            | Guard::Deny(_)
+            | Guard::ExternalAuth(_)
+            | Guard::BasicAuth(_)
+            | Guard::Any(_)
     )
 }
 
@@ -166,9 +166,9 @@ fn target(
 }
 
 fn redirected(probe: &Probe, rule: &Rule) -> Option<String> {
-    rule.filters.iter().find_map(|filter| match filter {
-        Filter::HttpsRedirect(it) if probe.scheme == Scheme::Http => Some(to_https(probe, it)),
-        Filter::Redirect(it) => Some(elsewhere(probe, it)),
+    rule.phases.guards.iter().find_map(|guard| match guard {
+        Guard::HttpsRedirect(it) if probe.scheme == Scheme::Http => Some(to_https(probe, it)),
+        Guard::Redirect(it) => Some(elsewhere(probe, it)),
         _ => None,
     })
 }
@@ -250,16 +250,17 @@ mod tests {
     use std::sync::Arc;
 
     use fairway_model::{
-        Backend, BackendProtocol, Balancing, Config, HostKey, HostPattern, Listener, ListenerProtocol, Match,
-        Origin, PathMatch, Route, RuleLabels, RuleOrder, ServiceName, VirtualHost,
+        Backend, BackendProtocol, Balancing, Config, Forwarding, HostKey, HostPattern, Listener,
+        ListenerProtocol, Match, Origin, PathMatch, Phases, Route, RuleLabels, RuleOrder, ServiceName,
+        VirtualHost,
     };
     use fairway_routing::compile;
 
     use super::*;
     use crate::address::Schemes;
 
-    /// `a.test` with a prefix, its filters, and a Service.
-    fn snapshot(path: &str, filters: Vec<Filter>, service: &str) -> Arc<Snapshot> {
+    /// `a.test` with a prefix, what its rule does, and a Service.
+    fn snapshot(path: &str, phases: Phases, service: &str) -> Arc<Snapshot> {
         let key = HostKey { table: "t".into(), host: HostPattern::Exact("a.test".into()) };
         let origin = Origin::object("Ingress", "shop", "web");
         let backend = Backend {
@@ -276,7 +277,7 @@ mod tests {
         let rule = Rule {
             origin: origin.at("spec.rules[0]"),
             matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
-            filters,
+            phases: phases.kept(),
             action: Action::Forward(vec![WeightedBackend::new(backend.key.clone(), 1)]),
             policy: Arc::default(),
             labels: RuleLabels::default(),
@@ -307,26 +308,27 @@ mod tests {
 
     #[test]
     fn the_same_serves_the_same_and_another_service_or_path_does_not() {
-        let one = snapshot("/a", Vec::new(), "web");
-        assert!(differing(&one, &snapshot("/a", Vec::new(), "web")).is_empty());
-        let other = differing(&one, &snapshot("/a", Vec::new(), "other"));
+        let one = snapshot("/a", Phases::default(), "web");
+        assert!(differing(&one, &snapshot("/a", Phases::default(), "web")).is_empty());
+        let other = differing(&one, &snapshot("/a", Phases::default(), "other"));
         assert!(other[0].0.starts_with("shop/web 100.0% with /a"), "{other:?}");
         assert!(other[0].1.starts_with("shop/other 100.0% with /a"), "{other:?}");
-        let rewritten = vec![Filter::RewritePath(PathRewrite::Prefix("/b".into()))];
+        let path = Some(PathRewrite::Prefix("/b".into()));
+        let rewritten = Phases::from(Forwarding { path, ..Forwarding::default() });
         let rewritten = differing(&one, &snapshot("/a", rewritten, "web"));
         assert!(rewritten[0].1.ends_with("with /b"), "{rewritten:?}");
-        let gone = differing(&one, &snapshot("/other", Vec::new(), "web"));
+        let gone = differing(&one, &snapshot("/other", Phases::default(), "web"));
         assert!(gone.iter().any(|(_, to)| to == "404"), "{gone:?}");
     }
 
     #[test]
     fn what_protects_is_closed_and_an_open_path_is_not() {
-        let guarded = snapshot("/a", vec![Filter::OverTls], "web");
-        let open = differing(&guarded, &snapshot("/a", Vec::new(), "web"));
+        let guarded = snapshot("/a", Guard::OverTls.into(), "web");
+        let open = differing(&guarded, &snapshot("/a", Phases::default(), "web"));
         assert!(!open.is_empty() && open.iter().all(|(from, _)| from == "closed"), "{open:?}");
         let redirected = |keep_trailing_slash| {
             let to_https = HttpsRedirect { status: 308, keep_trailing_slash, explicit_port: false };
-            snapshot("/a", vec![Filter::HttpsRedirect(to_https)], "web")
+            snapshot("/a", Guard::HttpsRedirect(to_https).into(), "web")
         };
         assert!(differing(&redirected(true), &redirected(false)).is_empty());
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fairway_model::{
-    Config, CorsOrigin, Filter, HostPattern, ListenerProtocol, Match, PathMatch, Rule, VirtualHost,
+    Config, CorsOrigin, Guard, HostPattern, ListenerProtocol, Match, PathMatch, Rule, Step, VirtualHost,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
@@ -134,7 +134,7 @@ impl Collected {
             self.add(place.request(Ask::Get, &with_query(path, of), Purpose::PathType));
         }
         self.add_cors(place, rule, &first);
-        if rule.filters.iter().any(changes_the_target) {
+        if rule.phases.steps().any(changes_the_target) {
             let sign = if first.contains('?') { '&' } else { '?' };
             let target = format!("{first}{sign}{NOWHERE}=1");
             for scheme in place.schemes.all() {
@@ -184,8 +184,8 @@ impl Collected {
     }
 
     fn add_cors(&mut self, place: &Place<'_>, rule: &Rule, target: &str) {
-        let cors = rule.filters.iter().find_map(|filter| match filter {
-            Filter::Cors(cors) => Some(cors),
+        let cors = rule.phases.guards.iter().find_map(|guard| match guard {
+            Guard::Preflight(cors) => Some(cors),
             _ => None,
         });
         let mut origins = vec![STRANGER.to_owned()];
@@ -242,16 +242,16 @@ fn allowed(origin: &CorsOrigin) -> Option<String> {
     }
 }
 
-/// What the rule's own filters refuse.
+/// What the rule's own guards refuse.
 fn denied(rule: &Rule) -> impl Iterator<Item = &Match> {
-    rule.filters.iter().flat_map(|filter| match filter {
-        Filter::Deny(deny) => deny.when.as_slice(),
+    rule.phases.guards.iter().flat_map(|guard| match guard {
+        Guard::Deny(deny) => deny.when.as_slice(),
         _ => &[],
     })
 }
 
-fn changes_the_target(filter: &Filter) -> bool {
-    matches!(filter, Filter::HttpsRedirect(_) | Filter::Redirect(_) | Filter::RewritePath(_))
+fn changes_the_target(step: Step<'_>) -> bool {
+    matches!(step, Step::Guard(Guard::HttpsRedirect(_) | Guard::Redirect(_)) | Step::Path(_))
 }
 
 fn with_query(path: &str, of: &Match) -> String {
@@ -293,16 +293,16 @@ pub(crate) fn is_askable(probe: &Probe) -> bool {
 mod tests {
     use fairway_model::{
         Action, Answer, AnswerReason, CertificateKey, Cors, CorsManner, FieldMatch, HostKey, Listener,
-        Origin, PathForm, Route, RuleLabels, RuleOrder, TextMatch,
+        Origin, PathForm, Phases, Route, RuleLabels, RuleOrder, TextMatch,
     };
 
     use super::*;
 
-    fn rule(matches: Vec<Match>, filters: Vec<Filter>) -> Rule {
+    fn rule(matches: Vec<Match>, phases: Phases) -> Rule {
         Rule {
             origin: Origin::object("Ingress", "a", "web").at("spec.rules[0]"),
             matches,
-            filters,
+            phases: phases.kept(),
             action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
             policy: Arc::default(),
             labels: RuleLabels::default(),
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_plain_rule_gives_its_path_the_ends_of_its_type_and_a_preflight() {
-        let found = asked(&config(None, vec![rule(vec![prefix("/a")], Vec::new())]), Schemes::Both);
+        let found = asked(&config(None, vec![rule(vec![prefix("/a")], Phases::default())]), Schemes::Both);
         assert_eq!(
             found,
             [
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_host_with_a_certificate_is_asked_over_tls_unless_only_plain_requests_are_wanted() {
-        let config = config(Some("a/cert".into()), vec![rule(vec![prefix("/")], Vec::new())]);
+        let config = config(Some("a/cert".into()), vec![rule(vec![prefix("/")], Phases::default())]);
         let found = asked(&config, Schemes::Both);
         assert!(found.contains(&"HEAD https://a.test/".to_owned()), "{found:?}");
         let plain = asked(&config, Schemes::Http);
@@ -380,7 +380,7 @@ mod tests {
             query: vec![FieldMatch { name: "v".into(), value: TextMatch::Exact("2".into()) }],
             ..prefix("/q")
         };
-        let rules = vec![rule(vec![of_method("HEAD"), of_method("POST"), by_query], Vec::new())];
+        let rules = vec![rule(vec![of_method("HEAD"), of_method("POST"), by_query], Phases::default())];
         let config = config(None, rules);
         let found = collected(&config, Schemes::Http);
         assert_eq!((found.unaskable, found.is_of_objects), (1, true));
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_table_is_asked_over_the_schemes_of_its_listeners() {
-        let mut config = config(None, vec![rule(vec![prefix("/")], Vec::new())]);
+        let mut config = config(None, vec![rule(vec![prefix("/")], Phases::default())]);
         config.listeners.remove("http");
         let found = asked(&config, Schemes::Both);
         assert!(found.iter().all(|probe| !probe.contains(" http://a.test")), "{found:?}");
@@ -411,7 +411,7 @@ mod tests {
         let by_header = Match { headers: vec![condition("x-canary", "always")], ..prefix("/") };
         let by_cookie = Match { cookies: vec![condition("beta", "yes")], ..prefix("/") };
         let by_query = Match { query: vec![condition("v", "2 3")], ..prefix("/q") };
-        let rules = vec![rule(vec![by_header, by_cookie, by_query], Vec::new())];
+        let rules = vec![rule(vec![by_header, by_cookie, by_query], Phases::default())];
         let found = asked(&config(None, rules), Schemes::Http);
         for wanted in [
             "GET http://a.test/ (x-canary: always)",
@@ -438,7 +438,7 @@ mod tests {
             max_age: 1,
             manner: CorsManner::IngressNginx,
         };
-        let one = rule(vec![prefix("/"), prefix("/")], vec![Filter::Cors(cors)]);
+        let one = rule(vec![prefix("/"), prefix("/")], cors.into());
         let found = asked(&config(None, vec![one]), Schemes::Http);
         for origin in ["https://shop.test", "https://fairway-compare.b.test", STRANGER] {
             assert!(found.contains(&format!("GET http://a.test/ (origin: {origin})")), "{found:#?}");
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn what_no_request_can_say_is_counted_and_not_asked() {
         let odd = FieldMatch { name: "x-a".into(), value: TextMatch::Exact("a\nb".into()) };
-        let rules = vec![rule(vec![Match { headers: vec![odd], ..prefix("/") }], Vec::new())];
+        let rules = vec![rule(vec![Match { headers: vec![odd], ..prefix("/") }], Phases::default())];
         let all = collected(&config(None, rules), Schemes::Http);
         assert_eq!(all.unaskable, 1);
         assert!(all.probes.iter().all(is_askable));

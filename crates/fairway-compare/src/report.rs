@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairway_model::{Action, Config, Filter, SessionKey};
+use fairway_model::{Action, Config, Guard, SessionKey};
 use fairway_objects::diagnostic::Severity;
 use fairway_objects::object::ObjectKey;
 use serde::Serialize;
@@ -241,10 +241,10 @@ fn sessions<'c>(config: &'c Config, here: Located<'_>) -> BTreeSet<&'c str> {
 /// Whether one side refused what the other let through because of the rate of all probes.
 fn is_limited(here: Located<'_>, found: &[Unequal]) -> bool {
     let Some(status) = found.iter().find(|it| it.part == Part::Status) else { return false };
-    let filters = here.rule.iter().flat_map(|rule| &rule.filters);
-    let mut limits = filters.filter_map(|filter| match filter {
-        Filter::RateLimit(limit) => Some(limit.status),
-        Filter::ConcurrencyLimit(limit) => Some(limit.status),
+    let guards = here.rule.iter().flat_map(|rule| &rule.phases.guards);
+    let mut limits = guards.filter_map(|guard| match guard {
+        Guard::RateLimit(limit) => Some(limit.status),
+        Guard::ConcurrencyLimit(limit) => Some(limit.status),
         _ => None,
     });
     limits.any(|limit| {

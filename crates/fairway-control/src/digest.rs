@@ -32,6 +32,18 @@ pub(crate) fn of_config(config: &Config) -> Digest {
     Running { whole: true, ..Running::default() }.update(&Config::default(), config)
 }
 
+/// The same of a configuration whose hosts are only known as they were written.
+pub(crate) fn of_config_and_hosts<'h>(config: &Config, hosts: impl Iterator<Item = &'h str>) -> Digest {
+    let mut whole = of_config(config);
+    for host in hosts {
+        let mut hashing = Hashing(Context::new(&SHA256));
+        hashing.0.update(b"host");
+        hashing.0.update(host.as_bytes());
+        whole.add(finish(hashing));
+    }
+    whole
+}
+
 impl Running {
     /// The digest of `new`, when `old` was the last one (an empty one at first).
     pub(crate) fn update(&mut self, old: &Config, new: &Config) -> Digest {
@@ -157,9 +169,9 @@ mod tests {
     use std::sync::Arc;
 
     use fairway_model::{
-        Action, Backend, BackendProtocol, BackendTraffic, Balancing, CertificateKey, Filter, HeaderEdit,
-        HeaderField, HostKey, HostPattern, ListenerProtocol, Origin, PathForm, PrivateKey, Route, Rule,
-        RuleLabels, RuleOrder, ServiceName,
+        Action, Backend, BackendProtocol, BackendTraffic, Balancing, CertificateKey, HeaderEdit, HeaderField,
+        HostKey, HostPattern, ListenerProtocol, Origin, PathForm, Phases, PrivateKey, RequestEdit, Route,
+        Rule, RuleLabels, RuleOrder, ServiceName,
     };
 
     use super::*;
@@ -206,7 +218,7 @@ mod tests {
             let rule = Rule {
                 origin: Origin::default(),
                 matches: Vec::new(),
-                filters: vec![Filter::RequestHeaders(edit)],
+                phases: Phases::from(RequestEdit::Headers(edit)).kept(),
                 action: Action::Forward(Vec::new()),
                 policy: Arc::default(),
                 labels: RuleLabels::default(),

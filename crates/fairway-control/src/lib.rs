@@ -13,6 +13,7 @@ mod digest;
 pub mod directory;
 pub mod engine;
 pub mod exposition;
+mod first_format;
 pub mod inlet;
 mod journal;
 pub mod pipeline;

@@ -16,13 +16,13 @@ use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
 use fairway_objects::issued::issued;
 use serde::{Deserialize, Serialize};
 
-use crate::digest;
 use crate::secrets::Passwords;
+use crate::{digest, first_format};
 
 /// The name of the file.
 const FILE: &str = "configuration.json";
-/// What the file is; another number is another program's.
-const FORMAT: u32 = 1;
+/// What the file is; another number is another program's. [`first_format`] reads files of the first one.
+const FORMAT: u32 = 2;
 /// The rest between two writes: under a storm of changes the disk sees few of them.
 const REST: Duration = Duration::from_secs(2);
 
@@ -46,6 +46,12 @@ struct Stored {
     identities: Vec<Identity>,
     #[serde(default)]
     passwords: Passwords,
+}
+
+/// The first that is read of a file.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -158,10 +164,13 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
         Err(error) => return Err(StateError::Unreadable(path, error)),
     };
     let damaged = |why: String| StateError::Damaged(path.clone(), why);
-    let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-    if stored.format != FORMAT {
-        return Err(damaged(format!("format {}", stored.format)));
-    }
+    let Format { format } = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let stored = match format {
+        FORMAT => serde_json::from_slice(&bytes),
+        1 => serde_json::from_value(first_format::upgraded(&bytes).map_err(damaged)?),
+        other => return Err(damaged(format!("format {other}"))),
+    };
+    let stored: Stored = stored.map_err(|error| damaged(error.to_string()))?;
     let mut config = stored.config;
     for identity in stored.identities {
         let Some(certificate) = config.certificates.get(&identity.certificate) else { continue };
@@ -174,7 +183,11 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
         config.certificates.insert(identity.certificate, Arc::new(whole));
     }
     stored.passwords.restore(&mut config);
-    if digest::of_config(&config).to_string() != stored.digest {
+    let digest = match format {
+        1 => first_format::digest(config.clone(), &bytes).map_err(damaged)?,
+        _ => digest::of_config(&config),
+    };
+    if digest.to_string() != stored.digest {
         return Err(damaged("its content has another digest".to_owned()));
     }
     Ok(Some(config))
@@ -185,8 +198,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use fairway_model::{
-        Action, Answer, AnswerReason, AnyGuard, BasicAuth, Filter, HostKey, HostPattern, Origin, PathForm,
-        Route, Rule, RuleLabels, RuleOrder, Users, VirtualHost,
+        Action, Answer, AnswerReason, AnyGuard, BasicAuth, Guard, HostKey, HostPattern, Origin, PathForm,
+        Phases, Route, Rule, RuleLabels, RuleOrder, Users, VirtualHost,
     };
 
     use super::*;
@@ -218,10 +231,11 @@ mod tests {
             users: Users::new([("alice".into(), Arc::from(format!("{{PLAIN}}{policy}")))]),
         };
         let any = AnyGuard { basic: Some(basic("two")), ..AnyGuard::default() };
+        let guards = vec![Guard::BasicAuth(basic("one")), Guard::Any(any)];
         let rule = Rule {
             origin: Origin::default(),
             matches: Vec::new(),
-            filters: vec![Filter::BasicAuth(basic("one")), Filter::AnyGuard(any)],
+            phases: Phases { guards, ..Phases::default() }.kept(),
             action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
             policy: Arc::default(),
             labels: RuleLabels::default(),
@@ -264,11 +278,47 @@ mod tests {
         for damaged in [
             &text[..text.len() / 2],
             &text.replace("a.test", "b.test"),
-            &text.replace("\"format\":1", "\"format\":9"),
+            &text.replace("\"format\":2", "\"format\":9"),
         ] {
             fs::write(&path, damaged).unwrap();
             let error = load(directory.path()).unwrap_err().to_string();
             assert!(error.contains("configuration.json") && error.contains("not served"), "{error}");
+        }
+    }
+
+    /// What a version with each format has kept of the same manifests, which use nearly all that rules can do.
+    const KEPT: [&str; 2] =
+        [include_str!("../tests/kept/state-1.json"), include_str!("../tests/kept/state-2.json")];
+
+    fn load_text(text: &str) -> Result<Option<Config>, StateError> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(FILE), text).unwrap();
+        load(directory.path())
+    }
+
+    #[test]
+    fn what_earlier_versions_have_kept_is_read_and_means_the_same() {
+        let [first, second] = KEPT.map(|text| load_text(text).unwrap().unwrap());
+        assert!(first.hosts.len() > 60);
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn a_file_of_the_first_format_is_served_as_a_whole_or_not_at_all() {
+        let [first, _] = KEPT;
+        for (damaged, why) in [
+            (first[..first.len() / 2].to_owned(), "EOF"),
+            (
+                first.replace("\"Unlogged\"", "\"Unheard\""),
+                "a rule has the filter Unheard, which is not known",
+            ),
+            (first.replace("\"numerator\":1,", "\"numerator\":2,"), "another digest"),
+            (first.replace("\"format\":1", "\"format\":2"), "another digest"),
+            (first.replace("\"format\":1", "\"format\":3"), "format 3"),
+        ] {
+            assert_ne!(damaged, *first);
+            let error = load_text(&damaged).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("not served"), "{error}");
         }
     }
 

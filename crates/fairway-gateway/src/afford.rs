@@ -102,7 +102,7 @@ mod tests {
         let rule = |(index, of): (usize, &Match)| Rule {
             origin: at(&format!("spec.rules[{index}]")),
             matches: vec![of.clone()],
-            filters: Vec::new(),
+            phases: Arc::default(),
             action: Action::Forward(Vec::new()),
             policy: Arc::default(),
             labels: RuleLabels::default(),

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    BackendKey, Cors, CorsManner, CorsOrigin, Filter, HeaderEdit, HeaderField, HostPattern, Mirror,
-    MirrorTarget, PathRewrite, Redirect, RedirectTarget, WildcardSpan,
+    BackendKey, Cors, CorsManner, CorsOrigin, HeaderEdit, HeaderField, HostPattern, Mirror, MirrorTarget,
+    PathRewrite, Redirect, RedirectTarget, RequestEdit, RouteFilters, WildcardSpan,
 };
 use fairway_objects::gateway_api::{
     Fraction, GrpcRouteFilter, HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpPathModifier,
@@ -45,22 +45,26 @@ impl Common<'_> {
 
 impl Reader<'_> {
     /// Those of an HTTPRoute.
-    pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<Vec<Filter>, Fault> {
-        let is = |kind: &str| filters.iter().any(|filter| filter.type_ == kind);
-        if is("RequestRedirect") && is("URLRewrite") {
+    pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Fault> {
+        let count = |kind: &str| filters.iter().filter(|filter| filter.type_ == kind).count();
+        if count("RequestRedirect") > 0 && count("URLRewrite") > 0 {
             let problem = "RequestRedirect and URLRewrite exclude each other in a rule";
             return Err(Fault::new("IncompatibleFilters", problem));
         }
-        let mut made = Vec::with_capacity(filters.len());
+        for kind in ["RequestRedirect", "URLRewrite", "CORS"] {
+            if count(kind) > 1 {
+                let problem = format!("{kind} can be used only once in a list of filters");
+                return Err(Fault::new("IncompatibleFilters", problem));
+            }
+        }
+        let mut made = RouteFilters::default();
         for filter in filters {
             self.add_http(filter, &mut made)?;
         }
-        // A preflight asks about the others, so it is answered before any of them acts.
-        made.sort_by_key(|filter| !matches!(filter, Filter::Cors(_)));
         Ok(made)
     }
 
-    fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut Vec<Filter>) -> Result<(), Fault> {
+    fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
         let common = Common {
             kind: &filter.type_,
             request: filter.request_header_modifier.as_ref(),
@@ -70,40 +74,44 @@ impl Reader<'_> {
         match &*filter.type_ {
             "RequestRedirect" => {
                 let it = common.given(filter.request_redirect.as_ref())?;
-                made.push(Filter::Redirect(self.redirect(it)?));
+                made.redirect = Some(self.redirect(it)?);
             }
             "URLRewrite" => self.rewrite(common.given(filter.url_rewrite.as_ref())?, made)?,
-            "CORS" => made.push(Filter::Cors(cors(common.given(filter.cors.as_ref())?)?)),
-            _ => made.extend(self.common(&common)?),
+            "CORS" => made.cors = Some(Arc::new(cors(common.given(filter.cors.as_ref())?)?)),
+            _ => self.common(&common, made)?,
         }
         Ok(())
     }
 
     /// Those of a GRPCRoute.
-    pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<Vec<Filter>, Fault> {
-        let mut made = Vec::with_capacity(filters.len());
+    pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Fault> {
+        let mut made = RouteFilters::default();
         for filter in filters {
-            made.extend(self.common(&Common {
+            let common = Common {
                 kind: &filter.type_,
                 request: filter.request_header_modifier.as_ref(),
                 response: filter.response_header_modifier.as_ref(),
                 mirror: filter.request_mirror.as_ref(),
-            })?);
+            };
+            self.common(&common, &mut made)?;
         }
         Ok(made)
     }
 
     /// A filter that both kinds of routes have; a mirror that leads nowhere is none.
-    fn common(&mut self, filter: &Common<'_>) -> Result<Option<Filter>, Fault> {
-        Ok(match filter.kind {
-            "RequestHeaderModifier" => Some(Filter::RequestHeaders(edit(filter.given(filter.request)?)?)),
-            "ResponseHeaderModifier" => Some(Filter::ResponseHeaders(edit(filter.given(filter.response)?)?)),
-            "RequestMirror" => self.mirror(filter.given(filter.mirror)?)?,
+    fn common(&mut self, filter: &Common<'_>, made: &mut RouteFilters) -> Result<(), Fault> {
+        match filter.kind {
+            "RequestHeaderModifier" => {
+                made.request.push(RequestEdit::Headers(edit(filter.given(filter.request)?)?));
+            }
+            "ResponseHeaderModifier" => made.answer.push(edit(filter.given(filter.response)?)?),
+            "RequestMirror" => made.mirrors.extend(self.mirror(filter.given(filter.mirror)?)?),
             other => return Err(unsupported(format!("the filter {other} is not supported"))),
-        })
+        }
+        Ok(())
     }
 
-    fn mirror(&mut self, of: &HttpRequestMirrorFilter) -> Result<Option<Filter>, Fault> {
+    fn mirror(&mut self, of: &HttpRequestMirrorFilter) -> Result<Option<Mirror>, Fault> {
         let (numerator, denominator) = match (&of.fraction, of.percent) {
             (Some(Fraction { numerator, denominator }), _) => (*numerator, denominator.unwrap_or(100)),
             (None, Some(percent)) => (percent, 100),
@@ -122,7 +130,7 @@ impl Reader<'_> {
             target: MirrorTarget::Forwarded,
             host: None,
         };
-        Ok(backend.map(|backend| Filter::Mirror(mirror(backend))))
+        Ok(backend.map(mirror))
     }
 
     fn redirect(&self, of: &HttpRequestRedirectFilter) -> Result<Redirect, Fault> {
@@ -145,11 +153,9 @@ impl Reader<'_> {
         Ok(Redirect { status, target })
     }
 
-    fn rewrite(&self, of: &HttpUrlRewriteFilter, made: &mut Vec<Filter>) -> Result<(), Fault> {
-        made.extend(of.hostname.as_deref().map(host).transpose()?.map(Filter::RewriteHost));
-        if let Some(path) = &of.path {
-            made.push(Filter::RewritePath(self.path(path)?));
-        }
+    fn rewrite(&self, of: &HttpUrlRewriteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
+        made.request.extend(of.hostname.as_deref().map(host).transpose()?.map(RequestEdit::Host));
+        made.path = of.path.as_ref().map(|path| self.path(path)).transpose()?;
         Ok(())
     }
 
@@ -258,7 +264,7 @@ fn unsupported(problem: String) -> Fault {
 mod tests {
     use super::*;
 
-    fn read(filters: &[HttpRouteFilter], prefixes: bool) -> Result<Vec<Filter>, Fault> {
+    fn read(filters: &[HttpRouteFilter], prefixes: bool) -> Result<RouteFilters, Fault> {
         Reader { mirror: &mut |_| Some("shop/copy:80".into()), prefixes }.http(filters)
     }
 
@@ -292,8 +298,13 @@ mod tests {
             ..kind("RequestRedirect")
         };
         assert!(read(std::slice::from_ref(&redirect), true).is_ok());
-        let both = read(&[redirect, rewrite("ReplaceFullPath")], true);
+        let both = read(&[redirect.clone(), rewrite("ReplaceFullPath")], true);
         assert_eq!(both.unwrap_err().reason, "IncompatibleFilters");
+        let twice = read(&[redirect.clone(), redirect], true).unwrap_err();
+        assert_eq!(
+            (twice.reason, &*twice.message),
+            ("IncompatibleFilters", "RequestRedirect can be used only once in a list of filters")
+        );
     }
 
     #[test]
@@ -366,7 +377,7 @@ mod tests {
         ] {
             let mut reader = Reader { mirror: &mut |_| Some("shop/copy:80".into()), prefixes: true };
             let found = match reader.mirror(&of) {
-                Ok(Some(Filter::Mirror(it))) => Some((it.numerator, it.denominator)),
+                Ok(Some(it)) => Some((it.numerator, it.denominator)),
                 _ => None,
             };
             assert_eq!(found, share);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, Filter, Match, Origin, PathMatch, Policy, Rule, RuleLabels,
-    WeightedBackend,
+    Action, Answer, AnswerReason, BackendKey, Guard, Match, Origin, PathMatch, Phases, Policy, RouteFilters,
+    Rule, RuleLabels, WeightedBackend,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
@@ -46,7 +46,9 @@ pub(crate) struct Draft<'r> {
     pub(crate) index: usize,
     pub(crate) name: Option<&'r str>,
     pub(crate) matches: Vec<Result<Match, Fault>>,
-    pub(crate) filters: Result<Vec<Filter>, Fault>,
+    pub(crate) filters: Result<RouteFilters, Fault>,
+    /// Statuses after which another endpoint is asked.
+    pub(crate) retry_statuses: Vec<u16>,
     pub(crate) policy: Result<Policy, Fault>,
     pub(crate) shares: Vec<WeightedBackend>,
 }
@@ -72,11 +74,12 @@ impl<'a> Builder<'a> {
         at: &str,
         reference: Reference<'_>,
         weight: Option<i32>,
-        filters: Result<Vec<Filter>, Fault>,
+        filters: Result<RouteFilters, Fault>,
     ) -> WeightedBackend {
         let weight = u32::try_from(weight.unwrap_or(1)).unwrap_or_default();
         match (self.resolver.resolve(reference, &mut self.rules.found), filters) {
             (Ok(backend), Ok(filters)) => {
+                let filters = (filters != RouteFilters::default()).then(|| Box::new(filters));
                 WeightedBackend { filters, ..WeightedBackend::new(backend, weight) }
             }
             (Ok(backend), Err(fault)) => {
@@ -150,21 +153,23 @@ impl<'a> Builder<'a> {
         }
         let labels = self.labels(&matches, &draft.shares);
         let closed = Answer { status: 503, reason: AnswerReason::ProtectionUnavailable };
-        let (filters, policy, action) = match (draft.filters, draft.policy, self.guards(draft.name)) {
-            (Ok(filters), Ok(policy), Some(guards)) => {
-                (guarded(filters, guards), policy, Action::Forward(draft.shares))
+        let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
+            (Ok(filters), Ok(policy), Some(protection)) => {
+                let mut phases = protected(filters, protection);
+                phases.forwarding.retry_statuses = draft.retry_statuses;
+                (phases, policy, Action::Forward(draft.shares))
             }
-            (Ok(_), Ok(policy), None) => (Vec::new(), policy, Action::Answer(closed)),
+            (Ok(_), Ok(policy), None) => (Phases::default(), policy, Action::Answer(closed)),
             // No backend is answered 500.
-            (_, policy, _) => (Vec::new(), policy.unwrap_or_default(), Action::Forward(Vec::new())),
+            (_, policy, _) => (Phases::default(), policy.unwrap_or_default(), Action::Forward(Vec::new())),
         };
-        let origin = (self.place)(&at);
-        self.rules.rules.push(Rule { origin, matches, filters, action, policy: policy.kept(), labels });
+        let (origin, phases, policy) = ((self.place)(&at), phases.kept(), policy.kept());
+        self.rules.rules.push(Rule { origin, matches, phases, action, policy, labels });
     }
 
-    /// The filters of the policies that protect a rule, by its name; `None` where one cannot be served.
-    fn guards(&mut self, name: Option<&str>) -> Option<Vec<Filter>> {
-        let (mut filters, mut takes_passwords) = (Vec::new(), false);
+    /// What the policies do that protect a rule, by its name; `None` where one cannot be served.
+    fn protection(&mut self, name: Option<&str>) -> Option<Phases> {
+        let (mut phases, mut takes_passwords) = (Phases::default(), false);
         for policy in (self.resolver.guards)(name)? {
             let security = policy.security()?;
             let asked = policy.asks.as_ref().map(|asks| {
@@ -175,11 +180,11 @@ impl<'a> Builder<'a> {
                 Some(found) => Some(found?),
                 None => None,
             };
-            filters.extend(security.filters(backend));
+            phases.guards.extend(security.guards(backend));
             takes_passwords |= security.takes_passwords();
         }
-        filters.extend(takes_passwords.then(security::without_password));
-        Some(filters)
+        phases.request.extend(takes_passwords.then(security::without_password));
+        Some(phases)
     }
 
     fn labels(&self, matches: &[Match], shares: &[WeightedBackend]) -> RuleLabels {
@@ -201,15 +206,18 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Filters behind guards. A preflight has no credentials and is answered before; a redirect tells nothing, so that requests in
-/// the clear may be sent to https.
-fn guarded(mut filters: Vec<Filter>, mut guards: Vec<Filter>) -> Vec<Filter> {
-    if filters.iter().any(|filter| matches!(filter, Filter::Redirect(_))) {
-        guards.retain(|guard| !matches!(guard, Filter::OverTls));
+/// What filters do, behind what protects. A preflight has no credentials and is answered before; a redirect tells nothing, so that
+/// requests in the clear may be sent to https.
+fn protected(filters: RouteFilters, protection: Phases) -> Phases {
+    let Phases { guards: mut protecting, request, .. } = protection;
+    if filters.redirect.is_some() {
+        protecting.retain(|guard| !matches!(guard, Guard::OverTls));
     }
-    let preflights = filters.iter().take_while(|filter| matches!(filter, Filter::Cors(_))).count();
-    filters.splice(preflights..preflights, guards);
-    filters
+    let mut phases = Phases::from(filters);
+    let preflights = phases.guards.iter().take_while(|guard| matches!(guard, Guard::Preflight(_))).count();
+    phases.guards.splice(preflights..preflights, protecting);
+    phases.request.splice(0..0, request);
+    phases
 }
 
 impl Rules {
@@ -229,7 +237,6 @@ impl Rules {
     pub(crate) fn take(&mut self) -> Vec<Rule> {
         let mut rules = std::mem::take(&mut self.rules);
         rules.shrink_to_fit();
-        rules.iter_mut().for_each(|rule| rule.filters.shrink_to_fit());
         self.shares.shrink_to_fit();
         rules
     }

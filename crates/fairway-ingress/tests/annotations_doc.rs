@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use fairway_ingress::{Class, Known, Support, Translation, known_annotations, translate};
-use fairway_model::Filter;
+use fairway_model::{Guard, Step};
 use serde_json::Value;
 
 use crate::support::{NOW, scene};
@@ -58,18 +58,20 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
     for (name, example) in examples().iter().filter(|(name, _)| **name != "ssl-passthrough") {
         let alone = translated(name, example, "").config;
         let rules = alone.hosts.values().flat_map(|host| &host.routes).flat_map(|route| &route.rules);
-        let protects = rules.flat_map(|rule| &rule.filters).any(|filter| {
+        let protects = rules.flat_map(|rule| rule.phases.steps()).any(|step| {
             matches!(
-                filter,
-                Filter::Access(_)
-                    | Filter::AnswerRate(_)
-                    | Filter::AnyGuard(_)
-                    | Filter::BasicAuth(_)
-                    | Filter::ClientCertificate(_)
-                    | Filter::ConcurrencyLimit(_)
-                    | Filter::Deny(_)
-                    | Filter::ExternalAuth(_)
-                    | Filter::RateLimit(_)
+                step,
+                Step::Rate(_)
+                    | Step::Guard(
+                        Guard::Access(_)
+                            | Guard::Any(_)
+                            | Guard::BasicAuth(_)
+                            | Guard::ClientCertificate(_)
+                            | Guard::ConcurrencyLimit(_)
+                            | Guard::Deny(_)
+                            | Guard::ExternalAuth(_)
+                            | Guard::RateLimit(_)
+                    )
             )
         });
         let passed = translated(name, example, "    nginx.ingress.kubernetes.io/ssl-passthrough: \"true\"\n");

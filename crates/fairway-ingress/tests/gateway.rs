@@ -14,7 +14,7 @@ use fairway_model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::support::{NOW, golden, scene};
+use crate::support::{NOW, golden, phases, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {
@@ -166,9 +166,9 @@ fn rule(rule: &Rule) -> Value {
         Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
     };
     let line = format!("{} -> {to}", matches.join(" | "));
-    let mut more: Vec<Value> = rule.filters.iter().map(|it| json!(it)).collect();
+    let mut more: Vec<Value> = phases(&json!(rule.phases));
     if let Action::Forward(shares) = &rule.action {
-        let own = shares.iter().filter(|it| !it.filters.is_empty());
+        let own = shares.iter().filter(|it| it.filters.is_some());
         more.extend(own.map(|it| json!({it.backend.to_string(): it.filters})));
     }
     if *rule.policy != Policy::default() {

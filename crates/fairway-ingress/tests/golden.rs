@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use fairway_ingress::{Translation, translate};
 use fairway_model::{
-    Action, Balancing, Config, FieldMatch, Filter, ForwardedPath, HostPattern, Listener, ListenerProtocol,
-    Match, PathMatch, Policy, Retry, Rule, StreamKey, StreamRoute, TextMatch, VirtualHost,
+    Action, AnswerEdit, Balancing, Config, FieldMatch, ForwardedPath, HostPattern, Listener,
+    ListenerProtocol, Match, PathMatch, Phases, Policy, Retry, Rule, StreamKey, StreamRoute, TextMatch,
+    VirtualHost,
 };
 use serde_json::{Map, Value, json};
 
-use crate::support::{NOW, golden, scene};
+use crate::support::{NOW, golden, phases, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {
@@ -136,13 +137,11 @@ fn rule(rule: &Rule) -> Value {
         Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
     };
     let line = format!("{path}{} -> {to}", conditions(&rule.matches[0]));
-    let usual = |filter: &&Filter| matches!(filter, Filter::StrictTransportSecurity(value) if **value == *"max-age=31536000; includeSubDomains");
-    let filters: Vec<_> = rule.filters.iter().filter(|it| !usual(it)).collect();
-    let policy = policy(&rule.policy);
-    match filters.is_empty() && policy.is_none() {
-        true => json!(line),
-        false => json!({line: filters.iter().map(|it| json!(it)).chain(policy).collect::<Vec<_>>()}),
-    }
+    let usual = AnswerEdit::StrictTransportSecurity("max-age=31536000; includeSubDomains".into());
+    let mut unusual = Phases::clone(&rule.phases);
+    unusual.answers.edits.retain(|edit| *edit != usual);
+    let more: Vec<_> = phases(&json!(unusual)).into_iter().chain(policy(&rule.policy)).collect();
+    if more.is_empty() { json!(line) } else { json!({line: more}) }
 }
 
 /// What a match asks for besides the path, with its rank.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairway_model::{Action, Config, Filter, HttpsRedirect};
+use fairway_model::{Action, Config, Guard, HttpsRedirect};
 use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress};
 use serde::Serialize;
@@ -91,8 +91,8 @@ impl Redirects {
         let mut redirects = BTreeMap::new();
         let ingresses = config.hosts.iter().filter(|(key, _)| *key.table == *"ingress");
         for rule in ingresses.flat_map(|(_, host)| &host.routes).flat_map(|route| &route.rules) {
-            let found = rule.filters.iter().find_map(|filter| match filter {
-                Filter::HttpsRedirect(redirect) => Some(Redirected::To(redirect.clone())),
+            let found = rule.phases.guards.iter().find_map(|guard| match guard {
+                Guard::HttpsRedirect(redirect) => Some(Redirected::To(redirect.clone())),
                 _ => None,
             });
             let key = (rule.labels.namespace.clone(), rule.labels.ingress.clone());

@@ -1,8 +1,10 @@
-//! What becomes of the fields of endpoints' answers that name hosts and paths: the client knows others.
+//! What becomes of answers on their way to the client.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::backend::BackendKey;
 
 /// How fast answers go to clients, as nginx's `limit_rate` bounds it: each for itself, the first second's bytes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,4 +42,16 @@ pub struct LocationRewrite {
     pub url: Replacement,
     /// Whether a `Location` that is a path afterwards gets the scheme and the host of the request.
     pub absolute: bool,
+}
+
+/// Answers with one of these statuses, whoever made them, are replaced by that of another backend, which is asked with
+/// GET, or HEAD, and fields that say what happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorPages {
+    /// In ascending order.
+    pub statuses: Vec<u16>,
+    /// Who is asked; `None` is nobody, and the answer is 404.
+    pub backend: Option<BackendKey>,
+    /// Fields of the question besides the request's own; the status is added as `X-Code`.
+    pub fields: Vec<(Arc<str>, Arc<str>)>,
 }

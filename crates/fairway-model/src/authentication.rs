@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessList;
 use crate::backend::BackendKey;
-use crate::guard::AccessList;
 use crate::policy::Timeouts;
 
 /// Another service decides whether a request may pass, as nginx's `auth_request` asks it: 2xx lets it pass, 401 and 403

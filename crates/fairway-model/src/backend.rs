@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::CertificateKey;
+use crate::default::is_default;
 use crate::origin::Origin;
 use crate::tls::{CipherSuite, TlsVersions};
 use crate::traffic::BackendTraffic;
@@ -278,10 +279,6 @@ pub enum SessionPart {
     Path,
     /// This text.
     Text(Arc<str>),
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl fmt::Display for BackendKey {

@@ -1,107 +1,106 @@
-//! Filters that keep somebody out, or need more than the request itself: that count, copy, or look at the answer.
+//! What may keep a request from being forwarded: it is answered, refused, or told to wait.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::backend::BackendKey;
+use crate::access::{AccessList, ConcurrencyLimit, RateLimit};
+use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
+use crate::certificate::ClientVerification;
+use crate::cors::Cors;
+use crate::matches::{Match, PathMatch};
+use crate::redirect::{HttpsRedirect, Redirect};
 
-/// Which client addresses may pass; others are answered 403.
+/// One question that a request must pass before anything is changed or forwarded. The first guard that answers ends the exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccessList {
-    /// Refused first.
-    pub deny: Vec<IpNet>,
-    /// When not empty, nothing else passes.
-    pub allow: Vec<IpNet>,
+pub enum Guard {
+    /// Answers plain requests with a redirect to https.
+    HttpsRedirect(HttpsRedirect),
+    /// Answers every request with a redirect.
+    Redirect(Redirect),
+    /// Lets some client addresses through.
+    Access(AccessList),
+    /// Refuses clients by their certificates, and tells the endpoint of them.
+    ClientCertificate(ClientCertificate),
+    /// Refuses requests that come in the clear.
+    OverTls,
+    /// Refuses some requests.
+    Deny(Deny),
+    /// Answers 503 while the rule's backends and fallbacks have no endpoint, before the guards that follow.
+    NeedsEndpoint,
+    /// Answers preflights (Fetch Standard §3.2.2). Answers get their fields from [`crate::AnswerEdit::Cors`].
+    Preflight(Arc<Cors>),
+    /// Asks another service whether the request may pass.
+    ExternalAuth(Box<ExternalAuth>),
+    /// Lets those through who know a password.
+    BasicAuth(BasicAuth),
+    /// Lets through whom one of several guards lets through.
+    Any(AnyGuard),
+    /// Bounds how often each client may ask.
+    RateLimit(RateLimit),
+    /// Bounds how many requests of each client are under way.
+    ConcurrencyLimit(ConcurrencyLimit),
 }
 
-/// How often each client may ask. Clients are addresses, and in IPv6 the networks of 64 bits that they are in. All workers
-/// of a process count together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RateLimit {
-    /// What the count belongs to: rules that name the same policy share it, and it survives changes of the rule.
-    pub policy: Arc<str>,
-    /// So many requests, evenly spread over `per`; not 0.
-    pub requests: u32,
-    /// The time for them.
-    pub per: Duration,
-    /// So many may come early, at once.
-    pub burst: u32,
-    /// What is answered above it: 400..=599.
-    pub status: u16,
-    /// Clients that are not counted.
-    pub exempt: Vec<IpNet>,
-}
+impl Guard {
+    /// What it knows of passwords.
+    #[must_use]
+    pub fn basic_auth(&self) -> Option<&BasicAuth> {
+        match self {
+            Self::BasicAuth(basic) => Some(basic),
+            Self::Any(any) => any.basic.as_ref(),
+            _ => None,
+        }
+    }
 
-/// How many requests of each client may be under way at a time. Clients are what they are to a [`RateLimit`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConcurrencyLimit {
-    /// As that of a [`RateLimit`].
-    pub policy: Arc<str>,
-    /// At most so many; not 0.
-    pub most: u32,
-    /// What is answered above it: 400..=599.
-    pub status: u16,
-    /// Clients that are not counted.
-    pub exempt: Vec<IpNet>,
-}
-
-/// A copy of the request goes to another backend, whose answer nobody sees (Gateway API `HTTPRequestMirrorFilter`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mirror {
-    /// Who gets the copies.
-    pub backend: BackendKey,
-    /// So many requests...
-    pub numerator: u32,
-    /// ...out of this number; not 0.
-    pub denominator: u32,
-    /// The largest body that is copied, in bytes; of a request with a larger one the copy is broken off. 0 copies none.
-    pub most_body: u64,
-    /// What the copies ask for.
-    #[serde(default, skip_serializing_if = "MirrorTarget::is_forwarded")]
-    pub target: MirrorTarget,
-    /// Their `Host`, where it is not the request's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<Arc<str>>,
-}
-
-/// What the copy of a request asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MirrorTarget {
-    /// The same as the request, as it is forwarded.
-    #[default]
-    Forwarded,
-    /// The same as the request, as it was received, behind this text.
-    Received(Arc<str>),
-    /// This path and query.
-    Fixed(Arc<str>),
-}
-
-impl MirrorTarget {
-    fn is_forwarded(&self) -> bool {
-        *self == Self::Forwarded
+    /// The same, to be changed.
+    pub fn basic_auth_mut(&mut self) -> Option<&mut BasicAuth> {
+        match self {
+            Self::BasicAuth(basic) => Some(basic),
+            Self::Any(any) => any.basic.as_mut(),
+            _ => None,
+        }
     }
 }
 
-/// Another backend serves the requests of a rule whose own has no endpoints.
+/// Whose certificates are good enough, and what becomes of the others. Requests in the clear have none and pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fallback {
-    /// Who serves them.
-    pub backend: BackendKey,
-    /// Fields that it gets besides those of the request.
-    pub fields: Vec<(Arc<str>, Arc<str>)>,
+pub struct ClientCertificate {
+    /// By which the certificate was verified, when its connection began.
+    pub rules: Arc<ClientVerification>,
+    /// A regular expression that is found in the subject (RFC 2253), where there is one; others are answered 403.
+    pub subject: Option<Arc<str>>,
+    /// Where clients without a good certificate are sent, with 302, instead of being answered 400.
+    pub error_page: Option<Arc<str>>,
+    /// Whether the endpoint gets the certificate itself.
+    pub forwarded: bool,
 }
 
-/// Answers with one of these statuses, whoever made them, are replaced by that of another backend, which is asked with
-/// GET, or HEAD, and fields that say what happened.
+/// Which requests are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorPages {
-    /// In ascending order.
-    pub statuses: Vec<u16>,
-    /// Who is asked; `None` is nobody, and the answer is 404.
-    pub backend: Option<BackendKey>,
-    /// Fields of the question besides the request's own; the status is added as `X-Code`.
-    pub fields: Vec<(Arc<str>, Arc<str>)>,
+pub struct Deny {
+    /// What they are answered: 400..=599.
+    pub status: u16,
+    /// Any one is enough. Every value of a header, parameter or cookie is compared, also all of a header as one, and what is too
+    /// long to be compared counts as a match.
+    pub when: Vec<Match>,
+}
+
+impl Deny {
+    /// Refuses paths with a line break: `.` does not match one, so such a path gets past a pattern that guards others.
+    #[must_use]
+    pub fn line_breaks() -> Self {
+        let path = PathMatch::Regex { pattern: r"(?s:.*)[\n\r]".into(), ignore_case: false };
+        Self { status: 400, when: vec![Match { path, ..Match::default() }] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_of_an_ingress_pays_for_the_largest_guard() {
+        assert!(size_of::<Guard>() <= 96, "{}", size_of::<Guard>());
+    }
 }

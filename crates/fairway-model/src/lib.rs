@@ -6,13 +6,17 @@
 //!
 //! The order of the modules is the order in which a request meets them.
 
+mod access;
 mod answer;
 mod authentication;
 mod backend;
 mod certificate;
 mod cipher_list;
 mod config;
-mod filter;
+mod cors;
+mod default;
+mod edit;
+mod forwarding;
 mod guard;
 mod hop;
 mod host;
@@ -20,8 +24,10 @@ mod listener;
 mod log_format;
 mod matches;
 mod origin;
+mod phases;
 mod policy;
 pub mod redaction;
+mod redirect;
 mod route;
 mod settings;
 mod stream;
@@ -30,7 +36,8 @@ mod tls;
 mod traffic;
 pub mod variables;
 
-pub use answer::{AnswerRate, CookieRewrite, LocationRewrite, Replacement};
+pub use access::{AccessList, ConcurrencyLimit, RateLimit};
+pub use answer::{AnswerRate, CookieRewrite, ErrorPages, LocationRewrite, Replacement};
 pub use authentication::{
     AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, RuleLabel, Template,
     TemplatePart, Users,
@@ -43,19 +50,20 @@ pub use backend::{
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;
 pub use config::Config;
-pub use filter::{
-    ClientCertificate, Cors, CorsManner, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HeaderField,
-    HttpsRedirect, PathRewrite, RealIp, Redirect, RedirectTarget,
-};
-pub use guard::{AccessList, ConcurrencyLimit, ErrorPages, Fallback, Mirror, MirrorTarget, RateLimit};
+pub use cors::{Cors, CorsManner, CorsOrigin};
+pub use edit::{AnswerEdit, FieldTemplate, HeaderEdit, HeaderField, PathRewrite, ReceivedEdit, RequestEdit};
+pub use forwarding::{Fallback, Forwarding, Mirror, MirrorTarget};
+pub use guard::{ClientCertificate, Deny, Guard};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use listener::{Listener, ListenerProtocol, ListenerTls, PortProtocol};
 pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Variable, Word};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
+pub use phases::{AnswerBounds, Answers, Phases, RealIp, RouteFilters, Step};
 pub use policy::{ForwardedPath, Policy, Retry, RetryBy, Timeouts};
 pub use redaction::{shown_url, without_userinfo};
+pub use redirect::{HttpsRedirect, Redirect, RedirectTarget};
 pub use route::{
     Action, Answer, AnswerReason, HostKey, PathForm, Reference, Route, Rule, RuleLabels, RuleOrder,
     VirtualHost, WeightedBackend,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{CertificateKey, ClientVerification};
+use crate::default::is_default;
 use crate::host::HostPattern;
 use crate::origin::Origin;
 use crate::traffic::ClientTraffic;
@@ -107,10 +108,6 @@ fn every_name() -> HostPattern {
 
 fn is_every_name(host: &HostPattern) -> bool {
     *host == HostPattern::Any
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl ListenerProtocol {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::default::is_default;
+
 /// The limits of one rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
@@ -63,10 +65,6 @@ pub enum RetryBy {
     Proxy,
     /// The route's (Gateway API `retry`): as often as it says, and on the same endpoint where there is no other.
     Route,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Which form of the path the backend sees.

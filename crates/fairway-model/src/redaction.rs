@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use crate::authentication::{ExternalAuth, Template, TemplatePart};
 use crate::config::Config;
-use crate::filter::{Filter, HeaderEdit};
-use crate::guard::MirrorTarget;
+use crate::edit::{HeaderEdit, RequestEdit};
+use crate::forwarding::{Forwarding, Mirror, MirrorTarget};
+use crate::guard::Guard;
+use crate::phases::{Phases, RouteFilters};
 use crate::route::{Action, Rule, VirtualHost};
 
 /// What is shown in the place of a text.
@@ -30,16 +32,14 @@ impl VirtualHost {
     /// A copy to be shown; `None` where the host itself may be shown.
     #[must_use]
     pub fn without_secrets(&self) -> Option<Self> {
-        let has_secrets = |rule: &Rule| all_filters(rule).any(|filter| hide(&mut filter.clone()));
-        let secret = |route: &crate::route::Route| route.rules.iter().any(has_secrets);
-        if !self.routes.iter().any(|route| secret(route)) {
+        if !self.routes.iter().any(|route| route.rules.iter().any(|rule| hide(&mut rule.clone()))) {
             return None;
         }
         let mut shown = self.clone();
-        for route in shown.routes.iter_mut().filter(|route| secret(route)) {
-            for rule in &mut Arc::make_mut(route).rules {
-                for filter in all_filters_mut(rule) {
-                    hide(filter);
+        for route in &mut shown.routes {
+            if route.rules.iter().any(|rule| hide(&mut rule.clone())) {
+                for rule in &mut Arc::make_mut(route).rules {
+                    hide(rule);
                 }
             }
         }
@@ -47,70 +47,84 @@ impl VirtualHost {
     }
 }
 
-fn all_filters(rule: &Rule) -> impl Iterator<Item = &Filter> {
-    let shares = match &rule.action {
-        Action::Forward(backends) => backends.as_slice(),
-        Action::Answer(_) => &[],
-    };
-    rule.filters.iter().chain(shares.iter().flat_map(|share| &share.filters))
-}
-
-fn all_filters_mut(rule: &mut Rule) -> impl Iterator<Item = &mut Filter> {
-    let shares = match &mut rule.action {
-        Action::Forward(backends) => backends.as_mut_slice(),
-        Action::Answer(_) => &mut [],
-    };
-    rule.filters.iter_mut().chain(shares.iter_mut().flat_map(|share| &mut share.filters))
-}
-
-/// Hides what one filter must not show, and says whether there was anything. Lists every filter, so that a new one is decided on.
-fn hide(filter: &mut Filter) -> bool {
-    match filter {
-        Filter::RequestHeaders(edit) => hide_values(edit),
-        Filter::EndpointFields(fields) => {
-            let is_secret = fields.iter().any(|field| has_text(&field.value));
-            if is_secret {
-                let mut hidden = fields.to_vec();
-                hidden.iter_mut().for_each(|field| hide_text(&mut field.value));
-                *fields = hidden.into();
-            }
-            is_secret
-        }
-        Filter::ExternalAuth(auth) => hide_fields(auth),
-        Filter::AnyGuard(any) => any.external.as_mut().is_some_and(|auth| hide_fields(auth)),
-        Filter::Mirror(mirror) => hide_target(&mut mirror.target),
-        // Clients get these, or they say who may pass, where to, or how.
-        Filter::HttpsRedirect(_)
-        | Filter::Redirect(_)
-        | Filter::Access(_)
-        | Filter::ClientCertificate(_)
-        | Filter::OverTls
-        | Filter::Deny(_)
-        | Filter::NeedsEndpoint
-        | Filter::RealIp(_)
-        | Filter::Cors(_)
-        | Filter::ResponseHeaders(_)
-        | Filter::AnswerFields(_)
-        | Filter::HiddenFields(_)
-        | Filter::EndpointHop(_)
-        | Filter::SecuredBackend(_)
-        | Filter::AnswerHead(_)
-        | Filter::AnswerRate(_)
-        | Filter::AnswerCookies(_)
-        | Filter::AnswerLocation(_)
-        | Filter::StrictTransportSecurity(_)
-        | Filter::RewritePath(_)
-        | Filter::ForwardedPrefix(_)
-        | Filter::RewriteHost(_)
-        | Filter::BasicAuth(_)
-        | Filter::RateLimit(_)
-        | Filter::ConcurrencyLimit(_)
-        | Filter::ErrorPages(_)
-        | Filter::Fallback(_)
-        | Filter::RetryStatuses(_)
-        | Filter::GrpcWeb
-        | Filter::Unlogged => false,
+/// Hides what a rule must not show, and says whether there was anything.
+fn hide(rule: &mut Rule) -> bool {
+    let mut phases = Phases::clone(&rule.phases);
+    let mut hidden = hide_in_phases(&mut phases);
+    if hidden {
+        rule.phases = Arc::new(phases);
     }
+    if let Action::Forward(shares) = &mut rule.action {
+        for filters in shares.iter_mut().filter_map(|share| share.filters.as_deref_mut()) {
+            hidden |= hide_in_filters(filters);
+        }
+    }
+    hidden
+}
+
+/// Lists every phase, so that a new part is decided on. Clients get what is not looked at, or it says who may pass, where to, or how.
+fn hide_in_phases(phases: &mut Phases) -> bool {
+    let Phases { client: _, guards, request, forwarding, answers: _, bounds: _, unlogged: _ } = phases;
+    let Forwarding {
+        path: _,
+        fields,
+        hop: _,
+        secured: _,
+        fallbacks: _,
+        retry_statuses: _,
+        mirrors,
+        grpc_web: _,
+    } = forwarding;
+    let mut hidden = false;
+    for guard in guards {
+        hidden |= match guard {
+            Guard::ExternalAuth(auth) => hide_fields(auth),
+            Guard::Any(any) => any.external.as_mut().is_some_and(|auth| hide_fields(auth)),
+            Guard::HttpsRedirect(_)
+            | Guard::Redirect(_)
+            | Guard::Access(_)
+            | Guard::ClientCertificate(_)
+            | Guard::OverTls
+            | Guard::Deny(_)
+            | Guard::NeedsEndpoint
+            | Guard::Preflight(_)
+            | Guard::BasicAuth(_)
+            | Guard::RateLimit(_)
+            | Guard::ConcurrencyLimit(_) => false,
+        };
+    }
+    if let Some(fields) = fields.as_mut().filter(|fields| fields.iter().any(|field| has_text(&field.value))) {
+        let mut shown = fields.to_vec();
+        shown.iter_mut().for_each(|field| hide_text(&mut field.value));
+        *fields = shown.into();
+        hidden = true;
+    }
+    hidden |= hide_in_edits(request);
+    hidden | hide_in_mirrors(mirrors)
+}
+
+fn hide_in_filters(filters: &mut RouteFilters) -> bool {
+    let RouteFilters { cors: _, redirect: _, request, path: _, mirrors, answer: _ } = filters;
+    hide_in_edits(request) | hide_in_mirrors(mirrors)
+}
+
+fn hide_in_edits(edits: &mut [RequestEdit]) -> bool {
+    let mut hidden = false;
+    for edit in edits {
+        hidden |= match edit {
+            RequestEdit::Headers(edit) => hide_values(edit),
+            RequestEdit::Host(_) | RequestEdit::ForwardedPrefix(_) => false,
+        };
+    }
+    hidden
+}
+
+fn hide_in_mirrors(mirrors: &mut [Mirror]) -> bool {
+    let mut hidden = false;
+    for mirror in mirrors {
+        hidden |= hide_target(&mut mirror.target);
+    }
+    hidden
 }
 
 fn hide_values(edit: &mut HeaderEdit) -> bool {
@@ -245,8 +259,7 @@ pub fn shown_url(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::authentication::{AnyGuard, AuthCookies, AuthService};
-    use crate::filter::{FieldTemplate, HeaderField};
-    use crate::guard::Mirror;
+    use crate::edit::{FieldTemplate, HeaderField};
     use crate::host::HostPattern;
     use crate::origin::Origin;
     use crate::policy::{Policy, Timeouts};
@@ -258,13 +271,18 @@ mod tests {
         Template(vec![TemplatePart::Text(SECRET.into()), TemplatePart::Host])
     }
 
-    fn headers() -> Filter {
+    fn headers() -> Vec<RequestEdit> {
         let field = |name: &str| HeaderField { name: name.into(), value: SECRET.into() };
-        Filter::RequestHeaders(HeaderEdit {
-            remove: Vec::new(),
-            set: vec![field("X-Set")],
-            add: vec![field("X-Add")],
-        })
+        let (set, add) = (vec![field("X-Set")], vec![field("X-Add")]);
+        vec![RequestEdit::Headers(HeaderEdit { remove: Vec::new(), set, add })]
+    }
+
+    fn guarded(guard: Guard) -> VirtualHost {
+        host(Phases { guards: vec![guard], ..Phases::default() }, None)
+    }
+
+    fn forwarding(forwarding: Forwarding) -> VirtualHost {
+        host(Phases { forwarding, ..Phases::default() }, None)
     }
 
     fn auth() -> Box<ExternalAuth> {
@@ -282,12 +300,13 @@ mod tests {
         })
     }
 
-    fn host(filters: Vec<Filter>, of_share: Vec<Filter>) -> VirtualHost {
-        let share = WeightedBackend { filters: of_share, ..WeightedBackend::new("b".into(), 1) };
+    fn host(phases: Phases, of_share: Option<RouteFilters>) -> VirtualHost {
+        let filters = of_share.map(Box::new);
+        let share = WeightedBackend { filters, ..WeightedBackend::new("b".into(), 1) };
         let rule = Rule {
             origin: Origin::default(),
             matches: Vec::new(),
-            filters,
+            phases: phases.kept(),
             action: Action::Forward(vec![share]),
             policy: Arc::<Policy>::default(),
             labels: RuleLabels::default(),
@@ -306,15 +325,15 @@ mod tests {
 
     #[test]
     fn values_of_headers_are_hidden_wherever_they_are() {
-        let fields =
-            || Filter::EndpointFields([FieldTemplate { name: "X-End".into(), value: template() }].into());
-        let any = || Filter::AnyGuard(AnyGuard { external: Some(auth()), ..AnyGuard::default() });
+        let fields = Some([FieldTemplate { name: "X-End".into(), value: template() }].into());
+        let any = Guard::Any(AnyGuard { external: Some(auth()), ..AnyGuard::default() });
+        let of_share = RouteFilters { request: headers(), ..RouteFilters::default() };
         for (name, host) in [
-            ("X-Set", host(vec![headers()], Vec::new())),
-            ("X-Add", host(Vec::new(), vec![headers()])),
-            ("X-End", host(vec![fields()], Vec::new())),
-            ("X-Auth", host(vec![Filter::ExternalAuth(auth())], Vec::new())),
-            ("X-Auth", host(vec![any()], Vec::new())),
+            ("X-Set", host(Phases { request: headers(), ..Phases::default() }, None)),
+            ("X-Add", host(Phases::default(), Some(of_share))),
+            ("X-End", forwarding(Forwarding { fields, ..Forwarding::default() })),
+            ("X-Auth", guarded(Guard::ExternalAuth(auth()))),
+            ("X-Auth", guarded(any)),
         ] {
             let mut config = Config::default();
             config.hosts.insert(host.key.clone(), Arc::new(host));
@@ -328,7 +347,7 @@ mod tests {
     #[test]
     fn a_host_without_such_values_is_shared() {
         let mut config = Config::default();
-        let host = Arc::new(host(vec![Filter::GrpcWeb], Vec::new()));
+        let host = Arc::new(guarded(Guard::OverTls));
         config.hosts.insert(host.key.clone(), host.clone());
         assert!(Arc::ptr_eq(&config.without_secrets().hosts[&host.key], &host));
     }
@@ -366,7 +385,7 @@ mod tests {
             ExternalAuth { sign_in: Some(Template::text("https://a.test/?t=hunter2")), ..*auth() },
         ] {
             let hidden = ExternalAuth { fields: Vec::new(), ..hidden };
-            let of = host(vec![Filter::ExternalAuth(Box::new(hidden))], Vec::new());
+            let of = guarded(Guard::ExternalAuth(Box::new(hidden)));
             let shown = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
             assert!(!shown.contains(SECRET), "{shown}");
         }
@@ -386,7 +405,7 @@ mod tests {
                 target,
                 host: None,
             };
-            let of = host(vec![Filter::Mirror(mirror)], Vec::new());
+            let of = forwarding(Forwarding { mirrors: vec![mirror], ..Forwarding::default() });
             let written = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
             assert!(written.contains(shown) && !written.contains(SECRET), "{written}");
         }

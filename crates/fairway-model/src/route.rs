@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
 use crate::certificate::{CertificateKey, ClientVerification};
-use crate::filter::Filter;
+use crate::default::is_default;
 use crate::host::HostPattern;
 use crate::matches::Match;
 use crate::origin::Origin;
+use crate::phases::{Phases, RouteFilters};
 use crate::policy::Policy;
 use crate::tls::HostSuites;
 
@@ -87,10 +88,10 @@ pub struct Rule {
     pub origin: Origin,
     /// Any one is enough. Never empty.
     pub matches: Vec<Match>,
-    /// Applied in order; the first that answers ends the exchange. Response filters apply to every answer of the rule,
-    /// also to those that the proxy makes.
-    pub filters: Vec<Filter>,
-    /// What happens after the filters.
+    /// What else is done with requests and answers. Rules share it where it is the same.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub phases: Arc<Phases>,
+    /// What happens to requests that every guard let pass.
     pub action: Action,
     /// Time-outs, sizes, retries. Rules share it where it is the same.
     pub policy: Arc<Policy>,
@@ -113,7 +114,7 @@ pub struct RuleLabels {
     pub path: Arc<str>,
 }
 
-/// What happens to a request that passed the filters.
+/// What happens to a request that every guard let pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// It is forwarded to one of these by weight. Weights that are all zero, or no backend, are answered 500.
@@ -129,10 +130,10 @@ pub struct WeightedBackend {
     pub backend: BackendKey,
     /// Its share of the sum of all weights.
     pub weight: u32,
-    /// Applied to the requests of this share after those of the rule, and to their answers before those of the rule
-    /// (Gateway API `backendRefs[].filters`). [`Filter::is_for_a_share`] says which kinds work here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub filters: Vec<Filter>,
+    /// Applied to the requests of this share after the phases of the rule, and to their answers before those of the rule
+    /// (Gateway API `backendRefs[].filters`). Most shares have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Box<RouteFilters>>,
     /// What became of the reference that names it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reference: Reference,
@@ -149,15 +150,11 @@ pub enum Reference {
     Invalid,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 impl WeightedBackend {
     /// A share without filters of its own.
     #[must_use]
     pub fn new(backend: BackendKey, weight: u32) -> Self {
-        Self { backend, weight, filters: Vec::new(), reference: Reference::Resolved }
+        Self { backend, weight, filters: None, reference: Reference::Resolved }
     }
 
     /// A share whose requests are answered 500.
@@ -193,11 +190,12 @@ pub enum AnswerReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::HeaderEdit;
+    use crate::edit::{HeaderEdit, RequestEdit};
 
     #[test]
     fn a_share_is_read_as_it_was_written() {
-        let filters = vec![Filter::RequestHeaders(HeaderEdit::default())];
+        let request = vec![RequestEdit::Headers(HeaderEdit::default())];
+        let filters = Some(Box::new(RouteFilters { request, ..RouteFilters::default() }));
         for share in [
             WeightedBackend::new("shop/api:80".into(), 3),
             WeightedBackend::invalid("shop/gone:80".into(), 1),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::default::is_default;
 use crate::log_format::LogFormat;
 use crate::tls::TlsVersions;
 
@@ -139,10 +140,6 @@ impl Default for DatagramSettings {
     fn default() -> Self {
         Self { idle_timeout: Duration::from_secs(60), sessions: 16_384, sessions_per_client: 1_024 }
     }
-}
-
-fn is_default(streams: &StreamSettings) -> bool {
-    *streams == StreamSettings::default()
 }
 
 impl Default for Http2Settings {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::default::is_default;
 use crate::host::HostPattern;
 use crate::origin::Origin;
 use crate::route::WeightedBackend;
@@ -63,10 +64,6 @@ pub enum ProxyHeaderVersion {
     V1,
     /// The binary one.
     V2,
-}
-
-fn is_default(policy: &StreamPolicy) -> bool {
-    *policy == StreamPolicy::default()
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ fn virtual_host(number: usize) -> VirtualHost {
     let rule = Rule {
         origin: origin.clone(),
         matches: vec![Match::default()],
-        filters: Vec::new(),
+        phases: Arc::default(),
         action: Action::Forward(vec![WeightedBackend::new(key(number), 1)]),
         policy: Arc::default(),
         labels: RuleLabels::default(),

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
-    ListenerProtocol, Match, Origin, PathForm, Route, Rule, RuleLabels, RuleOrder, ServiceName, VirtualHost,
-    WeightedBackend,
+    Action, AnswerEdit, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern,
+    Listener, ListenerProtocol, Match, Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder,
+    ServiceName, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned};
 
@@ -46,7 +46,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),
         matches: vec![Match::default()],
-        filters: vec![Filter::StrictTransportSecurity("max-age=31536000".into())],
+        phases: Phases::from(AnswerEdit::StrictTransportSecurity("max-age=31536000".into())).kept(),
         action: Action::Forward(vec![WeightedBackend::new("bare".into(), 1)]),
         policy: Arc::default(),
         labels: RuleLabels { namespace: "default".into(), ingress: "bare".into(), ..RuleLabels::default() },

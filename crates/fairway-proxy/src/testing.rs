@@ -15,9 +15,9 @@ use fairway_connection::hop::AnyHop;
 use fairway_connection::sides::Spoken;
 use fairway_http::HeadLimits;
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, Filter, HostKey, HostPattern, Listener,
-    ListenerProtocol, Match, Origin, PathForm, Policy, Route, Rule, RuleLabels, RuleOrder, ServiceName,
-    Settings, VirtualHost, WeightedBackend,
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
+    ListenerProtocol, Match, Origin, PathForm, Phases, Policy, Route, Rule, RuleLabels, RuleOrder,
+    ServiceName, Settings, VirtualHost, WeightedBackend,
 };
 use fairway_net::clock::Instant;
 use fairway_net::memory::Memory;
@@ -263,14 +263,14 @@ impl Stage {
         Self { worker: worker_of(network, Limits::default(), &config), connects }
     }
 
-    /// Over `endpoints`, with a rule that has these filters, which may name the backends `a`, `b`, `c`: their only
+    /// Over `endpoints`, with a rule that does all of these, which may name the backends `a`, `b`, `c`: their only
     /// endpoints have the numbers 100, 101 and 102.
     pub(crate) fn filtered(
         endpoints: usize,
-        filters: Vec<Filter>,
+        phases: Vec<Phases>,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        Self::ruled(endpoints, |rule| rule.filters = filters, script)
+        Self::ruled(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept(), script)
     }
 
     /// The same with a rule that is what `edit` makes of it.
@@ -548,14 +548,14 @@ pub(crate) fn endpoint(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
 }
 
-/// A snapshot of one rule that takes everything and has these filters.
-pub(crate) fn snapshot(filters: Vec<Filter>) -> Arc<Snapshot> {
-    fairway_routing::compile(&filtered(1, filters), None).snapshot
+/// A snapshot of one rule that takes everything and does all of these.
+pub(crate) fn snapshot(phases: Vec<Phases>) -> Arc<Snapshot> {
+    fairway_routing::compile(&filtered(1, phases), None).snapshot
 }
 
-/// The configuration of one rule that takes everything and has these filters.
-pub(crate) fn filtered(endpoints: usize, filters: Vec<Filter>) -> Config {
-    ruled(endpoints, |rule| rule.filters = filters)
+/// The configuration of one rule that takes everything and does all of these.
+pub(crate) fn filtered(endpoints: usize, phases: Vec<Phases>) -> Config {
+    ruled(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept())
 }
 
 /// The configuration of one rule that takes everything and is what `edit` makes of it.
@@ -601,7 +601,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "test"),
         matches: vec![Match::default()],
-        filters: Vec::new(),
+        phases: Phases::none(),
         action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
         policy: policy.kept(),
         labels: RuleLabels {

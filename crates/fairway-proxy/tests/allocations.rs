@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Backend, BackendKey, BackendTraffic, ClientTraffic, Config, Ejection, Endpoint, Filter, HostPattern,
-    Listener, ListenerProtocol, Origin, Retry, SameSite, SecureCookie, SessionCookie, SessionHash,
+    AnswerEdit, Backend, BackendKey, BackendTraffic, ClientTraffic, Config, Ejection, Endpoint, HostPattern,
+    Listener, ListenerProtocol, Origin, Phases, Retry, SameSite, SecureCookie, SessionCookie, SessionHash,
     SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
     WeightedBackend,
 };
@@ -82,7 +82,7 @@ fn per_request(
 ) -> f64 {
     let address = endpoint(answer, request_end);
     let setup = Setup::to(&[address])
-        .filter(Filter::StrictTransportSecurity("max-age=31536000".into()))
+        .filter(Phases::from(AnswerEdit::StrictTransportSecurity("max-age=31536000".into())))
         .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
         .settings(|settings| settings.upstream.requests_per_connection = u64::MAX);
     let proxy = setup.start_by(&edit(setup.config()));

@@ -53,7 +53,7 @@ fn config() -> Config {
     let rule = Rule {
         origin: Origin::object("Ingress", "team-checkout", "checkout-service-public"),
         matches: vec![Match::default()],
-        filters: Vec::new(),
+        phases: Arc::default(),
         action: Action::Forward(Vec::new()),
         policy: Arc::default(),
         labels,

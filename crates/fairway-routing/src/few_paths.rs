@@ -127,7 +127,7 @@ mod tests {
         let rule = |path| Rule {
             origin: Origin::default(),
             matches: vec![Match { path, ..Match::default() }],
-            filters: Vec::new(),
+            phases: Arc::default(),
             action: Action::Forward(Vec::new()),
             policy: Arc::default(),
             labels: RuleLabels::default(),

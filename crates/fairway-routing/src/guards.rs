@@ -26,16 +26,6 @@ pub struct AnyOf<R> {
     pub asking: Option<Asking<R>>,
 }
 
-/// What becomes of the trailers of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trailers {
-    /// They reach the endpoint.
-    #[default]
-    Passed,
-    /// They end here: endpoints that take trailers for fields would believe what only a guard may say.
-    Dropped,
-}
-
 impl<R> Asking<R> {
     /// `rule` makes the rule by which a backend is asked.
     pub(crate) fn new(auth: &ExternalAuth, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {

@@ -49,19 +49,17 @@ pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
 pub use cors::CorsAnswer;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
-pub use guards::Trailers;
 pub use host::CompiledHost;
 pub use matched::Matched;
 pub use ports::{ByName, Carried, Port, PortKey};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
-pub use rule::{AnyOf, Asking, CompiledRule, Copying, Replacing, RequestStep, RuleId, Steps, Targets};
+pub use rule::{AnyOf, Asking, CompiledRule, Copying, GuardStep, Replacing, RuleId, Steps, Targets};
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
-    AnswerBounds, AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, EndpointRequest,
-    FieldEdits, GrpcWeb, Logging, PolicyId, ReceivedStep,
+    AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, FieldEdits, PolicyId, RequestStep,
 };
 pub use streams::CompiledStream;
 pub use table::TableId;

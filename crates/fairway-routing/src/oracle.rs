@@ -6,8 +6,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Config, FieldMatch, Filter, HostKey, HostPattern, Match, PathForm, PathMatch, PathRewrite,
-    RedirectTarget, Route, Rule, RuleOrder, TextMatch, VirtualHost, WildcardSpan,
+    Action, Config, FieldMatch, Guard, HostKey, HostPattern, Match, PathForm, PathMatch, PathRewrite,
+    Redirect, RedirectTarget, RequestEdit, Route, RouteFilters, Rule, RuleOrder, Step, TextMatch,
+    VirtualHost, WildcardSpan,
 };
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
@@ -117,32 +118,29 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
 pub(crate) fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
     let rules = || host.routes.iter().flat_map(|route| &route.rules);
     let mut paths = rules().flat_map(|rule| &rule.matches).map(|of| &of.path);
-    let rewrites = |filter: &Filter| match filter {
-        Filter::RewritePath(path) | Filter::ForwardedPrefix(path) => {
-            matches!(path, PathRewrite::Regex { .. })
-        }
-        Filter::Redirect(redirect) => {
-            let regex = |path: &PathRewrite| matches!(path, PathRewrite::Regex { .. });
-            matches!(&redirect.target, RedirectTarget::Parts { path: Some(path), .. } if regex(path))
-        }
-        _ => false,
-    };
     let reads_on = |path: &PathMatch| match path {
         PathMatch::Regex { pattern, ignore_case } => {
             Pattern::shared(pattern, Anchor::Start, *ignore_case).is_ok_and(|pattern| !pattern.is_literal())
         }
         PathMatch::Exact(_) | PathMatch::Prefix(_) => false,
     };
-    path.len() > LONGEST_TEXT && (paths.any(reads_on) || rules().flat_map(filters).any(rewrites))
+    path.len() > LONGEST_TEXT && (paths.any(reads_on) || rules().any(has_regex_rewrite))
 }
 
-/// Those of the rule, and those of its shares.
-fn filters(rule: &Rule) -> impl Iterator<Item = &Filter> {
-    let shares = match &rule.action {
-        Action::Forward(shares) => shares.as_slice(),
-        Action::Answer(_) => &[],
+/// Whether the rule, or one of its shares, makes a path by a regular expression.
+fn has_regex_rewrite(rule: &Rule) -> bool {
+    let is_regex = |path: &PathRewrite| matches!(path, PathRewrite::Regex { .. });
+    let redirects = |to: &Redirect| matches!(&to.target, RedirectTarget::Parts { path: Some(path), .. } if is_regex(path));
+    let of_rule = rule.phases.steps().any(|step| match step {
+        Step::Guard(Guard::Redirect(to)) => redirects(to),
+        Step::Request(RequestEdit::ForwardedPrefix(path)) | Step::Path(path) => is_regex(path),
+        _ => false,
+    });
+    let Action::Forward(shares) = &rule.action else { return of_rule };
+    let of_share = |filters: &RouteFilters| {
+        filters.redirect.as_ref().is_some_and(redirects) || filters.path.as_ref().is_some_and(is_regex)
     };
-    rule.filters.iter().chain(shares.iter().flat_map(|share| &share.filters))
+    of_rule || shares.iter().filter_map(|share| share.filters.as_deref()).any(of_share)
 }
 
 /// Every match of `host`, the one with the most precedence first.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use fairway_model::{
-    Action, BackendKey, Filter, PathForm, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
+    Action, BackendKey, PathForm, Phases, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
     WeightedBackend,
 };
 
@@ -22,8 +22,8 @@ pub type Targets = targets::Targets<CompiledRule>;
 pub type Asking = guards::Asking<CompiledRule>;
 /// Several guards of which one is enough.
 pub type AnyOf = guards::AnyOf<CompiledRule>;
-/// What is done with a request's head.
-pub type RequestStep = steps::RequestStep<CompiledRule>;
+/// A question that a request must pass.
+pub type GuardStep = steps::GuardStep<CompiledRule>;
 /// A copy of requests.
 pub type Copying = steps::Copying<CompiledRule>;
 /// Answers that another backend makes.
@@ -50,7 +50,7 @@ pub struct CompiledRule {
 
 /// Steps that were made last, and of what.
 struct LastSteps {
-    filters: Vec<Filter>,
+    phases: Arc<Phases>,
     form: PathForm,
     steps: Arc<Steps>,
 }
@@ -94,7 +94,7 @@ impl CompiledRule {
         self.secured
     }
 
-    /// Its filters, phase by phase.
+    /// Its steps, phase by phase.
     #[inline]
     #[must_use]
     pub fn steps(&self) -> &Steps {
@@ -104,10 +104,7 @@ impl CompiledRule {
     /// What makes another target of its requests' own.
     #[must_use]
     pub fn rewrite(&self) -> Option<&CompiledRewrite> {
-        self.steps.request.iter().find_map(|step| match step {
-            RequestStep::Path(rewrite) => Some(rewrite),
-            _ => None,
-        })
+        self.steps.forwarding.path.as_ref()
     }
 
     /// Whether the length of the path decides what its rewrites cost.
@@ -181,12 +178,9 @@ impl Maker<'_> {
         if let Some(unserved) = unserved {
             return Err(unserved.to_owned());
         }
-        let steps = self.shared_steps(&self.rule.filters)?;
+        let steps = self.shared_steps()?;
         let targets = self.targets(&steps)?;
-        let secured = self.rule.filters.iter().find_map(|filter| match filter {
-            Filter::SecuredBackend(backend) => Some(backend),
-            _ => None,
-        });
+        let secured = self.rule.phases.forwarding.secured.as_ref();
         Ok((steps, targets, secured.map(|backend| self.acquired(backend))))
     }
 
@@ -196,33 +190,36 @@ impl Maker<'_> {
         taken.into_iter().for_each(|slot| slots.release(slot));
     }
 
-    /// The steps of a rule; the same as those of the rule before where their filters are equal.
-    fn shared_steps(&mut self, filters: &[Filter]) -> Result<Arc<Steps>, String> {
-        if filters.is_empty() {
+    /// The steps of the rule; the same as those of the rule before where their phases are equal.
+    fn shared_steps(&mut self) -> Result<Arc<Steps>, String> {
+        let phases = &self.rule.phases;
+        if **phases == Phases::default() {
             return Ok(no_steps());
         }
         let form = self.form;
-        let is_same = |last: &&LastSteps| last.form == form && *last.filters == *filters;
+        let is_same = |last: &&LastSteps| {
+            last.form == form && (Arc::ptr_eq(&last.phases, phases) || last.phases == *phases)
+        };
         let of_last = |last: &LastSteps| Arc::clone(&last.steps);
         if let Some(steps) = LAST.with_borrow(|last| last.as_ref().filter(is_same).map(of_last)) {
             return Ok(steps);
         }
-        let steps = Arc::new(self.steps(filters)?);
+        let steps = Arc::new(self.steps(phases)?);
         // The rules that steps forward by have slots, which each rule takes and gives back by itself.
         if steps.rules().next().is_none() {
-            LAST.set(Some(LastSteps { filters: filters.to_vec(), form, steps: Arc::clone(&steps) }));
+            LAST.set(Some(LastSteps { phases: Arc::clone(phases), form, steps: Arc::clone(&steps) }));
         }
         Ok(steps)
     }
 
-    fn steps(&mut self, filters: &[Filter]) -> Result<Steps, String> {
-        Steps::compiled(filters, self.form, &mut |inner: InnerRule<'_>| self.inner(inner))
+    fn steps(&mut self, phases: &Phases) -> Result<Steps, String> {
+        Steps::compiled(phases, self.form, &mut |inner: InnerRule<'_>| self.inner(inner))
     }
 
     fn targets(&mut self, steps: &Steps) -> Result<Targets, String> {
         let Action::Forward(backends) = &self.rule.action else { return Ok(Targets::None) };
         let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
-        let is_plain = |of: &WeightedBackend| of.filters.is_empty() && of.reference == Reference::Resolved;
+        let is_plain = |of: &WeightedBackend| of.filters.is_none() && of.reference == Reference::Resolved;
         if weighted().all(is_plain) {
             return Ok(Targets::new(weighted().map(|of| (self.acquired(&of.backend), of.weight))));
         }
@@ -236,18 +233,16 @@ impl Maker<'_> {
         if of.reference == Reference::Invalid {
             return Ok(None);
         }
-        if of.filters.iter().any(|filter| !filter.is_for_a_share()) {
-            return Err(format!("backend {} has a filter that only a whole rule can have", of.backend));
-        }
-        let filters = steps::of_share(&of.filters, &self.rule.filters);
-        let steps = self.steps(&filters)?.within(outer);
-        let rule = self.forwarding(&of.backend, filters);
+        let phases = steps::of_share(of.filters.as_deref(), &self.rule.phases);
+        let steps = self.steps(&phases)?.within(outer);
+        let rule = self.forwarding(&of.backend, phases);
         Ok(Some(Box::new(self.alone(rule, steps, &of.backend))))
     }
 
     /// A rule that a step forwards by: all of its requests go to one backend.
     fn inner(&mut self, inner: InnerRule<'_>) -> CompiledRule {
-        let mut rule = self.forwarding(inner.backend, inner.filters);
+        let phases = Phases { answers: inner.answers, ..Phases::default() };
+        let mut rule = self.forwarding(inner.backend, phases);
         let policy = Arc::make_mut(&mut rule.policy);
         policy.websocket = false;
         if policy.retry.by == RetryBy::Route {
@@ -258,16 +253,15 @@ impl Maker<'_> {
             policy.timeouts = timeouts;
         }
         // What acts on answers neither rewrites nor forwards.
-        let steps =
-            Steps::compiled(&rule.filters, self.form, &mut |_| unreachable!("only filters of answers"));
+        let steps = Steps::compiled(&rule.phases, self.form, &mut |_| unreachable!("it only edits answers"));
         self.alone(rule, steps.unwrap_or_default(), inner.backend)
     }
 
-    /// The same rule with these filters and this one backend.
-    fn forwarding(&self, backend: &BackendKey, filters: Vec<Filter>) -> Rule {
+    /// The same rule with these phases and this one backend.
+    fn forwarding(&self, backend: &BackendKey, phases: Phases) -> Rule {
         Rule {
             matches: Vec::new(),
-            filters,
+            phases: phases.kept(),
             action: Action::Forward(vec![WeightedBackend::new(backend.clone(), 1)]),
             ..self.rule.clone()
         }
@@ -295,7 +289,7 @@ impl Maker<'_> {
     }
 }
 
-/// Those of a rule without filters.
+/// Those of a rule that does nothing but its action.
 fn no_steps() -> Arc<Steps> {
     static NONE: LazyLock<Arc<Steps>> = LazyLock::new(Arc::default);
     Arc::clone(&NONE)

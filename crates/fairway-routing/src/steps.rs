@@ -1,99 +1,49 @@
-//! The filters of a rule as steps: one ordered list for each phase, with everything prepared that does not depend on the
-//! request. The data plane runs them; here they are only made.
+//! The phases of a rule as steps, with everything prepared that does not depend on the request. The data plane runs them; here
+//! they are only made, one function for each phase.
 //!
-//! A rule without filters has empty lists and costs nothing. `R` is a rule that a step forwards by.
+//! A rule without phases has empty lists and costs nothing. `R` is a rule that a step forwards by.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
-    AccessList, AnswerRate, AuthCookies, BackendKey, BasicAuth, ClientCertificate, ConcurrencyLimit,
-    CookieRewrite, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Filter, HeaderEdit,
-    HeaderField, HttpsRedirect, LocationRewrite, Match, Mirror, PathForm, PathRewrite, RateLimit, RealIp,
-    Redirect, RedirectTarget, Timeouts,
+    AccessList, AnswerBounds, AnswerEdit, Answers, AuthCookies, BackendKey, BasicAuth, ClientCertificate,
+    ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Forwarding, Guard,
+    HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm, PathRewrite, Phases, RateLimit, RealIp,
+    ReceivedEdit, Redirect, RedirectTarget, RequestEdit, RouteFilters, Timeouts,
 };
 use fairway_pattern::Pattern;
 
 use crate::candidate::PathTest;
 use crate::conditions::Conditions;
 use crate::cors::CorsAnswer;
-use crate::guards::{AnyOf, Asking, Trailers};
+use crate::guards::{AnyOf, Asking};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
-/// The steps of a rule.
+/// The steps of a rule, by phase.
 #[derive(Clone, Debug)]
 pub struct Steps<R> {
-    /// Between the match and the action, up to the first that answers.
-    pub request: Box<[RequestStep<R>]>,
-    /// Before the first of them: who the client is.
-    pub real_ip: Option<Box<RealIp>>,
-    /// With the request as it is forwarded, beside forwarding it.
-    pub forward: Box<[Copying<R>]>,
-    /// Who serves while there are no endpoints: the first that has some.
-    pub fallbacks: Box<[Falling<R>]>,
-    /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
-    pub retried: Box<[u16]>,
-    /// With the heads of endpoints' answers, before the next.
-    pub received: Box<[ReceivedStep]>,
-    /// With the head of every answer of the rule, whoever made it.
-    pub answer: Box<[AnswerStep<R>]>,
-    /// How endpoints are spoken to.
-    pub endpoint: EndpointRequest,
+    /// Who the client is.
+    pub client: Option<Box<RealIp>>,
+    /// Asked in order, up to the first that answers.
+    pub guards: Box<[GuardStep<R>]>,
+    /// Done to the heads of requests that every guard let pass.
+    pub request: Box<[RequestStep]>,
+    /// How requests reach endpoints.
+    pub forwarding: ForwardingSteps<R>,
+    /// What becomes of answers.
+    pub answers: AnswerSteps<R>,
     /// What bounds endpoints' answers.
     pub bounds: AnswerBounds,
-    /// What becomes of the trailers of requests.
-    pub trailers: Trailers,
-    /// What becomes of gRPC-Web, request and answer with their bodies.
-    pub grpc_web: GrpcWeb,
-    /// At the end: whether the access log has a line for the exchange.
-    pub log: Logging,
+    /// Whether the access log has no line for the exchange.
+    pub unlogged: bool,
 }
 
-/// How endpoints are spoken to.
-#[derive(Clone, Debug, Default)]
-pub struct EndpointRequest {
-    /// Those of HTTP/1.
-    pub hop: EndpointHop,
-    /// Edits of fields that Fairway writes itself: done once they are written.
-    pub edits: Box<[FieldEdits]>,
-    /// What is set in the request at last, when it is otherwise as its endpoint gets it.
-    pub fields: Option<Arc<[FieldTemplate]>>,
-}
-
-/// What bounds endpoints' answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnswerBounds {
-    /// Bytes that a head may have in any case.
-    pub head: u32,
-    /// How fast a body goes to the client.
-    pub rate: Option<AnswerRate>,
-}
-
-/// What becomes of gRPC-Web.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GrpcWeb {
-    /// It is the endpoint's.
-    #[default]
-    Passed,
-    /// The endpoint sees gRPC.
-    Translated,
-}
-
-/// What of an exchange is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Logging {
-    /// A line.
-    #[default]
-    Line,
-    /// Nothing.
-    Nothing,
-}
-
-/// What is done with a request's head.
+/// A question that a request must pass.
 #[derive(Clone, Debug)]
-pub enum RequestStep<R> {
+pub enum GuardStep<R> {
     /// Answers requests in the clear.
     HttpsRedirect(HttpsRedirect),
     /// Answers every request.
@@ -110,14 +60,6 @@ pub enum RequestStep<R> {
     Preflight(Arc<Cors>),
     /// Refuses requests while the action has no endpoint for any.
     Endpoint,
-    /// Edits fields.
-    Edit(FieldEdits),
-    /// Sets `Host`.
-    Host(Arc<str>),
-    /// Makes another target.
-    Path(CompiledRewrite),
-    /// Sets `X-Forwarded-Prefix` to a part of the path.
-    Prefix(CompiledRewrite),
     /// Waits for another service's word.
     Ask(Box<Asking<R>>),
     /// Waits until the password is verified.
@@ -130,11 +72,54 @@ pub enum RequestStep<R> {
     Concurrency(PolicyId, ConcurrencyLimit),
 }
 
-/// What is done with an answer's head.
+/// What is done to a request's head.
 #[derive(Clone, Debug)]
-pub enum AnswerStep<R> {
-    /// Lets another backend answer instead. Before the others.
-    Replace(Box<Replacing<R>>),
+pub enum RequestStep {
+    /// Edits fields.
+    Edit(FieldEdits),
+    /// Sets `Host`.
+    Host(Arc<str>),
+    /// Sets `X-Forwarded-Prefix` to a part of the path.
+    Prefix(CompiledRewrite),
+}
+
+/// How requests reach endpoints.
+#[derive(Clone, Debug)]
+pub struct ForwardingSteps<R> {
+    /// Makes another target.
+    pub path: Option<CompiledRewrite>,
+    /// Edits of fields that Fairway writes itself: done once they are written.
+    pub edits: Box<[FieldEdits]>,
+    /// What is set in the request at last, when it is otherwise as its endpoint gets it.
+    pub fields: Option<Arc<[FieldTemplate]>>,
+    /// How endpoints of HTTP/1 are spoken to.
+    pub hop: EndpointHop,
+    /// Copies of requests.
+    pub mirrors: Box<[Copying<R>]>,
+    /// Who serves while there are no endpoints: the first that has some.
+    pub fallbacks: Box<[Falling<R>]>,
+    /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
+    pub retried: Box<[u16]>,
+    /// Whether the trailers of requests end here: endpoints that take trailers for fields would believe what only a guard may say.
+    pub drops_trailers: bool,
+    /// Whether the endpoint sees gRPC in the place of gRPC-Web.
+    pub grpc_web: bool,
+}
+
+/// What becomes of answers.
+#[derive(Clone, Debug)]
+pub struct AnswerSteps<R> {
+    /// Done to the heads of endpoints' answers.
+    pub received: Box<[ReceivedEdit]>,
+    /// Lets another backend answer instead.
+    pub replacing: Option<Box<Replacing<R>>>,
+    /// Done to the head of every answer, whoever made it.
+    pub edits: Box<[AnswerStep]>,
+}
+
+/// What is done to the head of every answer.
+#[derive(Clone, Debug)]
+pub enum AnswerStep {
     /// Adds what browsers ask for.
     Cors(Box<CorsAnswer>),
     /// Adds the cookies of the service that was asked.
@@ -145,17 +130,6 @@ pub enum AnswerStep<R> {
     Fields(Arc<[FieldTemplate]>),
     /// Sets `Strict-Transport-Security` on answers over TLS.
     StrictTransportSecurity(Arc<str>),
-}
-
-/// What is done with the head of an endpoint's answer.
-#[derive(Clone, Debug)]
-pub enum ReceivedStep {
-    /// Removes fields, before the proxy adds any of its own.
-    Hide(Arc<[Arc<str>]>),
-    /// Replaces attributes of cookies.
-    Cookies(CookieRewrite),
-    /// Replaces the beginning of URLs.
-    Location(LocationRewrite),
 }
 
 /// What the counts of a policy belong to: the same for the same name, in every snapshot.
@@ -281,101 +255,86 @@ pub struct FieldEdits {
 impl<R> Default for Steps<R> {
     fn default() -> Self {
         Self {
+            client: None,
+            guards: [].into(),
             request: [].into(),
-            real_ip: None,
-            forward: [].into(),
-            fallbacks: [].into(),
-            retried: [].into(),
-            received: [].into(),
-            answer: [].into(),
-            endpoint: EndpointRequest::default(),
+            forwarding: ForwardingSteps {
+                path: None,
+                edits: [].into(),
+                fields: None,
+                hop: EndpointHop::default(),
+                mirrors: [].into(),
+                fallbacks: [].into(),
+                retried: [].into(),
+                drops_trailers: false,
+                grpc_web: false,
+            },
+            answers: AnswerSteps { received: [].into(), replacing: None, edits: [].into() },
             bounds: AnswerBounds::default(),
-            trailers: Trailers::default(),
-            grpc_web: GrpcWeb::default(),
-            log: Logging::default(),
+            unlogged: false,
         }
     }
 }
 
 impl<R> Steps<R> {
-    /// Compiles `filters` for a host whose rules see `form`. `inner` makes the rules that steps forward by.
+    /// Compiles `phases` for a host whose rules see `form`. `inner` makes the rules that steps forward by.
     ///
     /// # Errors
-    /// With the rewrite that cannot be compiled, as a sentence.
+    /// With what cannot be compiled, as a sentence.
     pub(crate) fn compiled(
-        filters: &[Filter],
+        phases: &Phases,
         form: PathForm,
-        inner: &mut impl FnMut(InnerRule<'_>) -> R,
+        inner: &mut dyn FnMut(InnerRule<'_>) -> R,
     ) -> Result<Self, String> {
-        let mut steps = Lists {
-            request: Vec::new(),
-            real_ip: None,
-            forward: Vec::new(),
-            fallbacks: Vec::new(),
-            retried: Vec::new(),
-            replace: Vec::new(),
-            received: Vec::new(),
-            answer: Vec::new(),
-            hop: <_>::default(),
-            trailers: Trailers::default(),
-            grpc_web: GrpcWeb::default(),
-            log: Logging::default(),
-        };
-        for filter in filters {
-            steps.add(filter, form, filters, inner)?;
-        }
-        steps.retried.sort_unstable();
+        let guards = phases.guards.iter().map(|guard| GuardStep::compiled(guard, form, inner));
+        let guards = guards.collect::<Result<Box<[_]>, String>>()?;
+        let mut forwarding = forwarding(phases, form, inner)?;
+        forwarding.drops_trailers = guards.iter().any(GuardStep::speaks_for_the_client);
         Ok(Self {
-            request: steps.request.into(),
-            real_ip: steps.real_ip,
-            forward: steps.forward.into(),
-            fallbacks: steps.fallbacks.into(),
-            retried: steps.retried.into(),
-            received: steps.received.into(),
-            answer: steps.replace.into_iter().chain(steps.answer).collect(),
-            endpoint: steps.hop.0,
-            bounds: steps.hop.1,
-            trailers: steps.trailers,
-            grpc_web: steps.grpc_web,
-            log: steps.log,
+            client: phases.client.clone().map(Box::new),
+            request: request(&phases.request, form)?,
+            forwarding,
+            answers: answers(&phases.answers, &guards, inner),
+            guards,
+            bounds: phases.bounds,
+            unlogged: phases.unlogged,
         })
     }
 
-    /// The steps of a share's rule, with what those of the whole rule add to answers and no filter of the share's says.
+    /// The steps of a share's rule, with what those of the whole rule add to requests and answers and no phase of the share's says.
     pub(crate) fn within(mut self, outer: &Self) -> Self {
-        let cookies = outer.answer.iter().filter_map(|step| match step {
+        let cookies = outer.answers.edits.iter().filter_map(|step| match step {
             AnswerStep::Cookies(which) => Some(AnswerStep::Cookies(*which)),
             _ => None,
         });
-        self.answer = std::mem::take(&mut self.answer).into_iter().chain(cookies).collect();
-        let edits = std::mem::take(&mut self.endpoint.edits).into_iter();
-        self.endpoint.edits = outer.endpoint.edits.iter().cloned().chain(edits).collect();
-        self.trailers = outer.trailers;
+        self.answers.edits = std::mem::take(&mut self.answers.edits).into_iter().chain(cookies).collect();
+        let edits = std::mem::take(&mut self.forwarding.edits).into_iter();
+        self.forwarding.edits = outer.forwarding.edits.iter().cloned().chain(edits).collect();
+        self.forwarding.drops_trailers = outer.forwarding.drops_trailers;
         self
     }
 
     /// All rewrites of paths.
     pub(crate) fn rewrites(&self) -> impl Iterator<Item = &CompiledRewrite> {
-        self.request.iter().filter_map(|step| match step {
-            RequestStep::Path(rewrite) | RequestStep::Prefix(rewrite) => Some(rewrite),
-            RequestStep::Redirect(redirect) => redirect.path.as_ref(),
+        let redirects = self.guards.iter().filter_map(|guard| match guard {
+            GuardStep::Redirect(redirect) => redirect.path.as_ref(),
             _ => None,
-        })
+        });
+        let prefixes = self.request.iter().filter_map(|step| match step {
+            RequestStep::Prefix(rewrite) => Some(rewrite),
+            _ => None,
+        });
+        redirects.chain(prefixes).chain(&self.forwarding.path)
     }
 
     /// All rules that steps forward by.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
-        let asked = self.request.iter().filter_map(|step| match step {
-            RequestStep::Ask(asking) => asking.rule.as_ref(),
-            RequestStep::Any(any) => any.asking.as_ref().and_then(|asking| asking.rule.as_ref()),
-            _ => None,
-        });
-        let replaced = self.answer.iter().filter_map(|step| match step {
-            AnswerStep::Replace(replacing) => replacing.rule.as_ref(),
-            _ => None,
-        });
-        let falling = self.fallbacks.iter().map(|falling| &falling.rule);
-        asked.chain(self.forward.iter().map(|copying| &copying.rule)).chain(falling).chain(replaced)
+        let asked = self.guards.iter().filter_map(|guard| guard.asking()?.rule.as_ref());
+        let ForwardingSteps { mirrors, fallbacks, .. } = &self.forwarding;
+        let copied = mirrors.iter().map(|copying| &copying.rule);
+        let falling = fallbacks.iter().map(|falling| &falling.rule);
+        let replaced = self.answers.replacing.iter().filter_map(|replacing| replacing.rule.as_ref());
+        asked.chain(copied).chain(falling).chain(replaced)
     }
 }
 
@@ -386,175 +345,146 @@ pub(crate) struct InnerRule<'a> {
     /// How long each step may take; none is as the outer rule says.
     pub(crate) timeouts: Option<Timeouts>,
     /// What is done to its answers.
-    pub(crate) filters: Vec<Filter>,
+    pub(crate) answers: Answers,
 }
 
-/// Steps in the making.
-struct Lists<R> {
-    request: Vec<RequestStep<R>>,
-    real_ip: Option<Box<RealIp>>,
-    forward: Vec<Copying<R>>,
-    fallbacks: Vec<Falling<R>>,
-    retried: Vec<u16>,
-    replace: Vec<AnswerStep<R>>,
-    received: Vec<ReceivedStep>,
-    answer: Vec<AnswerStep<R>>,
-    /// How endpoints are spoken to, and what bounds their answers.
-    hop: (EndpointRequest, AnswerBounds),
-    trailers: Trailers,
-    grpc_web: GrpcWeb,
-    log: Logging,
-}
-
-impl<R> Lists<R> {
-    fn add(
-        &mut self,
-        filter: &Filter,
+impl<R> GuardStep<R> {
+    fn compiled(
+        guard: &Guard,
         form: PathForm,
-        all: &[Filter],
-        inner: &mut impl FnMut(InnerRule<'_>) -> R,
-    ) -> Result<(), String> {
-        let Self { request, forward, replace, received, answer, hop: (endpoint, bounds), .. } = self;
-        match filter {
-            Filter::HttpsRedirect(to) => request.push(RequestStep::HttpsRedirect(to.clone())),
-            Filter::Redirect(to) => {
-                request.push(RequestStep::Redirect(CompiledRedirect::compiled(to, form)?));
-            }
-            Filter::Access(list) => request.push(RequestStep::Access(list.clone())),
-            Filter::ClientCertificate(of) => {
-                request.push(RequestStep::Certificate(Box::new(CompiledCertificate::compiled(of)?)));
-            }
-            Filter::OverTls => request.push(RequestStep::OverTls),
-            Filter::Deny(deny) => request.push(RequestStep::Deny(CompiledDeny::compiled(deny, form)?)),
-            Filter::NeedsEndpoint => request.push(RequestStep::Endpoint),
-            Filter::RealIp(real_ip_of) => self.real_ip = Some(Box::new(real_ip_of.clone())),
-            Filter::Cors(cors) => {
-                let cors = Arc::new(cors.clone());
-                request.push(RequestStep::Preflight(Arc::clone(&cors)));
-                answer.push(AnswerStep::Cors(Box::new(CorsAnswer::of(cors))));
-            }
-            Filter::RequestHeaders(edit) => {
-                // Fields that Fairway writes itself are edited once they are written.
-                let ours = FieldEdits::of(edit, Known::is_of_the_client);
-                let others = FieldEdits::of(edit, |known| !known.is_of_the_client());
-                let edits = std::mem::take(&mut endpoint.edits).into_iter();
-                endpoint.edits = edits.chain((!ours.is_empty()).then_some(ours)).collect();
-                request.extend((!others.is_empty()).then_some(RequestStep::Edit(others)));
-            }
-            Filter::ResponseHeaders(edit) => answer.push(AnswerStep::Edit(FieldEdits::of(edit, |_| true))),
-            Filter::StrictTransportSecurity(value) => {
-                answer.push(AnswerStep::StrictTransportSecurity(Arc::clone(value)));
-            }
-            Filter::EndpointHop(it) => endpoint.hop = *it,
-            Filter::EndpointFields(fields) => endpoint.fields = Some(Arc::clone(fields)),
-            Filter::AnswerFields(fields) => answer.push(AnswerStep::Fields(Arc::clone(fields))),
-            Filter::HiddenFields(names) => received.push(ReceivedStep::Hide(Arc::clone(names))),
-            Filter::AnswerHead(bytes) => bounds.head = *bytes,
-            Filter::AnswerRate(rate) => bounds.rate = Some(*rate),
-            // Chooses among backends, as the action does.
-            Filter::SecuredBackend(_) => {}
-            Filter::AnswerCookies(cookies) => received.push(ReceivedStep::Cookies(cookies.clone())),
-            Filter::AnswerLocation(to) => received.push(ReceivedStep::Location(to.clone())),
-            Filter::RewritePath(path) => {
-                request.push(RequestStep::Path(CompiledRewrite::compiled(path, form)?));
-            }
-            Filter::ForwardedPrefix(path) => {
-                request.push(RequestStep::Prefix(CompiledRewrite::compiled(path, form)?));
-            }
-            Filter::RewriteHost(host) => request.push(RequestStep::Host(Arc::clone(host))),
-            Filter::ExternalAuth(_) | Filter::BasicAuth(_) | Filter::AnyGuard(_) => self.guard(filter, inner),
-            Filter::RateLimit(limit) => {
-                request.push(RequestStep::Rate(PolicyId::of(&limit.policy), limit.clone()));
-            }
-            Filter::ConcurrencyLimit(limit) => {
-                request.push(RequestStep::Concurrency(PolicyId::of(&limit.policy), limit.clone()));
-            }
-            Filter::Mirror(mirror) => {
-                let rule = inner(InnerRule { backend: &mirror.backend, timeouts: None, filters: Vec::new() });
-                forward.push(Copying { mirror: mirror.clone(), rule });
-            }
-            Filter::ErrorPages(pages) => {
-                let filters = || all.iter().filter(|filter| is_of_pages(filter)).cloned().collect();
-                let backend = pages.backend.as_ref();
-                let rule =
-                    backend.map(|backend| inner(InnerRule { backend, timeouts: None, filters: filters() }));
-                replace.push(AnswerStep::Replace(Box::new(Replacing { pages: pages.clone(), rule })));
-            }
-            Filter::Fallback(to) => {
-                let rule = inner(InnerRule { backend: &to.backend, timeouts: None, filters: Vec::new() });
-                self.fallbacks.push(Falling { to: to.clone(), rule });
-            }
-            Filter::RetryStatuses(statuses) => self.retried.extend(statuses),
-            Filter::GrpcWeb => self.grpc_web = GrpcWeb::Translated,
-            Filter::Unlogged => self.log = Logging::Nothing,
-        }
-        Ok(())
-    }
-}
-
-impl<R> Lists<R> {
-    /// Adds a filter that waits for somebody.
-    fn guard(&mut self, filter: &Filter, inner: &mut impl FnMut(InnerRule<'_>) -> R) {
+        inner: &mut dyn FnMut(InnerRule<'_>) -> R,
+    ) -> Result<Self, String> {
         let mut rule = |backend: &BackendKey, timeouts| {
-            inner(InnerRule { backend, timeouts: Some(timeouts), filters: Vec::new() })
+            inner(InnerRule { backend, timeouts: Some(timeouts), answers: Answers::default() })
         };
-        self.trailers = Trailers::Dropped;
-        let step = match filter {
-            Filter::ExternalAuth(auth) => {
-                self.answer.push(AnswerStep::Cookies(auth.cookies));
-                RequestStep::Ask(Box::new(Asking::new(auth, &mut rule)))
-            }
-            Filter::BasicAuth(basic) => RequestStep::Password(Box::new(basic.clone())),
-            Filter::AnyGuard(any) => {
-                self.answer.extend(any.external.iter().map(|auth| AnswerStep::Cookies(auth.cookies)));
-                RequestStep::Any(Box::new(AnyOf::new(any, &mut rule)))
-            }
-            _ => return,
-        };
-        self.request.push(step);
+        Ok(match guard {
+            Guard::HttpsRedirect(to) => Self::HttpsRedirect(to.clone()),
+            Guard::Redirect(to) => Self::Redirect(CompiledRedirect::compiled(to, form)?),
+            Guard::Access(list) => Self::Access(list.clone()),
+            Guard::ClientCertificate(of) => Self::Certificate(Box::new(CompiledCertificate::compiled(of)?)),
+            Guard::OverTls => Self::OverTls,
+            Guard::Deny(deny) => Self::Deny(CompiledDeny::compiled(deny, form)?),
+            Guard::NeedsEndpoint => Self::Endpoint,
+            Guard::Preflight(cors) => Self::Preflight(Arc::clone(cors)),
+            Guard::ExternalAuth(auth) => Self::Ask(Box::new(Asking::new(auth, &mut rule))),
+            Guard::BasicAuth(basic) => Self::Password(Box::new(basic.clone())),
+            Guard::Any(any) => Self::Any(Box::new(AnyOf::new(any, &mut rule))),
+            Guard::RateLimit(limit) => Self::Rate(PolicyId::of(&limit.policy), limit.clone()),
+            Guard::ConcurrencyLimit(limit) => Self::Concurrency(PolicyId::of(&limit.policy), limit.clone()),
+        })
+    }
+
+    /// The question that it puts to another service.
+    fn asking(&self) -> Option<&Asking<R>> {
+        match self {
+            Self::Ask(asking) => Some(asking),
+            Self::Any(any) => any.asking.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it may tell the endpoint who the client is.
+    fn speaks_for_the_client(&self) -> bool {
+        matches!(self, Self::Ask(_) | Self::Password(_) | Self::Any(_))
     }
 }
 
-/// The filters by which the requests of a share are forwarded: its own, and those of its rule that act on what comes
-/// after the choice of a backend.
-pub(crate) fn of_share(own: &[Filter], rule: &[Filter]) -> Vec<Filter> {
-    own.iter().chain(rule.iter().filter(|filter| is_of_what_follows(filter))).cloned().collect()
+fn request(edits: &[RequestEdit], form: PathForm) -> Result<Box<[RequestStep]>, String> {
+    let mut steps = Vec::with_capacity(edits.len());
+    for edit in edits {
+        match edit {
+            RequestEdit::Headers(edit) => {
+                let edits = FieldEdits::of(edit, |known| !known.is_of_the_client());
+                steps.extend((!edits.is_empty()).then_some(RequestStep::Edit(edits)));
+            }
+            RequestEdit::Host(host) => steps.push(RequestStep::Host(Arc::clone(host))),
+            RequestEdit::ForwardedPrefix(path) => {
+                steps.push(RequestStep::Prefix(CompiledRewrite::compiled(path, form)?));
+            }
+        }
+    }
+    Ok(steps.into())
 }
 
-/// Whether it acts on requests that have a backend, or on answers.
-fn is_of_what_follows(filter: &Filter) -> bool {
-    is_of_answers(filter)
-        || matches!(
-            filter,
-            Filter::EndpointFields(_)
-                | Filter::EndpointHop(_)
-                | Filter::AnswerHead(_)
-                | Filter::AnswerRate(_)
-                | Filter::AnswerCookies(_)
-                | Filter::AnswerLocation(_)
-                | Filter::ErrorPages(_)
-                | Filter::RetryStatuses(_)
-                | Filter::GrpcWeb
-                | Filter::Unlogged
-        )
+fn forwarding<R>(
+    phases: &Phases,
+    form: PathForm,
+    inner: &mut dyn FnMut(InnerRule<'_>) -> R,
+) -> Result<ForwardingSteps<R>, String> {
+    // Chooses among backends, as the action does: `secured`.
+    let Forwarding { path, fields, hop, secured: _, fallbacks, retry_statuses, mirrors, grpc_web } =
+        &phases.forwarding;
+    let mut rule =
+        |backend: &BackendKey| inner(InnerRule { backend, timeouts: None, answers: Answers::default() });
+    // Fields that Fairway writes itself are edited once they are written.
+    let ours = phases.request.iter().filter_map(|edit| match edit {
+        RequestEdit::Headers(edit) => Some(FieldEdits::of(edit, Known::is_of_the_client)),
+        RequestEdit::Host(_) | RequestEdit::ForwardedPrefix(_) => None,
+    });
+    let mut retried = retry_statuses.clone();
+    retried.sort_unstable();
+    Ok(ForwardingSteps {
+        path: path.as_ref().map(|path| CompiledRewrite::compiled(path, form)).transpose()?,
+        edits: ours.filter(|edits| !edits.is_empty()).collect(),
+        fields: fields.clone(),
+        hop: *hop,
+        mirrors: mirrors
+            .iter()
+            .map(|mirror| Copying { mirror: mirror.clone(), rule: rule(&mirror.backend) })
+            .collect(),
+        fallbacks: fallbacks.iter().map(|to| Falling { to: to.clone(), rule: rule(&to.backend) }).collect(),
+        retried: retried.into(),
+        drops_trailers: false,
+        grpc_web: *grpc_web,
+    })
 }
 
-/// Whether it acts on pages, too. They are made outside of the location whose answers they replace, as in ingress-nginx, so
-/// that only what holds for the whole proxy reaches them.
-fn is_of_pages(filter: &Filter) -> bool {
-    matches!(filter, Filter::AnswerFields(_) | Filter::HiddenFields(_))
+fn answers<R>(
+    answers: &Answers,
+    guards: &[GuardStep<R>],
+    inner: &mut dyn FnMut(InnerRule<'_>) -> R,
+) -> AnswerSteps<R> {
+    let mut edits: Vec<_> = answers.edits.iter().map(AnswerStep::compiled).collect();
+    // Cookies of whoever was asked come before what the rule says about all answers, so that it may remove them.
+    let of_all = |step: &AnswerStep| !matches!(step, AnswerStep::Cors(_) | AnswerStep::Fields(_));
+    let at = edits.iter().position(of_all).unwrap_or(edits.len());
+    let cookies =
+        guards.iter().filter_map(GuardStep::asking).map(|asking| AnswerStep::Cookies(asking.auth.cookies));
+    edits.splice(at..at, cookies);
+    let replacing = answers.pages.as_ref().map(|pages| {
+        let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.of_pages() });
+        Box::new(Replacing { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
+    });
+    AnswerSteps { received: answers.received.as_slice().into(), replacing, edits: edits.into() }
 }
 
-/// Whether it acts on every answer of its rule, whoever made it.
-fn is_of_answers(filter: &Filter) -> bool {
-    matches!(
-        filter,
-        Filter::Cors(_)
-            | Filter::ResponseHeaders(_)
-            | Filter::AnswerFields(_)
-            | Filter::HiddenFields(_)
-            | Filter::StrictTransportSecurity(_)
-    )
+impl AnswerStep {
+    fn compiled(edit: &AnswerEdit) -> Self {
+        match edit {
+            AnswerEdit::Cors(cors) => Self::Cors(Box::new(CorsAnswer::of(Arc::clone(cors)))),
+            AnswerEdit::Headers(edit) => Self::Edit(FieldEdits::of(edit, |_| true)),
+            AnswerEdit::Fields(fields) => Self::Fields(Arc::clone(fields)),
+            AnswerEdit::StrictTransportSecurity(value) => Self::StrictTransportSecurity(Arc::clone(value)),
+        }
+    }
+}
+
+/// What is done with the requests of a share: what its own filters say, and what its rule says about all that comes after the choice
+/// of a backend.
+pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
+    let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
+    let Forwarding { fields, hop, retry_statuses, grpc_web, .. } = &rule.forwarding;
+    phases.forwarding = Forwarding {
+        fields: fields.clone(),
+        hop: *hop,
+        retry_statuses: retry_statuses.clone(),
+        grpc_web: *grpc_web,
+        ..phases.forwarding
+    };
+    phases.answers.received.clone_from(&rule.answers.received);
+    phases.answers.pages.clone_from(&rule.answers.pages);
+    phases.answers.edits.extend_from_slice(&rule.answers.edits);
+    Phases { bounds: rule.bounds, unlogged: rule.unlogged, ..phases }
 }
 
 impl CompiledRedirect {
@@ -613,6 +543,7 @@ fn name_and_value(field: &HeaderField) -> (&[u8], &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use fairway_model::{AuthService, ExternalAuth, Template};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
@@ -680,9 +611,10 @@ mod tests {
     fn what_fairway_writes_itself_is_edited_at_last() {
         let set = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
         let both = HeaderEdit { add: vec![field("X-A")], ..set("X-Forwarded-Proto") };
-        let filters = [both, set("x-real-ip"), set("X-B")].map(Filter::RequestHeaders);
-        let steps = Steps::<()>::compiled(&filters, PathForm::Decoded, &mut |_| ()).unwrap();
-        let ours: Vec<_> = steps.endpoint.edits.iter().flat_map(|edits| names(&edits.set)).collect();
+        let request = [both, set("x-real-ip"), set("X-B")].map(RequestEdit::Headers).into();
+        let phases = Phases { request, ..Phases::default() };
+        let steps = Steps::<()>::compiled(&phases, PathForm::Decoded, &mut |_| ()).unwrap();
+        let ours: Vec<_> = steps.forwarding.edits.iter().flat_map(|edits| names(&edits.set)).collect();
         assert_eq!(ours, ["X-Forwarded-Proto", "x-real-ip"]);
         let [RequestStep::Edit(first), RequestStep::Edit(second)] = &*steps.request else {
             panic!("two steps")
@@ -692,17 +624,79 @@ mod tests {
     }
 
     #[test]
-    fn steps_keep_the_order_of_the_filters_within_their_phase() {
+    fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
         let edit = || HeaderEdit { set: vec![field("X-A")], ..HeaderEdit::default() };
-        let filters = [
-            Filter::ResponseHeaders(edit()),
-            Filter::RewriteHost("a".into()),
-            Filter::StrictTransportSecurity("max-age=1".into()),
-            Filter::RequestHeaders(edit()),
-        ];
-        let steps = Steps::<()>::compiled(&filters, PathForm::Decoded, &mut |_| ()).unwrap();
-        assert!(matches!(*steps.request, [RequestStep::Host(_), RequestStep::Edit(_)]));
-        assert!(matches!(*steps.answer, [AnswerStep::Edit(_), AnswerStep::StrictTransportSecurity(_)]));
-        assert_eq!(steps.rewrites().count(), 0);
+        let auth = ExternalAuth {
+            service: AuthService::OwnHost { scheme: None },
+            method: None,
+            target: Template::text("/auth"),
+            copied: Vec::new(),
+            fields: Vec::new(),
+            redirect: None,
+            sign_in: None,
+            cookies: AuthCookies::Always,
+            timeouts: Timeouts::default(),
+            kept: None,
+        };
+        let phases = Phases {
+            guards: vec![Guard::ExternalAuth(Box::new(auth))],
+            answers: Answers {
+                edits: vec![
+                    AnswerEdit::Fields([].into()),
+                    AnswerEdit::Headers(edit()),
+                    AnswerEdit::StrictTransportSecurity("max-age=1".into()),
+                ],
+                ..Answers::default()
+            },
+            ..Phases::default()
+        };
+        let steps = Steps::<()>::compiled(&phases, PathForm::Decoded, &mut |_| ()).unwrap();
+        let [
+            AnswerStep::Fields(_),
+            AnswerStep::Cookies(AuthCookies::Always),
+            AnswerStep::Edit(_),
+            AnswerStep::StrictTransportSecurity(_),
+        ] = &*steps.answers.edits
+        else {
+            panic!("{:?}", steps.answers.edits)
+        };
+        assert!(steps.forwarding.drops_trailers);
+    }
+
+    #[test]
+    fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
+        let edit = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
+        let rule = Phases {
+            guards: vec![Guard::OverTls],
+            request: vec![RequestEdit::Headers(edit("X-Rule"))],
+            forwarding: Forwarding {
+                path: Some(PathRewrite::Full("/rule".into())),
+                retry_statuses: vec![500],
+                fallbacks: vec![Fallback { backend: "b".into(), fields: Vec::new() }],
+                ..Forwarding::default()
+            },
+            answers: Answers { edits: vec![AnswerEdit::Headers(edit("X-Rule"))], ..Answers::default() },
+            unlogged: true,
+            ..Phases::default()
+        };
+        let own = RouteFilters {
+            answer: vec![edit("X-Own")],
+            path: Some(PathRewrite::Full("/own".into())),
+            ..RouteFilters::default()
+        };
+        let expected = Phases {
+            forwarding: Forwarding {
+                path: Some(PathRewrite::Full("/own".into())),
+                retry_statuses: vec![500],
+                ..Forwarding::default()
+            },
+            answers: Answers {
+                edits: ["X-Own", "X-Rule"].map(edit).map(AnswerEdit::Headers).into(),
+                ..Answers::default()
+            },
+            unlogged: true,
+            ..Phases::default()
+        };
+        assert_eq!(of_share(Some(&own), &rule), expected);
     }
 }

@@ -4,12 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, BackendKey, BackendTraffic, Config, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget,
-    PathRewrite, WeightedBackend,
+    Action, AnswerEdit, Answers, BackendKey, BackendTraffic, Config, Forwarding, HeaderEdit, HeaderField,
+    Mirror, MirrorTarget, PathRewrite, Phases, RequestEdit, RouteFilters, Rule, WeightedBackend,
 };
-use fairway_routing::{
-    AnswerStep, CompiledHost, CompiledRule, RequestStep, RuleId, Snapshot, Targets, compile,
-};
+use fairway_routing::{AnswerStep, CompiledHost, RequestStep, RuleId, Snapshot, Targets, compile};
 
 use crate::tables::*;
 
@@ -168,11 +166,9 @@ fn problems_are_reported_until_they_are_gone() {
 #[test]
 fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
     let mut bad = rule("bad", vec![prefix("/")]);
-    bad.filters.push(Filter::RewritePath(PathRewrite::Regex {
-        pattern: "(".into(),
-        replacement: "/".into(),
-        ignore_case: true,
-    }));
+    let rewrite = PathRewrite::Regex { pattern: "(".into(), replacement: "/".into(), ignore_case: true };
+    let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
+    bad.phases = Phases { forwarding, ..Phases::default() }.kept();
     let compiled = compile(&config(vec![host("a.test", vec![route("r", None, vec![bad])])]), None);
     assert!(
         compiled.problems[0].text.ends_with("requests of this rule are answered 500"),
@@ -203,42 +199,51 @@ fn edit(name: &str) -> HeaderEdit {
 }
 
 /// Three shares: one with filters, an invalid one, and one as usual.
-fn three_shares(filters: Vec<Filter>) -> Config {
+fn three_shares(filters: RouteFilters) -> Config {
     let mut rule = rule("w", vec![prefix("/")]);
-    rule.filters = vec![Filter::ResponseHeaders(edit("X-Rule")), Filter::RewriteHost("rule.test".into())];
+    let request = vec![RequestEdit::Host("rule.test".into())];
+    rule.phases = Phases { request, ..answering("X-Rule") }.kept();
     rule.action = Action::Forward(vec![
-        WeightedBackend { filters, ..WeightedBackend::new("a".into(), 1) },
+        WeightedBackend { filters: Some(Box::new(filters)), ..WeightedBackend::new("a".into(), 1) },
         WeightedBackend::invalid("gone".into(), 1),
         WeightedBackend::new("b".into(), 2),
     ]);
     config(vec![host("a.test", vec![route("r", None, vec![rule])])])
 }
 
-fn mirror() -> Filter {
-    Filter::Mirror(Mirror {
+/// Sets a field of answers.
+fn answering(name: &str) -> Phases {
+    let edits = vec![AnswerEdit::Headers(edit(name))];
+    Phases { answers: Answers { edits, ..Answers::default() }, ..Phases::default() }
+}
+
+fn mirror() -> Mirror {
+    Mirror {
         backend: "copy".into(),
         numerator: 1,
         denominator: 1,
         most_body: 0,
         target: MirrorTarget::Forwarded,
         host: None,
-    })
+    }
 }
 
 #[test]
-fn rules_with_the_same_filters_share_their_steps_unless_these_forward_by_rules_of_their_own() {
-    let of_one_rule = |name: &str, filters: Vec<Filter>| {
-        let mut rule = rule(name, vec![prefix("/")]);
-        rule.filters = filters;
+fn rules_with_the_same_phases_share_their_steps_unless_these_forward_by_rules_of_their_own() {
+    let of_one_rule = |name: &str, phases: Phases| {
+        let rule = Rule { phases: Arc::new(phases), ..rule(name, vec![prefix("/")]) };
         host(name, vec![route("r", None, vec![rule])])
     };
-    let edited = |name: &str| vec![Filter::ResponseHeaders(edit(name))];
+    let mirrored = || {
+        let forwarding = Forwarding { mirrors: vec![mirror()], ..Forwarding::default() };
+        Phases { forwarding, ..Phases::default() }
+    };
     let hosts = vec![
-        of_one_rule("a.test", edited("X-A")),
-        of_one_rule("b.test", edited("X-A")),
-        of_one_rule("c.test", edited("X-C")),
-        of_one_rule("d.test", vec![mirror()]),
-        of_one_rule("e.test", vec![mirror()]),
+        of_one_rule("a.test", answering("X-A")),
+        of_one_rule("b.test", answering("X-A")),
+        of_one_rule("c.test", answering("X-C")),
+        of_one_rule("d.test", mirrored()),
+        of_one_rule("e.test", mirrored()),
     ];
     let snapshot = compile(&config(hosts), None).snapshot;
     let steps = |name: &str| of(&snapshot, name).rules()[0].steps();
@@ -249,7 +254,12 @@ fn rules_with_the_same_filters_share_their_steps_unless_these_forward_by_rules_o
 
 #[test]
 fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
-    let own = vec![Filter::RequestHeaders(edit("X-Own")), mirror(), Filter::ResponseHeaders(edit("X-Own"))];
+    let own = RouteFilters {
+        request: vec![RequestEdit::Headers(edit("X-Own"))],
+        mirrors: vec![mirror()],
+        answer: vec![edit("X-Own")],
+        ..RouteFilters::default()
+    };
     let mut config = three_shares(own);
     let first = compile(&config, None).snapshot;
     let slot = |snapshot: &Snapshot, name: &str| snapshot.slot(&name.into());
@@ -261,30 +271,19 @@ fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
     assert!(quarter(1).is_none());
     assert_eq!((a.targets().pick(7), b.targets().pick(7)), (slot(&first, "a"), slot(&first, "b")));
     assert!(matches!(*a.steps().request, [RequestStep::Edit(_)]), "the host was set by the whole rule");
-    let edited = |step: &AnswerStep<CompiledRule>| match step {
+    let edited = |step: &AnswerStep| match step {
         AnswerStep::Edit(edits) => {
             edits.set.iter().map(|field| String::from_utf8_lossy(field.name)).collect::<String>()
         }
         _ => String::new(),
     };
-    assert_eq!(a.steps().answer.iter().map(edited).collect::<Vec<_>>(), ["X-Own", "X-Rule"]);
-    assert_eq!(b.steps().answer.iter().map(edited).collect::<Vec<_>>(), ["X-Rule"]);
-    assert_eq!(a.steps().forward[0].rule.targets().pick(7), slot(&first, "copy"));
+    assert_eq!(a.steps().answers.edits.iter().map(edited).collect::<Vec<_>>(), ["X-Own", "X-Rule"]);
+    assert_eq!(b.steps().answers.edits.iter().map(edited).collect::<Vec<_>>(), ["X-Rule"]);
+    assert_eq!(a.steps().forwarding.mirrors[0].rule.targets().pick(7), slot(&first, "copy"));
     config.hosts.clear();
     let second = compile(&config, Some(&first)).snapshot;
     for name in ["a", "b", "copy"] {
         assert_eq!(slot(&second, name), None, "{name}");
-    }
-}
-
-#[test]
-fn a_share_with_a_filter_that_protects_closes_its_rule() {
-    let compiled = compile(&three_shares(vec![Filter::OverTls]), None);
-    let [problem] = &compiled.problems[..] else { panic!("{:?}", compiled.problems) };
-    assert!(problem.text.starts_with("backend a has a filter that only a whole rule can have"), "{problem}");
-    assert!(matches!(of(&compiled.snapshot, "a.test").rules()[0].targets(), Targets::None));
-    for name in ["a", "b"] {
-        assert_eq!(compiled.snapshot.slot(&name.into()), None, "{name}");
     }
 }
 

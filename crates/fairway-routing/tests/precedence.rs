@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    FieldMatch, Filter, Match, PathForm, PathMatch, PathRewrite, Route, Rule, RuleOrder, TextMatch,
+    FieldMatch, Forwarding, Match, PathForm, PathMatch, PathRewrite, Phases, Route, Rule, RuleOrder,
+    TextMatch,
 };
 use fairway_routing::{Matched, compile};
 
@@ -124,8 +125,9 @@ fn a_path_that_is_longer_than_patterns_are_counted_for_has_no_rule() {
     assert_eq!(winner_among(rules.clone(), &ask(&long)), "open", "nothing reads on");
     let rewrite =
         PathRewrite::Regex { pattern: "/b(.*)".into(), replacement: "/$1".into(), ignore_case: true };
-    let rewriting =
-        Rule { filters: vec![Filter::RewritePath(rewrite)], ..rule("rewriting", vec![exact("/b")]) };
+    let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
+    let phases = Phases { forwarding, ..Phases::default() }.kept();
+    let rewriting = Rule { phases, ..rule("rewriting", vec![exact("/b")]) };
     let rules = [rules, vec![rewriting]].concat();
     assert_eq!(winner_among(rules, &ask(&long)), "no rule of a.test");
 }

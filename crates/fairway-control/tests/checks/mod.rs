@@ -103,7 +103,7 @@ pub(crate) fn holds(text: &str) {
         let (mine, other) = (survivor(&at_once), survivor(&alone));
         let rules = |host: &VirtualHost| -> Vec<_> {
             let rules = host.routes.iter().flat_map(|route| &route.rules);
-            rules.map(|rule| (rule.matches.clone(), rule.action.clone(), rule.filters.clone())).collect()
+            rules.map(|rule| (rule.matches.clone(), rule.action.clone(), rule.phases.clone())).collect()
         };
         assert_eq!(rules(&mine), rules(&other), "the survivor is served as it is alone");
         let backends = |engine: &Engine| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AuthService, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit,
-    ExternalAuth, Filter, HeaderEdit, RateLimit,
+    ExternalAuth, Guard, HeaderEdit, RateLimit, RequestEdit,
 };
 use fairway_objects::certificate::secret_value;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
@@ -26,7 +26,7 @@ use crate::policies::value::{number, ranges, some_time, word};
 pub(crate) struct Security {
     /// Which certificates the clients of listeners must show.
     pub clients: Option<ClientVerification>,
-    limits: Vec<Filter>,
+    limits: Vec<Guard>,
     access: Option<AccessList>,
     basic: Option<BasicAuth>,
     external: Option<ExternalAuth>,
@@ -118,25 +118,25 @@ pub(crate) fn read(
 }
 
 impl Security {
-    /// The filters, in the order in which they act; `backend` is who is asked.
+    /// The guards, in the order in which they are asked; `backend` is the authentication service.
     #[must_use]
-    pub(crate) fn filters(&self, backend: Option<BackendKey>) -> Vec<Filter> {
-        let mut filters = Vec::new();
+    pub(crate) fn guards(&self, backend: Option<BackendKey>) -> Vec<Guard> {
+        let mut guards = Vec::new();
         if self.clients.as_ref().is_some_and(|clients| clients.demand == ClientDemand::Required) {
-            filters.push(Filter::OverTls);
+            guards.push(Guard::OverTls);
         }
-        filters.extend(self.limits.iter().cloned());
-        filters.extend(self.access.clone().map(Filter::Access));
-        filters.extend(self.basic.clone().map(Filter::BasicAuth));
-        filters.extend(self.external.clone().map(|mut external| {
+        guards.extend(self.limits.iter().cloned());
+        guards.extend(self.access.clone().map(Guard::Access));
+        guards.extend(self.basic.clone().map(Guard::BasicAuth));
+        guards.extend(self.external.clone().map(|mut external| {
             if let (AuthService::Backend { backend: asked, .. }, Some(backend)) =
                 (&mut external.service, backend)
             {
                 *asked = backend;
             }
-            Filter::ExternalAuth(Box::new(external))
+            Guard::ExternalAuth(Box::new(external))
         }));
-        filters
+        guards
     }
 
     /// Whether it reads passwords, which endpoints do not get.
@@ -148,16 +148,16 @@ impl Security {
 
 /// What keeps passwords from endpoints; behind all guards.
 #[must_use]
-pub(crate) fn without_password() -> Filter {
-    Filter::RequestHeaders(HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() })
+pub(crate) fn without_password() -> RequestEdit {
+    RequestEdit::Headers(HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() })
 }
 
 /// What counts belong to is named by the policy: all requests that it holds for share them.
-fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Filter>, Wrong> {
+fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Guard>, Wrong> {
     let mut limits = Vec::with_capacity(spec.rate_limits.len());
     for (index, limit) in spec.rate_limits.iter().enumerate() {
         let at = format!("spec.rateLimits[{index}]");
-        limits.push(Filter::RateLimit(RateLimit {
+        limits.push(Guard::RateLimit(RateLimit {
             policy: format!("SecurityPolicy/{policy}/rateLimits/{index}").into(),
             requests: needed(&format!("{at}.requests"), limit.requests)?,
             per: some_time(&format!("{at}.per"), limit.per.as_deref())?.unwrap_or(Duration::from_secs(1)),
@@ -167,7 +167,7 @@ fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Filter>, 
         }));
     }
     if let Some(limit) = &spec.concurrency_limit {
-        limits.push(Filter::ConcurrencyLimit(ConcurrencyLimit {
+        limits.push(Guard::ConcurrencyLimit(ConcurrencyLimit {
             policy: format!("SecurityPolicy/{policy}/concurrencyLimit").into(),
             most: needed("spec.concurrencyLimit.requests", limit.requests)?,
             status: status("spec.concurrencyLimit.status", limit.status, 503)?,
@@ -340,16 +340,16 @@ mod tests {
             "rateLimits": [{"requests": 10, "per": "1m", "burst": 3}],
         }))
         .unwrap();
-        let filters = read.said.filters(Some("shop/auth:80".into()));
+        let guards = read.said.guards(Some("shop/auth:80".into()));
         let [
-            Filter::RateLimit(rate),
-            Filter::ConcurrencyLimit(most),
-            Filter::Access(_),
-            Filter::BasicAuth(basic),
-            Filter::ExternalAuth(external),
-        ] = &filters[..]
+            Guard::RateLimit(rate),
+            Guard::ConcurrencyLimit(most),
+            Guard::Access(_),
+            Guard::BasicAuth(basic),
+            Guard::ExternalAuth(external),
+        ] = &guards[..]
         else {
-            panic!("{filters:?}")
+            panic!("{guards:?}")
         };
         assert_eq!((rate.requests, rate.per, rate.burst, rate.status), (10, Duration::from_secs(60), 3, 429));
         assert_eq!((most.most, most.status, &*basic.policy), (5, 503, "shop/users@7"));
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn an_empty_policy_guards_nothing() {
-        assert_eq!(of(json!({})).unwrap().said.filters(None), Vec::new());
+        assert_eq!(of(json!({})).unwrap().said.guards(None), Vec::new());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! GRPCRoutes: their methods are paths, and all else is as in HTTPRoutes.
 
-use fairway_model::{Filter, Policy};
+use fairway_model::{Policy, RouteFilters};
 use fairway_objects::gateway_api::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
 
 use crate::condition::Fault;
@@ -35,9 +35,10 @@ fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -
         shares.push(builder.share(index, &at, it.into(), it.weight, filters));
     }
     let name = rule.name.as_deref();
-    Draft { index, name, matches, filters, policy: Ok(Policy::default()), shares }
+    let (retry_statuses, policy) = (Vec::new(), Ok(Policy::default()));
+    Draft { index, name, matches, filters, retry_statuses, policy, shares }
 }
 
-fn filters(builder: &mut Builder<'_>, at: &str, filters: &[GrpcRouteFilter]) -> Result<Vec<Filter>, Fault> {
+fn filters(builder: &mut Builder<'_>, at: &str, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Fault> {
     filter::Reader { mirror: &mut |reference| builder.mirror(at, reference), prefixes: false }.grpc(filters)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{Filter, Match, PathMatch, Policy, Retry, RetryBy, Timeouts, WeightedBackend};
+use fairway_model::{Match, PathMatch, Policy, Retry, RetryBy, RouteFilters, Timeouts, WeightedBackend};
 use fairway_objects::duration;
 use fairway_objects::gateway_api::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
 
@@ -32,13 +32,17 @@ fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut Builder<'_>) -
     let matches: Vec<_> = rule.matches.iter().map(|it| matches::http(it, account)).collect();
     let prefixes = matches.iter().flatten().all(|it: &Match| matches!(it.path, PathMatch::Prefix(_)));
     let filters = reader(builder, &at, prefixes, |reader| reader.http(&rule.filters));
-    let filters = filters.map(|mut filters| {
-        let codes = rule.retry.as_deref().map(codes).filter(|codes| !codes.is_empty());
-        filters.extend(codes.map(Filter::RetryStatuses));
-        filters
-    });
+    let retry_statuses = rule.retry.as_deref().map(codes).unwrap_or_default();
     let shares = shares(index, rule, prefixes, builder);
-    Draft { index, name: rule.name.as_deref(), matches, filters, policy: policy(rule), shares }
+    Draft {
+        index,
+        name: rule.name.as_deref(),
+        matches,
+        filters,
+        retry_statuses,
+        policy: policy(rule),
+        shares,
+    }
 }
 
 fn shares(
@@ -60,8 +64,8 @@ fn reader(
     builder: &mut Builder<'_>,
     at: &str,
     prefixes: bool,
-    read: impl FnOnce(&mut filter::Reader<'_>) -> Result<Vec<Filter>, Fault>,
-) -> Result<Vec<Filter>, Fault> {
+    read: impl FnOnce(&mut filter::Reader<'_>) -> Result<RouteFilters, Fault>,
+) -> Result<RouteFilters, Fault> {
     read(&mut filter::Reader { mirror: &mut |reference| builder.mirror(at, reference), prefixes })
 }
 

@@ -1,6 +1,7 @@
 //! TLSRoutes, TCPRoutes and UDPRoutes: connections and datagrams, forwarded as they come. Of a TLSRoute the name that
 //! clients ask for chooses; the others have nothing to choose by, so that the oldest one serves a listener.
 
+use fairway_model::RouteFilters;
 use fairway_objects::gateway_api::StreamRouteRule;
 use fairway_objects::object::Kind;
 
@@ -23,7 +24,7 @@ pub(super) fn read(rules: &[StreamRouteRule], builder: &mut Builder<'_>) {
         }
         for (number, it) in rule.backend_refs.iter().enumerate() {
             let at = format!("{at}.backendRefs[{number}]");
-            let share = builder.share(index, &at, it.into(), it.weight, Ok(Vec::new()));
+            let share = builder.share(index, &at, it.into(), it.weight, Ok(RouteFilters::default()));
             builder.rules.shares.push(share);
         }
         builder.rules.valid += 1;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Action, BackendKey, Fallback, FieldMatch, Filter, Match, TextMatch, WeightedBackend};
+use fairway_model::{Action, BackendKey, Fallback, FieldMatch, Match, TextMatch, WeightedBackend};
 use fairway_objects::backend::BackendRef;
 
 /// What an Ingress with `canary: true` asks for.
@@ -108,8 +108,8 @@ impl Canary {
 }
 
 /// A canary without endpoints gets no requests.
-pub(crate) fn while_empty(main: &BackendRef) -> Filter {
-    Filter::Fallback(Fallback { backend: main.key.clone(), fields: Vec::new() })
+pub(crate) fn while_empty(main: &BackendRef) -> Fallback {
+    Fallback { backend: main.key.clone(), fields: Vec::new() }
 }
 
 /// Headers, then cookies.

@@ -1,12 +1,12 @@
-//! What the annotations of an Ingress contribute to the way of its requests, by phase. Owns the order of the phases;
-//! never reads an annotation.
+//! What the annotations of an Ingress contribute to the way of its requests. Owns the order in which guards are asked; never reads
+//! an annotation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny, Filter,
-    HostPattern, Match, Origin, Policy, Stickiness, Template,
+    AccessList, AnswerEdit, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny,
+    Guard, HostPattern, Match, Origin, Phases, Policy, Stickiness, Template,
 };
 use fairway_objects::backend::{BackendRef, Purpose, Via};
 use fairway_objects::balance::Balance;
@@ -19,36 +19,52 @@ use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::to_https::Redirects;
 
-/// When a filter acts on a request, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https
-/// at its end, the limits, the access phase, then what is forwarded, then the answer.
+/// When a guard is asked, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https at its end, the
+/// limits, the access phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// Who the client is, and what is refused whatever else is asked for.
+pub(crate) enum Turn {
+    /// What is refused whatever else is asked for.
     Refuse,
     /// Answers to preflight requests, before anything else.
     Preflight,
     /// Redirects of all requests.
     Redirect,
-    /// Redirects of plain requests to https.
+    /// Redirects of plain requests to https, and what stands behind them.
     Https,
     /// How much each client may ask for.
     Limit,
     /// Who may pass.
     Access,
-    /// The request as the endpoint gets it.
-    Forward,
-    /// The head of the answer.
-    AnswerHead,
 }
 
-/// Filters in the order of their phases; of one phase in the order of their arrival. With them the backends that they name.
+impl Turn {
+    /// That of a guard.
+    pub(crate) fn of(guard: &Guard) -> Self {
+        match guard {
+            Guard::Deny(_) => Self::Refuse,
+            Guard::Preflight(_) => Self::Preflight,
+            Guard::Redirect(_) => Self::Redirect,
+            Guard::HttpsRedirect(_) | Guard::NeedsEndpoint => Self::Https,
+            Guard::RateLimit(_) | Guard::ConcurrencyLimit(_) => Self::Limit,
+            Guard::Access(_)
+            | Guard::ClientCertificate(_)
+            | Guard::OverTls
+            | Guard::ExternalAuth(_)
+            | Guard::BasicAuth(_)
+            | Guard::Any(_) => Self::Access,
+        }
+    }
+}
+
+/// What annotations add to the phases of rules: guards in the order of their turns, all else in the order of its arrival. With it the
+/// backends that it names.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Filters {
-    ordered: Vec<(Phase, Filter)>,
+pub(crate) struct Added {
+    phases: Phases,
     backends: Vec<Named>,
 }
 
-/// A backend that a filter names.
+/// A backend that an annotation names.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) backend: BackendRef,
@@ -62,8 +78,8 @@ pub(crate) struct Named {
 pub(crate) struct Contributions {
     /// Why all paths answer 503.
     pub(crate) closed: Option<Closed>,
-    /// The filters of all paths.
-    pub(crate) filters: Filters,
+    /// What is done on all paths.
+    pub(crate) added: Added,
     /// When plain requests are sent to https: whether they are depends on the host and the path too.
     pub(crate) redirects: Redirects,
     /// What holds for its hosts as a whole.
@@ -128,20 +144,20 @@ impl HostClients {
         }
     }
 
-    /// Puts what asks for it before the filters of a rule.
-    pub(crate) fn guard(&self, filters: &mut Vec<Filter>) {
+    /// Puts what asks for it before the guards of a rule.
+    pub(crate) fn guard(&self, guards: &mut Vec<Guard>) {
         let of = match self {
             Self::Verified(of) => of,
             Self::Refused => {
                 let deny = Deny { status: 403, when: vec![Match::default()] };
-                return filters.insert(0, Filter::Deny(deny));
+                return guards.insert(0, Guard::Deny(deny));
             }
         };
-        filters.insert(0, Filter::ClientCertificate(of.clone()));
+        guards.insert(0, Guard::ClientCertificate(of.clone()));
         if of.rules.demand == ClientDemand::Required {
             // Behind what sends requests in the clear to https.
-            let redirect = filters.iter().position(|filter| matches!(filter, Filter::HttpsRedirect(_)));
-            filters.insert(redirect.unwrap_or(0) + 1, Filter::OverTls);
+            let redirect = guards.iter().position(|guard| matches!(guard, Guard::HttpsRedirect(_)));
+            guards.insert(redirect.unwrap_or(0) + 1, Guard::OverTls);
         }
     }
 }
@@ -164,24 +180,21 @@ pub(crate) enum Role {
     Canary(Canary),
 }
 
-impl Filters {
-    /// Adds a filter behind those of its phase and of all earlier ones.
-    pub(crate) fn push(&mut self, phase: Phase, filter: Filter) {
-        let at = self.ordered.partition_point(|(other, _)| *other <= phase);
-        self.ordered.insert(at, (phase, filter));
+impl Added {
+    /// Adds what is done; a guard comes behind those that have their turn with it or before it.
+    pub(crate) fn add(&mut self, part: impl Into<Phases>) {
+        self.phases.add(part);
+        self.phases.guards.sort_by_key(Turn::of);
+        // The annotations for CORS are read at any time; other changes to answers come behind its fields.
+        self.phases.answers.edits.sort_by_key(|edit| !matches!(edit, AnswerEdit::Cors(_)));
     }
 
-    /// Adds filters one behind the other.
-    pub(crate) fn extend(&mut self, phase: Phase, filters: impl IntoIterator<Item = Filter>) {
-        filters.into_iter().for_each(|filter| self.push(phase, filter));
-    }
-
-    /// Notes a backend that a filter names, and where it is written.
+    /// Notes a backend that an annotation names, and where it is written.
     pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin, purpose: Purpose) {
         self.backends.push(Named { backend, origin, purpose });
     }
 
-    /// The backends that filters name.
+    /// The backends that annotations name.
     pub(crate) fn backends(&self) -> &[Named] {
         &self.backends
     }
@@ -189,8 +202,8 @@ impl Filters {
     /// Takes the lists of client addresses out.
     pub(crate) fn take_access_lists(&mut self) -> Vec<AccessList> {
         let mut lists = Vec::new();
-        self.ordered.retain(|(_, filter)| match filter {
-            Filter::Access(list) => {
+        self.phases.guards.retain(|guard| match guard {
+            Guard::Access(list) => {
                 lists.push(list.clone());
                 false
             }
@@ -202,36 +215,30 @@ impl Filters {
     /// Refuses these clients, whatever else lets them pass.
     pub(crate) fn block(&mut self, ranges: &[IpNet]) {
         if !ranges.is_empty() {
-            let list = AccessList { deny: ranges.to_vec(), allow: Vec::new() };
-            self.push(Phase::Access, Filter::Access(list));
+            self.add(Guard::Access(AccessList { deny: ranges.to_vec(), allow: Vec::new() }));
         }
     }
 
     /// Takes out what asks who the client is; its address still counts.
     pub(crate) fn let_everybody_in(&mut self) {
-        self.ordered.retain_mut(|(_, filter)| match filter {
-            Filter::BasicAuth(_) | Filter::ExternalAuth(_) => false,
-            Filter::AnyGuard(any) => {
-                let list = any.access.take().map(Filter::Access);
-                list.map(|list| *filter = list).is_some()
+        self.phases.guards.retain_mut(|guard| match guard {
+            Guard::BasicAuth(_) | Guard::ExternalAuth(_) => false,
+            Guard::Any(any) => {
+                let list = any.access.take().map(Guard::Access);
+                list.map(|list| *guard = list).is_some()
             }
             _ => true,
         });
     }
 
-    /// Whether there is a filter of a phase.
-    pub(crate) fn has(&self, phase: Phase) -> bool {
-        self.ordered.iter().any(|(other, _)| *other == phase)
+    /// Whether a guard has this turn.
+    pub(crate) fn has(&self, turn: Turn) -> bool {
+        self.phases.guards.iter().any(|guard| Turn::of(guard) == turn)
     }
 
-    /// The filters in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Filter> {
-        self.ordered.iter().map(|(_, filter)| filter)
-    }
-
-    /// The filters in their order.
-    pub(crate) fn into_ordered(self) -> impl Iterator<Item = Filter> {
-        self.ordered.into_iter().map(|(_, filter)| filter)
+    /// What is done.
+    pub(crate) fn phases(self) -> Phases {
+        self.phases
     }
 }
 
@@ -240,7 +247,7 @@ impl Contributions {
     pub(crate) fn new(defaults: &Defaults) -> Self {
         Self {
             closed: defaults.closed,
-            filters: Filters::default(),
+            added: Added::default(),
             redirects: defaults.https.redirects,
             host: HostFeatures::default(),
             app_root: None,
@@ -256,38 +263,54 @@ impl Contributions {
     /// Whether they keep somebody out: close the paths, or say who may pass.
     pub(crate) fn protect(&self) -> bool {
         self.closed.is_some()
-            || self.filters.has(Phase::Refuse)
-            || self.filters.has(Phase::Access)
-            || self.filters.has(Phase::Limit)
+            || self.added.phases.client.is_some()
+            || [Turn::Refuse, Turn::Access, Turn::Limit].into_iter().any(|turn| self.added.has(turn))
     }
 
     /// Whether they check the addresses of clients.
     pub(crate) fn check_source_ranges(&self) -> bool {
-        let is_list = |filter: &Filter| match filter {
-            Filter::Access(_) => true,
-            Filter::AnyGuard(any) => any.access.is_some(),
+        let is_list = |guard: &Guard| match guard {
+            Guard::Access(_) => true,
+            Guard::Any(any) => any.access.is_some(),
             _ => false,
         };
-        self.filters.iter().any(is_list)
+        self.added.phases.guards.iter().any(is_list)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fairway_model::{Cors, CorsManner};
+
     use super::*;
 
     #[test]
-    fn filters_act_in_the_order_of_their_phases() {
-        let header = |name: &str| Filter::StrictTransportSecurity(name.into());
-        let mut filters = Filters::default();
-        for (phase, name) in
-            [(Phase::AnswerHead, "e"), (Phase::Access, "c"), (Phase::Preflight, "a"), (Phase::Access, "d")]
-        {
-            filters.push(phase, header(name));
-        }
-        filters.push(Phase::Redirect, header("b"));
-        let ordered: Vec<_> = filters.clone().into_ordered().collect();
-        assert_eq!(ordered, ["a", "b", "c", "d", "e"].map(header));
-        assert!(filters.has(Phase::Access) && !filters.has(Phase::Https));
+    fn guards_are_asked_in_the_order_of_their_turns_and_fields_of_cors_come_first() {
+        let list =
+            |range: &str| Guard::Access(AccessList { deny: vec![range.parse().unwrap()], allow: Vec::new() });
+        let hsts = || AnswerEdit::StrictTransportSecurity("a".into());
+        let cors = Cors {
+            origins: Vec::new(),
+            methods: "".into(),
+            headers: "".into(),
+            expose: "".into(),
+            credentials: false,
+            max_age: 0,
+            manner: CorsManner::IngressNginx,
+        };
+        let mut added = Added::default();
+        added.add(hsts());
+        added.add(list("10.0.0.1/32"));
+        added.add(cors.clone());
+        added.add(list("10.0.0.2/32"));
+        added.add(Guard::NeedsEndpoint);
+        assert!(added.has(Turn::Access) && !added.has(Turn::Redirect));
+        let (preflight, fields) = (Arc::new(cors.clone()), Arc::new(cors));
+        let phases = added.phases();
+        assert_eq!(
+            phases.guards,
+            [Guard::Preflight(preflight), Guard::NeedsEndpoint, list("10.0.0.1/32"), list("10.0.0.2/32"),]
+        );
+        assert_eq!(phases.answers.edits, [AnswerEdit::Cors(fields), hsts()]);
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Balancing, FieldTemplate, Filter, ForwardedPath, HttpsRedirect, Policy, Retry, Timeouts,
+    AnswerEdit, Answers, Balancing, FieldTemplate, ForwardedPath, Forwarding, HttpsRedirect, Phases, Policy,
+    ReceivedEdit, Retry, Timeouts,
 };
 use ipnet::IpNet;
 
@@ -38,7 +39,7 @@ pub(crate) struct Defaults {
     pub(crate) limit_status: LimitStatus,
     /// The value of `Strict-Transport-Security`, where it is sent.
     pub(crate) hsts: Option<Arc<str>>,
-    pub(crate) forwarding: Forwarding,
+    pub(crate) forwarding: ForwardingDefaults,
     /// `custom-http-errors`, in ascending order.
     pub(crate) errors: Vec<u16>,
     /// As they are written: ingress-nginx compares them with their case.
@@ -67,22 +68,25 @@ pub(crate) struct Headers {
 
 impl Headers {
     /// What they make of requests that are forwarded, and of what comes back.
-    pub(crate) fn of_forwarded(&self) -> impl Iterator<Item = Filter> {
-        let requests =
-            (!self.requests.is_empty()).then(|| Filter::EndpointFields(Arc::clone(&self.requests)));
-        let hidden = (!self.hidden.is_empty()).then(|| Filter::HiddenFields(Arc::clone(&self.hidden)));
-        requests.into_iter().chain(hidden)
+    pub(crate) fn of_forwarded(&self) -> Phases {
+        let fields = (!self.requests.is_empty()).then(|| Arc::clone(&self.requests));
+        let hidden = (!self.hidden.is_empty()).then(|| ReceivedEdit::Hide(Arc::clone(&self.hidden)));
+        Phases {
+            forwarding: Forwarding { fields, ..Forwarding::default() },
+            answers: Answers { received: hidden.into_iter().collect(), ..Answers::default() },
+            ..Phases::default()
+        }
     }
 
     /// What they make of answers, whoever makes them.
-    pub(crate) fn of_answers(&self) -> Option<Filter> {
-        (!self.answers.is_empty()).then(|| Filter::AnswerFields(Arc::clone(&self.answers)))
+    pub(crate) fn of_answers(&self) -> Option<AnswerEdit> {
+        (!self.answers.is_empty()).then(|| AnswerEdit::Fields(Arc::clone(&self.answers)))
     }
 }
 
 /// How requests are forwarded.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Forwarding {
+pub(crate) struct ForwardingDefaults {
     pub(crate) timeouts: Timeouts,
     pub(crate) max_body: Option<u64>,
     /// `load-balance`.
@@ -108,7 +112,7 @@ impl Default for StreamDefaults {
     }
 }
 
-impl Default for Forwarding {
+impl Default for ForwardingDefaults {
     fn default() -> Self {
         Self {
             timeouts: TIMEOUTS,
@@ -193,7 +197,7 @@ impl Default for Defaults {
             https: Https::default(),
             limit_status: LimitStatus::default(),
             hsts: Hsts::default().value(),
-            forwarding: Forwarding::default(),
+            forwarding: ForwardingDefaults::default(),
             errors: Vec::new(),
             allowed_headers: BTreeSet::new(),
             source_ranges: SourceRanges::default(),

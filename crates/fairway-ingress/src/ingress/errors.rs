@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{BackendKey, ErrorPages, Fallback, Filter, HeaderEdit, HeaderField, Origin, RuleLabels};
+use fairway_model::{
+    BackendKey, ErrorPages, Fallback, HeaderEdit, HeaderField, Origin, Phases, RequestEdit, RuleLabels,
+};
 use fairway_objects::backend::BackendRef;
 use fairway_objects::object::ObjectKey;
 
@@ -17,30 +19,30 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// The filters of a rule with these labels: pages come from the Service of `default-backend`, else from the default
+    /// What a rule with these labels does: pages come from the Service of `default-backend`, else from the default
     /// backend of all Ingresses, else there are none and the answers become 404.
-    pub(crate) fn filters(
+    pub(crate) fn phases(
         &self,
         own: Option<BackendKey>,
         by_default: Option<&BackendRef>,
         labels: &RuleLabels,
-    ) -> Vec<Filter> {
+    ) -> Phases {
         let fallback =
             |backend: &BackendKey| Fallback { backend: backend.clone(), fields: unavailable(labels) };
-        let mut filters: Vec<_> = own.iter().map(fallback).map(Filter::Fallback).collect();
+        let mut phases = own.iter().map(fallback).map(Phases::from).collect::<Phases>();
         if !self.statuses.is_empty() {
             let backend = own.or_else(|| by_default.map(|reference| reference.key.clone()));
             let fields = if backend.is_some() { about(labels) } else { Vec::new() };
-            filters.push(Filter::ErrorPages(ErrorPages { statuses: self.statuses.clone(), backend, fields }));
+            phases.add(ErrorPages { statuses: self.statuses.clone(), backend, fields });
         }
-        filters
+        phases
     }
 
-    /// The filter of a rule that only the owner of the pages serves, because its own Service does not exist.
-    pub(crate) fn instead(labels: &RuleLabels) -> Filter {
+    /// What a rule does that only the owner of the pages serves, because its own Service does not exist.
+    pub(crate) fn instead(labels: &RuleLabels) -> Phases {
         let field = |(name, value)| HeaderField { name, value };
         let set = unavailable(labels).into_iter().map(field).collect();
-        Filter::RequestHeaders(HeaderEdit { set, ..HeaderEdit::default() })
+        RequestEdit::Headers(HeaderEdit { set, ..HeaderEdit::default() }).into()
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, CertificateKey, Filter, HostKey, HostPattern, Match, PathForm, Policy,
-    Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
+    Action, Answer, AnswerReason, CertificateKey, Guard, HostKey, HostPattern, Match, PathForm, Phases,
+    Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
@@ -115,7 +115,7 @@ pub(crate) fn redirecting(
     let rule = Rule {
         origin: asking.origin(""),
         matches: vec![Match::default()],
-        filters: vec![Filter::Redirect(Redirect { status, target })],
+        phases: Phases::from(Guard::Redirect(Redirect { status, target })).kept(),
         action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
         policy: Arc::new(policy),
         labels,

@@ -1,26 +1,26 @@
-//! Fairway's own annotations, `fairway.dev/...`: which there are, and when each acts. One that cannot be read closes the paths of
+//! Fairway's own annotations, `fairway.dev/...`: which there are, and what each does. One that cannot be read closes the paths of
 //! its Ingress, since any of them may keep somebody out.
 
-use fairway_model::{AnswerReason, Filter};
+use fairway_model::{AnswerReason, Guard, Phases};
 use fairway_objects::annotations::{deny, real_ip, redirect, request_headers, response_headers};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::closed::{self, Closed};
-use crate::ingress::contributions::{Contributions, Phase};
+use crate::ingress::contributions::Contributions;
 use crate::ingress::reader::Reader;
 
 /// Their prefix: `--annotations-prefix` does not change it.
 pub(crate) const PREFIX: &str = "fairway.dev";
 
-/// Makes a filter of a value, or says what is wrong with it.
-type Make = fn(&str) -> Result<Filter, String>;
+/// Says what a rule does for a value, or what is wrong with it.
+type Make = fn(&str) -> Result<Phases, String>;
 
-const TYPED: [(&str, Phase, Make); 5] = [
-    ("deny", Phase::Refuse, deny),
-    ("real-ip", Phase::Refuse, real_ip),
-    ("redirect", Phase::Redirect, redirect),
-    ("request-headers", Phase::Forward, request_headers),
-    ("response-headers", Phase::AnswerHead, response_headers),
+const TYPED: [(&str, Make); 5] = [
+    ("deny", |value| Ok(Guard::Deny(deny(value)?).into())),
+    ("real-ip", |value| Ok(real_ip(value)?.into())),
+    ("redirect", |value| Ok(Guard::Redirect(redirect(value)?).into())),
+    ("request-headers", |value| Ok(request_headers(value)?.into())),
+    ("response-headers", |value| Ok(response_headers(value)?.into())),
 ];
 
 /// Those that are read elsewhere.
@@ -34,7 +34,7 @@ pub(crate) fn contribute(reader: &mut Reader<'_>, contributions: &mut Contributi
     let mut outcome = Ok(());
     for (name, value) in reader.with_prefix(PREFIX).collect::<Vec<_>>() {
         let origin = reader.field(&format!("metadata.annotations[\"{PREFIX}/{name}\"]"));
-        let Some((_, phase, make)) = TYPED.iter().find(|(typed, ..)| *typed == name) else {
+        let Some((_, make)) = TYPED.iter().find(|(typed, _)| *typed == name) else {
             if !OTHERS.contains(&name) {
                 let problem = format!("Fairway has no annotation {PREFIX}/{name}; it has {}", names());
                 let found = Diagnostic::new(Severity::Warning, "unknown-annotation", origin);
@@ -43,7 +43,7 @@ pub(crate) fn contribute(reader: &mut Reader<'_>, contributions: &mut Contributi
             continue;
         };
         match make(value) {
-            Ok(filter) => contributions.filters.push(*phase, filter),
+            Ok(phases) => contributions.added.add(phases),
             Err(problem) => {
                 let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin);
                 reader.report(found.because(problem, closed::CONSEQUENCE));

@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::IngressRule;
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, Phase};
+use crate::ingress::contributions::{Contributions, Turn};
 use crate::ingress::layout::Layout;
 use crate::ingress::location::{Location, PathKind};
 use crate::ingress::own;
@@ -80,7 +80,7 @@ impl Protections<'_> {
         all.extend(
             self.annotations.has(own::PREFIX, OWN_PROTECTING).then_some((own::PREFIX, OWN_PROTECTING)),
         );
-        let by_settings = all.is_empty() && self.contributions.filters.has(Phase::Access);
+        let by_settings = all.is_empty() && self.contributions.added.has(Turn::Access);
         let found = |(prefix, name): (&str, &str), what: &str| {
             let (severity, consequence) = match protection {
                 UnsupportedProtection::Closed => (Severity::Error, consequence),

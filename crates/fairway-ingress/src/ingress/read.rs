@@ -59,7 +59,7 @@ pub(crate) fn read(
         reader.diagnostics.truncate(said);
         contributions.closed = Some(Closed(AnswerReason::Refused));
     }
-    for named in contributions.filters.backends() {
+    for named in contributions.added.backends() {
         referenced.services.extend(named.backend.by_service().cloned());
         referenced.addresses.extend(named.backend.by_address());
     }

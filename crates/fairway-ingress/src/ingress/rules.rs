@@ -1,12 +1,12 @@
-//! The rules of a host: what each of its locations does with a request, filter by filter.
+//! The rules of a host: what each of its locations does with a request, phase by phase.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, Deny, Filter, HeaderEdit, HeaderField, Match, Origin,
-    PathMatch, PathRewrite, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabel, RuleLabels,
-    ServiceName, Template, TemplatePart, WeightedBackend,
+    Action, Answer, AnswerEdit, AnswerReason, BackendKey, Deny, Forwarding, Guard, HeaderEdit, HeaderField,
+    Match, Origin, PathMatch, PathRewrite, Phases, Policy, Redirect, RedirectTarget, RequestEdit, Route,
+    Rule, RuleLabel, RuleLabels, ServiceName, Template, TemplatePart, WeightedBackend,
 };
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
@@ -21,7 +21,7 @@ use k8s_openapi::api::networking::v1::IngressBackend;
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{HostClients, Named, Phase};
+use crate::ingress::contributions::{HostClients, Named, Turn};
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
@@ -73,7 +73,7 @@ const HEALTH: &str = "/healthz";
 fn fitted(mut route: Route) -> Route {
     for rule in &mut route.rules {
         rule.matches.shrink_to_fit();
-        rule.filters.shrink_to_fit();
+        rule.phases = Arc::unwrap_or_clone(std::mem::take(&mut rule.phases)).kept();
     }
     route.rules.shrink_to_fit();
     route
@@ -129,11 +129,11 @@ impl<'a> Builder<'a> {
                 append(&mut routes, location, self.guarded(self.rule(location, entry, not_found())));
                 continue;
             }
-            let (decisions, filters) = actions.decisions(&entry.condition);
+            let (decisions, phases) = actions.decisions(&entry.condition);
             for (condition, action) in decisions {
                 let mut rule = self.rule(location, entry, action);
                 rule.matches = vec![condition];
-                rule.filters.extend_from_slice(filters);
+                Arc::make_mut(&mut rule.phases).add(phases.clone());
                 append(&mut routes, location, self.guarded(rule));
             }
         }
@@ -163,12 +163,12 @@ impl<'a> Builder<'a> {
             return None;
         }
         let defaults = self.context.defaults;
-        let mut filters: Vec<_> = defaults.headers.of_answers().into_iter().collect();
-        filters.push(Filter::Unlogged);
+        let mut phases = Phases { unlogged: true, ..Phases::default() };
+        phases.answers.edits.extend(defaults.headers.of_answers());
         let rule = self.guarded(Rule {
             origin: Origin::object("Default", "", "health"),
             matches: vec![Match { path: PathMatch::Prefix(HEALTH.into()), ..Match::default() }],
-            filters,
+            phases: Arc::new(phases),
             action: Action::Answer(Answer { status: 200, reason: AnswerReason::NoRoute }),
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, None)),
             labels: RuleLabels::default(),
@@ -179,10 +179,10 @@ impl<'a> Builder<'a> {
     /// The rule for the clients and the paths that the host serves.
     fn guarded(&self, mut rule: Rule) -> Rule {
         if self.refuses_line_breaks {
-            rule.filters.insert(0, Filter::Deny(Deny::line_breaks()));
+            Arc::make_mut(&mut rule.phases).guards.insert(0, Guard::Deny(Deny::line_breaks()));
         }
         if let Some(clients) = self.clients {
-            clients.guard(&mut rule.filters);
+            clients.guard(&mut Arc::make_mut(&mut rule.phases).guards);
         }
         rule
     }
@@ -191,75 +191,75 @@ impl<'a> Builder<'a> {
         let mut rule = Rule {
             origin: origin(location),
             matches: vec![entry.condition.clone()],
-            filters: Vec::new(),
+            phases: Phases::none(),
             action,
             policy: self.policy(location),
             labels: labels(location),
         };
+        let mut phases = Phases::default();
         if let Some(path) = &entry.adds_slash {
-            rule.filters.push(Filter::Redirect(to_trailing_slash(path, location)));
+            phases.add(Guard::Redirect(to_trailing_slash(path, location)));
             rule.action = not_found();
         } else if entry.unusable {
             rule.action = unavailable(AnswerReason::ProtectionUnavailable);
         } else if location.closed().is_none() {
-            rule.filters = self.filters(location);
+            phases = self.phases(location);
         }
         let Defaults { headers, hsts, .. } = self.context.defaults;
         if matches!(rule.action, Action::Forward(_)) {
-            rule.filters.extend(headers.of_forwarded());
+            phases.add(headers.of_forwarded());
         }
+        let edits = &mut phases.answers.edits;
         // What the annotations say about answers replaces them.
-        rule.filters.splice(0..0, headers.of_answers());
-        rule.filters.extend(hsts.clone().map(Filter::StrictTransportSecurity));
-        rule
+        edits.splice(0..0, headers.of_answers());
+        edits.extend(hsts.clone().map(AnswerEdit::StrictTransportSecurity));
+        Rule { phases: Arc::new(phases), ..rule }
     }
 
     /// What the annotations contribute, and what depends on the path and the host.
-    fn filters(&self, location: &Location) -> Vec<Filter> {
-        let Some(owner) = &location.owner else { return Vec::new() };
-        let mut filters = owner.contributions.filters.clone();
+    fn phases(&self, location: &Location) -> Phases {
+        let Some(owner) = &location.owner else { return Phases::default() };
+        let mut added = owner.contributions.added.clone();
         let exempt = &self.context.defaults.authentication.exempt;
         if exempt.iter().any(|prefix| location.path.starts_with(&**prefix)) {
-            filters.let_everybody_in();
+            added.let_everybody_in();
         }
         let redirects = owner.contributions.redirects;
         if self.goes_to_https(location, redirects.when) {
             let redirect = self.context.defaults.https_redirect(redirects);
-            filters.push(Phase::Https, Filter::HttpsRedirect(redirect));
+            added.add(Guard::HttpsRedirect(redirect));
         }
-        let is_guarded = filters.has(Phase::Limit) || filters.has(Phase::Access);
+        let is_guarded = added.has(Turn::Limit) || added.has(Turn::Access);
         if is_guarded && !location.is_strict() {
             // `balancer.rewrite()` stands behind the redirect to https.
-            filters.push(Phase::Https, Filter::NeedsEndpoint);
+            added.add(Guard::NeedsEndpoint);
         }
         if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
             && let Some(port) = port_text(service)
         {
             let name = shared::text(&service.name);
             let key = ObjectKey { namespace: owner.key.namespace.clone(), name };
-            let secured = self.secured(location, &key, &port).map(|it| Filter::SecuredBackend(it.key));
-            secured.into_iter().for_each(|filter| filters.push(Phase::Forward, filter));
+            let secured = self.secured(location, &key, &port).map(|it| it.key);
+            added.add(Forwarding { secured, ..Forwarding::default() });
         }
-        let host = owner.contributions.upstream.host.as_ref().map(|host| labelled(host, &labels(location)));
-        filters.extend(Phase::Forward, host.map(Filter::RewriteHost));
+        if let Some(host) = &owner.contributions.upstream.host {
+            added.add(RequestEdit::Host(labelled(host, &labels(location))));
+        }
         if let Some(target) = location.rewrite() {
             if let Some(redirect) = pattern::redirect(&location.path, target) {
-                filters.push(Phase::Redirect, Filter::Redirect(redirect));
-                return filters.into_ordered().collect();
+                added.add(Guard::Redirect(redirect));
+                return added.phases();
             }
-            let rewrite = pattern::rewrite(&location.path, target);
-            filters.push(Phase::Forward, Filter::RewritePath(rewrite));
-            filters.extend(
-                Phase::Forward,
-                owner.contributions.rewrite.prefix.as_ref().map(|prefix| {
-                    match pattern::has_captures(prefix) {
-                        true => Filter::ForwardedPrefix(pattern::rewrite(&location.path, prefix)),
-                        false => Filter::RequestHeaders(setting("X-Forwarded-Prefix", prefix)),
-                    }
-                }),
-            );
+            let path = Some(pattern::rewrite(&location.path, target));
+            added.add(Forwarding { path, ..Forwarding::default() });
+            if let Some(prefix) = &owner.contributions.rewrite.prefix {
+                added.add(match pattern::has_captures(prefix) {
+                    true => RequestEdit::ForwardedPrefix(pattern::rewrite(&location.path, prefix)),
+                    false => RequestEdit::Headers(setting("X-Forwarded-Prefix", prefix)),
+                });
+            }
         }
-        filters.into_ordered().collect()
+        added.phases()
     }
 
     fn goes_to_https(&self, location: &Location, to_https: ToHttps) -> bool {
@@ -275,13 +275,13 @@ impl<'a> Builder<'a> {
         }
         let main = match self.destination(location) {
             Ok(main) => main,
-            Err(answer) => return Actions::Instead(answer, Vec::new()),
+            Err(answer) => return Actions::instead(answer, Phases::default()),
         };
         let pages = self.error_backend(location);
         let Some(main) = main else {
             return match pages {
-                Some(pages) => Actions::Instead(only(&pages), vec![Errors::instead(&labels(location))]),
-                None => Actions::Instead(unavailable(AnswerReason::MissingReference), Vec::new()),
+                Some(pages) => Actions::instead(only(&pages), Errors::instead(&labels(location))),
+                None => Actions::instead(unavailable(AnswerReason::MissingReference), Phases::default()),
             };
         };
         self.backends.push(main.clone());
@@ -294,15 +294,15 @@ impl<'a> Builder<'a> {
             // What is to be said of a canary is said where it names a path.
             self.diagnostics.truncate(said);
         }
-        let mut filters: Vec<_> = canary.iter().map(|_| while_empty(&main)).collect();
+        let mut phases = canary.iter().map(|_| while_empty(&main).into()).collect::<Phases>();
         if let Some(owner) = &location.owner {
             let otherwise = self.by_default().ok();
             let errors = &owner.contributions.errors;
             let asks_by_default = pages.is_none() && !errors.statuses.is_empty();
-            filters.extend(errors.filters(pages, otherwise.as_ref(), &labels(location)));
+            phases.add(errors.phases(pages, otherwise.as_ref(), &labels(location)));
             self.backends.extend(otherwise.filter(|_| asks_by_default));
         }
-        Actions::Forwarded(Box::new(Forwarded { main, canary, filters }))
+        Actions { destination: Destination::Forwarded(Box::new(Forwarded { main, canary })), phases }
     }
 
     /// Who gets a request at a location, and what stands for its Service: what its Ingress says, or all with the Service.
@@ -409,7 +409,7 @@ impl<'a> Builder<'a> {
         let Some(owner) = &location.owner else { return self.by_default().map(Some) };
         let Some(backend) = location.backend() else {
             // What keeps somebody out and cannot be given keeps the default backend to itself, too.
-            let may = location.closed().is_none() && !owner.contributions.filters.has(Phase::Redirect);
+            let may = location.closed().is_none() && !owner.contributions.added.has(Turn::Redirect);
             return if may { self.by_default().map(Some) } else { Err(not_found()) };
         };
         let contributions = &owner.contributions;
@@ -427,7 +427,7 @@ impl<'a> Builder<'a> {
             _ = self.reference(location, owner, backend, &settings);
             return Err(unavailable(reason));
         }
-        if contributions.filters.has(Phase::Redirect) {
+        if contributions.added.has(Turn::Redirect) {
             // ingress-nginx does not look at the Service of a path that is only redirected.
             return Err(not_found());
         }
@@ -441,9 +441,9 @@ impl<'a> Builder<'a> {
         reference.ok_or_else(not_found)
     }
 
-    /// The backends that filters name.
+    /// The backends that annotations name.
     fn name_backends(&mut self, owner: &ServedIngress) {
-        for Named { backend, origin, purpose } in owner.contributions.filters.backends() {
+        for Named { backend, origin, purpose } in owner.contributions.added.backends() {
             let Err(error) = backend.target(self.context.inputs) else {
                 self.backends.push(backend.clone());
                 continue;
@@ -506,10 +506,10 @@ impl<'a> Builder<'a> {
         };
         let mut rule = self.rule(location, &entry, not_found());
         // It comes before the location, whose limit of the body and fields of answers do not matter yet.
-        rule.filters.retain(|filter| matches!(filter, Filter::AnswerFields(_)));
+        let mut phases = Phases::from_iter(path.map(|path| Guard::Redirect(to_app_root(&path)).into()));
+        phases.answers.edits.extend(self.context.defaults.headers.of_answers());
+        rule.phases = Arc::new(phases);
         Arc::make_mut(&mut rule.policy).max_body = None;
-        let to = |path| Filter::Redirect(to_app_root(path));
-        rule.filters.splice(0..0, path.as_ref().map(to));
         rule
     }
 
@@ -522,9 +522,16 @@ impl<'a> Builder<'a> {
 }
 
 /// What becomes of the requests of a location.
-enum Actions {
+struct Actions {
+    destination: Destination,
+    /// What rules do to them because of it.
+    phases: Phases,
+}
+
+/// Where the requests of a location go.
+enum Destination {
     /// An answer, or another backend in place of the location's own.
-    Instead(Action, Vec<Filter>),
+    Instead(Action),
     /// They are forwarded.
     Forwarded(Box<Forwarded>),
 }
@@ -534,23 +541,23 @@ struct Forwarded {
     main: BackendRef,
     /// Who gets some of them.
     canary: Option<(Canary, BackendRef)>,
-    filters: Vec<Filter>,
 }
 
 impl Actions {
-    /// The actions for requests that fit `on`, the first that fits counts, with their filters.
-    fn decisions(&self, on: &Match) -> (Vec<(Match, Action)>, &[Filter]) {
-        match self {
-            Self::Instead(action, filters) => (vec![(on.clone(), action.clone())], filters),
-            Self::Forwarded(forwarded) => {
-                let Forwarded { main, canary, filters } = &**forwarded;
-                let decisions = match canary {
-                    None => vec![(on.clone(), only(&main.key))],
-                    Some((canary, backend)) => canary.decisions(on, main, backend),
-                };
-                (decisions, filters)
-            }
-        }
+    fn instead(action: Action, phases: Phases) -> Self {
+        Self { destination: Destination::Instead(action), phases }
+    }
+
+    /// The actions for requests that fit `on`, the first that fits counts, and what else their rules do.
+    fn decisions(&self, on: &Match) -> (Vec<(Match, Action)>, &Phases) {
+        let decisions = match &self.destination {
+            Destination::Instead(action) => vec![(on.clone(), action.clone())],
+            Destination::Forwarded(forwarded) => match &forwarded.canary {
+                None => vec![(on.clone(), only(&forwarded.main.key))],
+                Some((canary, backend)) => canary.decisions(on, &forwarded.main, backend),
+            },
+        };
+        (decisions, &self.phases)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fairway_model::{Action, Answer, AnswerReason, Filter, HttpsRedirect, Match, Policy, Rule, VirtualHost};
+use fairway_model::{Action, Answer, AnswerReason, Guard, HttpsRedirect, Match, Policy, Rule, VirtualHost};
 use fairway_objects::gateway_api::{
     HttpPathModifier, HttpRequestMirrorFilter, HttpRouteFilter, HttpRouteMatch, HttpRouteRule,
     HttpRouteTimeouts,
@@ -113,7 +113,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
     }
 
     fn common<'r>(&mut self, rule: &'r Rule, ingress: &ObjectKey) -> Common<'r> {
-        let mut filters = Filters::of(&rule.filters);
+        let mut filters = Filters::of(&rule.phases);
         self.remarks.extend(ingress, filters.remarks.drain(..));
         let (shares, unserved) = match self.shares(rule, &filters) {
             Ok(shares) => (shares, None),
@@ -176,7 +176,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
         {
             closed = Some(why);
         }
-        if rule.filters.iter().any(filters::is_of_canary) {
+        if rule.phases.forwarding.fallbacks.iter().any(filters::is_of_canary) {
             let what =
                 "the share of a canary without endpoints is answered 503, and not served by the main Service";
             self.remarks.add(ingress, Remark::differs(CANARY, what));
@@ -298,7 +298,7 @@ fn of_answer(action: &Action) -> Option<&'static str> {
 
 /// 404 where no route says anything is what happens without a rule, too.
 fn is_answered_anyway(rule: &Rule) -> bool {
-    let redirects = rule.filters.iter().any(|filter| matches!(filter, Filter::Redirect(_)));
+    let redirects = rule.phases.guards.iter().any(|guard| matches!(guard, Guard::Redirect(_)));
     !redirects && matches!(rule.action, Action::Answer(Answer { reason: AnswerReason::NoRoute, .. }))
 }
 

@@ -1,9 +1,10 @@
-//! The filters of a rule as those of a route, and what of them is lost. What protects closes the rule: the Gateway API has no
+//! What a rule does, as filters of a route, and what of them is lost. What protects closes the rule: the Gateway API has no
 //! filter for it.
 
 use fairway_model::{
-    Cors, CorsOrigin, Deny, FieldTemplate, Filter, HeaderEdit, HttpsRedirect, Mirror, MirrorTarget,
-    PathRewrite, Redirect, RedirectTarget, TemplatePart,
+    AnswerEdit, Cors, CorsOrigin, Deny, Fallback, FieldTemplate, Guard, HeaderEdit, HttpsRedirect, Mirror,
+    MirrorTarget, PathRewrite, Phases, ReceivedEdit, Redirect, RedirectTarget, RequestEdit, Step,
+    TemplatePart,
 };
 use fairway_objects::gateway_api::{
     HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
@@ -26,7 +27,7 @@ const HEADERS: &[&str] = &["fairway.dev/request-headers", "fairway.dev/response-
 /// The statuses that a redirect may have (Gateway API `HTTPRequestRedirectFilter.statusCode`).
 const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// The filters of a rule, sorted by what a route has for them.
+/// What a rule does, sorted by what a route has for them.
 #[derive(Debug, Default)]
 pub(crate) struct Filters<'f> {
     request: HttpHeaderFilter,
@@ -49,35 +50,38 @@ pub(crate) struct Filters<'f> {
 }
 
 impl<'f> Filters<'f> {
-    /// Sorts the filters of a rule.
-    pub(crate) fn of(filters: &'f [Filter]) -> Self {
+    /// Sorts what a rule does.
+    pub(crate) fn of(phases: &'f Phases) -> Self {
         let mut all = Self::default();
-        filters.iter().for_each(|filter| all.take(filter));
+        phases.steps().for_each(|step| all.take(step));
         all.closed.dedup();
         all
     }
 
-    fn take(&mut self, filter: &'f Filter) {
-        match filter {
+    fn take(&mut self, step: Step<'f>) {
+        match step {
             // The first that answers ends the exchange.
-            Filter::HttpsRedirect(to_https) if self.redirect.is_none() => self.to_https = Some(to_https),
-            Filter::Redirect(redirect) => self.redirect(redirect),
-            Filter::Cors(cors) => self.cors(cors),
-            Filter::RequestHeaders(edit) => merge(&mut self.request, edit),
-            Filter::ResponseHeaders(edit) => merge(&mut self.response, edit),
-            Filter::EndpointFields(fields) => self.fields(fields, Direction::Request),
-            Filter::AnswerFields(fields) => self.fields(fields, Direction::Response),
-            Filter::HiddenFields(names) => {
+            Step::Guard(Guard::HttpsRedirect(to_https)) if self.redirect.is_none() => {
+                self.to_https = Some(to_https);
+            }
+            Step::Guard(Guard::Redirect(redirect)) => self.redirect(redirect),
+            Step::Guard(guard) => match protection(guard) {
+                Some(what) => self.closed.push(what),
+                None => self.remarks.extend(limit(guard)),
+            },
+            Step::Answer(AnswerEdit::Cors(cors)) => self.cors(cors),
+            Step::Request(RequestEdit::Headers(edit)) => merge(&mut self.request, edit),
+            Step::Answer(AnswerEdit::Headers(edit)) => merge(&mut self.response, edit),
+            Step::EndpointFields(fields) => self.fields(fields, Direction::Request),
+            Step::Answer(AnswerEdit::Fields(fields)) => self.fields(fields, Direction::Response),
+            Step::Received(ReceivedEdit::Hide(names)) => {
                 self.response.remove.extend(names.iter().map(ToString::to_string));
             }
-            Filter::StrictTransportSecurity(value) => self.hsts = Some(value),
-            Filter::RewritePath(path) => self.path = Some(path),
-            Filter::RewriteHost(host) => self.host = Some(host.to_string()),
-            Filter::Mirror(mirror) => self.mirrors.push(mirror),
-            other => match protection(other) {
-                Some(what) => self.closed.push(what),
-                None => self.remarks.extend(feature(other)),
-            },
+            Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => self.hsts = Some(value),
+            Step::Path(path) => self.path = Some(path),
+            Step::Request(RequestEdit::Host(host)) => self.host = Some(host.to_string()),
+            Step::Mirror(mirror) => self.mirrors.push(mirror),
+            other => self.remarks.extend(feature(other)),
         }
     }
 
@@ -177,62 +181,69 @@ pub(crate) fn to_https(of: &HttpsRedirect, port: u16) -> HttpRouteFilter {
     HttpRouteFilter { request_redirect: Some(redirect), ..kind("RequestRedirect") }
 }
 
-/// What of protection a filter gives; `None` for one that gives none.
-fn protection(filter: &Filter) -> Option<&'static str> {
-    Some(match filter {
-        Filter::Access(_) => "the list of client addresses that may pass",
-        Filter::ClientCertificate(_) => "the certificates that clients must show",
-        Filter::OverTls => "the refusal of plain requests",
+/// What of protection a guard gives; `None` for one that gives none.
+fn protection(guard: &Guard) -> Option<&'static str> {
+    Some(match guard {
+        Guard::Access(_) => "the list of client addresses that may pass",
+        Guard::ClientCertificate(_) => "the certificates that clients must show",
+        Guard::OverTls => "the refusal of plain requests",
         // In the paths of Gateway API a line break stays escaped, and `.` matches that.
-        Filter::Deny(of) if *of == Deny::line_breaks() => return None,
-        Filter::Deny(_) => "the requests that fairway.dev/deny refuses",
-        Filter::ExternalAuth(_) => "the question to the authentication service",
-        Filter::BasicAuth(_) => "the password",
-        Filter::AnyGuard(_) => "the guards of satisfy: any",
-        _ => return None,
+        Guard::Deny(of) if *of == Deny::line_breaks() => return None,
+        Guard::Deny(_) => "the requests that fairway.dev/deny refuses",
+        Guard::ExternalAuth(_) => "the question to the authentication service",
+        Guard::BasicAuth(_) => "the password",
+        Guard::Any(_) => "the guards of satisfy: any",
+        Guard::HttpsRedirect(_)
+        | Guard::Redirect(_)
+        | Guard::NeedsEndpoint
+        | Guard::Preflight(_)
+        | Guard::RateLimit(_)
+        | Guard::ConcurrencyLimit(_) => return None,
     })
 }
 
 /// Whether it is the word of a canary for the time without endpoints: it tells the main Service nothing.
-pub(crate) fn is_of_canary(filter: &Filter) -> bool {
-    matches!(filter, Filter::Fallback(fallback) if fallback.fields.is_empty())
+pub(crate) fn is_of_canary(fallback: &Fallback) -> bool {
+    fallback.fields.is_empty()
 }
 
-/// What else is lost with a filter.
-fn feature(filter: &Filter) -> Option<Remark> {
-    let (about, what): (&'static [&'static str], _) = match filter {
-        Filter::RealIp(_) => (&["fairway.dev/real-ip"], "who the client is follows from the settings alone"),
-        Filter::SecuredBackend(_) => {
+/// What is lost with a guard that does not protect.
+fn limit(guard: &Guard) -> Option<Remark> {
+    match guard {
+        Guard::RateLimit(_) => Some(Remark::lost(RATES, "clients may send any number of requests")),
+        Guard::ConcurrencyLimit(_) => {
+            let what = "clients may send any number of requests at a time";
+            Some(Remark::lost(&["limit-connections"], what))
+        }
+        _ => None,
+    }
+}
+
+/// What else is lost with a step.
+fn feature(step: Step<'_>) -> Option<Remark> {
+    let (about, what): (&'static [&'static str], _) = match step {
+        Step::Client(_) => (&["fairway.dev/real-ip"], "who the client is follows from the settings alone"),
+        Step::Secured(_) => {
             (&["backend-protocol"], "endpoints are spoken to in the clear, also for clients with TLS")
         }
-        Filter::EndpointHop(_) => {
-            (&["proxy-http-version", "connection-proxy-header"], "HTTP/1.1 is spoken as usual")
-        }
-        Filter::ForwardedPrefix(_) => (
+        Step::Hop(_) => (&["proxy-http-version", "connection-proxy-header"], "HTTP/1.1 is spoken as usual"),
+        Step::Request(RequestEdit::ForwardedPrefix(_)) => (
             &["x-forwarded-prefix"],
             "endpoints do not get the field, which has parts of the path in its value",
         ),
-        Filter::AnswerHead(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
-        Filter::AnswerRate(_) => {
-            (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed")
-        }
-        Filter::AnswerCookies(_) => {
+        Step::HeadBound(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
+        Step::Rate(_) => (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed"),
+        Step::Received(ReceivedEdit::Cookies(_)) => {
             (&["proxy-cookie-domain", "proxy-cookie-path"], "cookies of endpoints stay as they are")
         }
-        Filter::AnswerLocation(_) => {
+        Step::Received(ReceivedEdit::Location(_)) => {
             (&["proxy-redirect-from", "proxy-redirect-to"], "Location of endpoints stays as it is")
         }
-        Filter::ErrorPages(_) => {
-            (&["custom-http-errors", "default-backend"], "error responses stay as they are")
-        }
-        Filter::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
-        Filter::RateLimit(_) => (RATES, "clients may send any number of requests"),
-        Filter::ConcurrencyLimit(_) => {
-            (&["limit-connections"], "clients may send any number of requests at a time")
-        }
-        Filter::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
-        Filter::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
-        Filter::Fallback(_) if !is_of_canary(filter) => {
+        Step::Pages(_) => (&["custom-http-errors", "default-backend"], "error responses stay as they are"),
+        Step::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
+        Step::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
+        Step::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
+        Step::Fallback(fallback) if !is_of_canary(fallback) => {
             (&["default-backend"], "paths whose Service has no endpoints answer 503")
         }
         _ => return None,
@@ -403,8 +414,8 @@ mod tests {
 
     #[test]
     fn what_protects_closes_and_what_does_not_is_lost() {
-        let filters = [Filter::OverTls, Filter::Unlogged];
-        let found = Filters::of(&filters);
+        let phases = Phases { unlogged: true, ..Guard::OverTls.into() };
+        let found = Filters::of(&phases);
         assert_eq!(found.closed, ["the refusal of plain requests"]);
         assert_eq!(
             found.remarks,
@@ -438,8 +449,8 @@ mod tests {
 
     #[test]
     fn strict_transport_security_is_for_answers_over_tls() {
-        let filters = [Filter::StrictTransportSecurity("max-age=1".into())];
-        let found = Filters::of(&filters);
+        let phases = AnswerEdit::StrictTransportSecurity("max-age=1".into()).into();
+        let found = Filters::of(&phases);
         assert!(found.for_route(None, false).is_empty());
         let set = found.for_route(None, true).pop().and_then(|it| it.response_header_modifier).unwrap().set;
         assert_eq!((set[0].name.as_str(), set[0].value.as_str()), ("Strict-Transport-Security", "max-age=1"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Deny, FieldMatch, Filter, Match, PathMatch, TextMatch};
+use fairway_model::{Deny, FieldMatch, Match, PathMatch, TextMatch};
 use fairway_pattern::{Anchor, Pattern};
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ const UPGRADE: &[u8] = b"websocket";
 ///
 /// # Errors
 /// With what is wrong.
-pub fn deny(value: &str) -> Result<Filter, String> {
+pub fn deny(value: &str) -> Result<Deny, String> {
     let Wanted { status, when } = object(value)?;
     if !(400..=599).contains(&status) {
         return Err(format!("status {status} refuses nothing; 400 to 599 do"));
@@ -65,7 +65,7 @@ pub fn deny(value: &str) -> Result<Filter, String> {
             all.len()
         ));
     }
-    Ok(Filter::Deny(Deny { status, when: all }))
+    Ok(Deny { status, when: all })
 }
 
 impl Condition {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn each_method_is_a_condition_of_its_own() {
         let value = r#"{"when": [{"methods": ["PUT", "DELETE"], "path": "/admin"}, {"headers": {"User-Agent": ".*bot.*"}}]}"#;
-        let Ok(Filter::Deny(deny)) = deny(value) else { panic!("it is read") };
+        let Ok(deny) = deny(value) else { panic!("it is read") };
         assert_eq!((deny.status, deny.when.len()), (403, 3));
         assert_eq!(&*deny.when[2].headers[0].name, "user-agent");
     }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_line_feed_hides_nothing_from_a_pattern() {
         let value = r#"{"when": [{"path": "/.*secret|/.*key", "headers": {"a": ".*bot.*|.*crawler.*"}, "query": {"b": ".*drop.*"}}]}"#;
-        let Ok(Filter::Deny(deny)) = deny(value) else { panic!("it is read") };
+        let Ok(deny) = deny(value) else { panic!("it is read") };
         let [Match { path: PathMatch::Regex { pattern: path, .. }, headers, query, .. }] = &deny.when[..]
         else {
             panic!("one condition: {deny:?}")

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Filter, HeaderEdit, HeaderField};
+use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, RequestEdit};
 use serde::Deserialize;
 
 use crate::annotations::value::{header_name, object};
@@ -42,16 +42,16 @@ pub fn is_of_the_hop(name: &str) -> bool {
 ///
 /// # Errors
 /// With what is wrong.
-pub fn request_headers(value: &str) -> Result<Filter, String> {
-    edit(value).map(Filter::RequestHeaders)
+pub fn request_headers(value: &str) -> Result<RequestEdit, String> {
+    edit(value).map(RequestEdit::Headers)
 }
 
 /// `response-headers`: what the client gets, whoever made the answer.
 ///
 /// # Errors
 /// With what is wrong.
-pub fn response_headers(value: &str) -> Result<Filter, String> {
-    edit(value).map(Filter::ResponseHeaders)
+pub fn response_headers(value: &str) -> Result<AnswerEdit, String> {
+    edit(value).map(AnswerEdit::Headers)
 }
 
 fn edit(value: &str) -> Result<HeaderEdit, String> {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn headers_are_removed_set_and_added() {
-        let Ok(Filter::RequestHeaders(edit)) =
+        let Ok(RequestEdit::Headers(edit)) =
             request_headers(r#"{"set": {"X-A": "1"}, "add": {"X-B": "two words"}, "remove": ["X-C"]}"#)
         else {
             panic!("it is read");

@@ -1,6 +1,6 @@
 //! `real-ip`: who the client is, where a content delivery network or another proxy in front says so.
 
-use fairway_model::{Filter, RealIp};
+use fairway_model::RealIp;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -22,7 +22,7 @@ const OF_TRUSTED_PEERS: [&str; 7] =
 ///
 /// # Errors
 /// With what is wrong.
-pub fn real_ip(value: &str) -> Result<Filter, String> {
+pub fn real_ip(value: &str) -> Result<RealIp, String> {
     let Wanted { header, trusted } = object(value)?;
     header_name(&header)?;
     let header = header.to_ascii_lowercase();
@@ -36,7 +36,7 @@ pub fn real_ip(value: &str) -> Result<Filter, String> {
         return Err("\"trusted\" is empty, so that nobody would be believed".to_owned());
     }
     let trusted = trusted.iter().map(|range| parse(range)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Filter::RealIp(RealIp { header: header.into(), trusted }))
+    Ok(RealIp { header: header.into(), trusted })
 }
 
 fn parse(text: &str) -> Result<IpNet, String> {
@@ -55,8 +55,7 @@ mod tests {
 
     #[test]
     fn a_header_and_those_who_are_believed() {
-        let Ok(Filter::RealIp(of)) =
-            real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
+        let Ok(of) = real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
         else {
             panic!("it is read");
         };

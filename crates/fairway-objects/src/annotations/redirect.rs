@@ -1,6 +1,6 @@
 //! `redirect`: every request is answered with one, to another URL or to its own with parts replaced.
 
-use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget};
+use fairway_model::{PathRewrite, Redirect, RedirectTarget};
 use serde::Deserialize;
 
 use crate::annotations::value::object;
@@ -33,7 +33,7 @@ fn found() -> u16 {
 ///
 /// # Errors
 /// With what is wrong.
-pub fn redirect(value: &str) -> Result<Filter, String> {
+pub fn redirect(value: &str) -> Result<Redirect, String> {
     let wanted: Wanted = object(value)?;
     let status = wanted.status;
     if ![301, 302, 303, 307, 308].contains(&status) {
@@ -43,7 +43,7 @@ pub fn redirect(value: &str) -> Result<Filter, String> {
         Some(url) => whole(url, &wanted)?,
         None => parts(wanted)?,
     };
-    Ok(Filter::Redirect(Redirect { status, target }))
+    Ok(Redirect { status, target })
 }
 
 fn whole(url: &str, wanted: &Wanted) -> Result<RedirectTarget, String> {
@@ -92,16 +92,12 @@ mod tests {
 
     #[test]
     fn a_redirect_names_a_url_or_parts_of_one() {
-        let Ok(Filter::Redirect(to)) =
-            redirect(r#"{"status": 301, "host": "new.example", "scheme": "https"}"#)
-        else {
+        let Ok(to) = redirect(r#"{"status": 301, "host": "new.example", "scheme": "https"}"#) else {
             panic!("it is read");
         };
         assert_eq!(to.status, 301);
         assert!(matches!(to.target, RedirectTarget::Parts { keep_query: true, port: None, .. }));
-        let Ok(Filter::Redirect(to)) = redirect(r#"{"url": "https://new.example/a?b"}"#) else {
-            panic!("it is read")
-        };
+        let Ok(to) = redirect(r#"{"url": "https://new.example/a?b"}"#) else { panic!("it is read") };
         assert_eq!((to.status, to.target), (302, RedirectTarget::Url("https://new.example/a?b".into())));
     }
 

@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime};
 
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_net::output::OutputSender;
-use fairway_routing::Logging;
 
 use crate::buffers::Buffers;
 use crate::log::{Forwarded, Process, StreamLine, WallClock};
@@ -111,7 +110,7 @@ impl AccessLog {
         if self.format == AccessLogFormat::Off || wanted.switched == Switch::Off {
             return;
         }
-        if record.served_by.rule.is_some_and(|rule| rule.steps().log == Logging::Nothing) {
+        if record.served_by.rule.is_some_and(|rule| rule.steps().unlogged) {
             return;
         }
         let mut clock = self.clock.borrow_mut();

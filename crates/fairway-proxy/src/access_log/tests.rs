@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairway_connection::sides::Upgrade;
 use fairway_http::HeadLimits;
-use fairway_model::{Backend, Escape, Filter, LogFormat, ServiceName, Settings};
+use fairway_model::{Backend, Escape, LogFormat, Phases, ServiceName, Settings};
 use fairway_net::clock::Instant;
 use fairway_net::output::OutputSender;
 use fairway_routing::{CompiledRule, Matched, Request};
@@ -100,7 +100,7 @@ fn with_rule(with: impl FnOnce(&CompiledRule)) {
     with_rule_of(Vec::new(), with);
 }
 
-fn with_rule_of(filters: Vec<Filter>, with: impl FnOnce(&CompiledRule)) {
+fn with_rule_of(filters: Vec<Phases>, with: impl FnOnce(&CompiledRule)) {
     let (snapshot, buffers) = (snapshot(filters), buffers(PLAIN));
     let request = Request {
         host: "example.com",
@@ -239,7 +239,7 @@ fn an_exchange_whose_rule_wants_no_line_has_none() {
     let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
     let peer = peer();
     let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
-    for (filters, lines) in [(vec![Filter::Unlogged], 0), (Vec::new(), 1)] {
+    for (filters, lines) in [(vec![Phases { unlogged: true, ..Phases::default() }], 0), (Vec::new(), 1)] {
         with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), seen));
         log.flush();
         assert_eq!(receiver.try_iter().count(), lines);

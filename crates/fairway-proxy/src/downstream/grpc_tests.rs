@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_model::Filter;
+use fairway_model::{Forwarding, Phases};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -316,7 +316,11 @@ async fn a_browser_of_http2_gets_its_trailers_in_the_body() {
             7\r\n\0\0\0\0\x02ab\r\n0\r\nGrpc-Status: 0\r\n\r\n",
             &seen,
         );
-        let stage = Stage::filtered(1, vec![Filter::GrpcWeb], move |_| answering());
+        let stage = Stage::filtered(
+            1,
+            vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })],
+            move |_| answering(),
+        );
         let mut browser = Browser::new(&stage);
         let fields = [("content-type", "application/grpc-web"), ("x-grpc-web", "1")];
         let id = browser.ask_with(b"POST", b"/a.B/C", &fields, true);

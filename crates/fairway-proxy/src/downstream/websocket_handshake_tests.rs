@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairway_connection::websocket::accept;
 use fairway_http2::frame::{END_HEADERS, Kind, write_frame};
-use fairway_model::{Deny, FieldMatch, Filter, Match, TextMatch};
+use fairway_model::{Deny, FieldMatch, Guard, Match, Phases, TextMatch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
@@ -80,10 +80,11 @@ async fn a_refusal_of_upgrades_takes_those_of_both_versions() {
         let when = vec![Match { headers: vec![header], ..Match::default() }];
         let seen = Shared::default();
         let shared = Shared::clone(&seen);
-        let stage = Stage::filtered(1, vec![Filter::Deny(Deny { status: 403, when })], move |_| {
-            let seen = Shared::clone(&shared);
-            Meeting::with(|stream| http1_endpoint(stream, seen))
-        });
+        let stage =
+            Stage::filtered(1, vec![Phases::from(Guard::Deny(Deny { status: 403, when }))], move |_| {
+                let seen = Shared::clone(&shared);
+                Meeting::with(|stream| http1_endpoint(stream, seen))
+            });
         for client in [H1, H2] {
             let mut asker = Asker::ask(&stage, client, "/echo", b"").await;
             assert_eq!(asker.answer().await.0, 403, "{client:?}");

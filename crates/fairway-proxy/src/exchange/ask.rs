@@ -7,7 +7,7 @@ use std::time::Duration;
 use fairway_connection::sides::Downstream;
 use fairway_http::{Head, Known};
 use fairway_model::{Action, AuthService, KeptAuth, OwnScheme, Rule, TemplatePart};
-use fairway_routing::{Asking, CompiledRule, RequestStep};
+use fairway_routing::{Asking, CompiledRule, GuardStep};
 
 use super::environment::Exchange;
 use super::lookup;
@@ -217,7 +217,7 @@ fn follow<N: Network>(
     loop {
         return match filter::on_request(rule, next, context, question) {
             // Forwarding finds out that there is none.
-            Verdict::Wait(RequestStep::Endpoint, then) => {
+            Verdict::Wait(GuardStep::Endpoint, then) => {
                 next = then;
                 continue;
             }

@@ -46,7 +46,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
     let target = if rewritten.is_empty() { exchange.env.intake.received(buffers) } else { rewritten };
     let asks = exchange.env.rule.rule().policy.websocket;
     let upgrade = if asks { exchange.env.intake.upgrade } else { Upgrade::None };
-    let EndpointHop { version, connection } = exchange.env.rule.steps().endpoint.hop;
+    let EndpointHop { version, connection } = exchange.env.rule.steps().forwarding.hop;
     let (http10, connection) = (version == HopVersion::Http10, option(connection));
     let plan = RequestPlan { target, body: exchange.env.intake.body, upgrade, http10, connection };
     lease.up().send_request(&buffers.request, &plan);

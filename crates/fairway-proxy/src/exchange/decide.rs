@@ -2,7 +2,7 @@
 
 use fairway_http::BodySize;
 use fairway_model::{Action, Answer, AnswerReason};
-use fairway_routing::{CompiledRule, RequestStep, Targets};
+use fairway_routing::{CompiledRule, GuardStep, Targets};
 
 use super::environment::Environment;
 use crate::buffers::Buffers;
@@ -11,7 +11,7 @@ use crate::filter::{self, FilterContext, Verdict};
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
 
-/// What the rule itself makes of the request, from its step number `first` on.
+/// What the rule itself makes of the request, from its guard number `first` on.
 pub(super) fn decide<'a, N: Network>(
     env: &Environment<'a, N>,
     first: u32,
@@ -38,7 +38,7 @@ pub(super) fn decide<'a, N: Network>(
     loop {
         match filter::on_request(env.rule, next, &context, buffers) {
             Verdict::Pass => break,
-            Verdict::Wait(RequestStep::Endpoint, then) => match without_endpoint(env, peer.scheme) {
+            Verdict::Wait(GuardStep::Endpoint, then) => match without_endpoint(env, peer.scheme) {
                 None => next = then,
                 Some(fault) => return Verdict::Refused(fault),
             },
@@ -85,7 +85,7 @@ fn without_endpoint<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Opt
         }
         Action::Answer(_) => None,
         Action::Forward(_) => {
-            let mut rules = env.rule.steps().fallbacks.iter().map(|fallback| &fallback.rule);
+            let mut rules = env.rule.steps().forwarding.fallbacks.iter().map(|fallback| &fallback.rule);
             let has =
                 has_endpoint(env, env.rule, scheme) || rules.any(|rule| has_endpoint(env, rule, scheme));
             (!has).then_some(Fault::NoEndpoint)

@@ -103,7 +103,7 @@ fn group<N: Network>(
         env.adopted.group(secured.or_else(picked)?, &env.worker.groups)
     };
     let group = of(env.rule);
-    let fallbacks = &env.rule.steps().fallbacks;
+    let fallbacks = &env.rule.steps().forwarding.fallbacks;
     let is_ready =
         |group: &Option<Rc<Group<ToEndpoint<N>>>>| group.as_ref().is_some_and(|group| !group.is_empty());
     if fallbacks.is_empty() || is_ready(&group) {
@@ -133,7 +133,7 @@ fn pick(rule: &CompiledRule, random: u32) -> Option<BackendSlot> {
 /// The backend that gets the request, where it is that of the rule's canary: one of the rule's own and not its Service.
 fn canary<H: Hop>(rule: &CompiledRule, group: &Group<H>) -> Option<Arc<Backend>> {
     // While a canary is empty the main backend stands in: a rule without a fallback has none.
-    if rule.steps().fallbacks.is_empty() {
+    if rule.steps().forwarding.fallbacks.is_empty() {
         return None;
     }
     let (backend, labels) = (group.backend(), &rule.rule().labels);
@@ -163,7 +163,7 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
         buffers.request.append(b"Host", b"");
     }
     forwarded::rewrite(buffers, &env.client, || env.number());
-    for edits in &env.rule.steps().endpoint.edits {
+    for edits in &env.rule.steps().forwarding.edits {
         edits.apply(&mut buffers.request);
     }
     let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
@@ -176,7 +176,7 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
         }
         buffers.forms.write().target = target;
     }
-    if let Some(fields) = &env.rule.steps().endpoint.fields {
+    if let Some(fields) = &env.rule.steps().forwarding.fields {
         filter::set_on_request(fields, env.sources(), buffers);
     }
 }
@@ -284,7 +284,7 @@ fn is_tried_elsewhere<N: Network, D: Downstream>(
 ) -> bool {
     let Exchange { env, buffers, record, .. } = exchange;
     let status = buffers.answer.status();
-    if env.rule.steps().retried.binary_search(&status).is_err() {
+    if env.rule.steps().forwarding.retried.binary_search(&status).is_err() {
         return false;
     }
     retry_state.now = answered.headed;

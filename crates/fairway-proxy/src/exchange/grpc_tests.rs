@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fairway_model::{AccessList, ErrorPages, Filter};
+use fairway_model::{AccessList, ErrorPages, Forwarding, Guard, Phases};
 use fairway_testkit::wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -60,7 +60,7 @@ fn request(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
     Some((String::from_utf8(text.to_vec()).unwrap(), body, head.length + length))
 }
 
-fn stage(filters: Vec<Filter>, answer: &[u8]) -> (Stage, Seen) {
+fn stage(filters: Vec<Phases>, answer: &[u8]) -> (Stage, Seen) {
     let seen = Seen::default();
     let (answer, theirs) = (answer.to_vec(), Rc::clone(&seen));
     let script = move |_| {
@@ -101,7 +101,8 @@ fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 #[tokio::test(start_paused = true)]
 async fn a_browser_calls_a_grpc_endpoint() {
     on_stage(async {
-        let (stage, seen) = stage(vec![Filter::GrpcWeb], ANSWER);
+        let (stage, seen) =
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], ANSWER);
         let mut client = stage.client();
         for (content_type, accept, body, expected, answer_type) in [
             (
@@ -146,7 +147,8 @@ async fn a_browser_calls_a_grpc_endpoint() {
 #[tokio::test(start_paused = true)]
 async fn text_is_decoded_wherever_it_is_split() {
     on_stage(async {
-        let (stage, seen) = stage(vec![Filter::GrpcWeb], ANSWER);
+        let (stage, seen) =
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], ANSWER);
         let request = web("application/grpc-web-text", "", TEXT.as_bytes());
         let begin = request.len() - TEXT.len();
         let mut client = stage.client();
@@ -166,7 +168,7 @@ async fn text_is_decoded_wherever_it_is_split() {
 async fn an_answer_without_messages_has_its_status_in_the_body() {
     on_stage(async {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nGrpc-Status: 12\r\nX-A: b\r\nContent-Length: 0\r\n\r\n";
-        let (stage, _) = stage(vec![Filter::GrpcWeb], answer);
+        let (stage, _) = stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], answer);
         let (head, body) = asked(&mut stage.client(), web("application/grpc-web", "", BODY)).await;
         assert_eq!(body, b"\x80\0\0\0\x11grpc-status: 12\r\n");
         assert_eq!((field(&head, "grpc-status"), field(&head, "X-A")), (None, Some("b")), "{head}");
@@ -198,7 +200,8 @@ async fn without_the_filter_the_endpoint_speaks_grpc_web_itself() {
 #[tokio::test(start_paused = true)]
 async fn what_is_no_base64_and_what_is_no_grpc_answer() {
     on_stage(async {
-        let (stage, seen) = stage(vec![Filter::GrpcWeb], NOT_FOUND);
+        let (stage, seen) =
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], NOT_FOUND);
         for wrong in ["AAAA*AAA", "AAAAAAJhYg=", "AA=A"] {
             let (head, body) = asked(
                 &mut stage.client(),
@@ -232,7 +235,10 @@ async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one(
         ("application/grpc", b"7\r\n\0\0\0\0\x02ab\r\n", None),
     ] {
         on_stage(async {
-            let (stage, _) = stage(vec![Filter::GrpcWeb], &[head, chunk].concat());
+            let (stage, _) = stage(
+                vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })],
+                &[head, chunk].concat(),
+            );
             let mut client = stage.client();
             client.send(web(content_type, "grpc-timeout: 500m\r\n", BODY)).await;
             let began = Instant::now();
@@ -255,7 +261,7 @@ async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_peop
     on_stage(async {
         let nobody = AccessList { deny: vec!["192.0.2.0/24".parse().unwrap()], allow: Vec::new() };
         let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
-        let filters = vec![Filter::Access(nobody), Filter::ErrorPages(pages)];
+        let filters = vec![Phases::from(Guard::Access(nobody)), Phases::from(pages)];
         let (stage, seen) = stage(filters, OK);
         let mut client = stage.client();
         let (head, body) = asked(&mut client, web("application/grpc", "", b"")).await;
@@ -299,7 +305,8 @@ async fn a_large_answer_in_text_arrives_whole_and_slowly_taken() {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
         let end = &b"\r\n0\r\ngrpc-status: 0\r\n\r\n"[..];
         let answer = [head.as_bytes(), chunk.as_bytes(), &frame, end].concat();
-        let (stage, _) = stage(vec![Filter::GrpcWeb], &answer);
+        let (stage, _) =
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], &answer);
         let (_, body) =
             asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
         let mut decoder = fairway_http::grpc::Decoder::default();

@@ -1,4 +1,4 @@
-//! Steps that wait for somebody's word before the request goes on: a password that is verified off the worker, another
+//! Guards that wait for somebody's word before the request goes on: a password that is verified off the worker, another
 //! service, or the first of both.
 
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairway_connection::sides::Downstream;
 use fairway_model::BasicAuth;
 use fairway_net::clock::Instant;
-use fairway_routing::{AnyOf, RequestStep};
+use fairway_routing::{AnyOf, GuardStep};
 
 use super::ask::{self, Answer};
 use super::environment::{ClientSide, Exchange};
@@ -19,24 +19,24 @@ use crate::filter::{Verdict, own_answer, vouch_for_nobody};
 use crate::guards::{Claim, Word};
 use crate::network::Network;
 
-/// Waits for the word of a step. Whatever does not let the request pass keeps it out.
+/// Waits for the word of a guard. Whatever does not let the request pass keeps it out.
 pub(super) async fn pass<'r, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    step: &RequestStep,
+    step: &GuardStep,
 ) -> Verdict<'r> {
     match step {
-        RequestStep::Ask(asking) => {
+        GuardStep::Ask(asking) => {
             let answer = ask::ask(exchange, asking).await;
             conclude(exchange, answer)
         }
-        RequestStep::Password(basic) => match verify(exchange, basic).await {
+        GuardStep::Password(basic) => match verify(exchange, basic).await {
             Ok(Word::Right) => Verdict::Pass,
             Ok(Word::Wrong) => challenge(exchange, basic),
             Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
             Err(fault) => Verdict::Refused(fault),
         },
         // Its list of addresses has not let the request pass.
-        RequestStep::Any(any) => pass_one(exchange, any).await,
+        GuardStep::Any(any) => pass_one(exchange, any).await,
         // The others wait for nobody.
         _ => Verdict::Refused(Fault::ProtectionUnavailable),
     }

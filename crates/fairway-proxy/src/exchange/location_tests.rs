@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, AuthCookies, AuthService, Config, Deny, ErrorPages, ExternalAuth, FieldTemplate, Filter,
-    HeaderEdit, HeaderField, Match, PathForm, PathMatch, PathRewrite, Redirect, RedirectTarget, Rule,
-    Template, Timeouts, VirtualHost,
+    AccessList, AnswerEdit, AuthCookies, AuthService, Config, Deny, ErrorPages, ExternalAuth, FieldTemplate,
+    Forwarding, Guard, HeaderEdit, HeaderField, Match, PathForm, PathMatch, PathRewrite, Phases, Redirect,
+    RedirectTarget, Rule, Template, Timeouts, VirtualHost,
 };
 use tokio::io::{AsyncWriteExt, DuplexStream};
 
@@ -29,22 +29,24 @@ fn always(answer: &'static [u8]) -> impl Fn(SocketAddr) -> Meeting + Copy + 'sta
     move |_| Meeting::with(move |stream| saying(answer, stream))
 }
 
-fn elsewhere() -> Filter {
-    Filter::Redirect(Redirect { status: 302, target: RedirectTarget::Url("http://b/".into()) })
+fn elsewhere() -> Phases {
+    Phases::from(Guard::Redirect(Redirect { status: 302, target: RedirectTarget::Url("http://b/".into()) }))
 }
 
 /// Refuses everybody.
-fn closed() -> Filter {
-    Filter::Access(AccessList { deny: vec!["0.0.0.0/0".parse().unwrap()], allow: Vec::new() })
+fn closed() -> Phases {
+    Phases::from(Guard::Access(AccessList { deny: vec!["0.0.0.0/0".parse().unwrap()], allow: Vec::new() }))
 }
 
-fn own_field() -> Filter {
+fn own_field() -> Phases {
     let set = vec![HeaderField { name: "X-Own".into(), value: "1".into() }];
-    Filter::ResponseHeaders(HeaderEdit { set, ..HeaderEdit::default() })
+    Phases::from(AnswerEdit::Headers(HeaderEdit { set, ..HeaderEdit::default() }))
 }
 
-fn field_of_all() -> Filter {
-    Filter::AnswerFields([FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") }].into())
+fn field_of_all() -> Phases {
+    Phases::from(AnswerEdit::Fields(
+        [FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") }].into(),
+    ))
 }
 
 /// The configuration of a rule of Gateway API.
@@ -74,17 +76,17 @@ async fn text(stage: &Stage, request: impl AsRef<[u8]>) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_too_large_is_found_before_anything_but_what_holds_for_the_host() {
     on_stage(async {
-        let limited = |filters: Vec<Filter>| {
+        let limited = |filters: Vec<Phases>| {
             move |rule: &mut Rule| {
                 Arc::make_mut(&mut rule.policy).max_body = Some(3);
-                rule.filters.clone_from(&filters);
+                rule.phases = Phases::from_iter(filters.clone()).kept();
             }
         };
-        for filter in [elsewhere(), closed(), Filter::NeedsEndpoint] {
+        for filter in [elsewhere(), closed(), Phases::from(Guard::NeedsEndpoint)] {
             let stage = Stage::ruled(0, limited(vec![filter]), always(OK));
             assert_eq!(status(&stage, TOO_LARGE).await, 413);
         }
-        let nobody = Filter::Deny(Deny { status: 403, when: vec![Match::default()] });
+        let nobody = Phases::from(Guard::Deny(Deny { status: 403, when: vec![Match::default()] }));
         let stage = Stage::ruled(1, limited(vec![nobody, elsewhere()]), always(OK));
         assert_eq!(status(&stage, TOO_LARGE).await, 403);
         let stage = Stage::serving(&of_gateway(1, limited(vec![elsewhere()])), always(OK));
@@ -99,17 +101,17 @@ async fn a_body_that_is_too_large_is_found_before_anything_but_what_holds_for_th
 async fn guards_do_not_matter_while_there_is_no_endpoint() {
     on_stage(async {
         for (endpoints, filters, expected) in [
-            (0, vec![Filter::NeedsEndpoint, closed()], 503),
-            (1, vec![Filter::NeedsEndpoint, closed()], 403),
+            (0, vec![Phases::from(Guard::NeedsEndpoint), closed()], 503),
+            (1, vec![Phases::from(Guard::NeedsEndpoint), closed()], 403),
             (0, vec![closed()], 403),
-            (0, vec![elsewhere(), Filter::NeedsEndpoint], 302),
-            (1, vec![Filter::NeedsEndpoint], 200),
+            (0, vec![elsewhere(), Phases::from(Guard::NeedsEndpoint)], 302),
+            (1, vec![Phases::from(Guard::NeedsEndpoint)], 200),
         ] {
             let stage = Stage::filtered(endpoints, filters, always(OK));
             assert_eq!(status(&stage, GET).await, expected);
         }
         let to = fairway_model::Fallback { backend: "a".into(), fields: Vec::new() };
-        let filters = vec![Filter::NeedsEndpoint, closed(), Filter::Fallback(to)];
+        let filters = vec![Phases::from(Guard::NeedsEndpoint), closed(), Phases::from(to)];
         let stage = Stage::filtered(0, filters, always(OK));
         assert_eq!(status(&stage, GET).await, 403, "somebody serves");
     })
@@ -139,7 +141,7 @@ async fn what_backends_say_to_nginx_ends_there() {
 async fn a_page_whose_owner_has_no_endpoint_is_404_without_the_fields_of_the_rule() {
     on_stage(async {
         let pages = ErrorPages { statuses: vec![403], backend: Some("nobody".into()), fields: Vec::new() };
-        let filters = vec![Filter::ErrorPages(pages), closed(), own_field(), field_of_all()];
+        let filters = vec![Phases::from(pages), closed(), own_field(), field_of_all()];
         let stage = Stage::filtered(1, filters, always(OK));
         let text = text(&stage, GET).await;
         assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
@@ -163,15 +165,16 @@ async fn the_way_to_the_sign_in_page_has_no_fields_of_the_rules_own() {
             timeouts: Timeouts::default(),
             kept: None,
         };
-        let filters = vec![Filter::ExternalAuth(Box::new(auth)), own_field(), field_of_all()];
+        let filters = vec![Phases::from(Guard::ExternalAuth(Box::new(auth))), own_field(), field_of_all()];
         let stage = Stage::filtered(1, filters.clone(), always(NO));
         let of_ingress = text(&stage, GET).await;
         assert!(of_ingress.starts_with("HTTP/1.1 302 "), "{of_ingress}");
         assert!(of_ingress.contains("X-Of-All: 1") && !of_ingress.contains("X-Own"), "{of_ingress}");
         // Its other answers have them.
-        let Filter::ExternalAuth(auth) = &filters[0] else { unreachable!("it is the first") };
+        let [Guard::ExternalAuth(auth)] = &*filters[0].guards else { unreachable!("it is the first") };
         let refused = Box::new(ExternalAuth { sign_in: None, ..ExternalAuth::clone(auth) });
-        let stage = Stage::filtered(1, vec![Filter::ExternalAuth(refused), own_field()], always(NO));
+        let stage =
+            Stage::filtered(1, vec![Phases::from(Guard::ExternalAuth(refused)), own_field()], always(NO));
         assert!(text(&stage, GET).await.contains("X-Own: 1"));
     })
     .await;
@@ -180,9 +183,9 @@ async fn the_way_to_the_sign_in_page_has_no_fields_of_the_rules_own() {
 #[tokio::test(start_paused = true)]
 async fn who_is_kept_from_the_whole_host_sees_nothing_of_the_rule() {
     on_stage(async {
-        let nobody = Filter::Deny(Deny { status: 403, when: vec![Match::default()] });
+        let nobody = Phases::from(Guard::Deny(Deny { status: 403, when: vec![Match::default()] }));
         let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
-        let filters = vec![nobody, Filter::ErrorPages(pages), own_field(), field_of_all()];
+        let filters = vec![nobody, Phases::from(pages), own_field(), field_of_all()];
         let text = text(&Stage::filtered(1, filters, always(OK)), GET).await;
         assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
         assert!(text.contains("X-Of-All: 1") && !text.contains("X-Own"), "{text}");
@@ -209,13 +212,16 @@ async fn probes_get_200_and_nothing_else() {
 async fn the_page_of_a_rewritten_request_is_asked_for_with_its_new_query() {
     on_stage(async {
         let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
-        let rewrite = Filter::RewritePath(PathRewrite::Regex {
-            pattern: "/x".into(),
-            replacement: "/y?z=2".into(),
-            ignore_case: false,
+        let rewrite = Phases::from(Forwarding {
+            path: Some(PathRewrite::Regex {
+                pattern: "/x".into(),
+                replacement: "/y?z=2".into(),
+                ignore_case: false,
+            }),
+            ..Forwarding::default()
         });
         let script = |_: SocketAddr| Meeting::with(mirroring);
-        let stage = Stage::filtered(1, vec![rewrite, closed(), Filter::ErrorPages(pages)], script);
+        let stage = Stage::filtered(1, vec![rewrite, closed(), Phases::from(pages)], script);
         let text = text(&stage, "GET /x?q=1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert!(text.ends_with("GET /?z=2&q=1 HTTP/1.1"), "{text}");
     })
@@ -240,11 +246,11 @@ async fn mirroring(mut stream: DuplexStream) {
 #[tokio::test(start_paused = true)]
 async fn a_line_break_in_the_path_gets_past_a_pattern_only_as_in_nginx() {
     on_stage(async {
-        let admin = |filters: Vec<Filter>| {
+        let admin = |filters: Vec<Phases>| {
             move |rule: &mut Rule| {
                 let path = PathMatch::Regex { pattern: "/admin/(.*)$".into(), ignore_case: true };
                 rule.matches = vec![Match { path, ..Match::default() }];
-                rule.filters.clone_from(&filters);
+                rule.phases = Phases::from_iter(filters.clone()).kept();
             }
         };
         let asked = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -256,7 +262,8 @@ async fn a_line_break_in_the_path_gets_past_a_pattern_only_as_in_nginx() {
             assert_eq!(status(&gateway, asked(path)).await, 200, "{path}");
             assert_eq!(status(&nginx, asked(path)).await, of_nginx, "{path}");
         }
-        let everything = |rule: &mut Rule| rule.filters = vec![Filter::Deny(Deny::line_breaks())];
+        let everything =
+            |rule: &mut Rule| rule.phases = Phases::from(Guard::Deny(Deny::line_breaks())).kept();
         let strict = Stage::ruled(1, everything, always(OK));
         for (path, expected) in [
             ("/admin/x", 200),

@@ -21,7 +21,7 @@ const MOST: usize = 256;
 
 /// Begins the copies that the rule asks for of the request in the buffers, which was not made ready for its endpoint yet.
 pub(super) fn begin<N: Network>(env: &Environment<'_, N>, peer: &Peer, buffers: &mut Buffers) {
-    for copying in &env.rule.steps().forward {
+    for copying in &env.rule.steps().forwarding.mirrors {
         let Mirror { numerator, denominator, .. } = copying.mirror;
         let chosen = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
         if chosen && env.intake.upgrade == Upgrade::None {

@@ -79,7 +79,7 @@ use std::rc::Rc;
 use fairway_connection::sides::{Arrival, Downstream, Hop, Persistence, Upgrade};
 use fairway_http::{Head, Malformed};
 use fairway_net::clock::Instant;
-use fairway_routing::{CompiledRule, RequestStep, TableId, Trailers};
+use fairway_routing::{CompiledRule, GuardStep, TableId};
 
 use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
@@ -167,7 +167,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         // What follows is the tunnel's, and waits for it.
         Upgrade::WebSocket => RequestBody::none(env.client.trust),
     };
-    if env.rule.steps().trailers == Trailers::Dropped {
+    if env.rule.steps().forwarding.drops_trailers {
         buffers.body.drop_trailers();
     }
     let mut exchange = Exchange { env, client_side, buffers, record };
@@ -202,10 +202,10 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     }
 }
 
-/// Waits, and goes on with the steps behind the one that was waited for, until nothing is left to wait for.
+/// Waits, and goes on with the guards behind the one that was waited for, until nothing is left to wait for.
 async fn wait_on<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    mut step: &'a RequestStep,
+    mut step: &'a GuardStep,
     mut next: u32,
 ) -> Verdict<'a> {
     loop {
@@ -257,7 +257,7 @@ fn admit<'a, N: Network>(
     let Some((rule, prefix)) = route(adopted, table, &intake, buffers, record) else {
         return Err(Unroutable::Unserved(intake, Fault::NoRoute));
     };
-    let client = match &rule.steps().real_ip {
+    let client = match &rule.steps().client {
         Some(real_ip) => client.behind(real_ip, &mut buffers.request),
         None => client,
     };

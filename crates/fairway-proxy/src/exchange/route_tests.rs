@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Filter, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite, Redirect, RedirectTarget,
-    RetryBy, Rule, WeightedBackend,
+    Action, AnswerEdit, Forwarding, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite, Phases,
+    Redirect, RedirectTarget, RequestEdit, RetryBy, RouteFilters, Rule, WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -83,19 +83,29 @@ fn set(name: &str, value: &str) -> HeaderEdit {
     HeaderEdit { set: vec![HeaderField { name: name.into(), value: value.into() }], ..HeaderEdit::default() }
 }
 
-fn share(backend: &str, filters: Vec<Filter>) -> WeightedBackend {
-    WeightedBackend { filters, ..WeightedBackend::new(backend.into(), 1) }
+fn share(backend: &str, filters: RouteFilters) -> WeightedBackend {
+    WeightedBackend { filters: Some(Box::new(filters)), ..WeightedBackend::new(backend.into(), 1) }
 }
 
-fn mirror(backend: &str) -> Filter {
-    Filter::Mirror(Mirror {
+/// Sets a field of requests.
+fn asking(name: &str, value: &str) -> RequestEdit {
+    RequestEdit::Headers(set(name, value))
+}
+
+/// Sets a field of answers.
+fn setting(name: &str, value: &str) -> Phases {
+    AnswerEdit::Headers(set(name, value)).into()
+}
+
+fn mirror(backend: &str) -> Mirror {
+    Mirror {
         backend: backend.into(),
         numerator: 1,
         denominator: 1,
         most_body: 1024,
         target: MirrorTarget::Forwarded,
         host: None,
-    })
+    }
 }
 
 async fn settle() {
@@ -117,16 +127,13 @@ fn asked(seen: &Seen, number: u16) -> usize {
 async fn each_share_has_its_own_filters_after_those_of_the_rule() {
     on_stage(async {
         let of = |name: &str| {
-            let request = Filter::RequestHeaders(set("X-Share", name));
-            share(name, vec![request, Filter::ResponseHeaders(set("X-By", name))])
+            let (request, answer) = (vec![asking("X-Share", name)], vec![set("X-By", name)]);
+            share(name, RouteFilters { request, answer, ..RouteFilters::default() })
         };
         let edit = |rule: &mut Rule| {
-            rule.filters = vec![
-                Filter::RequestHeaders(set("X-Share", "rule")),
-                Filter::RequestHeaders(set("X-Rule", "yes")),
-                Filter::ResponseHeaders(set("X-Seen", "yes")),
-            ];
-            rule.action = Action::Forward(vec![of("a"), of("b"), share("c", Vec::new())]);
+            let request = vec![asking("X-Share", "rule"), asking("X-Rule", "yes")];
+            rule.phases = Phases { request, ..setting("X-Seen", "yes") }.kept();
+            rule.action = Action::Forward(vec![of("a"), of("b"), WeightedBackend::new("c".into(), 1)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
@@ -156,13 +163,13 @@ async fn each_share_has_its_own_filters_after_those_of_the_rule() {
 async fn a_share_rewrites_and_copies_its_own_requests() {
     on_stage(async {
         let edit = |rule: &mut Rule| {
-            rule.filters = vec![mirror("b")];
-            let own = vec![
-                Filter::RequestHeaders(set("X-Share", "a")),
-                Filter::RewritePath(PathRewrite::Full("/new".into())),
-                Filter::RewriteHost("inner.test".into()),
-                mirror("c"),
-            ];
+            rule.phases = Phases::from(mirror("b")).kept();
+            let own = RouteFilters {
+                request: vec![asking("X-Share", "a"), RequestEdit::Host("inner.test".into())],
+                path: Some(PathRewrite::Full("/new".into())),
+                mirrors: vec![mirror("c")],
+                ..RouteFilters::default()
+            };
             rule.action = Action::Forward(vec![share("a", own)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
@@ -187,9 +194,10 @@ async fn a_share_rewrites_and_copies_its_own_requests() {
 async fn a_share_redirects_its_own_requests() {
     on_stage(async {
         let target = RedirectTarget::Url("https://b.test/".into());
-        let own = vec![Filter::Redirect(Redirect { status: 307, target })];
+        let redirect = Some(Redirect { status: 307, target });
+        let own = RouteFilters { redirect, ..RouteFilters::default() };
         let edit = |rule: &mut Rule| {
-            rule.filters = vec![Filter::ResponseHeaders(set("X-Seen", "yes"))];
+            rule.phases = setting("X-Seen", "yes").kept();
             rule.action = Action::Forward(vec![share("a", own)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
@@ -209,13 +217,14 @@ async fn a_share_redirects_its_own_requests() {
 #[tokio::test(start_paused = true)]
 async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_with_503() {
     on_stage(async {
+        let edited = RouteFilters { request: vec![asking("X-Share", "gone")], ..RouteFilters::default() };
         for (other, status, reason) in [
             (WeightedBackend::invalid("gone".into(), 1), 500, "no_backend"),
-            (share("gone", vec![Filter::RequestHeaders(set("X-Share", "gone"))]), 503, "no_endpoint"),
+            (share("gone", edited), 503, "no_endpoint"),
         ] {
             let edit = |rule: &mut Rule| {
-                rule.filters = vec![Filter::ResponseHeaders(set("X-Seen", "yes"))];
-                rule.action = Action::Forward(vec![share("a", Vec::new()), other]);
+                rule.phases = setting("X-Seen", "yes").kept();
+                rule.action = Action::Forward(vec![WeightedBackend::new("a".into(), 1), other]);
             };
             let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
             let mut client = stage.client();
@@ -250,9 +259,10 @@ async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_wi
 #[tokio::test(start_paused = true)]
 async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_so() {
     on_stage(async {
-        let Filter::Mirror(all) = mirror("c") else { unreachable!("it is one") };
-        let part = Filter::Mirror(Mirror { numerator: 1, denominator: 4, ..all });
-        let edit = |rule: &mut Rule| rule.filters = vec![mirror("a"), mirror("b"), part];
+        let part = Mirror { numerator: 1, denominator: 4, ..mirror("c") };
+        let mirrors = vec![mirror("a"), mirror("b"), part];
+        let copying = Phases::from(Forwarding { mirrors, ..Forwarding::default() });
+        let edit = |rule: &mut Rule| rule.phases = copying.kept();
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
         for _ in 0..200 {
@@ -376,7 +386,7 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
     ] {
         on_stage(async {
             let rule = |rule: &mut Rule| {
-                rule.filters = vec![Filter::RequestHeaders(edit.clone())];
+                rule.phases = Phases::from(RequestEdit::Headers(edit.clone())).kept();
                 let policy = Arc::make_mut(&mut rule.policy);
                 policy.timeouts.backend_request = Some(milliseconds(500));
                 (policy.retry.tries, policy.retry.by) = (4, RetryBy::Route);
@@ -403,7 +413,8 @@ async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
     on_stage(async {
         let retrying = |tries: u8, by: RetryBy| {
             move |rule: &mut Rule| {
-                rule.filters = vec![Filter::RetryStatuses(vec![500])];
+                rule.phases =
+                    Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).kept();
                 let policy = Arc::make_mut(&mut rule.policy);
                 (policy.retry.tries, policy.retry.by) = (tries, by);
             }
@@ -472,7 +483,8 @@ async fn the_next_attempt_waits_for_the_backoff_and_no_longer_than_anybody_does(
     on_stage(async {
         let waiting = |backoff: u64, limit: Option<u64>| {
             move |rule: &mut Rule| {
-                rule.filters = vec![Filter::RetryStatuses(vec![500])];
+                rule.phases =
+                    Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).kept();
                 let policy = Arc::make_mut(&mut rule.policy);
                 policy.retry.by = RetryBy::Route;
                 policy.retry.backoff = milliseconds(backoff);

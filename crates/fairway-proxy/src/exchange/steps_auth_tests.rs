@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnyGuard, AuthService, BasicAuth, ErrorPages, ExternalAuth, Filter, KeptAuth, PathMatch, RealIp, RetryBy,
-    Rule, Template, TemplatePart, Timeouts, Users, VirtualHost,
+    AnswerEdit, AnyGuard, AuthService, BasicAuth, ErrorPages, ExternalAuth, Guard, KeptAuth, PathMatch,
+    Phases, RealIp, RequestEdit, RetryBy, Rule, Template, TemplatePart, Timeouts, Users, VirtualHost,
 };
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
@@ -22,7 +22,7 @@ use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage, read_head};
 #[tokio::test(start_paused = true)]
 async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user() {
     on_stage(async {
-        let edit = Filter::RequestHeaders(set("X-After", "yes"));
+        let edit = Phases::from(RequestEdit::Headers(set("X-After", "yes")));
         let (stage, seen) = stage(1, vec![asking(auth()), edit], |number| match number {
             100 => Some("HTTP/1.1 204 No Content\r\nX-User: alice\r\nContent-Length: 0\r\n\r\n"),
             _ => Some(ok()),
@@ -90,8 +90,8 @@ async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_w
 async fn an_error_that_nobody_has_a_page_for_becomes_404() {
     on_stage(async {
         let pages = ErrorPages { statuses: vec![500, 503], backend: None, fields: Vec::new() };
-        let hsts = Filter::StrictTransportSecurity("max-age=1".into());
-        let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), hsts], |_| Some(BUSY));
+        let hsts = Phases::from(AnswerEdit::StrictTransportSecurity("max-age=1".into()));
+        let (stage, seen) = stage(1, vec![Phases::from(pages), hsts], |_| Some(BUSY));
         let mut client = stage.client();
         for _ in 0..2 {
             client.send(PUT).await;
@@ -177,7 +177,7 @@ async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown()
         let times = vec![(None, Duration::from_secs(60))];
         let auth = ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() };
         let trusted = vec!["192.0.2.0/24".parse().unwrap()];
-        let real_ip = Filter::RealIp(RealIp { header: "x-forwarded-for".into(), trusted });
+        let real_ip = Phases::from(RealIp { header: "x-forwarded-for".into(), trusted });
         let (stage, seen) = stage(1, vec![real_ip, asking(auth)], |_| Some(ok()));
         let mut client = stage.client();
         for (list, asked) in [("203.0.113.7", 1), ("203.0.113.7", 1), ("unknown", 2), ("unknown", 3)] {
@@ -268,7 +268,7 @@ async fn a_client_that_leaves_does_not_wait_for_its_password() {
         let users = Users::new([("user".into(), hash.into())]);
         let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
         let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
-        for filter in [Filter::BasicAuth(basic), Filter::AnyGuard(any)] {
+        for filter in [Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(any))] {
             let (stage, seen) = stage(1, vec![filter], |_| Some(ok()));
             let mut client = stage.client();
             client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n").await;
@@ -316,7 +316,7 @@ async fn the_time_that_a_guard_takes_is_not_the_endpoints() {
         on_stage(async {
             let patient = ExternalAuth { timeouts: Timeouts::default(), ..auth() };
             let edit = |rule: &mut Rule| {
-                rule.filters = vec![asking(patient)];
+                rule.phases = asking(patient).kept();
                 Arc::make_mut(&mut rule.policy).timeouts.backend_request = attempt;
             };
             let seen = Seen::default();
@@ -340,11 +340,11 @@ async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
     let users = Users::new([("user".into(), hash.into())]);
     let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
     let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
-    for filter in [asking(auth()), Filter::BasicAuth(basic), Filter::AnyGuard(any)] {
+    for filter in [asking(auth()), Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(any))] {
         on_stage(async {
             let limit = Duration::from_millis(300);
             let edit = |rule: &mut Rule| {
-                rule.filters = vec![filter];
+                rule.phases = filter.kept();
                 Arc::make_mut(&mut rule.policy).timeouts.request = Some(limit);
             };
             let stage = Stage::ruled(1, edit, |_| Meeting::with(never_answering));
@@ -372,7 +372,7 @@ async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_t
             let mut host = VirtualHost::clone(&config.hosts[&key]);
             let rules = &mut Arc::make_mut(&mut host.routes[0]).rules;
             let mut decider = rules[0].clone();
-            decider.filters.clear();
+            decider.phases = Phases::none();
             decider.matches[0].path = PathMatch::Exact("/verify".into());
             let policy = Arc::make_mut(&mut decider.policy);
             policy.timeouts.request = own.map(milliseconds);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{ConcurrencyLimit, Filter, RateLimit};
+use fairway_model::{ConcurrencyLimit, Guard, Phases, RateLimit};
 use tokio::time::sleep;
 
 use super::steps_tests::{never_answering, ok, settle, stage};
@@ -21,7 +21,7 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
             status: 429,
             exempt: Vec::new(),
         };
-        let (stage, _) = stage(1, vec![Filter::RateLimit(limit.clone())], |_| Some(ok()));
+        let (stage, _) = stage(1, vec![Phases::from(Guard::RateLimit(limit.clone()))], |_| Some(ok()));
         let mut client = stage.client();
         let mut statuses = async |count| {
             let mut statuses = Vec::new();
@@ -37,7 +37,7 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
         assert_eq!(statuses(5).await, [200, 200, 200, 200, 429]);
         assert_eq!(stage.value("fairway_faults_total{reason=\"too_many_requests\"}"), 4);
         let exempt = RateLimit { exempt: vec!["192.0.2.0/24".parse().unwrap()], ..limit };
-        let (stage, _) = self::stage(1, vec![Filter::RateLimit(exempt)], |_| Some(ok()));
+        let (stage, _) = self::stage(1, vec![Phases::from(Guard::RateLimit(exempt))], |_| Some(ok()));
         let mut client = stage.client();
         for _ in 0..10 {
             assert_eq!(client.ask(GET).await.unwrap().status, 200);
@@ -58,7 +58,7 @@ async fn clients_whose_address_is_unknown_share_a_count_and_no_exemption() {
             status: 429,
             exempt: vec!["192.0.2.0/24".parse().unwrap()],
         };
-        let mut config = filtered(1, vec![Filter::RateLimit(limit)]);
+        let mut config = filtered(1, vec![Phases::from(Guard::RateLimit(limit))]);
         config.settings.forwarded.ranges = vec!["192.0.2.0/24".parse().unwrap()];
         let stage = Stage::serving(&config, |_| Meeting::with(crate::testing::answering));
         let mut client = stage.client();
@@ -112,7 +112,7 @@ async fn rates_hold_over_ten_seconds_however_many_workers_count() {
                 status: 429,
                 exempt: Vec::new(),
             };
-            let mut config = filtered(1, vec![Filter::RateLimit(limit)]);
+            let mut config = filtered(1, vec![Phases::from(Guard::RateLimit(limit))]);
             config.settings.downstream.requests_per_connection = u64::MAX;
             let script = |_| Meeting::with(crate::testing::answering);
             let due = 10 * requests / u32::try_from(seconds).unwrap();
@@ -137,7 +137,7 @@ async fn rates_hold_over_ten_seconds_however_many_workers_count() {
 async fn a_client_has_no_more_under_way_than_its_limit() {
     on_stage(async {
         let limit = ConcurrencyLimit { policy: "p".into(), most: 2, status: 503, exempt: Vec::new() };
-        let filters = vec![Filter::ConcurrencyLimit(limit)];
+        let filters = vec![Phases::from(Guard::ConcurrencyLimit(limit))];
         let stage = Stage::filtered(1, filters, |_| Meeting::with(never_answering));
         let (mut one, mut two) = (stage.client(), stage.client());
         one.send(GET).await;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{Filter, Mirror, MirrorTarget};
+use fairway_model::{Forwarding, Mirror, MirrorTarget, Phases};
 use fairway_net::places::Places;
 use tokio::time::sleep;
 
@@ -15,8 +15,8 @@ use super::steps_tests::{BUSY, POST, Seen, answering, field, never_answering, ok
 use crate::peer::Facts;
 use crate::testing::{GET, Meeting, OK, Stage, on_stage};
 
-pub(super) fn mirror(most_body: u64) -> Filter {
-    Filter::Mirror(Mirror {
+pub(super) fn mirror(most_body: u64) -> Phases {
+    Phases::from(Mirror {
         backend: "b".into(),
         numerator: 1,
         denominator: 1,
@@ -34,10 +34,14 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
         (MirrorTarget::Fixed("/all".into()), u64::MAX, "POST /all HTTP/1.1\r\n"),
     ] {
         on_stage(async {
-            let Filter::Mirror(usual) = mirror(most_body) else { unreachable!("it is one") };
-            let filter = Filter::Mirror(Mirror { target, host: Some("copy.test".into()), ..usual });
-            let rewrite = Filter::RewritePath(fairway_model::PathRewrite::Full("/new".into()));
-            let (stage, seen) = stage(1, vec![rewrite, filter], |_| Some(ok()));
+            let mut copied = mirror(most_body);
+            let copying = &mut copied.forwarding.mirrors[0];
+            (copying.target, copying.host) = (target, Some("copy.test".into()));
+            let rewrite = Phases::from(Forwarding {
+                path: Some(fairway_model::PathRewrite::Full("/new".into())),
+                ..Forwarding::default()
+            });
+            let (stage, seen) = stage(1, vec![rewrite, copied], |_| Some(ok()));
             assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
             settle().await;
             let seen = seen.borrow();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{ErrorPages, FieldTemplate, Filter, Template};
+use fairway_model::{AnswerEdit, ErrorPages, FieldTemplate, Guard, Phases, Template};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
@@ -13,8 +13,8 @@ use super::steps_tests::{
 };
 use crate::testing::{GET, Meeting, Stage, filtered, on_stage, read_head};
 
-pub(super) fn pages() -> Filter {
-    Filter::ErrorPages(ErrorPages {
+pub(super) fn pages() -> Phases {
+    Phases::from(ErrorPages {
         statuses: vec![404, 502, 503],
         backend: Some("c".into()),
         fields: vec![("X-Namespace".into(), "shop".into())],
@@ -26,9 +26,9 @@ const PAGE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nServer: x\r\n
 #[tokio::test(start_paused = true)]
 async fn another_backend_makes_the_answers_of_some_statuses() {
     on_stage(async {
-        let own = Filter::ResponseHeaders(set("X-Frame-Options", "DENY"));
+        let own = Phases::from(AnswerEdit::Headers(set("X-Frame-Options", "DENY")));
         let of_all = FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") };
-        let filters = vec![pages(), own, Filter::AnswerFields([of_all].into())];
+        let filters = vec![pages(), own, Phases::from(AnswerEdit::Fields([of_all].into()))];
         let (stage, seen) = stage(1, filters, |number| match number {
             102 => Some(PAGE),
             _ => Some(NOT_FOUND),
@@ -119,7 +119,7 @@ async fn faults_of_the_proxys_own_are_replaced_too_and_once_only() {
 async fn a_page_has_its_own_time_behind_an_endpoint_that_was_too_slow() {
     on_stage(async {
         let pages = ErrorPages { statuses: vec![504], backend: Some("c".into()), fields: Vec::new() };
-        let stage = Stage::filtered(1, vec![Filter::ErrorPages(pages)], |to| match to.port() {
+        let stage = Stage::filtered(1, vec![Phases::from(pages)], |to| match to.port() {
             102 => Meeting::with(|stream| answering(102, PAGE.as_bytes(), Seen::default(), stream)),
             _ => Meeting::with(never_answering),
         });
@@ -137,12 +137,12 @@ async fn a_page_has_its_own_time_behind_an_endpoint_that_was_too_slow() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_nobody_read_does_not_become_the_next_request() {
     on_stage(async {
-        let access = Filter::Access(fairway_model::AccessList {
+        let access = Phases::from(Guard::Access(fairway_model::AccessList {
             deny: vec!["192.0.2.0/24".parse().unwrap()],
             allow: Vec::new(),
-        });
+        }));
         let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
-        let (stage, seen) = stage(1, vec![Filter::ErrorPages(pages), access], |_| Some(PAGE));
+        let (stage, seen) = stage(1, vec![Phases::from(pages), access], |_| Some(PAGE));
         let mut client = stage.client();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n").await;
         assert!(client.answer_text().await.ends_with("page"));

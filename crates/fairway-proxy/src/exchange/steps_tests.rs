@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerRate, AuthCookies, AuthService, ConcurrencyLimit, ExternalAuth, Filter, HeaderEdit, HeaderField,
-    KeptAuth, Template, TemplatePart, Timeouts,
+    AnswerBounds, AnswerRate, AuthCookies, AuthService, ConcurrencyLimit, ExternalAuth, Forwarding, Guard,
+    HeaderEdit, HeaderField, KeptAuth, Phases, RequestEdit, Template, TemplatePart, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -62,7 +62,7 @@ pub(super) fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 /// A stage whose endpoints answer as `answer` says; those for which it has none refuse the connect.
 pub(super) fn stage(
     endpoints: usize,
-    filters: Vec<Filter>,
+    filters: Vec<Phases>,
     answer: impl Fn(u16) -> Option<&'static str> + 'static,
 ) -> (Stage, Seen) {
     let seen = Seen::default();
@@ -109,8 +109,8 @@ pub(super) fn kept() -> ExternalAuth {
     ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() }
 }
 
-pub(super) fn asking(auth: ExternalAuth) -> Filter {
-    Filter::ExternalAuth(Box::new(auth))
+pub(super) fn asking(auth: ExternalAuth) -> Phases {
+    Phases::from(Guard::ExternalAuth(Box::new(auth)))
 }
 
 pub(super) fn set(name: &str, value: &str) -> HeaderEdit {
@@ -137,7 +137,7 @@ async fn what_a_filter_sets_of_the_client_arrives() {
             add: vec![HeaderField { name: "X-Forwarded-For".into(), value: "203.0.113.9".into() }],
             ..set("X-Forwarded-Proto", "https")
         };
-        let (stage, seen) = stage(1, vec![Filter::RequestHeaders(edit)], |_| Some(ok()));
+        let (stage, seen) = stage(1, vec![Phases::from(RequestEdit::Headers(edit))], |_| Some(ok()));
         assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
         let seen = seen.borrow();
         let forwarded = &seen[0].1;
@@ -153,7 +153,8 @@ async fn what_a_filter_sets_of_the_client_arrives() {
 #[tokio::test(start_paused = true)]
 async fn a_status_is_tried_again_elsewhere_where_that_is_safe() {
     on_stage(async {
-        let filters = || vec![Filter::RetryStatuses(vec![503, 429])];
+        let filters =
+            || vec![Phases::from(Forwarding { retry_statuses: vec![503, 429], ..Forwarding::default() })];
         let busy_first = |number| Some(if number == 0 { BUSY } else { ok() });
         let (stage, seen) = stage(2, filters(), busy_first);
         let mut client = stage.client();
@@ -188,11 +189,11 @@ async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
         on_stage(async {
             let limit = ConcurrencyLimit { policy: "p".into(), most: 9, status: 503, exempt: Vec::new() };
             let filters = vec![
-                Filter::ConcurrencyLimit(limit),
+                Phases::from(Guard::ConcurrencyLimit(limit)),
                 asking(auth()),
                 mirror(1024),
                 pages(),
-                Filter::RetryStatuses(vec![503]),
+                Phases::from(Forwarding { retry_statuses: vec![503], ..Forwarding::default() }),
             ];
             let (stage, _) = stage(2, filters, |number| match number {
                 0 => Some(BUSY),
@@ -227,7 +228,7 @@ async fn an_answer_goes_at_the_pace_of_its_rule_and_nobody_is_late_meanwhile() {
     on_stage(async move {
         // The last takes longer than the endpoint and the client may be silent.
         for (bytes, after, seconds) in [(1000, 0, 2), (1000, 2000, 0), (1_000_000, 0, 0), (10, 0, 299)] {
-            let rate = Filter::AnswerRate(AnswerRate { bytes, after });
+            let rate = Phases::from(AnswerBounds { head: 0, rate: Some(AnswerRate { bytes, after }) });
             let (stage, _) = stage(1, vec![rate], move |_| Some(text));
             let mut client = stage.client();
             for _ in 0..2 {

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendKey, Config, CookieRewrite, Endpoint, ErrorPages, Fallback, FieldMatch, Filter,
-    Match, Replacement, Route, Rule, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey,
-    SessionPart, SessionStart, Stickiness, StickyFailure, TextMatch, VirtualHost, WeightedBackend,
+    Action, Backend, BackendKey, Config, CookieRewrite, Endpoint, ErrorPages, Fallback, FieldMatch, Match,
+    Phases, ReceivedEdit, Replacement, Route, Rule, SameSite, SecureCookie, SessionCookie, SessionHash,
+    SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, TextMatch, VirtualHost,
+    WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
@@ -416,7 +417,7 @@ fn exact(name: &str, value: &str) -> Vec<FieldMatch> {
 }
 
 /// Backend `backend` with endpoint 0, and `canary` with endpoint 1; the rules are made from the only one.
-fn split(filters: Vec<Filter>, rules: impl Fn(&Rule) -> Vec<Rule>) -> Config {
+fn split(filters: Vec<Phases>, rules: impl Fn(&Rule) -> Vec<Rule>) -> Config {
     let mut config = filtered(1, filters);
     config.settings.upstream.requests_per_connection = u64::MAX;
     config.settings.downstream.requests_per_connection = u64::MAX;
@@ -497,7 +498,7 @@ async fn another_backend_serves_while_there_are_no_endpoints() {
     on_stage(async {
         let to = |backend: &str, fields: &[(&str, &str)]| {
             let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            Filter::Fallback(Fallback { backend: backend.into(), fields })
+            Phases::from(Fallback { backend: backend.into(), fields })
         };
         let filters = vec![to("nothing", &[("X-Code", "1")]), to("pages", &[("X-Code", "503")])];
         let with = |own: &[u16], pages: &[u16]| {
@@ -526,7 +527,7 @@ async fn another_backend_serves_while_there_are_no_endpoints() {
 #[tokio::test(start_paused = true)]
 async fn a_canary_without_endpoints_gets_no_requests() {
     on_stage(async {
-        let back = Filter::Fallback(Fallback { backend: "backend".into(), fields: Vec::new() });
+        let back = Phases::from(Fallback { backend: "backend".into(), fields: Vec::new() });
         let mut config =
             split(vec![back], |like| vec![rule(like, Match::default(), &[("backend", 1), ("canary", 1)])]);
         let play = Play::of(&config);
@@ -557,7 +558,7 @@ async fn a_session_begins_with_an_answer_that_a_page_replaces() {
         ] {
             let pages =
                 ErrorPages { statuses: vec![503], backend: backend.map(Into::into), fields: Vec::new() };
-            let mut config = filtered(2, vec![Filter::ErrorPages(pages)]);
+            let mut config = filtered(2, vec![Phases::from(pages)]);
             add_backend(&mut config, "pages", &[9]);
             let backend = Backend {
                 session: Some(SessionKey::Cookie(Arc::new(cookie()))),
@@ -592,7 +593,8 @@ async fn the_path_of_a_session_stays_where_paths_of_cookies_are_rewritten() {
     const OWN: &str = "HTTP/1.1 200 OK\r\nSet-Cookie: own=1; Path=/\r\nContent-Length: 0\r\n\r\n";
     on_stage(async {
         let path = Some(Replacement { from: "/".into(), to: "/app/".into() });
-        let mut config = filtered(1, vec![Filter::AnswerCookies(CookieRewrite { domain: None, path })]);
+        let mut config =
+            filtered(1, vec![Phases::from(ReceivedEdit::Cookies(CookieRewrite { domain: None, path }))]);
         let key = BackendKey::from("backend");
         let session = Some(SessionKey::Cookie(Arc::new(cookie())));
         let backend = Backend { session, ..Backend::clone(&config.backends[&key]) };

@@ -1,8 +1,8 @@
 //! Fields that the settings give all requests and answers, and those that they hide.
 
 use fairway_http::{Head, Known, identify};
-use fairway_model::{FieldTemplate, TemplatePart};
-use fairway_routing::{CompiledRule, ReceivedStep};
+use fairway_model::{FieldTemplate, ReceivedEdit, TemplatePart};
+use fairway_routing::CompiledRule;
 
 use super::template::{self, Sources};
 use crate::buffers::Buffers;
@@ -30,8 +30,8 @@ pub(super) fn set_on_answer(
 /// Takes the fields that are hidden out of the answer of an endpoint, to which nothing was added yet.
 #[inline]
 pub(crate) fn hide(rule: &CompiledRule, answer: &mut Head) {
-    for step in &rule.steps().received {
-        if let ReceivedStep::Hide(names) = step {
+    for step in &rule.steps().answers.received {
+        if let ReceivedEdit::Hide(names) = step {
             names.iter().for_each(|name| answer.remove(name.as_bytes()));
         }
     }

@@ -20,106 +20,108 @@ pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
 
 use fairway_http::{Known, Method};
 use fairway_model::AccessList;
-use fairway_routing::{AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, Replacing, RequestStep};
+use fairway_routing::{
+    AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, GuardStep, Replacing, RequestStep,
+};
 
 use crate::buffers::{Buffers, Made};
 use crate::fault::Fault;
 use crate::peer::Scheme;
 
-/// Runs the steps of the request's head in order, from number `first` up to the first that does not let it pass.
+/// Asks the guards of a rule in order, from number `first` up to the first that does not let the request pass; the head of one that
+/// they all let pass is then changed as the rule says.
 pub(crate) fn on_request<'r>(
     rule: &'r CompiledRule,
     first: u32,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    for (step, next) in rule.steps().request.iter().zip(1..).skip(first as usize) {
-        let verdict = run((step, next), context, buffers);
+    let steps = rule.steps();
+    for (guard, next) in steps.guards.iter().zip(1..).skip(first as usize) {
+        let verdict = ask(guard, next, context, buffers);
         if !matches!(verdict, Verdict::Pass) {
             return verdict;
         }
     }
+    for step in &steps.request {
+        edit(step, context, buffers);
+    }
+    if let Some(path) = &steps.forwarding.path {
+        rewrite(path, context, buffers);
+    }
     Verdict::Pass
 }
 
-/// Runs only the steps that hold for the whole host: nginx takes them before it looks for a location.
+/// Asks only the guards of the whole host: nginx takes them before it looks for a location.
 #[cold]
 pub(crate) fn before_location<'r>(
     rule: &'r CompiledRule,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    let is_of_host = |step: &&RequestStep| match step {
-        RequestStep::Certificate(_) => true,
-        RequestStep::Deny(requests) => requests.all,
+    let is_of_host = |guard: &&GuardStep| match guard {
+        GuardStep::Certificate(_) => true,
+        GuardStep::Deny(requests) => requests.all,
         _ => false,
     };
-    let steps = rule.steps().request.iter().take_while(is_of_host).zip(1..);
-    let mut verdicts = steps.map(|step| run(step, context, buffers));
+    let guards = rule.steps().guards.iter().take_while(is_of_host).zip(1..);
+    let mut verdicts = guards.map(|(guard, next)| ask(guard, next, context, buffers));
     verdicts.find(|verdict| !matches!(verdict, Verdict::Pass)).unwrap_or(Verdict::Pass)
 }
 
 #[inline]
-fn run<'r>(
-    (step, next): (&'r RequestStep, u32),
+fn ask<'r>(
+    guard: &'r GuardStep,
+    next: u32,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    match step {
-        RequestStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
-        RequestStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
-        RequestStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
-        RequestStep::Access(_) => Verdict::Refused(context.client.address_refused()),
-        RequestStep::Certificate(of) => certificate::verified(of, context, buffers),
-        RequestStep::OverTls if context.connection.0 == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
-        RequestStep::OverTls => Verdict::Pass,
-        RequestStep::Deny(requests) => deny(requests, context, buffers),
-        RequestStep::Preflight(cors) => match context.intake.method {
+    match guard {
+        GuardStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
+        GuardStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
+        GuardStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
+        GuardStep::Access(_) => Verdict::Refused(context.client.address_refused()),
+        GuardStep::Certificate(of) => certificate::verified(of, context, buffers),
+        GuardStep::OverTls if context.connection.0 == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
+        GuardStep::OverTls => Verdict::Pass,
+        GuardStep::Deny(requests) => deny(requests, context, buffers),
+        GuardStep::Preflight(cors) => match context.intake.method {
             Method::Options => cors::preflight(cors, buffers),
             _ => Verdict::Pass,
         },
-        RequestStep::Edit(edits) => {
-            edits.apply(&mut buffers.request);
+        GuardStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
+            any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
             Verdict::Pass
         }
+        // Whoever asks the guards knows the endpoints.
+        GuardStep::Endpoint => Verdict::Wait(guard, next),
+        GuardStep::Ask(_) | GuardStep::Password(_) | GuardStep::Any(_) => Verdict::Wait(guard, next),
+        GuardStep::Rate(policy, limit) => limit::rate(context.counts, *policy, limit, context.client),
+        GuardStep::Concurrency(policy, limit) => {
+            limit::concurrency(context.counts, (*policy, limit), context.client, buffers)
+        }
+    }
+}
+
+#[inline]
+fn edit(step: &RequestStep, context: &FilterContext<'_>, buffers: &mut Buffers) {
+    match step {
+        RequestStep::Edit(edits) => edits.apply(&mut buffers.request),
         RequestStep::Host(host) => {
             let kept = &mut buffers.forms.write().host;
             if kept.is_empty() {
                 kept.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
             }
             buffers.request.set(b"Host", host.as_bytes());
-            Verdict::Pass
         }
-        RequestStep::Path(path) => {
-            rewrite(path, context, buffers);
-            Verdict::Pass
-        }
-        RequestStep::Prefix(path) => {
-            forwarded_prefix(path, context, buffers);
-            Verdict::Pass
-        }
-        RequestStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
-            any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
-            Verdict::Pass
-        }
-        // Whoever runs the steps knows the endpoints.
-        RequestStep::Endpoint => Verdict::Wait(step, next),
-        RequestStep::Ask(_) | RequestStep::Password(_) | RequestStep::Any(_) => Verdict::Wait(step, next),
-        RequestStep::Rate(policy, limit) => limit::rate(context.counts, *policy, limit, context.client),
-        RequestStep::Concurrency(policy, limit) => {
-            limit::concurrency(context.counts, (*policy, limit), context.client, buffers)
-        }
+        RequestStep::Prefix(path) => forwarded_prefix(path, context, buffers),
     }
 }
 
 /// Who makes the answer instead, if it has this status.
 pub(crate) fn replacing(rule: &CompiledRule, status: u16) -> Option<&Replacing> {
-    rule.steps().answer.iter().find_map(|step| match step {
-        AnswerStep::Replace(replacing) if replacing.pages.statuses.binary_search(&status).is_ok() => {
-            Some(&**replacing)
-        }
-        _ => None,
-    })
+    let replacing = rule.steps().answers.replacing.as_deref()?;
+    replacing.pages.statuses.binary_search(&status).is_ok().then_some(replacing)
 }
 
 /// Runs the steps of the answer's head, whoever made the answer. `number` identifies a request that has no number yet.
@@ -132,10 +134,8 @@ pub(crate) fn on_answer(
     let scheme = of.client.scheme;
     answer::add_session_cookie(buffers);
     let made = buffers.forms.read().made;
-    for step in rule.steps().answer.iter().filter(|step| reaches(step, made)) {
+    for step in rule.steps().answers.edits.iter().filter(|step| reaches(step, made)) {
         match step {
-            // Acts on the exchange, before this (`replacing`).
-            AnswerStep::Replace(_) => {}
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
             AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
             AnswerStep::Edit(edits) => edits.apply(&mut buffers.answer),
@@ -150,7 +150,7 @@ pub(crate) fn on_answer(
 
 /// Whether a step acts on answers that were made there.
 #[inline]
-fn reaches<R>(step: &AnswerStep<R>, made: Made) -> bool {
+fn reaches(step: &AnswerStep, made: Made) -> bool {
     match made {
         Made::ByRule | Made::ForFairway => true,
         Made::AtSignIn => !matches!(step, AnswerStep::Edit(_) | AnswerStep::StrictTransportSecurity(_)),

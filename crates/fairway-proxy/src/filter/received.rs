@@ -1,7 +1,7 @@
 //! What becomes of the fields of endpoints' answers that name hosts and paths: `Set-Cookie`, `Location`, `Refresh`.
 
-use fairway_model::{CookieRewrite, LocationRewrite, Replacement};
-use fairway_routing::{CompiledRule, ReceivedStep};
+use fairway_model::{CookieRewrite, LocationRewrite, ReceivedEdit, Replacement};
+use fairway_routing::CompiledRule;
 
 use crate::buffers::Buffers;
 use crate::request::client::Client;
@@ -9,12 +9,12 @@ use crate::request::client::Client;
 /// Runs the steps of the heads of endpoints' answers.
 #[inline]
 pub(crate) fn on_received(rule: &CompiledRule, client: &Client, buffers: &mut Buffers) {
-    for step in &rule.steps().received {
+    for step in &rule.steps().answers.received {
         match step {
             // Acts on the answer as it came, before this (`hide`).
-            ReceivedStep::Hide(_) => {}
-            ReceivedStep::Cookies(rewrite) => cookies(rewrite, buffers),
-            ReceivedStep::Location(rewrite) => locations(rewrite, client, buffers),
+            ReceivedEdit::Hide(_) => {}
+            ReceivedEdit::Cookies(rewrite) => cookies(rewrite, buffers),
+            ReceivedEdit::Location(rewrite) => locations(rewrite, client, buffers),
         }
         buffers.text.clear();
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use fairway_net::counts::Counts;
-use fairway_routing::RequestStep;
+use fairway_routing::GuardStep;
 
 use crate::fault::Fault;
 use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
 
-/// What filters know of the request besides its head.
+/// What steps know of the request besides its head.
 pub(crate) struct FilterContext<'a> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
@@ -27,12 +27,12 @@ pub(crate) struct FilterContext<'a> {
 /// Whether the request goes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verdict<'r> {
-    /// To the next filter, or to its backend.
+    /// To the next guard, or to its backend.
     Pass,
     /// The answer stands in the buffers.
     Answered,
     /// It is refused.
     Refused(Fault),
-    /// This step waits for somebody's word; when it lets the request pass, that goes on with the step of this number.
-    Wait(&'r RequestStep, u32),
+    /// This guard waits for somebody's word; when it lets the request pass, that goes on with the guard of this number.
+    Wait(&'r GuardStep, u32),
 }

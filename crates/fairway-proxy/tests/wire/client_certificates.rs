@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    ClientCertificate, ClientDemand, ClientVerification, Config, Filter, HostKey, HostPattern, Listener,
+    ClientCertificate, ClientDemand, ClientVerification, Config, Guard, HostKey, HostPattern, Listener,
 };
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::TlsOffer;
@@ -54,7 +54,8 @@ impl Guarded {
         host.clients = Some(of.rules.clone());
         for route in &mut host.routes {
             for rule in &mut Arc::make_mut(route).rules {
-                rule.filters.splice(0..0, [Filter::ClientCertificate(of.clone()), Filter::OverTls]);
+                let guards = [Guard::ClientCertificate(of.clone()), Guard::OverTls];
+                Arc::make_mut(&mut rule.phases).guards.splice(0..0, guards);
             }
         }
         config.hosts.insert(key, Arc::new(host));

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, CookieRewrite, Cors, CorsManner, CorsOrigin, Deny, FieldMatch, FieldTemplate, Filter,
-    HeaderEdit, HeaderField, HttpsRedirect, Listener, LocationRewrite, Match, PathMatch, PathRewrite, RealIp,
-    Redirect, RedirectTarget, Replacement, RuleLabel, Template, TemplatePart, TextMatch, VirtualHost,
+    AccessList, AnswerEdit, CookieRewrite, Cors, CorsManner, CorsOrigin, Deny, FieldMatch, FieldTemplate,
+    Forwarding, Guard, HeaderEdit, HeaderField, HttpsRedirect, Listener, LocationRewrite, Match, PathMatch,
+    PathRewrite, Phases, RealIp, ReceivedEdit, Redirect, RedirectTarget, Replacement, RequestEdit, RuleLabel,
+    Template, TemplatePart, TextMatch, VirtualHost,
 };
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
 use crate::support::{HOST, Running, Setup};
 
-async fn behind(filters: Vec<Filter>) -> (Backend, Running) {
+async fn behind(filters: Vec<Phases>) -> (Backend, Running) {
     let backend = Backend::http(|request| {
         Answer::with_headers(200, &[("X-Backend", "1"), ("X-Extra", "a")], &request.target)
     })
@@ -38,7 +39,7 @@ fn field(name: &str, value: &str) -> HeaderField {
 #[tokio::test]
 async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
     let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
-    let (backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
+    let (backend, proxy) = behind(vec![Phases::from(Guard::HttpsRedirect(redirect))]).await;
     for (host, target, location) in [
         ("Example.com:8080", "/a/b?c=d", "https://Example.com/a/b?c=d"),
         (HOST, "/a/", "https://example.com/a"),
@@ -56,7 +57,7 @@ async fn plain_requests_are_sent_to_https_and_tls_ones_pass() {
 #[tokio::test]
 async fn a_redirect_to_https_writes_the_port_where_it_is_asked_to() {
     let redirect = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: true };
-    let (_backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
+    let (_backend, proxy) = behind(vec![Phases::from(Guard::HttpsRedirect(redirect))]).await;
     let answer = ask(&proxy, Request::get(HOST, "/a/")).await;
     assert_eq!(answer.header("Location"), Some("https://example.com:443/a"));
 }
@@ -64,7 +65,8 @@ async fn a_redirect_to_https_writes_the_port_where_it_is_asked_to() {
 #[tokio::test]
 async fn a_redirect_to_another_host_drops_one_slash_at_the_end() {
     let target = RedirectTarget::Host("www.example.com".into());
-    let (_backend, proxy) = behind(vec![Filter::Redirect(Redirect { status: 308, target })]).await;
+    let (_backend, proxy) =
+        behind(vec![Phases::from(Guard::Redirect(Redirect { status: 308, target }))]).await;
     let answer = ask(&proxy, Request::get(HOST, "/a//")).await;
     assert_eq!(answer.header("Location"), Some("http://www.example.com:80/a/"));
     let answer = ask_tls(&proxy, Request::get(HOST, "/")).await;
@@ -74,7 +76,7 @@ async fn a_redirect_to_another_host_drops_one_slash_at_the_end() {
 #[tokio::test]
 async fn a_redirected_post_keeps_the_connection_and_its_body_is_no_request() {
     let redirect = HttpsRedirect { status: 308, keep_trailing_slash: true, explicit_port: false };
-    let (_backend, proxy) = behind(vec![Filter::HttpsRedirect(redirect)]).await;
+    let (_backend, proxy) = behind(vec![Phases::from(Guard::HttpsRedirect(redirect))]).await;
     let mut client = proxy.client().await;
     for _ in 0..2 {
         let request = Request::post(HOST, "/a/", "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -105,7 +107,8 @@ async fn a_redirect_replaces_the_parts_it_names() {
         (RedirectTarget::Path("/a/b/".into()), "/a/b/?c=d"),
         (RedirectTarget::Host("www.example.com".into()), "http://www.example.com:80/a/b?c=d"),
     ] {
-        let (_backend, proxy) = behind(vec![Filter::Redirect(Redirect { status: 302, target })]).await;
+        let (_backend, proxy) =
+            behind(vec![Phases::from(Guard::Redirect(Redirect { status: 302, target }))]).await;
         let answer = ask(&proxy, Request::get(HOST, "/a/b?c=d")).await;
         assert_eq!((answer.status, answer.header("Location")), (302, Some(location)));
     }
@@ -125,7 +128,7 @@ async fn a_redirect_to_a_scheme_leads_to_its_well_known_port_whatever_the_listen
     ] {
         let scheme = scheme.map(Into::into);
         let target = RedirectTarget::Parts { scheme, host: None, port, path: None, keep_query: true };
-        let redirect = Filter::Redirect(Redirect { status: 302, target: target.clone() });
+        let redirect = Phases::from(Guard::Redirect(Redirect { status: 302, target: target.clone() }));
         let mut config = Setup::to(&[]).filter(redirect).config();
         for (name, public_port) in [("http", 8080), ("https", 8443)] {
             let listener = Listener { public_port, ..Listener::clone(&config.listeners[name]) };
@@ -154,8 +157,8 @@ async fn a_redirect_replaces_the_prefix_that_its_rule_matched() {
             path: Some(PathRewrite::Prefix(new.into())),
             keep_query: true,
         };
-        let mut setup =
-            Setup::to(&[backend.address()]).filter(Filter::Redirect(Redirect { status: 301, target }));
+        let mut setup = Setup::to(&[backend.address()])
+            .filter(Phases::from(Guard::Redirect(Redirect { status: 301, target })));
         setup.path = PathMatch::Prefix("/old".into());
         let answer = ask(&setup.start(), Request::get(HOST, asked)).await;
         assert_eq!((answer.status, answer.header("Location")), (301, Some(location)), "{new} {asked}");
@@ -193,8 +196,8 @@ async fn cookies_and_redirects_of_the_endpoint_get_the_names_that_the_client_kno
         let url = replacement("http://inner.test/", to);
         let mut setup = Setup::to(&[backend.address()]);
         setup.filters = vec![
-            Filter::AnswerCookies(cookies.clone()),
-            Filter::AnswerLocation(LocationRewrite { url, absolute }),
+            Phases::from(ReceivedEdit::Cookies(cookies.clone())),
+            Phases::from(ReceivedEdit::Location(LocationRewrite { url, absolute })),
         ];
         let proxy = setup.start();
         let answer = ask(&proxy, Request::get(HOST, "/")).await;
@@ -213,7 +216,7 @@ async fn cookies_and_redirects_of_the_endpoint_get_the_names_that_the_client_kno
 async fn addresses_pass_or_are_refused() {
     let list = |deny: &[&str], allow: &[&str]| {
         let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Filter::Access(AccessList { deny: ranges(deny), allow: ranges(allow) })
+        Phases::from(Guard::Access(AccessList { deny: ranges(deny), allow: ranges(allow) }))
     };
     for (filter, status) in [
         (list(&["127.0.0.0/8"], &[]), 403),
@@ -242,7 +245,7 @@ async fn requests_are_refused_by_what_they_are() {
         Match { path: path(r"/\.git"), ..Match::default() },
         Match { headers: regex("user-agent", ".*bot.*"), query: regex("all", ".*"), ..Match::default() },
     ];
-    let (backend, proxy) = behind(vec![Filter::Deny(Deny { status: 418, when })]).await;
+    let (backend, proxy) = behind(vec![Phases::from(Guard::Deny(Deny { status: 418, when }))]).await;
     let bot = |target| Request::get(HOST, target).header("User-Agent", "a bot");
     for (request, status) in [
         (Request::get(HOST, "/"), 200),
@@ -269,7 +272,7 @@ async fn what_is_sent_twice_or_at_length_is_not_let_past_a_refusal() {
         Match { query: regex("kind"), ..Match::default() },
         Match { headers: vec![FieldMatch { name: "cookie".into(), value: cookies }], ..Match::default() },
     ];
-    let (backend, proxy) = behind(vec![Filter::Deny(Deny { status: 403, when })]).await;
+    let (backend, proxy) = behind(vec![Phases::from(Guard::Deny(Deny { status: 403, when }))]).await;
     let of = |values: &[&str]| {
         values.iter().fold(Request::get(HOST, "/"), |request, value| request.header("X-Kind", value))
     };
@@ -311,8 +314,8 @@ async fn a_rule_may_believe_what_some_peers_say_of_the_client() {
     let start = |header: &str, trusted: &str| {
         let real_ip = RealIp { header: header.into(), trusted: vec![trusted.parse().unwrap()] };
         let only = AccessList { deny: Vec::new(), allow: vec!["10.0.0.0/8".parse().unwrap()] };
-        let setup = Setup::to(&[backend.address()]).filter(Filter::Access(only));
-        setup.filter(Filter::RealIp(real_ip)).start()
+        let setup = Setup::to(&[backend.address()]).filter(Phases::from(Guard::Access(only)));
+        setup.filter(Phases::from(real_ip)).start()
     };
     let told = |name: &str, value: &str| Request::get(HOST, "/").header(name, value);
     let believing = start("cf-connecting-ip", "127.0.0.0/8");
@@ -329,8 +332,8 @@ async fn a_rule_may_believe_what_some_peers_say_of_the_client() {
     assert_eq!((answer.status, &*answer.text()), (200, "10.2.2.2 10.2.2.2 -"));
 }
 
-fn cors(origins: Vec<CorsOrigin>) -> Filter {
-    Filter::Cors(Cors {
+fn cors(origins: Vec<CorsOrigin>) -> Phases {
+    Phases::from(Cors {
         origins,
         methods: "GET, PUT".into(),
         headers: "X-A".into(),
@@ -412,8 +415,8 @@ async fn what_an_endpoint_says_of_other_origins_is_replaced() {
 }
 
 /// As Gateway API asks for it.
-fn gateway_cors(origins: &[CorsOrigin], (methods, headers): (&str, &str), credentials: bool) -> Filter {
-    Filter::Cors(Cors {
+fn gateway_cors(origins: &[CorsOrigin], (methods, headers): (&str, &str), credentials: bool) -> Phases {
+    Phases::from(Cors {
         origins: origins.into(),
         methods: methods.into(),
         headers: headers.into(),
@@ -513,9 +516,9 @@ async fn headers_are_removed_set_and_added_in_both_directions() {
         add: vec![add],
     };
     let (backend, proxy) = behind(vec![
-        Filter::RequestHeaders(edit("x-gone", field("X-Set", "new"), field("X-Add", "two"))),
-        Filter::ResponseHeaders(edit("x-backend", field("X-Set", "back"), field("X-Extra", "b"))),
-        Filter::RewriteHost("inner.example".into()),
+        Phases::from(RequestEdit::Headers(edit("x-gone", field("X-Set", "new"), field("X-Add", "two")))),
+        Phases::from(AnswerEdit::Headers(edit("x-backend", field("X-Set", "back"), field("X-Extra", "b")))),
+        Phases::from(RequestEdit::Host("inner.example".into())),
     ])
     .await;
     let request =
@@ -565,8 +568,11 @@ async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others()
             ],
         ),
     ]);
-    let (backend, proxy) =
-        behind(vec![Filter::EndpointFields(set), Filter::RewriteHost("inner.example".into())]).await;
+    let (backend, proxy) = behind(vec![
+        Phases::from(Forwarding { fields: Some(set), ..Forwarding::default() }),
+        Phases::from(RequestEdit::Host("inner.example".into())),
+    ])
+    .await;
     let request = Request::get("Example.com:80", "/a%0Ab?Page=2&x=1")
         .header("X-Gone", "1")
         .header("X-Empty", "1")
@@ -598,22 +604,24 @@ async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others()
 #[tokio::test]
 async fn fields_with_parts_of_the_request_are_in_every_answer_and_rules_go_before() {
     let set = || {
-        Filter::AnswerFields(fields(&[
+        Phases::from(AnswerEdit::Fields(fields(&[
             ("X-Set", vec![text("all")]),
             ("X-Extra", vec![TemplatePart::Path]),
             ("X-Backend", Vec::new()),
             ("X-Id", vec![TemplatePart::RequestId]),
-        ]))
+        ])))
     };
     let own = HeaderEdit { set: vec![field("X-Set", "own")], ..HeaderEdit::default() };
-    let (backend, proxy) = behind(vec![set(), Filter::ResponseHeaders(own)]).await;
+    let (backend, proxy) = behind(vec![set(), Phases::from(AnswerEdit::Headers(own))]).await;
     let answer = ask(&proxy, Request::get(HOST, "/a?b")).await;
     assert_eq!((answer.header("X-Set"), answer.header("X-Backend")), (Some("own"), None));
     assert_eq!(answer.header_values("X-Extra"), ["/a"]);
     assert_eq!(answer.header("X-Id"), backend.requests()[0].header("X-Request-ID"));
     // The body is another buffer's.
-    let refused =
-        Filter::Access(AccessList { deny: vec!["127.0.0.0/8".parse().unwrap()], allow: Vec::new() });
+    let refused = Phases::from(Guard::Access(AccessList {
+        deny: vec!["127.0.0.0/8".parse().unwrap()],
+        allow: Vec::new(),
+    }));
     let (_backend, closed) = behind(vec![set(), refused]).await;
     let answer = ask(&closed, Request::get(HOST, "/c")).await;
     assert_eq!((answer.status, answer.header("X-Extra")), (403, Some("/c")));
@@ -623,9 +631,9 @@ async fn fields_with_parts_of_the_request_are_in_every_answer_and_rules_go_befor
 
 #[tokio::test]
 async fn hidden_fields_are_those_of_endpoints_alone() {
-    let hidden = || Filter::HiddenFields(["x-backend", "x-extra"].map(Into::into).into());
+    let hidden = || Phases::from(ReceivedEdit::Hide(["x-backend", "x-extra"].map(Into::into).into()));
     let own = HeaderEdit { set: vec![field("X-Extra", "own")], ..HeaderEdit::default() };
-    let (_backend, proxy) = behind(vec![hidden(), Filter::ResponseHeaders(own)]).await;
+    let (_backend, proxy) = behind(vec![hidden(), Phases::from(AnswerEdit::Headers(own))]).await;
     let answer = ask(&proxy, Request::get(HOST, "/")).await;
     assert_eq!((answer.header("X-Backend"), answer.header("X-Extra")), (None, Some("own")));
 }
@@ -634,7 +642,7 @@ async fn hidden_fields_are_those_of_endpoints_alone() {
 async fn header_edits_apply_to_answers_that_the_proxy_makes() {
     let edit = HeaderEdit { set: vec![field("X-Frame-Options", "DENY")], ..HeaderEdit::default() };
     let mut setup = Setup::to(&[]);
-    setup.filters = vec![Filter::ResponseHeaders(edit)];
+    setup.filters = vec![Phases::from(AnswerEdit::Headers(edit))];
     let proxy = setup.start();
     let answer = ask(&proxy, Request::get(HOST, "/")).await;
     assert_eq!((answer.status, answer.header("X-Frame-Options")), (503, Some("DENY")));
@@ -642,7 +650,8 @@ async fn header_edits_apply_to_answers_that_the_proxy_makes() {
 
 #[tokio::test]
 async fn strict_transport_security_is_for_tls_only() {
-    let (_backend, proxy) = behind(vec![Filter::StrictTransportSecurity("max-age=31536000".into())]).await;
+    let (_backend, proxy) =
+        behind(vec![Phases::from(AnswerEdit::StrictTransportSecurity("max-age=31536000".into()))]).await;
     assert_eq!(ask(&proxy, Request::get(HOST, "/")).await.header("Strict-Transport-Security"), None);
     let secured = ask_tls(&proxy, Request::get(HOST, "/")).await;
     assert_eq!(secured.header("Strict-Transport-Security"), Some("max-age=31536000"));
@@ -663,7 +672,8 @@ async fn rewritten_paths_reach_the_endpoint_with_their_query() {
         (regex("/other/(.*)", "/$1"), "/api/a?b=c", "/api/a?b=c"),
     ] {
         let backend = Backend::http(|request| Answer::ok(&request.target)).await;
-        let mut setup = Setup::to(&[backend.address()]).filter(Filter::RewritePath(rewrite.clone()));
+        let mut setup = Setup::to(&[backend.address()])
+            .filter(Phases::from(Forwarding { path: Some(rewrite.clone()), ..Forwarding::default() }));
         setup.path = PathMatch::Prefix("/api".into());
         let proxy = setup.start();
         assert_eq!(ask(&proxy, Request::get(HOST, target)).await.text(), forwarded, "{rewrite:?}");
@@ -680,8 +690,8 @@ async fn a_part_of_the_path_is_the_prefix_that_the_endpoint_gets() {
         ignore_case: true,
     };
     let proxy = Setup::to(&[backend.address()])
-        .filter(Filter::RewritePath(of_path("/$3")))
-        .filter(Filter::ForwardedPrefix(of_path("/$1")))
+        .filter(Phases::from(Forwarding { path: Some(of_path("/$3")), ..Forwarding::default() }))
+        .filter(Phases::from(RequestEdit::ForwardedPrefix(of_path("/$1"))))
         .start();
     for (target, prefix) in
         [("/t7/a?b=c", "/t7"), ("/T8%0d%0a", "none"), ("/t9/%0d%0ax", "/t9"), ("/a", "none")]
@@ -757,7 +767,7 @@ async fn ask_absolutely(proxy: &Running, target: &str) -> RawResponse {
 async fn a_guard_of_the_root_holds_for_absolute_targets_without_a_path() {
     let nobody = AccessList { deny: vec!["0.0.0.0/0".parse().unwrap()], allow: Vec::new() };
     let backend = Backend::http(|_| Answer::ok("")).await;
-    let mut setup = Setup::to(&[backend.address()]).filter(Filter::Access(nobody));
+    let mut setup = Setup::to(&[backend.address()]).filter(Phases::from(Guard::Access(nobody)));
     setup.path = PathMatch::Exact("/".into());
     let proxy = setup.start();
     for target in ["http://a.test/", "http://a.test", "http://a.test:80", "http://a.test?x", "http://a.test?"]
@@ -770,7 +780,7 @@ async fn a_guard_of_the_root_holds_for_absolute_targets_without_a_path() {
 #[tokio::test]
 async fn redirects_of_absolute_targets_without_a_path_stay_on_their_host() {
     let to_https = HttpsRedirect { status: 308, keep_trailing_slash: true, explicit_port: false };
-    let (_backend, to_https) = behind(vec![Filter::HttpsRedirect(to_https)]).await;
+    let (_backend, to_https) = behind(vec![Phases::from(Guard::HttpsRedirect(to_https))]).await;
     let prefix = Some(PathRewrite::Prefix("/new".into()));
     let parts = |path| RedirectTarget::Parts {
         scheme: Some("https".into()),
@@ -780,9 +790,9 @@ async fn redirects_of_absolute_targets_without_a_path_stay_on_their_host() {
         keep_query: true,
     };
     let (_other, same_path) =
-        behind(vec![Filter::Redirect(Redirect { status: 302, target: parts(None) })]).await;
+        behind(vec![Phases::from(Guard::Redirect(Redirect { status: 302, target: parts(None) }))]).await;
     let (_other, new_path) =
-        behind(vec![Filter::Redirect(Redirect { status: 302, target: parts(prefix) })]).await;
+        behind(vec![Phases::from(Guard::Redirect(Redirect { status: 302, target: parts(prefix) }))]).await;
     for (target, location, renamed) in [
         ("http://a.test", "https://a.test/", "https://a.test/new/"),
         ("http://a.test?x", "https://a.test/?x", "https://a.test/new/?x"),
@@ -805,7 +815,9 @@ async fn absolute_targets_without_a_path_are_rewritten_as_the_root() {
         let backend = Backend::http(|request| Answer::ok(&request.target)).await;
         let mut setup = Setup::to(&[backend.address()])
             .policy(|policy| policy.forwarded_path = fairway_model::ForwardedPath::Normalised);
-        setup.filters.extend(rewrite.map(Filter::RewritePath));
+        setup
+            .filters
+            .extend(rewrite.map(|path| Forwarding { path: Some(path), ..Forwarding::default() }.into()));
         let proxy = setup.start();
         assert_eq!(ask_absolutely(&proxy, target).await.text(), forwarded, "{target}");
     }
@@ -817,8 +829,8 @@ async fn connection_cannot_take_what_a_filter_sets() {
     let headers = [("Connection", "X-Frame-Options, X-Hop"), ("X-Frame-Options", "theirs"), ("X-Hop", "1")];
     let backend = Backend::http(move |_| Answer::with_headers(200, &headers, "")).await;
     let proxy = Setup::to(&[backend.address()])
-        .filter(Filter::RequestHeaders(edit("X-Custom")))
-        .filter(Filter::ResponseHeaders(edit("X-Frame-Options")))
+        .filter(Phases::from(RequestEdit::Headers(edit("X-Custom"))))
+        .filter(Phases::from(AnswerEdit::Headers(edit("X-Frame-Options"))))
         .start();
     let request = Request::get(HOST, "/")
         .header("Connection", "X-Custom, X-Hop")
@@ -836,7 +848,7 @@ async fn a_claim_that_a_filter_sets_reaches_the_endpoint_in_place_of_the_clients
         set: vec![field("X-Forwarded-User", "ours"), field("X-Forwarded-Prefix", "/ours")],
         ..HeaderEdit::default()
     };
-    let (backend, proxy) = behind(vec![Filter::RequestHeaders(edit)]).await;
+    let (backend, proxy) = behind(vec![Phases::from(RequestEdit::Headers(edit))]).await;
     let request =
         Request::get(HOST, "/").header("X-Forwarded-User", "root").header("X-Forwarded-Prefix", "/theirs");
     ask(&proxy, request).await;
@@ -859,8 +871,11 @@ async fn header_edits_cannot_change_where_a_message_ends() {
     .collect();
     let mut edit = HeaderEdit { set: set.clone(), add: set, remove: vec!["host".into()] };
     edit.set.push(field("X-End", "1"));
-    let (backend, proxy) =
-        behind(vec![Filter::RequestHeaders(edit.clone()), Filter::ResponseHeaders(edit)]).await;
+    let (backend, proxy) = behind(vec![
+        Phases::from(RequestEdit::Headers(edit.clone())),
+        Phases::from(AnswerEdit::Headers(edit)),
+    ])
+    .await;
     let mut client = proxy.client().await;
     for request in [Request::get(HOST, "/a"), Request::post(HOST, "/abcdef", "body")] {
         let answer = client.exchange(&request).await.unwrap();

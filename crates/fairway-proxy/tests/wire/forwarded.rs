@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, Filter, ForwardedTrust, HttpsRedirect, Listener, LocationRewrite, RealIp, Redirect,
-    RedirectTarget, Replacement,
+    AccessList, ForwardedTrust, Guard, HttpsRedirect, Listener, LocationRewrite, Phases, RealIp,
+    ReceivedEdit, Redirect, RedirectTarget, Replacement,
 };
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
@@ -312,12 +312,12 @@ const WAYS: [TrustedBy; 3] = [TrustedBy::Settings, TrustedBy::Listener, TrustedB
 fn guarded(backend: &Backend, way: TrustedBy, allow: &[&str], deny: &[&str]) -> Running {
     let ranges = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     let list = AccessList { allow: ranges(allow), deny: ranges(deny) };
-    let setup = Setup::to(&[backend.address()]).filter(Filter::Access(list));
+    let setup = Setup::to(&[backend.address()]).filter(Phases::from(Guard::Access(list)));
     let trusted = ranges(&["127.0.0.0/8"]);
     match way {
         TrustedBy::Settings => setup.settings(|settings| settings.forwarded.ranges = trusted).start(),
         TrustedBy::Rule => {
-            setup.filter(Filter::RealIp(RealIp { header: "x-forwarded-for".into(), trusted })).start()
+            setup.filter(Phases::from(RealIp { header: "x-forwarded-for".into(), trusted })).start()
         }
         TrustedBy::Listener => {
             let mut config = setup.config();
@@ -389,7 +389,7 @@ async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
     let to_https = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
     let backend = Backend::http(|request| Answer::ok(request.header("X-Forwarded-Proto").unwrap())).await;
     let setup = || Setup::to(&[backend.address()]);
-    let redirecting = || setup().filter(Filter::HttpsRedirect(to_https.clone()));
+    let redirecting = || setup().filter(Phases::from(Guard::HttpsRedirect(to_https.clone())));
     let (believing, plain) = (trusting(redirecting()).start(), trusting(setup()).start());
     let strict = redirecting().start();
     for (said, status, scheme) in SCHEMES {
@@ -422,10 +422,10 @@ async fn the_first_of_several_ports_is_the_one_that_the_client_asked() {
 async fn locations(backend: &Backend, request: &Request, over_tls: bool) -> Vec<String> {
     let url = Replacement { from: "/inner/".into(), to: "/".into() };
     let parts = RedirectTarget::Parts { scheme: None, host: None, port: None, path: None, keep_query: true };
-    let redirect = |target| Filter::Redirect(Redirect { status: 302, target });
+    let redirect = |target| Phases::from(Guard::Redirect(Redirect { status: 302, target }));
     let mut found = Vec::new();
     for filter in [
-        Filter::AnswerLocation(LocationRewrite { url, absolute: true }),
+        Phases::from(ReceivedEdit::Location(LocationRewrite { url, absolute: true })),
         redirect(parts),
         redirect(RedirectTarget::Host(HOST.into())),
     ] {

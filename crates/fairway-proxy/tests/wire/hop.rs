@@ -1,6 +1,6 @@
 //! How a rule says that endpoints are spoken to.
 
-use fairway_model::{EndpointHop, Filter, HopConnection, HopVersion};
+use fairway_model::{AnswerBounds, EndpointHop, Forwarding, HopConnection, HopVersion, Phases};
 use fairway_testkit::{Answer, Backend, Client, RecordedRequest, Request, certificates, client::TlsOffer};
 
 use crate::support::{HOST, Setup};
@@ -9,7 +9,9 @@ use crate::support::{HOST, Setup};
 async fn told(version: HopVersion, connection: HopConnection, request: Request) -> (RecordedRequest, usize) {
     let backend = Backend::http(|_| Answer::ok("ok")).await;
     let hop = EndpointHop { version, connection };
-    let proxy = Setup::to(&[backend.address()]).filter(Filter::EndpointHop(hop)).start();
+    let proxy = Setup::to(&[backend.address()])
+        .filter(Phases::from(Forwarding { hop, ..Forwarding::default() }))
+        .start();
     let mut client = proxy.client().await;
     for _ in 0..2 {
         assert_eq!(client.exchange(&request).await.unwrap().text(), "ok");
@@ -40,7 +42,9 @@ async fn a_body_of_unknown_length_is_never_sent_with_http_1_0() {
     let bytes = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
     let backend = Backend::http(|_| Answer::ok("ok")).await;
     let hop = EndpointHop { version: HopVersion::Http10, connection: HopConnection::Unsaid };
-    let proxy = Setup::to(&[backend.address()]).filter(Filter::EndpointHop(hop)).start();
+    let proxy = Setup::to(&[backend.address()])
+        .filter(Phases::from(Forwarding { hop, ..Forwarding::default() }))
+        .start();
     let mut client = proxy.client().await;
     client.send(bytes.as_bytes()).await.unwrap();
     assert_eq!(client.read_response().await.unwrap().status, 200);
@@ -52,7 +56,8 @@ async fn a_body_of_unknown_length_is_never_sent_with_http_1_0() {
 async fn requests_over_tls_go_to_a_backend_of_their_own() {
     let plain = Backend::http(|_| Answer::ok("plain")).await;
     let secured = Backend::http(|_| Answer::ok("secured")).await;
-    let mut setup = Setup::to(&[plain.address()]).filter(Filter::SecuredBackend("other".into()));
+    let mut setup = Setup::to(&[plain.address()])
+        .filter(Phases::from(Forwarding { secured: Some("other".into()), ..Forwarding::default() }));
     setup.other = Some(secured.address());
     let proxy = setup.start();
     let request = Request::get(HOST, "/");
@@ -71,7 +76,7 @@ async fn a_rule_lets_heads_of_answers_be_larger_than_the_process_does() {
     };
     for (most, status) in [(None, 502), (Some(1024), 502), (Some(64 * 1024), 200)] {
         let mut setup = Setup::to(&[backend.address()]);
-        setup.filters = most.map(Filter::AnswerHead).into_iter().collect();
+        setup.filters = most.map(|head| AnswerBounds { head, rate: None }.into()).into_iter().collect();
         let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
         assert_eq!(answer.status, status, "{most:?}");
         assert_eq!(answer.header("X-Large").map(str::len), (status == 200).then_some(large.len()));

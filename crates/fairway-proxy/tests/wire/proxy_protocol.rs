@@ -1,6 +1,6 @@
 //! The PROXY protocol in front of HTTP and of TLS.
 
-use fairway_model::{AccessList, Filter};
+use fairway_model::{AccessList, Guard, Phases};
 use fairway_proxy::ProxyProtocolOn;
 use fairway_testkit::{Answer, Backend, Request};
 
@@ -55,7 +55,7 @@ async fn the_header_says_who_the_client_is_for_the_whole_connection() {
 async fn a_balancer_that_cannot_say_who_its_client_is_does_not_pass_for_it() {
     let backend = Backend::http(|_| Answer::ok("")).await;
     let range = || vec!["127.0.0.0/8".parse().unwrap()];
-    let balancers = Filter::Access(AccessList { allow: range(), deny: Vec::new() });
+    let balancers = Phases::from(Guard::Access(AccessList { allow: range(), deny: Vec::new() }));
     let proxy = Setup::to(&[backend.address()])
         .filter(balancers)
         .settings(|settings| settings.forwarded.ranges = range())

@@ -1,6 +1,6 @@
 //! New snapshots under traffic: the next request sees them, nothing that is open closes, nothing fails.
 
-use fairway_model::{Filter, HeaderEdit, HeaderField};
+use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, Phases};
 use fairway_testkit::{Answer, Backend, Request};
 
 use crate::support::{HOST, Setup};
@@ -19,7 +19,7 @@ async fn the_next_request_on_an_open_connection_sees_the_new_snapshot() {
         set: vec![HeaderField { name: "X-New".into(), value: "1".into() }],
         ..HeaderEdit::default()
     };
-    proxy.publish(&Setup::to(&[new.address()]).filter(Filter::ResponseHeaders(edit))).await;
+    proxy.publish(&Setup::to(&[new.address()]).filter(Phases::from(AnswerEdit::Headers(edit)))).await;
     let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
     assert_eq!((answer.text().as_str(), answer.header("X-New")), ("new", Some("1")));
 }
@@ -111,9 +111,10 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
         let value = change.to_string().as_str().into();
         let edit =
             HeaderEdit { set: vec![HeaderField { name: "X-Change".into(), value }], ..HeaderEdit::default() };
-        let setup = Setup::to(&present).filter(Filter::ResponseHeaders(edit)).settings(|settings| {
-            settings.upstream.idle_connections = Some(1 + u32::try_from(change % 9).unwrap());
-        });
+        let setup =
+            Setup::to(&present).filter(Phases::from(AnswerEdit::Headers(edit))).settings(|settings| {
+                settings.upstream.idle_connections = Some(1 + u32::try_from(change % 9).unwrap());
+            });
         let version = proxy.publish_now(&setup);
         // Every other time the next change may overtake this one.
         if change % 2 == 0 {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, Filter,
-    HostKey, HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Policy,
+    Action, Backend, BackendProtocol, Balancing, Certificate, CertificateKey, Config, Endpoint, HostKey,
+    HostPattern, HostSuites, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Phases, Policy,
     PrivateKey, Route, Rule, RuleLabels, RuleOrder, ServiceName, SessionKey, Settings, UpstreamTls,
     VirtualHost, WeightedBackend,
 };
@@ -44,7 +44,7 @@ pub(crate) struct Setup {
     pub(crate) other: Option<SocketAddr>,
     pub(crate) tls: Option<UpstreamTls>,
     pub(crate) path: PathMatch,
-    pub(crate) filters: Vec<Filter>,
+    pub(crate) filters: Vec<Phases>,
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
     /// Where `http` and `https` are.
@@ -97,7 +97,7 @@ impl Setup {
         self
     }
 
-    pub(crate) fn filter(mut self, filter: Filter) -> Self {
+    pub(crate) fn filter(mut self, filter: Phases) -> Self {
         self.filters.push(filter);
         self
     }
@@ -158,7 +158,7 @@ impl Setup {
         let rule = Rule {
             origin: Origin::object("Ingress", "default", "test"),
             matches: vec![Match { path: self.path.clone(), ..Match::default() }],
-            filters: self.filters.clone(),
+            phases: Phases::from_iter(self.filters.clone()).kept(),
             action: Action::Forward(vec![WeightedBackend::new("backend".into(), 1)]),
             policy: self.policy.clone().kept(),
             labels: RuleLabels {

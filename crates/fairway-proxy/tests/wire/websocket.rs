@@ -1,6 +1,6 @@
 //! Upgrades (robustness.md, rule 5): only `websocket`, only after 101, never with a body.
 
-use fairway_model::{Deny, FieldMatch, Filter, Match, TextMatch};
+use fairway_model::{Deny, FieldMatch, Guard, Match, Phases, TextMatch};
 use fairway_testkit::{Answer, Backend, Request, Step};
 
 use crate::support::{HOST, Setup};
@@ -133,7 +133,7 @@ async fn a_refusal_of_upgrades_takes_each_that_would_be_forwarded() {
     let header = FieldMatch { name: "upgrade".into(), value: TextMatch::Regex("websocket".into()) };
     let when = vec![Match { headers: vec![header], ..Match::default() }];
     let mut setup = Setup::to(&[backend.address()]);
-    setup.filters = vec![Filter::Deny(Deny { status: 418, when })];
+    setup.filters = vec![Phases::from(Guard::Deny(Deny { status: 418, when }))];
     let proxy = setup.start();
     let of = |fields: &[(&str, &str)]| {
         let handshake = Request::get(HOST, "/")

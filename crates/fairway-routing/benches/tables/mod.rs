@@ -113,7 +113,7 @@ fn rule(n: usize, path: &str) -> Rule {
     Rule {
         origin: Origin::default(),
         matches: vec![Match { path: PathMatch::Prefix(path.into()), ..Match::default() }],
-        filters: Vec::new(),
+        phases: Arc::default(),
         action: Action::Forward(vec![WeightedBackend::new(backend_key(n), 1)]),
         policy: Arc::default(),
         labels: RuleLabels::default(),

@@ -94,7 +94,7 @@ pub(crate) fn rule(name: &str, matches: Vec<Match>) -> Rule {
     Rule {
         origin: Origin::object("HTTPRoute", "ns", name).at("spec.rules[0]"),
         matches,
-        filters: Vec::new(),
+        phases: Arc::default(),
         action: Action::Forward(vec![WeightedBackend::new(name.into(), 1)]),
         policy: Arc::default(),
         labels: RuleLabels::default(),

@@ -1,12 +1,12 @@
-//! Writes the chain: listener -> certificate -> virtual host -> route, rule, match -> filters -> backend -> endpoints.
+//! Writes the chain: listener -> certificate -> virtual host -> route, rule, match -> phases -> backend -> endpoints.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use fairway_http::path;
 use fairway_model::{
-    Action, BackendKey, Certificate, CertificateKey, Config, Filter, ForwardedPath, HostPattern, Listener,
-    ListenerProtocol, Origin, PathForm, Reference, Rule, RuleOrder, WeightedBackend,
+    Action, BackendKey, Certificate, CertificateKey, Config, ForwardedPath, Guard, HostPattern, Listener,
+    ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
@@ -174,10 +174,10 @@ fn verdict(step: &HostStep<'_>) -> &'static str {
 fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, prefix: usize) {
     let model = rule.rule();
     row(out, "rule", &model.origin.to_string());
-    for (index, filter) in model.filters.iter().enumerate() {
-        row(out, if index == 0 { "filters" } else { "" }, &words::filter(filter));
+    for (index, step) in model.phases.steps().enumerate() {
+        row(out, if index == 0 { "filters" } else { "" }, &words::step(step));
     }
-    if let Some(answer) = answered_by_filter(asked, model) {
+    if let Some(answer) = answered_by_guard(asked, model) {
         row(out, "outcome", &answer);
         return diagnostics(out, served, &model.origin);
     }
@@ -207,17 +207,19 @@ fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &st
         );
     }
     backend(out, config, &of.backend, Meets::Requests, share);
-    for filter in &of.filters {
-        row(out, "its filters", &words::filter(filter));
+    if let Some(filters) = of.filters.as_deref() {
+        for step in Phases::from(filters.clone()).steps() {
+            row(out, "its filters", &words::step(step));
+        }
     }
 }
 
-/// What a filter answers whoever asks; those that depend on the client are only listed.
-fn answered_by_filter(asked: &Asked, rule: &Rule) -> Option<String> {
+/// What a guard answers whoever asks; those that depend on the client are only listed.
+fn answered_by_guard(asked: &Asked, rule: &Rule) -> Option<String> {
     let plain = asked.scheme == Scheme::Http;
-    rule.filters.iter().find_map(|filter| match filter {
-        Filter::HttpsRedirect(it) if plain => Some(format!("answered {}: redirected to https", it.status)),
-        Filter::Redirect(it) => Some(format!("answered {}: redirected", it.status)),
+    rule.phases.guards.iter().find_map(|guard| match guard {
+        Guard::HttpsRedirect(it) if plain => Some(format!("answered {}: redirected to https", it.status)),
+        Guard::Redirect(it) => Some(format!("answered {}: redirected", it.status)),
         _ => None,
     })
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate, ClientDemand, Deny,
-    ExternalAuth, FieldMatch, FieldTemplate, Filter, HeaderEdit, HopConnection, HopVersion, Http2Settings,
-    Match, PathMatch, PathRewrite, Policy, RedirectTarget, SessionHash, SessionKey, SessionStart,
-    SubjectName, TextMatch, UpstreamVerification,
+    AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate,
+    ClientDemand, Deny, EndpointHop, ExternalAuth, FieldMatch, FieldTemplate, Guard, HeaderEdit,
+    HopConnection, HopVersion, Http2Settings, Match, PathMatch, PathRewrite, Policy, ReceivedEdit,
+    RedirectTarget, RequestEdit, SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch,
+    UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -64,40 +65,76 @@ fn outranked(criterion: Criterion) -> &'static str {
     }
 }
 
-pub(super) fn filter(it: &Filter) -> String {
+/// One thing that a rule does.
+pub(super) fn step(it: Step<'_>) -> String {
     match it {
-        Filter::HttpsRedirect(it) => format!("redirects plain requests to https with {}", it.status),
-        Filter::Redirect(it) => format!("redirects with {} to {}", it.status, redirect(&it.target)),
-        Filter::Access(it) => access(it),
-        Filter::ClientCertificate(it) => format!("certificates of clients: {}", certificate(it)),
-        Filter::OverTls => "requests in the clear are answered 403".to_owned(),
-        Filter::Deny(it) if *it == Deny::line_breaks() => {
+        Step::Client(it) => {
+            let (header, ranges) = (&it.header, it.trusted.len());
+            format!("the client is whom {header} names, where one of {ranges} ranges says it")
+        }
+        Step::Guard(it) => guard(it),
+        Step::Request(RequestEdit::Headers(it)) => format!("request headers: {}", edit(it)),
+        Step::Request(RequestEdit::Host(host)) => format!("host becomes {host}"),
+        Step::Request(RequestEdit::ForwardedPrefix(it)) => {
+            format!("x-forwarded-prefix becomes {}", rewrite(it))
+        }
+        Step::Path(it) => format!("path becomes {}", rewrite(it)),
+        Step::Secured(it) => format!("requests over TLS go to {it}"),
+        Step::Hop(it) => hop(it),
+        Step::EndpointFields(it) => format!("request headers of all Ingresses: {}", fields(it)),
+        Step::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
+        Step::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
+        Step::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
+        Step::Mirror(it) => {
+            format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
+        }
+        Step::Received(ReceivedEdit::Hide(it)) => {
+            format!("response headers that are hidden: {}", it.join(", "))
+        }
+        Step::Received(ReceivedEdit::Cookies(it)) => {
+            let domain = it.domain.iter().map(|it| format!("domain {} becomes {}", it.from, it.to));
+            let path = it.path.iter().map(|it| format!("path {} becomes {}", it.from, it.to));
+            format!("in cookies of answers, {}", domain.chain(path).collect::<Vec<_>>().join(", "))
+        }
+        Step::Received(ReceivedEdit::Location(it)) => {
+            format!("in redirects of the backend, {} becomes {}", it.url.from, it.url.to)
+        }
+        Step::Pages(it) => match &it.backend {
+            Some(backend) => format!("{backend} makes the answers with {}", list(&it.statuses)),
+            None => format!("answers with {} become 404", list(&it.statuses)),
+        },
+        Step::Answer(AnswerEdit::Cors(it)) => {
+            format!("response headers for other origins: methods {}", it.methods)
+        }
+        Step::Answer(AnswerEdit::Headers(it)) => format!("response headers: {}", edit(it)),
+        Step::Answer(AnswerEdit::Fields(it)) => format!("response headers of all Ingresses: {}", fields(it)),
+        Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => {
+            format!("over TLS: strict-transport-security: {value}")
+        }
+        Step::HeadBound(bytes) => format!("heads of answers may have {bytes} bytes"),
+        Step::Rate(it) => format!("answers go at {} bytes per second after the first {}", it.bytes, it.after),
+        Step::Unlogged => "not in the access log".to_owned(),
+    }
+}
+
+fn guard(it: &Guard) -> String {
+    match it {
+        Guard::HttpsRedirect(it) => format!("redirects plain requests to https with {}", it.status),
+        Guard::Redirect(it) => format!("redirects with {} to {}", it.status, redirect(&it.target)),
+        Guard::Access(it) => access(it),
+        Guard::ClientCertificate(it) => format!("certificates of clients: {}", certificate(it)),
+        Guard::OverTls => "requests in the clear are answered 403".to_owned(),
+        Guard::Deny(it) if *it == Deny::line_breaks() => {
             format!("refuses with {} paths with a line break", it.status)
         }
-        Filter::Deny(it) => {
+        Guard::Deny(it) => {
             format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
         }
-        Filter::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
-        Filter::RealIp(it) => {
-            format!(
-                "the client is whom {} names, where one of {} ranges says it",
-                it.header,
-                it.trusted.len()
-            )
-        }
-        Filter::Cors(it) => format!("cross-origin resource sharing: methods {}", it.methods),
-        Filter::RequestHeaders(it) => format!("request headers: {}", edit(it)),
-        Filter::ResponseHeaders(it) => format!("response headers: {}", edit(it)),
-        Filter::EndpointFields(it) => format!("request headers of all Ingresses: {}", fields(it)),
-        Filter::AnswerFields(it) => format!("response headers of all Ingresses: {}", fields(it)),
-        Filter::HiddenFields(it) => format!("response headers that are hidden: {}", it.join(", ")),
-        Filter::StrictTransportSecurity(value) => format!("over TLS: strict-transport-security: {value}"),
-        Filter::RewritePath(it) => format!("path becomes {}", rewrite(it)),
-        Filter::ForwardedPrefix(it) => format!("x-forwarded-prefix becomes {}", rewrite(it)),
-        Filter::RewriteHost(host) => format!("host becomes {host}"),
-        Filter::ExternalAuth(it) => external(it),
-        Filter::BasicAuth(it) => basic(it),
-        Filter::AnyGuard(it) => {
+        Guard::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
+        Guard::Preflight(it) => format!("cross-origin resource sharing: methods {}", it.methods),
+        Guard::ExternalAuth(it) => external(it),
+        Guard::BasicAuth(it) => basic(it),
+        Guard::Any(it) => {
             let guards = [
                 it.access.as_ref().map(access),
                 it.basic.as_ref().map(basic),
@@ -105,53 +142,30 @@ pub(super) fn filter(it: &Filter) -> String {
             ];
             format!("one is enough: {}", guards.into_iter().flatten().collect::<Vec<_>>().join("; "))
         }
-        Filter::RateLimit(it) => format!(
+        Guard::RateLimit(it) => format!(
             "at most {} requests in {} s of each client, {} of them early; else {}",
             it.requests,
             it.per.as_secs(),
             it.burst,
             it.status
         ),
-        Filter::ConcurrencyLimit(it) => {
+        Guard::ConcurrencyLimit(it) => {
             format!("at most {} requests of each client under way; else {}", it.most, it.status)
         }
-        Filter::Mirror(it) => {
-            format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
-        }
-        Filter::ErrorPages(it) => match &it.backend {
-            Some(backend) => format!("{backend} makes the answers with {}", list(&it.statuses)),
-            None => format!("answers with {} become 404", list(&it.statuses)),
-        },
-        Filter::EndpointHop(it) => {
-            let version = match it.version {
-                HopVersion::Http11 => "HTTP/1.1",
-                HopVersion::Http10 => "HTTP/1.0",
-            };
-            let connection = match it.connection {
-                HopConnection::Unsaid => "",
-                HopConnection::Close => " and Connection: close",
-                HopConnection::KeepAlive => " and Connection: keep-alive",
-            };
-            format!("the backend gets {version}{connection}")
-        }
-        Filter::SecuredBackend(it) => format!("requests over TLS go to {it}"),
-        Filter::AnswerHead(bytes) => format!("heads of answers may have {bytes} bytes"),
-        Filter::AnswerRate(it) => {
-            format!("answers go at {} bytes per second after the first {}", it.bytes, it.after)
-        }
-        Filter::AnswerCookies(it) => {
-            let domain = it.domain.iter().map(|it| format!("domain {} becomes {}", it.from, it.to));
-            let path = it.path.iter().map(|it| format!("path {} becomes {}", it.from, it.to));
-            format!("in cookies of answers, {}", domain.chain(path).collect::<Vec<_>>().join(", "))
-        }
-        Filter::AnswerLocation(it) => {
-            format!("in redirects of the backend, {} becomes {}", it.url.from, it.url.to)
-        }
-        Filter::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
-        Filter::Unlogged => "not in the access log".to_owned(),
-        Filter::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
-        Filter::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
     }
+}
+
+fn hop(it: EndpointHop) -> String {
+    let version = match it.version {
+        HopVersion::Http11 => "HTTP/1.1",
+        HopVersion::Http10 => "HTTP/1.0",
+    };
+    let connection = match it.connection {
+        HopConnection::Unsaid => "",
+        HopConnection::Close => " and Connection: close",
+        HopConnection::KeepAlive => " and Connection: keep-alive",
+    };
+    format!("the backend gets {version}{connection}")
 }
 
 fn external(it: &ExternalAuth) -> String {

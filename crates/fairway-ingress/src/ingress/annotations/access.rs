@@ -2,14 +2,13 @@
 //!
 //! A list that cannot be read closes the paths (as recorded: ingress-nginx answers 503): half a list is no protection.
 
-use fairway_model::{AccessList, Filter};
+use fairway_model::{AccessList, Guard};
 use fairway_objects::annotations::text;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use ipnet::IpNet;
 
 use crate::ingress::annotations::family::{Family, Known, done};
 use crate::ingress::closed::Closed;
-use crate::ingress::contributions::Phase;
 use crate::ingress::defaults::SourceRanges;
 use crate::ingress::reader::Reader;
 use crate::ingress::trust::AddressSource;
@@ -18,7 +17,7 @@ use crate::ingress::trust::AddressSource;
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     let access = access_list(reader, &context.defaults.source_ranges)?;
     if let Some(access) = access {
-        contributions.filters.push(Phase::Access, Filter::Access(access));
+        contributions.added.add(Guard::Access(access));
     }
     Ok(())
 });

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{CookieRewrite, Filter, LocationRewrite, Replacement};
+use fairway_model::{CookieRewrite, LocationRewrite, ReceivedEdit, Replacement};
 
 use crate::ingress::annotations::family::{Family, Known, differs};
-use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
 use crate::ingress::values::{Values, domains, paths, url, value};
 
@@ -15,13 +14,12 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     let domain = value(reader, defaults, "proxy-cookie-domain", domains).flatten();
     let path = value(reader, defaults, "proxy-cookie-path", paths).flatten();
     if domain.is_some() || path.is_some() {
-        let cookies = Filter::AnswerCookies(CookieRewrite { domain, path });
-        contributions.filters.push(Phase::AnswerHead, cookies);
+        contributions.added.add(ReceivedEdit::Cookies(CookieRewrite { domain, path }));
     }
     if let Some((from, to)) = redirect(reader, defaults) {
         let absolute = !contributions.redirects.relative;
         let rewrite = LocationRewrite { url: Replacement { from, to }, absolute };
-        contributions.filters.push(Phase::AnswerHead, Filter::AnswerLocation(rewrite));
+        contributions.added.add(ReceivedEdit::Location(rewrite));
     }
     Ok(())
 });

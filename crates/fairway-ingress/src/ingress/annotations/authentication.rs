@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AnyGuard, AuthService, BasicAuth, ExternalAuth, Filter, HeaderEdit, KeptAuth, variables,
+    AnyGuard, AuthService, BasicAuth, ExternalAuth, Guard, HeaderEdit, KeptAuth, RequestEdit, variables,
 };
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Purpose;
@@ -20,7 +20,7 @@ use fairway_password::NotAHash;
 use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, Phase};
+use crate::ingress::contributions::Contributions;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
 use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
@@ -107,14 +107,14 @@ fn authentication(
             return Err(Closed::invalid(reader, "satisfy", problem));
         }
     };
-    let filters = &mut contributions.filters;
+    let added = &mut contributions.added;
     if basic.is_some() {
         // ingress-nginx: the backend never sees the password. After all guards, the service that is asked does.
         let edit = HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() };
-        filters.push(Phase::Forward, Filter::RequestHeaders(edit));
+        added.add(RequestEdit::Headers(edit));
     }
     let guards = usize::from(basic.is_some()) + usize::from(external.is_some());
-    let lists = if any && guards > 0 { filters.take_access_lists() } else { Vec::new() };
+    let lists = if any && guards > 0 { added.take_access_lists() } else { Vec::new() };
     if lists.len() + guards > 1 && any {
         let access = lists.into_iter().next().map(|mut list| {
             // What the operator blocks no password opens.
@@ -122,15 +122,15 @@ fn authentication(
             list.deny.retain(|range| !blocked.contains(range));
             list
         });
-        filters.block(&context.defaults.source_ranges.block);
+        added.block(&context.defaults.source_ranges.block);
         let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
         // A list that held nothing but what is blocked guards nothing.
         let access = access.filter(|list| !open(list));
-        filters.push(Phase::Access, Filter::AnyGuard(AnyGuard { access, basic, external }));
+        added.add(Guard::Any(AnyGuard { access, basic, external }));
     } else {
-        filters.extend(Phase::Access, lists.into_iter().map(Filter::Access));
-        filters.extend(Phase::Access, basic.map(Filter::BasicAuth));
-        filters.extend(Phase::Access, external.map(Filter::ExternalAuth));
+        let lists = lists.into_iter().map(Guard::Access);
+        let guards = lists.chain(basic.map(Guard::BasicAuth)).chain(external.map(Guard::ExternalAuth));
+        guards.for_each(|guard| added.add(guard));
     }
     Ok(())
 }
@@ -224,7 +224,7 @@ fn external(
         let reference = host.backend(context.inputs.resources, Purpose::Word);
         auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
         let origin = if place.is_empty() { reader.field("") } else { reader.at(place) };
-        contributions.filters.name_backend(reference, origin, Purpose::Word);
+        contributions.added.name_backend(reference, origin, Purpose::Word);
     }
     Ok(Some(auth))
 }

@@ -1,11 +1,10 @@
 //! What nginx stores of bodies and heads: `proxy-buffer*` and the like. Fairway streams; of all these only the room for the
 //! head of an answer can be seen from outside.
 
-use fairway_model::Filter;
+use fairway_model::AnswerBounds;
 use fairway_objects::annotations::text;
 
 use crate::ingress::annotations::family::{Family, Known, differs, needless};
-use crate::ingress::contributions::Phase;
 use crate::ingress::values::value;
 
 /// The family.
@@ -16,8 +15,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
         reader.invalid("proxy-buffer-size", problem, format!("it may have {MOST}"));
     }
     if size > USUAL {
-        let most = u32::try_from(size.min(MOST)).expect("the most is less");
-        contributions.filters.push(Phase::AnswerHead, Filter::AnswerHead(most));
+        let head = u32::try_from(size.min(MOST)).expect("the most is less");
+        contributions.added.add(AnswerBounds { head, rate: None });
     }
     Ok(())
 });

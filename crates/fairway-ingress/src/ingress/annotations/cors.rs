@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Cors, CorsManner, CorsOrigin, Filter, shown_url};
+use fairway_model::{Cors, CorsManner, CorsOrigin, shown_url};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     if let Some(cors) = cors(reader) {
-        contributions.filters.push(Phase::Preflight, Filter::Cors(cors));
+        contributions.added.add(cors);
     }
     Ok(())
 });

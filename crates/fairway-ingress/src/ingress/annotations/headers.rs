@@ -5,20 +5,19 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Filter, HeaderEdit, HeaderField, Template, TemplatePart, variables};
+use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, Template, TemplatePart, variables};
 use fairway_objects::object::ObjectKey;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::annotations::rewrite::has_variable;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     if let Some(edit) = custom_headers(reader, context)? {
-        contributions.filters.push(Phase::AnswerHead, Filter::ResponseHeaders(edit));
+        contributions.added.add(AnswerEdit::Headers(edit));
     }
     contributions.upstream.host = upstream_host(reader)?;
     // It counts where the path is rewritten.

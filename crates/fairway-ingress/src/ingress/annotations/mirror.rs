@@ -4,13 +4,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::{Filter, Mirror, MirrorTarget, OwnScheme, shown_url};
+use fairway_model::{Mirror, MirrorTarget, OwnScheme, shown_url};
 use fairway_objects::backend::Purpose;
 use fairway_objects::references::Referenced;
 use fairway_objects::service_url::UrlHost;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The family.
@@ -33,8 +32,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
         host: host(reader, &target),
         target: target.asked,
     };
-    contributions.filters.name_backend(backend, reader.at(name), Purpose::Copies);
-    contributions.filters.push(Phase::Forward, Filter::Mirror(mirror));
+    contributions.added.name_backend(backend, reader.at(name), Purpose::Copies);
+    contributions.added.add(mirror);
     Ok(())
 })
 .referring(refer);

@@ -1,14 +1,13 @@
 //! What is logged and traced: `enable-access-log`; tracing does not work yet.
 
-use fairway_model::Filter;
+use fairway_model::Phases;
 
 use crate::ingress::annotations::family::{Family, Known, done, offers};
-use crate::ingress::contributions::Phase;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     if !reader.switch("enable-access-log", true) {
-        contributions.filters.push(Phase::AnswerHead, Filter::Unlogged);
+        contributions.added.add(Phases { unlogged: true, ..Phases::default() });
     }
     Ok(())
 });

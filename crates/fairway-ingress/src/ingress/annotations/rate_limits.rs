@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
-use fairway_model::{AnswerRate, ConcurrencyLimit, Filter, RateLimit};
+use fairway_model::{AnswerBounds, AnswerRate, ConcurrencyLimit, Guard, RateLimit};
 use fairway_objects::annotations::text;
 use ipnet::IpNet;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, Phase};
+use crate::ingress::contributions::Contributions;
 use crate::ingress::reader::Reader;
 use crate::ingress::values::{Values, kibibytes, value};
 
@@ -54,16 +54,16 @@ fn limits(
             status: context.defaults.limit_status.rate,
             exempt: exempt.clone(),
         };
-        contributions.filters.push(Phase::Limit, Filter::RateLimit(limit));
+        contributions.added.add(Guard::RateLimit(limit));
     }
     let name = "limit-connections";
     if let Some(most) = limit(reader, name)? {
         let status = context.defaults.limit_status.connections;
         let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), most, status, exempt };
-        contributions.filters.push(Phase::Limit, Filter::ConcurrencyLimit(limit));
+        contributions.added.add(Guard::ConcurrencyLimit(limit));
     }
     if let Some(rate) = answer_rate(reader, &context.defaults.values) {
-        contributions.filters.push(Phase::AnswerHead, Filter::AnswerRate(rate));
+        contributions.added.add(AnswerBounds { head: 0, rate: Some(rate) });
     }
     Ok(())
 }

@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Filter, PathRewrite, Redirect, RedirectTarget, shown_url};
+use fairway_model::{Guard, PathRewrite, Redirect, RedirectTarget, shown_url};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::contributions::Phase;
 use crate::ingress::reader::Reader;
 use crate::ingress::to_https::{Redirects, ToHttps};
 
@@ -23,7 +22,9 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.app_root = app_root(reader);
     match redirect(reader, contributions.redirects.relative) {
         Ok(redirect) => {
-            contributions.filters.extend(Phase::Redirect, redirect.map(Filter::Redirect));
+            if let Some(redirect) = redirect {
+                contributions.added.add(Guard::Redirect(redirect));
+            }
         }
         Err(NoUrl) => {
             contributions.host.www = false;

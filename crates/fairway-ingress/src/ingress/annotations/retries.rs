@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::Filter;
+use fairway_model::Forwarding;
 
 use crate::ingress::annotations::family::{Family, Known, differs};
-use crate::ingress::contributions::Phase;
 use crate::ingress::values::{self, Failures, value};
 
 /// The family. After `limits`, which makes the policy.
@@ -31,7 +30,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if let Failures::Statuses(statuses) = failures
         && !statuses.is_empty()
     {
-        contributions.filters.push(Phase::Forward, Filter::RetryStatuses(statuses));
+        contributions.added.add(Forwarding { retry_statuses: statuses, ..Forwarding::default() });
     }
     Ok(())
 });

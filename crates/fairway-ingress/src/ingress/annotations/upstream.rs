@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{EndpointHop, Filter, HopConnection, TlsVersions};
+use fairway_model::{EndpointHop, Forwarding, HopConnection, TlsVersions};
 use fairway_objects::annotations::text::switch;
 use fairway_objects::certificate::{self, secret_value};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
@@ -15,7 +15,6 @@ use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
 use crate::ingress::annotations::server::suites;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::Phase;
 use crate::ingress::reader::{Annotations, Reader};
 use crate::ingress::values::{http_version, value};
 
@@ -23,11 +22,11 @@ use crate::ingress::values::{http_version, value};
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.upstream.transport = transport(reader, context)?;
     if contributions.upstream.transport.is_grpc() {
-        contributions.filters.push(Phase::Forward, Filter::GrpcWeb);
+        contributions.added.add(Forwarding { grpc_web: true, ..Forwarding::default() });
     }
     let hop = hop(reader, context);
     if hop != EndpointHop::default() {
-        contributions.filters.push(Phase::Forward, Filter::EndpointHop(hop));
+        contributions.added.add(Forwarding { hop, ..Forwarding::default() });
     }
     Ok(())
 })

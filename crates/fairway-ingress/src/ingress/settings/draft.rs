@@ -6,7 +6,7 @@ use fairway_objects::options::{Options, UnsupportedProtection};
 use fairway_objects::resources::Resources;
 
 use crate::ingress::closed::Closed;
-use crate::ingress::defaults::{Defaults, Forwarding, Hsts};
+use crate::ingress::defaults::{Defaults, ForwardingDefaults, Hsts};
 use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
 use crate::ingress::settings::headers::HeaderKeys;
@@ -55,7 +55,10 @@ impl<'a> Draft<'a> {
                 ..Settings::default()
             },
             defaults: Defaults {
-                forwarding: Forwarding { path: options.hosts.forwarded_path, ..Forwarding::default() },
+                forwarding: ForwardingDefaults {
+                    path: options.hosts.forwarded_path,
+                    ..ForwardingDefaults::default()
+                },
                 ..Defaults::default()
             },
             keep_alive: true,
