@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use fairway_http::Head;
-use fairway_net::clock::Instant;
 use fairway_net::counts::UnderWay;
 use fairway_net::spares::Spare;
 use fairway_routing::session::{Belongs, Session};
@@ -104,25 +103,6 @@ pub(crate) struct Written {
     pub(crate) value: Vec<u8>,
     /// Fields of the endpoint's answer as they came, for the access log.
     pub(crate) received: Head,
-    /// Where the answer is made.
-    pub(crate) made: Made,
-    /// When the time is over that somebody else gave the exchange: the one that asks, where the request is a question of Fairway's
-    /// own, or the client of a call whose attempts have limits of their own. Steps may have changed what the call says of it.
-    pub(crate) limit: Option<Instant>,
-}
-
-/// Where an answer is made, as in ingress-nginx, which decides what is done to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// Under the rule of the request, or by its endpoint.
-    #[default]
-    ByRule,
-    /// In the place from which clients are sent to sign in.
-    AtSignIn,
-    /// For the whole host, before its rules or in their place.
-    ByHost,
-    /// For Fairway itself, which asked.
-    ForFairway,
 }
 
 static NOTHING: Written = Written {
@@ -136,8 +116,6 @@ static NOTHING: Written = Written {
     session_cookie: Vec::new(),
     value: Vec::new(),
     received: Head::new(),
-    made: Made::ByRule,
-    limit: None,
 };
 
 impl Forms {
@@ -162,7 +140,6 @@ impl Forms {
             written.cookies.clear();
             written.session_cookie.clear();
             written.received.clear();
-            (written.made, written.limit) = (Made::default(), None);
         }
     }
 
@@ -198,7 +175,6 @@ impl Forms {
             written.received = Head::new();
         }
         written.received.clear();
-        (written.made, written.limit) = (Made::default(), None);
         let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
             &mut **written;
         for bytes in [origin, normalised, decoded, target, host, cookies, session_cookie, value] {

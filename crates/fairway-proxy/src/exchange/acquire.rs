@@ -342,7 +342,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let worker = env.worker;
         worker.budgets.hedges.earn();
         let now = Instant::now();
-        let limit = env.rule.rule().policy.timeouts.connect.min(RetryState::connect_limit(
+        let limit = env.rule().rule().policy.timeouts.connect.min(RetryState::connect_limit(
             env,
             self.group,
             now.saturating_duration_since(self.begun),

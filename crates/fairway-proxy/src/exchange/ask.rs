@@ -12,7 +12,6 @@ use fairway_routing::{Asking, CompiledRule, GuardStep};
 use super::environment::Exchange;
 use super::lookup;
 use super::subrequest::{self, Asker, Question};
-use crate::buffers::Made;
 use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Verdict, is_copied, keep_cookies, own_answer, vouch};
 use crate::guards::Tag;
@@ -28,12 +27,14 @@ pub(super) enum Answer {
     Yes,
     /// It may not, with this status.
     No(u16),
+    /// It may not, and the client is sent to sign in, in a place of its own as in ingress-nginx.
+    SignIn,
     /// It said neither.
     None(Fault),
 }
 
-/// Asks whether the request may pass. On [`Answer::Yes`] the request has the service's word in it; on [`Answer::No`] the answer
-/// stands in the buffers.
+/// Asks whether the request may pass. On [`Answer::Yes`] the request has the service's word in it; on [`Answer::No`] and
+/// [`Answer::SignIn`] the answer stands in the buffers.
 pub(super) async fn ask<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     asking: &Asking,
@@ -76,11 +77,11 @@ fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, a
             match &asking.auth.sign_in {
                 Some(sign_in) if status == 401 => {
                     let location = filter::text(sign_in, env.sources(), buffers);
-                    if env.rule.is_location() {
-                        buffers.forms.write().made = Made::AtSignIn;
-                    }
                     own_answer(buffers, 302, None);
                     buffers.answer.append(b"Location", &location);
+                    if env.rule().is_location() {
+                        return Answer::SignIn;
+                    }
                 }
                 _ => own_answer(buffers, status, Some(Fault::Denied(status).label())),
             }
@@ -105,7 +106,7 @@ fn is_told_apart(client: Option<IpAddr>, kept: &KeptAuth) -> bool {
 /// that no key, however careless, opens another path.
 fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: &KeptAuth) -> Tag {
     let Exchange { env, buffers, .. } = exchange;
-    let Rule { origin, labels, .. } = env.rule.rule();
+    let Rule { origin, labels, .. } = env.rule().rule();
     let key = filter::compared(&kept.key, env.sources(), buffers);
     let parts = [
         asking.identity.as_bytes(),
@@ -222,8 +223,8 @@ fn follow<N: Network>(
                 continue;
             }
             Verdict::Pass if matches!(rule.rule().action, Action::Forward(_)) => Ok(()),
-            Verdict::Refused(fault) => Err(fault),
-            Verdict::Pass | Verdict::Answered | Verdict::Wait(..) => Err(Fault::Undecided),
+            Verdict::Refused(fault) | Verdict::RefusedByHost(fault) => Err(fault),
+            Verdict::Pass | Verdict::Answered(_) | Verdict::Wait(..) => Err(Fault::Undecided),
         };
     }
 }
@@ -241,7 +242,6 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
     let forms = question.forms.write();
     // The endpoint is told which host the client asked for.
     forms.host.extend_from_slice(own);
-    forms.made = Made::ForFairway;
     let method = auth.method.as_ref().map_or(request.method_bytes(), |method| method.as_bytes());
     let head: &mut Head = &mut question.request;
     head.start_request(method, &write(&auth.target));

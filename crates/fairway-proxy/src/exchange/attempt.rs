@@ -44,9 +44,9 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
     let buffers = &*exchange.buffers;
     let rewritten = &buffers.forms.read().target;
     let target = if rewritten.is_empty() { exchange.env.intake.received(buffers) } else { rewritten };
-    let asks = exchange.env.rule.rule().policy.websocket;
+    let asks = exchange.env.rule().rule().policy.websocket;
     let upgrade = if asks { exchange.env.intake.upgrade } else { Upgrade::None };
-    let EndpointHop { version, connection } = exchange.env.rule.steps().forwarding.hop;
+    let EndpointHop { version, connection } = exchange.env.rule().steps().forwarding.hop;
     let (http10, connection) = (version == HopVersion::Http10, option(connection));
     let plan = RequestPlan { target, body: exchange.env.intake.body, upgrade, http10, connection };
     lease.up().send_request(&buffers.request, &plan);
@@ -71,7 +71,7 @@ pub(crate) fn attempt<'e, N: Network, D: Downstream>(
 
 /// Why an attempt failed: when its own time is over, there may be some left for another one.
 fn fault_of_attempt<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, fault: Fault) -> Fault {
-    exchange.env.end_attempt(exchange.record.began, exchange.buffers);
+    exchange.env.end_attempt();
     match fault {
         Fault::DeadlineExceeded | Fault::RequestTimeout if !exchange.env.is_overdue() => {
             Fault::UpstreamTimeout

@@ -7,7 +7,7 @@ use fairway_routing::{CompiledRule, GuardStep, Targets};
 use super::environment::Environment;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::filter::{self, FilterContext, Verdict};
+use crate::filter::{self, FilterContext, Made, Verdict};
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
 
@@ -22,21 +22,21 @@ pub(super) fn decide<'a, N: Network>(
     let connection = (peer.scheme, peer.proof());
     let (https_port, prefix) = (*https_port, *prefix);
     let context = FilterContext { intake, client, connection, counts, https_port, prefix };
-    let rule = env.rule.rule();
+    let rule = env.rule().rule();
     let too_large = match (env.intake.body, rule.policy.max_body) {
         (BodySize::Exact(length), Some(most)) => length > most,
         _ => false,
     };
-    if too_large && env.rule.is_location() {
+    if too_large && env.rule().is_location() {
         // nginx finds it out while it looks for the location, before anything that the location asks for.
-        return match filter::before_location(env.rule, &context, buffers) {
+        return match filter::before_location(env.rule(), &context, buffers) {
             Verdict::Pass => Verdict::Refused(Fault::BodyTooLarge),
             decided => decided,
         };
     }
     let mut next = first;
     loop {
-        match filter::on_request(env.rule, next, &context, buffers) {
+        match filter::on_request(env.rule(), next, &context, buffers) {
             Verdict::Pass => break,
             Verdict::Wait(GuardStep::Endpoint, then) => match without_endpoint(env, peer.scheme) {
                 None => next = then,
@@ -64,7 +64,7 @@ pub(super) fn decide<'a, N: Network>(
                 if answer.status == 200 {
                     nothing_to_say(buffers);
                 }
-                Verdict::Answered
+                Verdict::Answered(Made::ByRule)
             }
         },
     }
@@ -79,15 +79,15 @@ fn nothing_to_say(buffers: &mut Buffers) {
 
 /// Why no request of the rule has an endpoint, if that is so.
 fn without_endpoint<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Option<Fault> {
-    match &env.rule.rule().action {
+    match &env.rule().rule().action {
         Action::Answer(Answer { reason: AnswerReason::MissingReference, .. }) => {
             Some(Fault::MissingReference)
         }
         Action::Answer(_) => None,
         Action::Forward(_) => {
-            let mut rules = env.rule.steps().forwarding.fallbacks.iter().map(|fallback| &fallback.rule);
+            let mut rules = env.rule().steps().forwarding.fallbacks.iter().map(|fallback| &fallback.rule);
             let has =
-                has_endpoint(env, env.rule, scheme) || rules.any(|rule| has_endpoint(env, rule, scheme));
+                has_endpoint(env, env.rule(), scheme) || rules.any(|rule| has_endpoint(env, rule, scheme));
             (!has).then_some(Fault::NoEndpoint)
         }
     }

@@ -53,16 +53,22 @@ pub(crate) enum Ending {
 pub(crate) struct Environment<'a, N: Network> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
-    pub(crate) rule: &'a CompiledRule,
+    /// The rule that matched.
+    matched: &'a CompiledRule,
+    /// Whether Fairway itself asks, and reads the answer.
+    pub(crate) is_for_fairway: bool,
+    /// The rule of the share that was chosen, where shares have rules of their own; the exchange goes on under it.
+    share: Option<&'a CompiledRule>,
     pub(crate) intake: Intake,
     pub(crate) client: Client,
     /// Bytes of the path that the matched prefix covers.
     pub(crate) prefix: usize,
     /// The public port of the listener to which requests in the clear are redirected.
     pub(crate) https_port: u16,
-    /// When the time for the exchange is over, which the rule or the client of a call gave it; while an attempt has less
-    /// time than that, when the attempt's is.
+    /// When the time for the exchange is over, which the rule, the client of a call or whoever asks gave it.
     pub(crate) limit: Option<Instant>,
+    /// When the time for the attempt that is under way is over, where the rule gives each attempt its own.
+    attempt_limit: Option<Instant>,
 }
 
 /// An exchange that has a rule.
@@ -77,6 +83,11 @@ pub(crate) struct Exchange<'t, 'a, N: Network, D> {
 pub(super) fn limit_of_call(request: &Head, began: Instant) -> Option<Instant> {
     let timeout = request.named(b"grpc-timeout").and_then(fairway_http::grpc::timeout)?;
     began.checked_add(timeout)
+}
+
+/// When the time is over that a rule gives an exchange which began then.
+pub(super) fn limit_of_rule(rule: &CompiledRule, began: Instant) -> Option<Instant> {
+    rule.rule().policy.timeouts.request.and_then(|most| began.checked_add(most))
 }
 
 /// The earlier of two limits, of those that there are.
@@ -97,10 +108,44 @@ pub(crate) enum Unroutable {
     Unserved(Intake, Fault),
 }
 
-impl<N: Network> Environment<'_, N> {
+impl<'a, N: Network> Environment<'a, N> {
+    /// Of an exchange that Fairway begins under a rule: without a limit, and no prefix matched.
+    pub(super) fn under(
+        worker: &'a Rc<Worker<N>>,
+        adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
+        rule: &'a CompiledRule,
+        intake: Intake,
+        client: Client,
+    ) -> Self {
+        Self {
+            worker,
+            adopted,
+            matched: rule,
+            share: None,
+            is_for_fairway: false,
+            intake,
+            client,
+            prefix: 0,
+            https_port: 0,
+            limit: None,
+            attempt_limit: None,
+        }
+    }
+
+    /// The rule that the exchange is under.
+    #[inline]
+    pub(super) fn rule(&self) -> &'a CompiledRule {
+        self.share.unwrap_or(self.matched)
+    }
+
+    /// The rule of its share was chosen.
+    pub(super) fn enter_share(&mut self, rule: &'a CompiledRule) {
+        self.share = Some(rule);
+    }
+
     pub(super) fn body_bounds(&self) -> BodyBounds {
         let limits = &self.worker.options.limits;
-        let most = self.rule.rule().policy.max_body;
+        let most = self.rule().rule().policy.max_body;
         // A stream of messages may be as slow as it likes.
         let rate = if self.intake.dialect.is_grpc() { 0 } else { limits.body_rate };
         BodyBounds { most, replay: limits.replay_bytes, rate }
@@ -108,7 +153,7 @@ impl<N: Network> Environment<'_, N> {
 
     /// What texts with parts of the request are made of.
     pub(super) fn sources(&self) -> Sources<'_> {
-        Sources { intake: &self.intake, client: &self.client, labels: &self.rule.rule().labels }
+        Sources { intake: &self.intake, client: &self.client, labels: &self.rule().rule().labels }
     }
 
     /// A number for a request.
@@ -119,36 +164,31 @@ impl<N: Network> Environment<'_, N> {
     /// Gives the attempt that begins now the time that the rule gives each, if it gives one.
     #[inline]
     pub(super) fn begin_attempt(&mut self, now: Instant) {
-        if let Some(most) = self.rule.rule().policy.timeouts.backend_request {
-            self.limit = earlier(self.limit, now.checked_add(most));
-        }
+        let most = self.rule().rule().policy.timeouts.backend_request;
+        self.attempt_limit = most.and_then(|most| now.checked_add(most));
     }
 
-    /// An attempt that had less time than the exchange is over: the limit is that of the exchange again.
+    /// The attempt is over, and with it its time.
     #[inline]
-    pub(super) fn end_attempt(&mut self, began: Instant, buffers: &Buffers) {
-        if self.rule.rule().policy.timeouts.backend_request.is_some() {
-            self.limit = self.limit_of_exchange(began, buffers);
-        }
+    pub(super) fn end_attempt(&mut self) {
+        self.attempt_limit = None;
     }
 
-    /// When the time for an exchange that began then is over. A question has no more than what is left to its asker, and a call no
-    /// more than its client gave it.
-    #[cold]
-    pub(super) fn limit_of_exchange(&self, began: Instant, buffers: &Buffers) -> Option<Instant> {
-        let own = self.rule.rule().policy.timeouts.request.and_then(|most| began.checked_add(most));
-        earlier(own, buffers.forms.read().limit)
+    /// That of the exchange or that of the attempt.
+    #[inline]
+    fn nearest_limit(&self) -> Option<Instant> {
+        earlier(self.limit, self.attempt_limit)
     }
 
     /// Gives the next step `patience` from `since`, and never more than there is for all of them.
     pub(super) fn arm(&self, deadline: &mut Deadline, since: Instant, patience: Duration) {
-        let left = self.limit.map(|limit| limit.saturating_duration_since(since));
+        let left = self.nearest_limit().map(|limit| limit.saturating_duration_since(since));
         deadline.set(since, left.map_or(patience, |left| left.min(patience)));
     }
 
     /// Whether the time for the exchange, or the attempt, is over.
     pub(super) fn is_overdue(&self) -> bool {
-        self.limit.is_some_and(|limit| limit <= Instant::now())
+        self.nearest_limit().is_some_and(|limit| limit <= Instant::now())
     }
 
     /// What it is that is over: a call has the time that its client gave it, all else what the rule did.

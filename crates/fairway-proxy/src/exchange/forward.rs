@@ -26,9 +26,9 @@ use super::respond::{self, Outcome};
 use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
 use super::{forwarded, sticky, web};
-use crate::buffers::{Buffers, Made};
+use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::filter;
+use crate::filter::{self, Made};
 use crate::metrics::count;
 use crate::metrics::record::UpstreamRecord;
 use crate::network::Network;
@@ -55,7 +55,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
 ) -> impl Future<Output = Outcome<'a>> {
     let group = group(&exchange.env, exchange.client_side.peer.scheme, exchange.buffers);
     if let Some(group) = &group {
-        exchange.record.served_by.canary = canary(exchange.env.rule, group);
+        exchange.record.served_by.canary = canary(exchange.env.rule(), group);
         prepare(&mut exchange.env, exchange.buffers);
     }
     forward_to(exchange, group)
@@ -102,8 +102,8 @@ fn group<N: Network>(
         let picked = || pick(rule, env.worker.random(|random| random.u32(..)));
         env.adopted.group(secured.or_else(picked)?, &env.worker.groups)
     };
-    let group = of(env.rule);
-    let fallbacks = &env.rule.steps().forwarding.fallbacks;
+    let group = of(env.rule());
+    let fallbacks = &env.rule().steps().forwarding.fallbacks;
     let is_ready =
         |group: &Option<Rc<Group<ToEndpoint<N>>>>| group.as_ref().is_some_and(|group| !group.is_empty());
     if fallbacks.is_empty() || is_ready(&group) {
@@ -146,7 +146,7 @@ fn canary<H: Hop>(rule: &CompiledRule, group: &Group<H>) -> Option<Arc<Backend>>
 
 /// Why there is none.
 fn without_group<N: Network>(env: &Environment<'_, N>) -> Fault {
-    match env.rule.targets() {
+    match env.rule().targets() {
         Targets::None | Targets::Shares(_) => Fault::NoBackend,
         Targets::One(_) | Targets::Weighted(_) => Fault::NoEndpoint,
     }
@@ -163,20 +163,20 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
         buffers.request.append(b"Host", b"");
     }
     forwarded::rewrite(buffers, &env.client, || env.number());
-    for edits in &env.rule.steps().forwarding.edits {
+    for edits in &env.rule().steps().forwarding.edits {
         edits.apply(&mut buffers.request);
     }
-    let normalised = env.rule.rule().policy.forwarded_path == ForwardedPath::Normalised;
+    let normalised = env.rule().rule().policy.forwarded_path == ForwardedPath::Normalised;
     if normalised && buffers.forms.read().target.is_empty() && !env.intake.is_plain() {
         let mut target = std::mem::take(&mut buffers.forms.write().target);
-        env.intake.write_matched(env.rule.path_form(), buffers, &mut target);
+        env.intake.write_matched(env.rule().path_form(), buffers, &mut target);
         if env.intake.has_query(buffers) {
             target.push(b'?');
             target.extend_from_slice(env.intake.query(buffers));
         }
         buffers.forms.write().target = target;
     }
-    if let Some(fields) = &env.rule.steps().forwarding.fields {
+    if let Some(fields) = &env.rule().steps().forwarding.fields {
         filter::set_on_request(fields, env.sources(), buffers);
     }
 }
@@ -227,7 +227,7 @@ fn deliver<'e, N: Network, D: Downstream>(
                     if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
                         return Ok(Delivered { answered, sent, attempts: retry_state.attempts });
                     }
-                    exchange.env.end_attempt(exchange.record.began, exchange.buffers);
+                    exchange.env.end_attempt();
                     put_aside(exchange, answered);
                 }
             }
@@ -284,7 +284,7 @@ fn is_tried_elsewhere<N: Network, D: Downstream>(
 ) -> bool {
     let Exchange { env, buffers, record, .. } = exchange;
     let status = buffers.answer.status();
-    if env.rule.steps().forwarding.retried.binary_search(&status).is_err() {
+    if env.rule().steps().forwarding.retried.binary_search(&status).is_err() {
         return false;
     }
     retry_state.now = answered.headed;
@@ -342,7 +342,7 @@ fn judge<'a, N: Network, D: Downstream>(
 ) -> Result<Delivered<ToEndpoint<N>>, Instead<'a>> {
     let delivered = answer.map_err(Instead::Fault)?;
     exchange.env.worker.log.keep_received(exchange.buffers);
-    filter::hide(exchange.env.rule, &mut exchange.buffers.answer);
+    filter::hide(exchange.env.rule(), &mut exchange.buffers.answer);
     if let Some(group) = group {
         sticky::tell(exchange, group, delivered.answered.lease.index());
     }
@@ -368,7 +368,7 @@ async fn give_instead<'a, N: Network, D: Downstream>(
 ) -> Outcome<'a> {
     match instead {
         Instead::Fault(Fault::ClientGone) => Outcome::Ended(respond::gone(exchange)),
-        Instead::Fault(fault) => respond::refuse(exchange, fault).await,
+        Instead::Fault(fault) => respond::refuse(exchange, fault, Made::ByRule).await,
         Instead::Page(replacing, status) => Outcome::Replaced(replacing, status),
     }
 }
@@ -457,19 +457,13 @@ fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
         buffers.answer.remove_known(Known::ContentLength);
     }
     buffers.answer.remove_known(Known::Server);
-    if buffers.answer.may_have(Known::TO_NGINX) && env.rule.is_location() {
-        hide_directives(buffers);
-    }
-    filter::on_received(env.rule, &env.client, buffers);
-    filter::on_answer(env.rule, env.sources(), || env.number(), buffers);
-}
-
-/// Removes what ingress-nginx keeps to itself. Of an answer to a question of the proxy's own, that is still to be read.
-#[cold]
-fn hide_directives(buffers: &mut Buffers) {
-    if buffers.forms.read().made != Made::ForFairway {
+    // Of an answer to a question of the proxy's own, that is still to be read.
+    if buffers.answer.may_have(Known::TO_NGINX) && env.rule().is_location() && !env.is_for_fairway {
+        // What ingress-nginx keeps to itself.
         buffers.answer.remove_set(Known::TO_NGINX);
     }
+    filter::on_received(env.rule(), &env.client, buffers);
+    filter::on_answer(env.rule(), Made::ByRule, env.sources(), || env.number(), buffers);
 }
 
 /// The endpoint speaks another protocol now; so does the client.
@@ -482,7 +476,7 @@ async fn switch<N: Network, D: Downstream>(
     let plan =
         AnswerPlan { version: intake.version, persistence: Persistence::Upgraded, body: BodySize::None };
     exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
-    let idle = exchange.env.rule.rule().policy.timeouts.read;
+    let idle = exchange.env.rule().rule().policy.timeouts.read;
     exchange.record.body_bytes = tunnel(exchange.client_side, up, idle, exchange.env.worker).await;
     Ending::Finished
 }

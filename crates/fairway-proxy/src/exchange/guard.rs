@@ -15,7 +15,7 @@ use super::ask::{self, Answer};
 use super::environment::{ClientSide, Exchange};
 use super::respond;
 use crate::fault::Fault;
-use crate::filter::{Verdict, own_answer, vouch_for_nobody};
+use crate::filter::{Made, Verdict, own_answer, vouch_for_nobody};
 use crate::guards::{Claim, Word};
 use crate::network::Network;
 
@@ -79,6 +79,7 @@ fn conclude<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, answer: Answer
     match answer {
         Answer::Yes => Verdict::Pass,
         Answer::No(status) => denied(exchange, status),
+        Answer::SignIn => Verdict::Answered(Made::AtSignIn),
         Answer::None(fault) => Verdict::Refused(fault),
     }
 }
@@ -87,7 +88,7 @@ fn conclude<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, answer: Answer
 fn denied<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, status: u16) -> Verdict<'r> {
     match respond::replacing(&exchange.env, exchange.buffers.answer.status()) {
         Some(_) => Verdict::Refused(Fault::Denied(status)),
-        None => Verdict::Answered,
+        None => Verdict::Answered(Made::ByRule),
     }
 }
 

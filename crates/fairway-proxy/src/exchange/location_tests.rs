@@ -211,7 +211,7 @@ async fn probes_get_200_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn the_page_of_a_rewritten_request_is_asked_for_with_its_new_query() {
     on_stage(async {
-        let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
+        let pages = ErrorPages { statuses: vec![401], backend: Some("c".into()), fields: Vec::new() };
         let rewrite = Phases::from(Forwarding {
             path: Some(PathRewrite::Regex {
                 pattern: "/x".into(),
@@ -220,8 +220,11 @@ async fn the_page_of_a_rewritten_request_is_asked_for_with_its_new_query() {
             }),
             ..Forwarding::default()
         });
-        let script = |_: SocketAddr| Meeting::with(mirroring);
-        let stage = Stage::filtered(1, vec![rewrite, closed(), Phases::from(pages)], script);
+        let script = |to: SocketAddr| match to.port() {
+            102 => Meeting::with(mirroring),
+            _ => always(NO)(to),
+        };
+        let stage = Stage::filtered(1, vec![rewrite, Phases::from(pages)], script);
         let text = text(&stage, "GET /x?q=1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert!(text.ends_with("GET /?z=2&q=1 HTTP/1.1"), "{text}");
     })

@@ -21,7 +21,7 @@ const MOST: usize = 256;
 
 /// Begins the copies that the rule asks for of the request in the buffers, which was not made ready for its endpoint yet.
 pub(super) fn begin<N: Network>(env: &Environment<'_, N>, peer: &Peer, buffers: &mut Buffers) {
-    for copying in &env.rule.steps().forwarding.mirrors {
+    for copying in &env.rule().steps().forwarding.mirrors {
         let Mirror { numerator, denominator, .. } = copying.mirror;
         let chosen = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
         if chosen && env.intake.upgrade == Upgrade::None {
@@ -52,16 +52,8 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     let limit = env.limit;
     let rule = copying.rule.clone();
     tokio::task::spawn_local(async move {
-        let outer = Environment {
-            worker: &worker,
-            adopted: &adopted,
-            rule: &rule,
-            intake,
-            client,
-            prefix: 0,
-            https_port: 0,
-            limit,
-        };
+        let mut outer = Environment::under(&worker, &adopted, &rule, intake, client);
+        outer.limit = limit;
         let intake = outer.intake.clone();
         // Nobody waits for it.
         let copy = Question { rule: &rule, intake, client, prefix: 0, buffers: &mut mine };

@@ -84,7 +84,7 @@ use fairway_routing::{CompiledRule, GuardStep, TableId};
 use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
-use crate::filter::Verdict;
+use crate::filter::{Made, Verdict};
 use crate::grpc::dialect_of_answers;
 use crate::metrics::record::Record;
 use crate::network::Network;
@@ -96,7 +96,7 @@ use crate::request::intake::Intake;
 use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
 use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};
-use environment::{Environment, Exchange, Unroutable, earlier};
+use environment::{Environment, Exchange, Unroutable, earlier, limit_of_rule};
 use respond::Outcome;
 
 /// Serves the request whose head stands in the buffers. Gives the client's side back, and says when it was over.
@@ -167,7 +167,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         // What follows is the tunnel's, and waits for it.
         Upgrade::WebSocket => RequestBody::none(env.client.trust),
     };
-    if env.rule.steps().forwarding.drops_trailers {
+    if env.rule().steps().forwarding.drops_trailers {
         buffers.body.drop_trailers();
     }
     let mut exchange = Exchange { env, client_side, buffers, record };
@@ -183,12 +183,13 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         };
         let outcome = match verdict {
             Verdict::Pass => forward::forward(&mut exchange).await,
-            Verdict::Answered if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
-                respond::refuse(&mut exchange, Fault::Unsupported).await
+            Verdict::Answered(made) if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
+                respond::refuse(&mut exchange, Fault::Unsupported, made).await
             }
-            Verdict::Answered => Outcome::Ended(respond::own(&mut exchange).await),
+            Verdict::Answered(made) => Outcome::Ended(respond::own(&mut exchange, made).await),
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
-            Verdict::Refused(fault) => respond::refuse(&mut exchange, fault).await,
+            Verdict::Refused(fault) => respond::refuse(&mut exchange, fault, Made::ByRule).await,
+            Verdict::RefusedByHost(fault) => respond::refuse(&mut exchange, fault, Made::ByHost).await,
             Verdict::Wait(..) => unreachable!("all steps were waited for"),
         };
         let ending = match outcome {
@@ -263,13 +264,10 @@ fn admit<'a, N: Network>(
     };
     buffers.parties.client = client.address;
     let https_port = listener.map_or(443, |facts| facts.https_port);
-    let (timeouts, call) = (&rule.rule().policy.timeouts, limit);
-    let limit = earlier(call, timeouts.request.and_then(|most| record.began.checked_add(most)));
-    let env = Environment { worker, adopted, rule, intake, client, prefix, https_port, limit };
+    let limit = earlier(limit, limit_of_rule(rule, record.began));
+    let mut env = Environment::under(worker, adopted, rule, intake, client);
+    (env.prefix, env.https_port, env.limit) = (prefix, https_port, limit);
     buffers.forms.forget_steps();
-    if call.is_some() && timeouts.backend_request.is_some() {
-        buffers.forms.write().limit = call;
-    }
     let verdict =
         if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, (peer, buffers)) };
     Ok((env, verdict))

@@ -41,7 +41,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
     let mut deaf = false;
     poll_fn(move |cx| {
-        let rate = env.rule.steps().bounds.rate;
+        let rate = env.rule().steps().bounds.rate;
         let most = rate.map_or(u64::MAX, |rate| allowance(rate, record.began));
         let Buffers { body, replay, text, .. } = &mut **buffers;
         if !body.is_sent() && !deaf {
@@ -267,7 +267,9 @@ impl Flow {
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
         let patience = match self.awaited {
             Awaited::Client => env.adopted.settings().downstream.write_timeout,
-            Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => env.rule.rule().policy.timeouts.read,
+            Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => {
+                env.rule().rule().policy.timeouts.read
+            }
         };
         env.arm(&mut client_side.deadline, self.since, patience);
         too_slow

@@ -12,6 +12,7 @@ use super::respond::Outcome;
 use super::{forwarded, respond, subrequest};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
+use crate::filter::Made;
 use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::body::RequestBody;
@@ -31,7 +32,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     let mut question = env.worker.lend_buffers();
     write_question(&mut question.request, buffers, env, (replacing, status));
     let Ok(mut intake) = subrequest::intake(&mut question) else {
-        return respond::refuse_by_rule(exchange, Fault::NoBackend).await;
+        return respond::refuse_without_page(exchange, Fault::NoBackend, Made::ByRule).await;
     };
     let outer = &env.intake;
     (intake.version, intake.persistence, intake.expectation, intake.upgrade) =
@@ -39,7 +40,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     question.body = RequestBody::none(env.client.trust);
     question.forms.take_session_cookie(&mut buffers.forms);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);
-    let env = Environment { worker, adopted, rule, intake, client, prefix: 0, https_port: 0, limit: None };
+    let env = Environment::under(worker, adopted, rule, intake, client);
     // Counted and logged as the client's own, by its own rule. Its time begins here: nobody who makes a page is late for what
     // came before.
     let mut own = Record::new(Instant::now(), 0);

@@ -11,9 +11,9 @@ use fairway_net::clock::Instant;
 use fairway_routing::Replacing;
 
 use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
-use crate::buffers::{Buffers, Made};
+use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::filter;
+use crate::filter::{self, Made};
 use crate::grpc::{self, code_of, dialect_of, dialect_of_answers};
 use crate::metrics::record::Record;
 use crate::network::Network;
@@ -86,18 +86,19 @@ pub(crate) fn note_cancelled(record: &mut Record<'_>) {
 
 /// Who makes the answer instead, if it has this status. Pages are for people: a gRPC client gets the status.
 pub(crate) fn replacing<'a, N: Network>(env: &Environment<'a, N>, status: u16) -> Option<&'a Replacing> {
-    if env.intake.dialect.is_grpc() { None } else { filter::replacing(env.rule, status) }
+    if env.intake.dialect.is_grpc() { None } else { filter::replacing(env.rule(), status) }
 }
 
-/// Answers a fault under a rule, unless the rule lets another backend answer it.
+/// Answers a fault, unless the rule that makes the answer lets another backend make it.
 pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     fault: Fault,
+    made: Made,
 ) -> Outcome<'a> {
-    let by_rule = exchange.buffers.forms.read().made == Made::ByRule;
-    match replacing(&exchange.env, fault.status()).filter(|_| by_rule) {
+    let has_pages = made == Made::ByRule && !exchange.env.is_for_fairway;
+    match replacing(&exchange.env, fault.status()).filter(|_| has_pages) {
         Some(replacing) => Outcome::Replaced(replacing, fault.status()),
-        None => Outcome::Ended(refuse_by_rule(exchange, fault).await),
+        None => Outcome::Ended(refuse_without_page(exchange, fault, made).await),
     }
 }
 
@@ -109,17 +110,18 @@ pub(crate) enum Outcome<'a> {
     Replaced(&'a Replacing, u16),
 }
 
-/// Answers a fault under a rule: its response filters apply.
-pub(crate) async fn refuse_by_rule<N: Network, D: Downstream>(
+/// Answers a fault, whatever pages the rule has.
+pub(crate) async fn refuse_without_page<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     fault: Fault,
+    made: Made,
 ) -> Ending {
     exchange.record.fault = Some(fault);
     own_fault(exchange.buffers, fault);
-    if fault == Fault::AccessDenied && exchange.buffers.forms.read().made == Made::ByHost {
+    if fault == Fault::AccessDenied && made == Made::ByHost {
         unauthorized(exchange.buffers);
     }
-    own(exchange).await
+    own(exchange, made).await
 }
 
 /// What ingress-nginx says to certificates of others (`auth-tls-match-cn`).
@@ -131,9 +133,8 @@ fn unauthorized(buffers: &mut Buffers) {
 
 /// Answers 404 in the place of an answer that nobody has a page for.
 pub(super) async fn without_page<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
-    exchange.buffers.forms.write().made = Made::ByHost;
     filter::own_answer(exchange.buffers, 404, None);
-    own(exchange).await
+    own(exchange, Made::ByHost).await
 }
 
 /// Starts the answer that says what went wrong.
@@ -144,10 +145,13 @@ fn own_fault(buffers: &mut Buffers, fault: Fault) {
     }
 }
 
-/// Sends the answer that stands in the buffers.
-pub(crate) async fn own<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+/// Sends the answer that stands in the buffers, and was `made` there.
+pub(crate) async fn own<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    made: Made,
+) -> Ending {
     let Exchange { env, client_side, buffers, record, .. } = exchange;
-    filter::on_answer(env.rule, env.sources(), || env.number(), buffers);
+    filter::on_answer(env.rule(), made, env.sources(), || env.number(), buffers);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
     Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
 }

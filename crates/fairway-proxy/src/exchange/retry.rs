@@ -176,7 +176,7 @@ impl RetryState {
 
 /// How failures are tried again: as the backend says, else as the rule does.
 fn retry<'a, N: Network>(env: &'a Environment<'_, N>, group: &'a Group<ToEndpoint<N>>) -> &'a Retry {
-    group.retry(&env.rule.rule().policy.retry)
+    group.retry(&env.rule().rule().policy.retry)
 }
 
 /// Whether there may be another attempt after this one.

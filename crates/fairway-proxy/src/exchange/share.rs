@@ -13,7 +13,7 @@ use crate::network::Network;
 #[inline]
 pub(super) fn enter<'a, N: Network, D>(exchange: &mut Exchange<'_, 'a, N, D>) -> Verdict<'a> {
     begin_copies(exchange);
-    match exchange.env.rule.targets() {
+    match exchange.env.rule().targets() {
         Targets::Shares(shares) => choose(exchange, shares),
         _ => Verdict::Pass,
     }
@@ -27,7 +27,7 @@ fn choose<'a, N: Network, D>(
 ) -> Verdict<'a> {
     let random = exchange.env.worker.random(|random| random.u32(..));
     let Some(Some(rule)) = shares.pick(random) else { return Verdict::Refused(Fault::NoBackend) };
-    exchange.env.rule = rule;
+    exchange.env.enter_share(rule);
     let verdict = decide(&exchange.env, 0, (&exchange.client_side.peer, exchange.buffers));
     if matches!(verdict, Verdict::Pass) {
         begin_copies(exchange);

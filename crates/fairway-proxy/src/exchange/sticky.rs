@@ -44,7 +44,7 @@ pub(super) fn tell<N: Network, D>(
     let Some(key) = session.told(cookie, (group.keys(), index as usize), random) else { return };
     let Buffers { request, forms, .. } = &mut **buffers;
     let user_agent = request.named(b"user-agent");
-    let about = (&*env.rule.rule().labels.path, env.client.scheme == Scheme::Https, user_agent);
+    let about = (&*env.rule().rule().labels.path, env.client.scheme == Scheme::Https, user_agent);
     let value = &mut forms.write().session_cookie;
     value.clear();
     set_cookie(value, (cookie, key), about);

@@ -11,7 +11,7 @@ use fairway_http::{BodySize, Head};
 use fairway_net::clock::Instant;
 use fairway_routing::CompiledRule;
 
-use super::environment::{ClientSide, Environment, Exchange};
+use super::environment::{ClientSide, Environment, Exchange, earlier, limit_of_rule};
 use super::forward::forward;
 use super::respond::Outcome;
 use crate::buffers::Buffers;
@@ -63,13 +63,12 @@ pub(super) async fn run<N: Network>(
 ) -> Result<(), Fault> {
     let Environment { worker, adopted, limit, .. } = *outer;
     let Question { rule, intake, client, prefix, buffers } = question;
-    let mut env = Environment { worker, adopted, rule, intake, client, prefix, https_port: 0, limit };
     let mut client_side = ClientSide::new(Unseen { behind, taken: 0 }, peer);
     let mut record = Record::new(Instant::now(), 0);
-    if limit.is_some() {
-        buffers.forms.write().limit = limit;
-    }
-    env.limit = env.limit_of_exchange(record.began, buffers);
+    // It has no more time than what is left to whoever asks.
+    let limit = earlier(limit, limit_of_rule(rule, record.began));
+    let mut env = Environment::under(worker, adopted, rule, intake, client);
+    (env.prefix, env.limit, env.is_for_fairway) = (prefix, limit, true);
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
     let outcome = forward(&mut exchange).await;

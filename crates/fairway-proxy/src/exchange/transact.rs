@@ -127,7 +127,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         (client_side, buffers): (&mut ClientSide<D>, &mut Buffers),
     ) -> Poll<Result<Reply, Fault>> {
         let mut limits = env.worker.options.limits.head();
-        limits.head_bytes = limits.head_bytes.max(env.rule.steps().bounds.head);
+        limits.head_bytes = limits.head_bytes.max(env.rule().steps().bounds.head);
         loop {
             // An interim answer leaves before the next one is waited for, and a client that takes none stops them.
             if client_side.down.queued() > 0 {
@@ -248,7 +248,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
 
     /// How long the next step may take.
     fn patience<N: Network>(&self, env: &Environment<'_, N>, body: &RequestBody) -> Duration {
-        let timeouts = &env.rule.rule().policy.timeouts;
+        let timeouts = &env.rule().rule().policy.timeouts;
         if body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
         } else if body.is_stopped() || self.up.queued() > 0 {
@@ -276,7 +276,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
 
 /// Whether the endpoint was asked for another protocol: the client wants it, and the rule lets it through.
 fn may_switch<N: Network>(env: &Environment<'_, N>) -> bool {
-    env.intake.upgrade == Upgrade::WebSocket && env.rule.rule().policy.websocket
+    env.intake.upgrade == Upgrade::WebSocket && env.rule().rule().policy.websocket
 }
 
 /// Whether the endpoint proved that it understood the key. The client's own key is the client's to check; a client of HTTP/2 has

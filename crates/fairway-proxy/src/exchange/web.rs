@@ -19,7 +19,7 @@ const STATUS: [&[u8]; 3] = [b"grpc-status", b"grpc-message", b"grpc-status-detai
 /// Whether the endpoint shall see gRPC in place of the client's gRPC-Web.
 fn is_translated<N: Network>(env: &Environment<'_, N>) -> bool {
     let is_web = env.intake.dialect.is_web() && env.intake.method == Method::Post;
-    is_web && env.rule.steps().forwarding.grpc_web
+    is_web && env.rule().steps().forwarding.grpc_web
 }
 
 /// Makes the head and the body of a call what the endpoint shall see.

@@ -7,8 +7,8 @@ use fairway_model::ClientDemand;
 use fairway_routing::CompiledCertificate;
 
 use super::answer::own_answer;
-use super::verdict::{FilterContext, Verdict};
-use crate::buffers::{Buffers, Made};
+use super::verdict::{FilterContext, Made, Verdict};
+use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::peer::Scheme;
 use crate::tls::Shown;
@@ -23,11 +23,10 @@ pub(super) fn verified<'r>(
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    let verdict = judged(step, context, buffers);
-    if !matches!(verdict, Verdict::Pass) {
-        buffers.forms.write().made = Made::ByHost;
+    match judged(step, context, buffers) {
+        Verdict::Refused(fault) => Verdict::RefusedByHost(fault),
+        verdict => verdict,
     }
-    verdict
 }
 
 fn judged<'r>(step: &CompiledCertificate, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
@@ -56,7 +55,7 @@ fn judged<'r>(step: &CompiledCertificate, context: &FilterContext<'_>, buffers: 
                 (Some(_), Some(page)) => {
                     own_answer(buffers, 302, None);
                     buffers.answer.append(b"Location", page.as_bytes());
-                    return Verdict::Answered;
+                    return Verdict::Answered(Made::ByHost);
                 }
             }
             tell(&mut buffers.request, proof.shown.as_ref(), of.forwarded);

@@ -6,7 +6,7 @@ use fairway_model::{Cors, CorsManner, CorsOrigin};
 use fairway_routing::CorsAnswer;
 
 use super::answer::own_answer;
-use super::verdict::Verdict;
+use super::verdict::{Made, Verdict};
 use crate::buffers::Buffers;
 
 /// `OPTIONS` is answered 204, or forwarded: where it is no preflight, or as ingress-nginx does it, from an origin that is
@@ -20,7 +20,7 @@ pub(super) fn preflight<'r>(cors: &Cors, buffers: &mut Buffers) -> Verdict<'r> {
         return Verdict::Pass;
     }
     own_answer(buffers, 204, None);
-    Verdict::Answered
+    Verdict::Answered(Made::ByRule)
 }
 
 /// Adds the headers to an answer for an allowed origin. What the backend said of the same is replaced.

@@ -15,7 +15,7 @@ pub(crate) use answer::own_answer;
 pub(crate) use fields::{hide, set_on_request};
 pub(crate) use received::on_received;
 pub(crate) use template::{Sources, compared, text};
-pub(crate) use verdict::{FilterContext, Verdict};
+pub(crate) use verdict::{FilterContext, Made, Verdict};
 pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
 
 use fairway_http::{Known, Method};
@@ -24,7 +24,7 @@ use fairway_routing::{
     AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, GuardStep, Replacing, RequestStep,
 };
 
-use crate::buffers::{Buffers, Made};
+use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::peer::Scheme;
 
@@ -124,16 +124,16 @@ pub(crate) fn replacing(rule: &CompiledRule, status: u16) -> Option<&Replacing> 
     replacing.pages.statuses.binary_search(&status).is_ok().then_some(replacing)
 }
 
-/// Runs the steps of the answer's head, whoever made the answer. `number` identifies a request that has no number yet.
+/// Runs the steps of the answer's head, which was `made` there. `number` identifies a request that has no number yet.
 pub(crate) fn on_answer(
     rule: &CompiledRule,
+    made: Made,
     of: Sources<'_>,
     number: impl Fn() -> u128,
     buffers: &mut Buffers,
 ) {
     let scheme = of.client.scheme;
     answer::add_session_cookie(buffers);
-    let made = buffers.forms.read().made;
     for step in rule.steps().answers.edits.iter().filter(|step| reaches(step, made)) {
         match step {
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
@@ -152,7 +152,7 @@ pub(crate) fn on_answer(
 #[inline]
 fn reaches(step: &AnswerStep, made: Made) -> bool {
     match made {
-        Made::ByRule | Made::ForFairway => true,
+        Made::ByRule => true,
         Made::AtSignIn => !matches!(step, AnswerStep::Edit(_) | AnswerStep::StrictTransportSecurity(_)),
         Made::ByHost => matches!(step, AnswerStep::Fields(_)),
     }
@@ -172,13 +172,10 @@ fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
 }
 
 fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
+    let fault = Fault::Denied(requests.status);
     match context.intake.as_routed(buffers, |request| requests.covers(request)) {
-        true => {
-            if requests.all {
-                buffers.forms.write().made = Made::ByHost;
-            }
-            Verdict::Refused(Fault::Denied(requests.status))
-        }
+        true if requests.all => Verdict::RefusedByHost(fault),
+        true => Verdict::Refused(fault),
         false => Verdict::Pass,
     }
 }

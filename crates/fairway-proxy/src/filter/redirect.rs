@@ -4,7 +4,7 @@ use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
 use super::answer::{host_for_redirect, own_answer};
-use super::verdict::{FilterContext, Verdict};
+use super::verdict::{FilterContext, Made, Verdict};
 use crate::buffers::Buffers;
 use crate::peer::Scheme;
 
@@ -123,5 +123,5 @@ fn write_port(location: &mut Vec<u8>, port: u16) {
 fn answer<'r>(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict<'r> {
     own_answer(buffers, status, None);
     buffers.answer.append(b"Location", location);
-    Verdict::Answered
+    Verdict::Answered(Made::ByRule)
 }

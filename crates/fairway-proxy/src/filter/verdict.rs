@@ -30,9 +30,22 @@ pub(crate) enum Verdict<'r> {
     /// To the next guard, or to its backend.
     Pass,
     /// The answer stands in the buffers.
-    Answered,
+    Answered(Made),
     /// It is refused.
     Refused(Fault),
+    /// It is refused for the whole host, before its rules or in their place.
+    RefusedByHost(Fault),
     /// This guard waits for somebody's word; when it lets the request pass, that goes on with the guard of this number.
     Wait(&'r GuardStep, u32),
+}
+
+/// Where an answer is made, as in ingress-nginx, which decides what is done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Under the rule of the request, or by its endpoint.
+    ByRule,
+    /// In the place from which clients are sent to sign in.
+    AtSignIn,
+    /// For the whole host, before its rules or in their place.
+    ByHost,
 }
