@@ -1,51 +1,32 @@
-//! Forwarding: attempts until one endpoint answers, then the answer.
-//!
-//! A failed attempt is followed by another only when that is safe: no byte of an answer came, and either the endpoint
-//! saw nothing of the request, or repeating it does no harm (RFC 9110 §9.2.2) and its body is still held.
+//! Forwarding: who gets the request, its head as the endpoint shall see it, and what becomes of the answer that an attempt brought.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
-use fairway_connection::sides::{
-    AnswerPlan, BodyStep, Channel, Downstream, Hop, Persistence, Reply, Upgrade, Upstream,
-};
+use fairway_connection::sides::{AnswerPlan, Downstream, Hop, Persistence, Reply, Upgrade, Upstream};
 use fairway_http::grpc::Dialect;
 use fairway_http::{BodySize, Known};
 use fairway_model::{Action, Backend, ForwardedPath};
 use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
 
-use super::acquire::acquire;
-use super::attempt::{Answered, attempt, note_failure};
+use super::attempt::{Answer, Attempts};
 use super::environment::{ClientSide, Ending, Environment, Exchange};
 use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
-use super::retry::{Failed, Progress, RetryState, may_repeat, may_retry};
 use super::tunnel::tunnel;
-use super::{forwarded, sticky, web};
+use super::{forwarded, race, sticky, web};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::filter::{self, Made};
-use crate::metrics::count;
 use crate::metrics::record::UpstreamRecord;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
-
-/// Bytes of an answer that nobody gets which are read to keep its connection.
-const WORTH_DRAINING: usize = 64 * 1024;
-
-/// An endpoint that answered, with what it answered on.
-struct Delivered<H: Hop> {
-    answered: Answered<H>,
-    /// When the request began to be sent.
-    sent: Instant,
-    attempts: u8,
-}
 
 /// Forwards the request in the buffers and brings the answer back.
 ///
@@ -79,14 +60,14 @@ fn forward_to<'a, N: Network, D: Downstream>(
     async move {
         // Each step takes all of what the one before gave: what is moved in pieces keeps its room for as long as the answer takes.
         let answer = match &group {
-            Some(group) => deliver(exchange, group).await,
+            Some(group) => try_endpoints(exchange, group).await,
             None => Err(without_group(&exchange.env)),
         };
-        let delivered = match judge(exchange, group.as_deref(), answer) {
-            Ok(delivered) => delivered,
+        let answer = match judge(exchange, group.as_deref(), answer) {
+            Ok(answer) => answer,
             Err(instead) => return give_instead(exchange, instead).await,
         };
-        Outcome::Ended(hand_on(exchange, delivered).await)
+        Outcome::Ended(hand_on(exchange, answer).await)
     }
 }
 
@@ -184,51 +165,38 @@ fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
 /// Tries endpoints until one answers.
 ///
 /// Not an `async fn`: that would keep its arguments twice.
-fn deliver<'e, N: Network, D: Downstream>(
+fn try_endpoints<'e, N: Network, D: Downstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     group: &'e Rc<Group<ToEndpoint<N>>>,
-) -> impl Future<Output = Result<Delivered<ToEndpoint<N>>, Fault>> {
-    let mut retry_state =
-        RetryState::begin(exchange.record.forwarding_began(), exchange.env.intake.method.is_idempotent());
+) -> impl Future<Output = Result<Answer<ToEndpoint<N>>, Fault>> {
+    let mut attempts = Attempts::begin(exchange, group);
     async move {
         loop {
-            if let Some(backoff) = retry_state.backoff(&exchange.env, group) {
+            if let Some(backoff) = attempts.backoff(&exchange.env) {
                 // Boxed, like all that is rare.
                 Box::pin(pause(exchange, backoff)).await?;
-                retry_state.now = Instant::now();
+                attempts.now = Instant::now();
             }
-            if exchange.env.is_overdue() {
-                return Err(exchange.env.overdue());
-            }
-            let belongs = exchange.buffers.forms.read().session.belongs;
-            let chosen = match retry_state.next(&exchange.env, (group, belongs)) {
-                Ok(chosen) => chosen,
-                Err(fault) => {
-                    retry_state.give_up(exchange.env.worker, group);
-                    return Err(fault);
-                }
-            };
-            let acquired = match acquire(exchange, group, &mut retry_state, chosen).await {
-                Ok(acquired) => acquired,
-                Err(failed) => {
-                    conclude_attempt(exchange, group, &mut retry_state, &failed)?;
+            let chosen = attempts.pick(exchange)?;
+            let connection = match race::connect(exchange, &mut attempts, chosen).await {
+                Ok(connection) => connection,
+                Err(failure) => {
+                    attempts.go_on_after(exchange, &failure)?;
                     continue;
                 }
             };
-            match attempt(exchange, acquired, &retry_state).await {
-                Err(failed) => {
-                    note_failure(&exchange.env, group, &failed);
-                    conclude_attempt(exchange, group, &mut retry_state, &failed)?;
+            match attempts.send(exchange, connection).await {
+                Err(failure) => {
+                    attempts.blame(&exchange.env, &failure);
+                    attempts.go_on_after(exchange, &failure)?;
                 }
-                Ok(answered) => {
-                    let sent = retry_state.now;
-                    answered.lease.endpoint().succeeded(answered.headed - sent);
-                    retry_state.confirm(exchange.env.worker, group, &answered.lease);
-                    if !is_tried_elsewhere(exchange, group, &mut retry_state, &answered) {
-                        return Ok(Delivered { answered, sent, attempts: retry_state.attempts });
+                Ok(answer) => {
+                    attempts.confirm(&exchange.env, &answer);
+                    if !attempts.go_elsewhere(exchange, &answer) {
+                        return Ok(answer);
                     }
                     exchange.env.end_attempt();
-                    put_aside(exchange, answered);
+                    answer.put_aside(exchange);
                 }
             }
         }
@@ -249,84 +217,6 @@ async fn pause<N: Network, D: Downstream>(
     .await
 }
 
-/// Whether there is another attempt after this one.
-fn conclude_attempt<N: Network, D: Downstream>(
-    exchange: &mut Exchange<'_, '_, N, D>,
-    group: &Group<ToEndpoint<N>>,
-    retry_state: &mut RetryState,
-    failed: &Failed,
-) -> Result<(), Fault> {
-    retry_state.now = Instant::now();
-    retry_state.note(failed);
-    let took = retry_state.now.saturating_duration_since(exchange.record.forwarding_began());
-    let address = group.member(failed.endpoint).identity.address;
-    exchange.record.upstream = Some(UpstreamRecord::failed(address, retry_state.attempts, took));
-    if may_retry(&exchange.env, group, failed, (&*retry_state, &exchange.buffers.body))
-        && !RetryState::is_late(&exchange.env, group, took)
-    {
-        count(&exchange.env.worker.counters.attempts.retried);
-        return Ok(());
-    }
-    let idempotent = exchange.env.intake.method.is_idempotent();
-    if failed.progress != Progress::Nothing && !idempotent && failed.fault.blames_endpoint() {
-        count(&exchange.env.worker.counters.attempts.lost);
-    }
-    retry_state.give_up(exchange.env.worker, group);
-    Err(failed.fault)
-}
-
-/// Whether the answer's status asks for another endpoint, one is left, and the request may be repeated.
-fn is_tried_elsewhere<N: Network, D: Downstream>(
-    exchange: &mut Exchange<'_, '_, N, D>,
-    group: &Group<ToEndpoint<N>>,
-    retry_state: &mut RetryState,
-    answered: &Answered<ToEndpoint<N>>,
-) -> bool {
-    let Exchange { env, buffers, record, .. } = exchange;
-    let status = buffers.answer.status();
-    if env.rule().steps().forwarding.retried.binary_search(&status).is_err() {
-        return false;
-    }
-    retry_state.now = answered.headed;
-    let took = answered.headed.saturating_duration_since(record.forwarding_began());
-    let may = may_repeat(env, group, retry_state, (answered.lease.index(), &buffers.body));
-    if may && !RetryState::is_late(env, group, took) {
-        let address = answered.lease.endpoint().identity.address;
-        let upstream = UpstreamRecord::failed(address, retry_state.attempts, took);
-        record.upstream = Some(UpstreamRecord { status, ..upstream });
-        count(&env.worker.counters.attempts.retried);
-        return true;
-    }
-    false
-}
-
-/// An answer that nobody gets. What of its body is there already is dropped; when that is all of it, the connection can
-/// carry another exchange.
-fn put_aside<N: Network, D: Downstream>(
-    exchange: &mut Exchange<'_, '_, N, D>,
-    answered: Answered<ToEndpoint<N>>,
-) {
-    let Answered { mut lease, headed, .. } = answered;
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut left = WORTH_DRAINING;
-    while left > 0 {
-        let step = lease.up().poll_body(&mut cx, left, |_, data| {
-            left = left.saturating_sub(data.len());
-            Ok(())
-        });
-        match step {
-            Poll::Ready(Ok(BodyStep::More)) => {}
-            Poll::Ready(Ok(BodyStep::End)) => {
-                if exchange.buffers.body.is_sent() && lease.up().is_reusable() {
-                    lease.give_back(headed, &exchange.env.worker.pool_limits());
-                }
-                return;
-            }
-            Poll::Ready(Err(_)) | Poll::Pending => return,
-        }
-    }
-}
-
 /// What the client gets in place of the endpoint's answer.
 enum Instead<'a> {
     Fault(Fault),
@@ -338,27 +228,27 @@ enum Instead<'a> {
 fn judge<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     group: Option<&Group<ToEndpoint<N>>>,
-    answer: Result<Delivered<ToEndpoint<N>>, Fault>,
-) -> Result<Delivered<ToEndpoint<N>>, Instead<'a>> {
-    let delivered = answer.map_err(Instead::Fault)?;
+    answer: Result<Answer<ToEndpoint<N>>, Fault>,
+) -> Result<Answer<ToEndpoint<N>>, Instead<'a>> {
+    let answer = answer.map_err(Instead::Fault)?;
     exchange.env.worker.log.keep_received(exchange.buffers);
     filter::hide(exchange.env.rule(), &mut exchange.buffers.answer);
     if let Some(group) = group {
-        sticky::tell(exchange, group, delivered.answered.lease.index());
+        sticky::tell(exchange, group, answer.lease.index());
     }
     exchange.buffers.body.release(&mut exchange.buffers.replay);
     let status = exchange.buffers.answer.status();
-    if delivered.answered.reply.upgrade != Upgrade::None {
-        return Ok(delivered);
+    if answer.reply.upgrade != Upgrade::None {
+        return Ok(answer);
     }
     let instead = if exchange.env.intake.is_misled_by(status) {
         Instead::Fault(Fault::UpstreamNoWebsocket)
     } else if let Some(replacing) = respond::replacing(&exchange.env, status) {
         Instead::Page(replacing, status)
     } else {
-        return Ok(delivered);
+        return Ok(answer);
     };
-    put_aside(exchange, delivered.answered);
+    answer.put_aside(exchange);
     Err(instead)
 }
 
@@ -378,10 +268,9 @@ async fn give_instead<'a, N: Network, D: Downstream>(
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 fn hand_on<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    delivered: Delivered<ToEndpoint<N>>,
+    answer: Answer<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
-    let Delivered { answered, sent, attempts } = delivered;
-    let Answered { mut lease, reply, connect, detour, headed } = answered;
+    let Answer { mut lease, reply, connect, detour, sent, headed, attempts } = answer;
     let status = exchange.buffers.answer.status();
     exchange.record.status = status;
     let header = (headed - sent).into();
@@ -394,7 +283,7 @@ fn hand_on<N: Network, D: Downstream>(
             // Boxed: a tunnel is rare, and every connection's task would carry room for it.
             Box::pin(switch(exchange, lease.up())).await
         } else {
-            let relayed = answer(exchange, lease.up(), (reply, headed)).await;
+            let relayed = relay_answer(exchange, lease.up(), reply, headed).await;
             let ended = Instant::now();
             exchange.record.answered(ended - headed);
             match relayed {
@@ -432,10 +321,11 @@ fn fail_mid_answer<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N,
 /// Relays the final answer, as [`relay`] does.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
-fn answer<'e, N: Network, D: Downstream, U: Upstream>(
+fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
-    (mut reply, began): (Reply, Instant),
+    mut reply: Reply,
+    began: Instant,
 ) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
     clean(&exchange.env, exchange.buffers);
     let encoder = match exchange.env.intake.dialect {

@@ -7,7 +7,6 @@
 //!                                     └────────┘
 //! ```
 
-mod acquire;
 #[cfg(test)]
 mod any_split_tests;
 mod ask;
@@ -16,7 +15,6 @@ mod attempt;
 mod back_pressure_tests;
 #[cfg(test)]
 mod black_hole_tests;
-pub(crate) mod blame;
 mod decide;
 #[cfg(test)]
 mod departure_tests;
@@ -45,10 +43,10 @@ mod mirror;
 #[cfg(test)]
 mod pairing_tests;
 pub(crate) mod peer_watch;
+mod race;
 mod relay;
 mod replace;
 mod respond;
-mod retry;
 #[cfg(test)]
 mod route_tests;
 mod share;

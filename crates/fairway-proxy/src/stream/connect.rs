@@ -18,11 +18,11 @@ use fairway_routing::{BackendSlot, CompiledStream};
 
 use super::end::End;
 use super::peer::StreamPeer;
-use crate::exchange::blame::{note_connect_failure, unpicked};
 use crate::fault::Fault;
 use crate::l4::race::{Event, Race, Racer};
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
+use crate::upstream::blame::{note_connect_failure, unpicked};
 use crate::upstream::{Chosen, Errand, Group, Tried};
 use crate::worker::{Adopted, Phase, ToEndpoint, Worker};
 

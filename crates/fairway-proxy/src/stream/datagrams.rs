@@ -18,7 +18,6 @@ use tokio::sync::oneshot;
 use super::connect::slot;
 use super::peer::unknown;
 use crate::access_log::StreamSeen;
-use crate::exchange::blame::{note_connect_failure, unpicked};
 use crate::fault::Fault;
 use crate::l4::bounds::{Counted, Full, Most};
 use crate::l4::datagrams::{Beginning, Datagrams, End, Fate, Forward, Over, source_towards};
@@ -27,6 +26,7 @@ use crate::listening::OpenPort;
 use crate::log::Forwarded;
 use crate::network::Network;
 use crate::proxy_protocol;
+use crate::upstream::blame::{note_connect_failure, unpicked};
 use crate::upstream::{Chosen, Errand, Group, Tried, fault_of};
 use crate::worker::{Adopted, Phase, SessionTicket, ToEndpoint, Worker};
 

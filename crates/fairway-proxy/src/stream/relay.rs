@@ -11,12 +11,12 @@ use fairway_net::wire::Wire;
 use super::connect::{Reached, phase};
 use super::end::End;
 use super::peer::StreamPeer;
-use crate::exchange::blame::blame;
 use crate::exchange::peer_watch::{PeerState, PeerWatch};
 use crate::fault::Fault;
 use crate::l4::pump::{Pump, Side};
 use crate::network::Network;
 use crate::upstream::Errand;
+use crate::upstream::blame::blame;
 use crate::upstream::health::Blame;
 use crate::worker::{Phase, Worker};
 

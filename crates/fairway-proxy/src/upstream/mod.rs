@@ -1,6 +1,7 @@
 //! The pods' side of one worker: what connects with endpoints, and what may be spent on retries and races. Their groups,
 //! health and idle connections are `fairway_connection::upstream`'s.
 
+pub(crate) mod blame;
 pub(crate) mod connect;
 #[cfg(test)]
 mod tests;

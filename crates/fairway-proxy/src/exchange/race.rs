@@ -14,13 +14,13 @@ use fairway_connection::sides::{Downstream, Hop};
 use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
-use super::blame::note_connect_failure;
+use super::attempt::{Attempts, Connection, Failure, Reuse};
 use super::environment::{ClientSide, Environment, Exchange};
-use super::retry::{Age, Failed, Progress, RetryState, Reuse};
 use crate::fault::Fault;
 use crate::metrics::record::{Detour, Micros};
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
+use crate::upstream::blame::note_connect_failure;
 use crate::upstream::{Chosen, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
 use crate::worker::{ToEndpoint, Worker};
 
@@ -31,59 +31,45 @@ const PROOF: Duration = Duration::from_millis(250);
 /// When a race found no budget, it asks again after this.
 const AGAIN: Duration = Duration::from_millis(25);
 
-/// A connection to use.
-pub(crate) struct Acquired<H: Hop> {
-    pub(crate) lease: Lease<H>,
-    pub(crate) age: Age,
-    /// What connecting took; zero for an idle connection.
-    pub(crate) connect: Micros,
-    pub(crate) detour: Detour,
-}
-
 type To<N> = ToEndpoint<N>;
 
 /// An idle connection to the chosen endpoint, or a new one to it or to whoever is faster.
 ///
 /// # Errors
 /// With the endpoint of the last connect that failed.
-pub(crate) fn acquire<'e, N: Network, D: Downstream>(
+pub(super) fn connect<'e, N: Network, D: Downstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
-    group: &'e Rc<Group<To<N>>>,
-    retry_state: &'e mut RetryState,
+    attempts: &'e mut Attempts<'_, N>,
     chosen: Chosen<To<N>>,
-) -> impl Future<Output = Result<Acquired<To<N>>, Failed>> {
-    let found = at_hand(chosen, retry_state);
+) -> impl Future<Output = Result<Connection<To<N>>, Failure>> {
+    let found = at_hand(chosen, attempts);
     async move {
         let Exchange { env, client_side, record, .. } = exchange;
         let chosen = match found {
-            Ok(mut acquired) => {
-                if !acquired.lease.up().is_silent(retry_state.now) {
-                    return Ok(acquired);
+            Ok(mut idle) => {
+                if !idle.lease.up().is_silent(attempts.now) {
+                    return Ok(idle);
                 }
-                match Box::pin(prove(acquired, retry_state, &mut client_side.down)).await? {
-                    Ok(acquired) => return Ok(acquired),
+                match Box::pin(prove(idle, attempts, &mut client_side.down)).await? {
+                    Ok(proven) => return Ok(proven),
                     Err(chosen) => chosen,
                 }
             }
             Err(chosen) => chosen,
         };
         let (chosen, detour) = if chosen.endpoint.is_opening() {
-            let waiting = (chosen, &mut **client_side);
-            match Box::pin(share((&*env, record.forwarding_began()), group, retry_state, waiting)).await? {
-                Shared::Acquired(acquired) => return Ok(acquired),
+            let began = record.forwarding_began();
+            match Box::pin(share(env, began, attempts, chosen, client_side)).await? {
+                Shared::Connection(connection) => return Ok(connection),
                 Shared::Nothing(chosen, detour) => (chosen, detour),
             }
         } else {
             (chosen, Detour::None)
         };
-        let start = (&*env, record.forwarding_began());
+        let race = Race::begin(env, record.forwarding_began(), attempts, chosen, detour);
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-        let connected =
-            Box::pin(Race::begin(start, group, retry_state, (chosen, detour)).run(client_side)).await;
-        connected.map_err(|(chosen, fault)| {
-            let progress = Progress::Nothing;
-            Failed { fault, progress, age: Age::Fresh, endpoint: chosen.index }
-        })
+        let connected = Box::pin(race.run(client_side)).await;
+        connected.map_err(|(chosen, fault)| Failure::before_sending(fault, false, chosen.index))
     }
 }
 
@@ -92,31 +78,28 @@ pub(crate) fn acquire<'e, N: Network, D: Downstream>(
 ///
 /// # Errors
 /// The client has gone.
-async fn prove<H: Hop, D: Downstream>(
-    mut acquired: Acquired<H>,
-    retry_state: &mut RetryState,
+async fn prove<N: Network, D: Downstream>(
+    mut idle: Connection<To<N>>,
+    attempts: &mut Attempts<'_, N>,
     client: &mut D,
-) -> Result<Result<Acquired<H>, Chosen<H>>, Failed> {
-    let lease = &mut acquired.lease;
+) -> Result<Result<Connection<To<N>>, Chosen<To<N>>>, Failure> {
+    let lease = &mut idle.lease;
     let proven = poll_fn(|cx| match lease.up().poll_proven(cx) {
         Poll::Pending => client.poll_gone(cx).map(|()| None),
         proven => proven.map(Some),
     });
     let proven = tokio::time::timeout(PROOF, proven).await;
-    retry_state.now = Instant::now();
+    attempts.now = Instant::now();
     match proven {
-        Ok(Some(true)) => Ok(Ok(acquired)),
-        Ok(None) => {
-            let (fault, progress) = (Fault::ClientGone, Progress::Nothing);
-            Err(Failed { fault, progress, age: Age::Reused, endpoint: acquired.lease.index() })
-        }
-        Ok(Some(false)) | Err(_) => Ok(Err(acquired.lease.distrust())),
+        Ok(Some(true)) => Ok(Ok(idle)),
+        Ok(None) => Err(Failure::before_sending(Fault::ClientGone, true, idle.lease.index())),
+        Ok(Some(false)) | Err(_) => Ok(Err(idle.lease.distrust())),
     }
 }
 
 /// What came of waiting for a connect that exchanges share.
 enum Shared<H: Hop> {
-    Acquired(Acquired<H>),
+    Connection(Connection<H>),
     /// No connection: one to this endpoint is to be made.
     Nothing(Chosen<H>, Detour),
 }
@@ -127,40 +110,39 @@ enum Shared<H: Hop> {
 /// # Errors
 /// The client has gone, or the time for connecting is over.
 async fn share<N: Network, D: Downstream>(
-    (env, began): (&Environment<'_, N>, Instant),
-    group: &Group<To<N>>,
-    retry_state: &mut RetryState,
-    (mut chosen, client_side): (Chosen<To<N>>, &mut ClientSide<D>),
-) -> Result<Shared<To<N>>, Failed> {
+    env: &Environment<'_, N>,
+    began: Instant,
+    attempts: &mut Attempts<'_, N>,
+    mut chosen: Chosen<To<N>>,
+    client_side: &mut ClientSide<D>,
+) -> Result<Shared<To<N>>, Failure> {
+    let group = attempts.group;
     let ClientSide { down, deadline, .. } = client_side;
     let (mut detour, mut has_waited) = (Detour::None, false);
     let mut late = timer(patience(env, group, &chosen.endpoint));
     while let Some(since) = chosen.endpoint.await_opened(has_waited) {
         has_waited = true;
         let now = Instant::now();
-        env.arm(deadline, now, RetryState::connect_limit(env, group, now.saturating_duration_since(began)));
+        env.arm(deadline, now, attempts.connect_limit(env, now.saturating_duration_since(began)));
         let opened = poll_fn(|cx| match chosen.endpoint.poll_opened(cx, since) {
             Poll::Ready(opened) => Poll::Ready(Ok(opened)),
             Poll::Pending if down.poll_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
             Poll::Pending if has_passed(&mut late, cx) => Poll::Ready(Ok(Opened::Nothing)),
             Poll::Pending => deadline.poll_passed(cx).map(|()| Err(out_of_time(env))),
         });
-        let opened = opened.await.map_err(|fault| {
-            let (progress, age) = (Progress::Nothing, Age::Fresh);
-            Failed { fault, progress, age, endpoint: chosen.index }
-        })?;
-        retry_state.now = Instant::now();
+        let opened = opened.await.map_err(|fault| Failure::before_sending(fault, false, chosen.index))?;
+        attempts.now = Instant::now();
         if opened == Opened::Nothing {
-            retry_state.tried.insert(chosen.index);
-            let rival = env.worker.random(|random| group.rival(&retry_state.tried, random));
+            attempts.tried.insert(chosen.index);
+            let rival = env.worker.random(|random| group.rival(&attempts.tried, random));
             // Without another endpoint, this one's next connection is waited for, or made.
             let Some(rival) = rival else { continue };
             count(&env.worker.counters.attempts.hedges.moved);
             (chosen, detour, has_waited) = (rival, Detour::Hedged, false);
             late = timer(patience(env, group, &chosen.endpoint));
         }
-        chosen = match at_hand(chosen, retry_state) {
-            Ok(acquired) => return Ok(Shared::Acquired(Acquired { detour, ..acquired })),
+        chosen = match at_hand(chosen, attempts) {
+            Ok(idle) => return Ok(Shared::Connection(Connection { detour, ..idle })),
             Err(chosen) => chosen,
         };
     }
@@ -199,35 +181,40 @@ fn out_of_time<N: Network>(env: &Environment<'_, N>) -> Fault {
 }
 
 /// An idle connection, if one may be used.
-fn at_hand<H: Hop>(chosen: Chosen<H>, retry_state: &RetryState) -> Result<Acquired<H>, Chosen<H>> {
+fn at_hand<N: Network>(
+    chosen: Chosen<To<N>>,
+    attempts: &Attempts<'_, N>,
+) -> Result<Connection<To<N>>, Chosen<To<N>>> {
     // Whether a suspect endpoint is back, only a new connection tells.
     if chosen.endpoint.health().is_suspect() {
         return Err(chosen);
     }
-    idle(chosen, retry_state).map(|lease| Acquired::reused(lease, Detour::None))
+    idle(chosen, attempts).map(|lease| Connection::reused(lease, Detour::None))
 }
 
-impl<H: Hop> Acquired<H> {
+impl<H: Hop> Connection<H> {
     fn reused(lease: Lease<H>, detour: Detour) -> Self {
-        Self { lease, age: Age::Reused, connect: Micros::default(), detour }
+        Self { lease, reused: true, connect: Micros::default(), detour }
     }
 }
 
-fn idle<H: Hop>(chosen: Chosen<H>, retry_state: &RetryState) -> Result<Lease<H>, Chosen<H>> {
-    match retry_state.reuse {
-        Reuse::Any => Lease::of_idle(chosen, false, retry_state.now),
-        Reuse::Proven => Lease::of_idle(chosen, true, retry_state.now),
+fn idle<N: Network>(
+    chosen: Chosen<To<N>>,
+    attempts: &Attempts<'_, N>,
+) -> Result<Lease<To<N>>, Chosen<To<N>>> {
+    match attempts.reuse {
+        Reuse::Any => Lease::of_idle(chosen, false, attempts.now),
+        Reuse::Proven => Lease::of_idle(chosen, true, attempts.now),
         Reuse::Never => Err(chosen),
     }
 }
 
 /// Connects for one attempt.
-struct Race<'a, 's, N: Network> {
+struct Race<'a, 's, 'g, N: Network> {
     env: &'a Environment<'s, N>,
     /// When forwarding began.
     begun: Instant,
-    group: &'a Rc<Group<To<N>>>,
-    retry_state: &'a mut RetryState,
+    attempts: &'a mut Attempts<'g, N>,
     racers: Vec<Racer<N>>,
     /// When the youngest racer is late.
     late: Late,
@@ -261,14 +248,15 @@ enum Event<H> {
     Deserted(Fault),
 }
 
-impl<'a, 's, N: Network> Race<'a, 's, N> {
+impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
     fn begin(
-        (env, begun): (&'a Environment<'s, N>, Instant),
-        group: &'a Rc<Group<To<N>>>,
-        retry_state: &'a mut RetryState,
-        (chosen, detour): (Chosen<To<N>>, Detour),
+        env: &'a Environment<'s, N>,
+        begun: Instant,
+        attempts: &'a mut Attempts<'g, N>,
+        chosen: Chosen<To<N>>,
+        detour: Detour,
     ) -> Self {
-        let mut race = Self { env, begun, group, retry_state, racers: Vec::new(), late: None, detour };
+        let mut race = Self { env, begun, attempts, racers: Vec::new(), late: None, detour };
         race.enter(chosen, Entry::Free);
         race
     }
@@ -276,7 +264,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
     async fn run<D: Downstream>(
         mut self,
         client_side: &mut ClientSide<D>,
-    ) -> Result<Acquired<To<N>>, (Chosen<To<N>>, Fault)> {
+    ) -> Result<Connection<To<N>>, (Chosen<To<N>>, Fault)> {
         loop {
             let event = poll_fn(|cx| match self.poll_event(cx) {
                 Poll::Pending => self.poll_deserted(cx, client_side).map(Event::Deserted),
@@ -292,14 +280,14 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
                 Event::Failed(which, fault) => {
                     let racer = self.racers.swap_remove(which);
                     racer.lost(self.hedges());
-                    note_connect_failure(self.env.worker, self.group, &racer.chosen.endpoint, fault);
+                    note_connect_failure(self.env.worker, self.attempts.group, &racer.chosen.endpoint, fault);
                     if self.racers.is_empty() {
                         return Err((racer.chosen, fault));
                     }
                 }
                 Event::Late => {
-                    if let Some(acquired) = self.hedge() {
-                        return Ok(acquired);
+                    if let Some(idle) = self.hedge() {
+                        return Ok(idle);
                     }
                 }
             }
@@ -342,31 +330,34 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         let worker = env.worker;
         worker.budgets.hedges.earn();
         let now = Instant::now();
-        let limit = env.rule().rule().policy.timeouts.connect.min(RetryState::connect_limit(
-            env,
-            self.group,
-            now.saturating_duration_since(self.begun),
-        ));
+        let limit = env
+            .rule()
+            .rule()
+            .policy
+            .timeouts
+            .connect
+            .min(self.attempts.connect_limit(env, now.saturating_duration_since(self.begun)));
         let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
-        self.retry_state.tried.insert(chosen.index);
-        let patience = patience(env, self.group, &chosen.endpoint);
+        self.attempts.tried.insert(chosen.index);
+        let patience = patience(env, self.attempts.group, &chosen.endpoint);
         let _underway = chosen.endpoint.begin_connect();
         self.racers.push(Racer { chosen, connecting, began: now, entry, _underway });
         self.late = timer(patience.filter(|_| self.racers.len() < MOST_RACERS));
     }
 
     /// The youngest connect is late: uses another endpoint's idle connection, or begins a connect there.
-    fn hedge(&mut self) -> Option<Acquired<To<N>>> {
+    fn hedge(&mut self) -> Option<Connection<To<N>>> {
         self.late = None;
-        self.retry_state.now = Instant::now();
+        self.attempts.now = Instant::now();
         let hedges = self.hedges();
-        let rival = self.env.worker.random(|random| self.group.rival(&self.retry_state.tried, random))?;
-        let rival = match idle(rival, self.retry_state) {
+        let rival =
+            self.env.worker.random(|random| self.attempts.group.rival(&self.attempts.tried, random))?;
+        let rival = match idle(rival, self.attempts) {
             Ok(lease) => {
                 count(&hedges.reused);
-                self.retry_state.tried.insert(lease.index());
+                self.attempts.tried.insert(lease.index());
                 self.leave_behind();
-                return Some(Acquired::reused(lease, Detour::Hedged));
+                return Some(Connection::reused(lease, Detour::Hedged));
             }
             Err(rival) => rival,
         };
@@ -385,16 +376,16 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
         None
     }
 
-    fn won(mut self, which: usize, hop: To<N>) -> Acquired<To<N>> {
+    fn won(mut self, which: usize, hop: To<N>) -> Connection<To<N>> {
         let Racer { chosen, began, entry, _underway, .. } = self.racers.swap_remove(which);
         if entry == Entry::Paid {
             count(&self.hedges().won);
         }
         let connect = began.elapsed();
-        self.retry_state.now = began + connect;
+        self.attempts.now = began + connect;
         let lease = welcome(self.env.worker, chosen, hop, connect);
         self.leave_behind();
-        Acquired { lease, age: Age::Fresh, connect: connect.into(), detour: self.detour }
+        Connection { lease, reused: false, connect: connect.into(), detour: self.detour }
     }
 
     /// What is still on its way goes on without this exchange.
@@ -407,7 +398,7 @@ impl<'a, 's, N: Network> Race<'a, 's, N> {
             }
             racer.chosen.endpoint.lost_race(now);
             racer.chosen.errand = Errand::Probe;
-            let (worker, group) = (Rc::clone(self.env.worker), Rc::clone(self.group));
+            let (worker, group) = (Rc::clone(self.env.worker), Rc::clone(self.attempts.group));
             tokio::task::spawn_local(racer.finish(worker, group));
         }
     }
