@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fairway_control::admin::Served;
-use fairway_objects::manifest::gateway_kinds::{GROUP, GatewayKind, KINDS};
+use fairway_objects::manifest::gateway_kinds::{GatewayKind, KINDS};
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -207,7 +207,7 @@ fn path(kind: GatewayKind, version: &str, key: &ObjectKey) -> String {
         true => String::new(),
         false => format!("namespaces/{}/", key.namespace),
     };
-    format!("/apis/{GROUP}/{version}/{namespace}{}/{}", kind.resource, key.name)
+    format!("/apis/{}/{version}/{namespace}{}/{}", kind.group, kind.resource, key.name)
 }
 
 #[cfg(test)]
@@ -237,6 +237,15 @@ mod tests {
         let group = "/apis/gateway.networking.k8s.io/v1";
         assert_eq!(of("httproute/shop/web"), format!("{group}/namespaces/shop/httproutes/web"));
         assert_eq!(of("gatewayclass/fairway"), format!("{group}/gatewayclasses/fairway"));
+    }
+
+    #[test]
+    fn a_policy_of_fairway_is_asked_for_in_its_own_api_group() {
+        let policies = GatewayKind::of(fairway_objects::object::Kind::SecurityPolicy).unwrap();
+        assert_eq!(
+            path(policies, "v1alpha1", &ObjectKey::new("shop", "login")),
+            "/apis/fairway.dev/v1alpha1/namespaces/shop/securitypolicies/login"
+        );
     }
 
     #[test]
