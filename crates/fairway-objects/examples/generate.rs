@@ -148,8 +148,8 @@ const KINDS_NEED: &str = "
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_resource::custom_resource;
 use crate::gateway_api::gateways::*;
-use crate::gateway_api::kind::kind;
 use crate::gateway_api::routes::*;
 ";
 
@@ -179,12 +179,13 @@ impl Types {
         let namespaced = text("/spec/scope")? == "Namespaced";
         let scope = if namespaced { "Namespace" } else { "Cluster" };
         let name = rust_name(kind);
-        let mut fields = String::new();
+        let (mut fields, mut parts) = (String::new(), Vec::new());
         for part in ["spec", "status"] {
             let schema = &v1["schema"]["openAPIV3Schema"]["properties"][part];
             if schema.is_object() {
                 let (of, optional) = (self.type_of(schema, &format!("{kind}.{part}"))?, part == "status");
                 fields.push_str(&field(part, &of, !optional));
+                parts.push(of);
             }
         }
         write!(
@@ -197,8 +198,12 @@ pub struct {name} {{
     pub metadata: ObjectMeta,
 {fields}}}
 
-kind!({name}, \"{kind}\", \"{plural}\", {scope}ResourceScope);
-"
+custom_resource! {{
+    {name}({}):
+    \"gateway.networking.k8s.io\", \"v1\", \"{kind}\", \"{plural}\", {scope}ResourceScope
+}}
+",
+            parts.join(", ")
         )?;
         Ok(())
     }

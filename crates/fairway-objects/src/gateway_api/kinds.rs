@@ -5,8 +5,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_resource::custom_resource;
 use crate::gateway_api::gateways::*;
-use crate::gateway_api::kind::kind;
 use crate::gateway_api::routes::*;
 
 /// `gateway.networking.k8s.io/v1` GatewayClass.
@@ -19,7 +19,10 @@ pub struct GatewayClass {
     pub status: Option<GatewayClassStatus>,
 }
 
-kind!(GatewayClass, "GatewayClass", "gatewayclasses", ClusterResourceScope);
+custom_resource! {
+    GatewayClass(GatewayClassSpec, GatewayClassStatus):
+    "gateway.networking.k8s.io", "v1", "GatewayClass", "gatewayclasses", ClusterResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,7 +34,10 @@ pub struct Gateway {
     pub status: Option<GatewayStatus>,
 }
 
-kind!(Gateway, "Gateway", "gateways", NamespaceResourceScope);
+custom_resource! {
+    Gateway(GatewaySpec, GatewayStatus):
+    "gateway.networking.k8s.io", "v1", "Gateway", "gateways", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` ListenerSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,7 +49,10 @@ pub struct ListenerSet {
     pub status: Option<ListenerSetStatus>,
 }
 
-kind!(ListenerSet, "ListenerSet", "listenersets", NamespaceResourceScope);
+custom_resource! {
+    ListenerSet(ListenerSetSpec, ListenerSetStatus):
+    "gateway.networking.k8s.io", "v1", "ListenerSet", "listenersets", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` HTTPRoute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,7 +64,10 @@ pub struct HttpRoute {
     pub status: Option<RouteStatus>,
 }
 
-kind!(HttpRoute, "HTTPRoute", "httproutes", NamespaceResourceScope);
+custom_resource! {
+    HttpRoute(HttpRouteSpec, RouteStatus):
+    "gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` GRPCRoute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,7 +79,10 @@ pub struct GrpcRoute {
     pub status: Option<RouteStatus>,
 }
 
-kind!(GrpcRoute, "GRPCRoute", "grpcroutes", NamespaceResourceScope);
+custom_resource! {
+    GrpcRoute(GrpcRouteSpec, RouteStatus):
+    "gateway.networking.k8s.io", "v1", "GRPCRoute", "grpcroutes", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` TLSRoute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -79,7 +94,10 @@ pub struct TlsRoute {
     pub status: Option<RouteStatus>,
 }
 
-kind!(TlsRoute, "TLSRoute", "tlsroutes", NamespaceResourceScope);
+custom_resource! {
+    TlsRoute(TlsRouteSpec, RouteStatus):
+    "gateway.networking.k8s.io", "v1", "TLSRoute", "tlsroutes", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` TCPRoute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,7 +109,10 @@ pub struct TcpRoute {
     pub status: Option<RouteStatus>,
 }
 
-kind!(TcpRoute, "TCPRoute", "tcproutes", NamespaceResourceScope);
+custom_resource! {
+    TcpRoute(StreamRouteSpec, RouteStatus):
+    "gateway.networking.k8s.io", "v1", "TCPRoute", "tcproutes", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` UDPRoute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -103,7 +124,10 @@ pub struct UdpRoute {
     pub status: Option<RouteStatus>,
 }
 
-kind!(UdpRoute, "UDPRoute", "udproutes", NamespaceResourceScope);
+custom_resource! {
+    UdpRoute(StreamRouteSpec, RouteStatus):
+    "gateway.networking.k8s.io", "v1", "UDPRoute", "udproutes", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` ReferenceGrant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -113,7 +137,10 @@ pub struct ReferenceGrant {
     pub spec: ReferenceGrantSpec,
 }
 
-kind!(ReferenceGrant, "ReferenceGrant", "referencegrants", NamespaceResourceScope);
+custom_resource! {
+    ReferenceGrant(ReferenceGrantSpec):
+    "gateway.networking.k8s.io", "v1", "ReferenceGrant", "referencegrants", NamespaceResourceScope
+}
 
 /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -125,4 +152,7 @@ pub struct BackendTlsPolicy {
     pub status: Option<PolicyStatus>,
 }
 
-kind!(BackendTlsPolicy, "BackendTLSPolicy", "backendtlspolicies", NamespaceResourceScope);
+custom_resource! {
+    BackendTlsPolicy(BackendTlsPolicySpec, PolicyStatus):
+    "gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", NamespaceResourceScope
+}

@@ -8,7 +8,6 @@
 //! object.
 
 mod gateways;
-mod kind;
 mod kinds;
 mod routes;
 

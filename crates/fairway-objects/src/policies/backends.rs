@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
-use crate::policies::kind::kind;
 
 /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,10 @@ pub struct BackendTrafficPolicy {
     pub status: Option<PolicyStatus>,
 }
 
-kind!(BackendTrafficPolicy, "backendtrafficpolicies");
+custom_resource! {
+    BackendTrafficPolicy(BackendTrafficPolicySpec, PolicyStatus):
+    "fairway.dev", "v1alpha1", "BackendTrafficPolicy", "backendtrafficpolicies", NamespaceResourceScope
+}
 
 /// What a BackendTrafficPolicy asks for. What is absent is as everywhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
-use crate::policies::kind::kind;
 
 /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,10 @@ pub struct ClientTrafficPolicy {
     pub status: Option<PolicyStatus>,
 }
 
-kind!(ClientTrafficPolicy, "clienttrafficpolicies");
+custom_resource! {
+    ClientTrafficPolicy(ClientTrafficPolicySpec, PolicyStatus):
+    "fairway.dev", "v1alpha1", "ClientTrafficPolicy", "clienttrafficpolicies", NamespaceResourceScope
+}
 
 /// What a ClientTrafficPolicy asks for. What is absent is as the flags and the settings ConfigMap have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,6 @@
 
 mod backends;
 mod clients;
-mod kind;
 mod security;
 
 pub use backends::{
@@ -17,8 +16,12 @@ pub use clients::{
     ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec, ForwardedHeaders,
     ProxyProtocol,
 };
-pub use kind::{GROUP, VERSION};
 pub use security::{
     AuthorityReference, BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit,
     RefusedField, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SourceRanges,
 };
+
+/// The API group of all policies.
+pub const GROUP: &str = <SecurityPolicy as k8s_openapi::Resource>::GROUP;
+/// Their version.
+pub const VERSION: &str = <SecurityPolicy as k8s_openapi::Resource>::VERSION;

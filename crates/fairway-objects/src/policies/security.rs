@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
-use crate::policies::kind::kind;
 
 /// `fairway.dev/v1alpha1` SecurityPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,10 @@ pub struct SecurityPolicy {
     pub status: Option<PolicyStatus>,
 }
 
-kind!(SecurityPolicy, "securitypolicies");
+custom_resource! {
+    SecurityPolicy(SecurityPolicySpec, PolicyStatus):
+    "fairway.dev", "v1alpha1", "SecurityPolicy", "securitypolicies", NamespaceResourceScope
+}
 
 /// What a SecurityPolicy asks for. A request must pass all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
