@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fairway_control::admin::Served;
-use fairway_objects::manifest::gateway_kinds::{GatewayKind, KINDS};
+use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -58,14 +58,11 @@ impl Asked {
     #[must_use]
     pub fn object(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
-        let kind = KINDS.into_iter().find(|known| known.kind.name().eq_ignore_ascii_case(kind))?.kind;
-        let key = match kind {
-            fairway_objects::object::Kind::GatewayClass => ObjectKey::new("", name),
-            // It has no status, so nothing is known of when it serves.
-            fairway_objects::object::Kind::ReferenceGrant => return None,
-            _ => ObjectKey::parse(name)?,
-        };
-        Some(Self::Object(ObjectRef::new(kind, key)))
+        // Without conditions nothing is known of when it serves.
+        let mut known = GATEWAY_KINDS.iter().filter(|known| known.has_conditions);
+        let known = known.find(|known| known.name.eq_ignore_ascii_case(kind))?;
+        let key = if known.is_namespaced { ObjectKey::parse(name)? } else { ObjectKey::new("", name) };
+        Some(Self::Object(ObjectRef::new(known.kind, key)))
     }
 
     /// The query of `/served` that asks for it.
@@ -188,9 +185,10 @@ async fn metadata(client: &Client, object: &ObjectRef) -> Result<Option<ObjectMe
     struct Object {
         metadata: ObjectMeta,
     }
-    let Some(kind) = GatewayKind::of(object.kind) else { return Ok(None) };
+    let Some(kind) = object.kind.of_gateways() else { return Ok(None) };
     for version in kind.versions {
-        let request = http::Request::get(path(kind, version, &object.key)).body(Vec::new());
+        let path = kind.path(version, &object.key.namespace, &object.key.name);
+        let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(kube::Error::HttpError)?;
         match client.request::<Object>(request).await {
             Ok(found) => return Ok(Some(found.metadata)),
@@ -200,14 +198,6 @@ async fn metadata(client: &Client, object: &ObjectRef) -> Result<Option<ObjectMe
         }
     }
     Ok(None)
-}
-
-fn path(kind: GatewayKind, version: &str, key: &ObjectKey) -> String {
-    let namespace = match key.namespace.is_empty() {
-        true => String::new(),
-        false => format!("namespaces/{}/", key.namespace),
-    };
-    format!("/apis/{}/{version}/{namespace}{}/{}", kind.group, kind.resource, key.name)
 }
 
 #[cfg(test)]
@@ -226,26 +216,6 @@ mod tests {
         for wrong in ["web", "httproute/web", "pod/shop/web", "referencegrant/shop/web", "httproute/a/b/c"] {
             assert_eq!(Asked::object(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn paths_have_the_namespace_where_the_kind_has_one() {
-        let of = |asked: &str| match Asked::object(asked) {
-            Some(Asked::Object(it)) => path(GatewayKind::of(it.kind).unwrap(), "v1", &it.key),
-            _ => String::new(),
-        };
-        let group = "/apis/gateway.networking.k8s.io/v1";
-        assert_eq!(of("httproute/shop/web"), format!("{group}/namespaces/shop/httproutes/web"));
-        assert_eq!(of("gatewayclass/fairway"), format!("{group}/gatewayclasses/fairway"));
-    }
-
-    #[test]
-    fn a_policy_of_fairway_is_asked_for_in_its_own_api_group() {
-        let policies = GatewayKind::of(fairway_objects::object::Kind::SecurityPolicy).unwrap();
-        assert_eq!(
-            path(policies, "v1alpha1", &ObjectKey::new("shop", "login")),
-            "/apis/fairway.dev/v1alpha1/namespaces/shop/securitypolicies/login"
-        );
     }
 
     #[test]

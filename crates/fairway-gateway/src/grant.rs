@@ -4,8 +4,6 @@
 use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::resources::Resources;
 
-use crate::status::GROUP;
-
 /// Who refers to something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Referrer<'a> {
@@ -24,18 +22,11 @@ pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to:
     let first = ObjectKey::new(&to.namespace, "");
     let grants = resources.gateway.grants.range(first..);
     let mut grants = grants.take_while(|(key, _)| key.namespace == to.namespace);
-    let group = match from.kind {
-        Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy | Kind::SecurityPolicy => {
-            fairway_objects::policies::GROUP
-        }
-        _ => GROUP,
-    };
     grants.any(|(_, grant)| {
         let spec = &grant.object.spec;
-        let is_from = spec
-            .from
-            .iter()
-            .any(|it| it.group == group && it.kind == from.kind.name() && it.namespace == from.namespace);
+        let is_from = spec.from.iter().any(|it| {
+            it.group == from.kind.group() && it.kind == from.kind.name() && it.namespace == from.namespace
+        });
         let is_to = |it: &fairway_objects::gateway_api::ReferenceGrantTo| {
             let named = it.name.as_deref().is_none_or(|name| name.is_empty() || name == &*to.name);
             it.group.is_empty() && it.kind == kind.name() && named

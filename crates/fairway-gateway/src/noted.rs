@@ -1,10 +1,11 @@
 //! The objects as they were noted last, and whether a change of one is more than another status. Shares the maps of the
 //! resources and copies no object; never decides what a change means.
 
-use fairway_objects::gateway_resources::GatewayResources;
-use fairway_objects::object::{Kind, ObjectRef, Sourced};
+use fairway_objects::custom_resource::CustomResource;
+use fairway_objects::gateway_resources::{GatewayResources, Kept};
+use fairway_objects::object::{ObjectRef, Sourced};
 use fairway_objects::resources::Resources;
-use k8s_openapi::Metadata;
+use fairway_objects::with_custom_resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// The objects as they were noted last. A clone costs nothing.
@@ -21,37 +22,18 @@ impl Noted {
     /// writes comes back as a change of the object, and must not cost what other changes cost.
     pub(crate) fn differs(&self, object: &ObjectRef, resources: &Resources) -> bool {
         let (before, now, key) = (&self.0, &resources.gateway, &object.key);
-        macro_rules! differs {
-            ($($map:ident).+) => {
-                is_other(before.$($map).+.get(key), now.$($map).+.get(key), |a, b| a.spec == b.spec)
-            };
-        }
-        match object.kind {
-            Kind::GatewayClass => differs!(classes),
-            Kind::Gateway => differs!(gateways),
-            Kind::ListenerSet => differs!(listener_sets),
-            Kind::HttpRoute => differs!(http_routes),
-            Kind::GrpcRoute => differs!(grpc_routes),
-            Kind::TlsRoute => differs!(tls_routes),
-            Kind::TcpRoute => differs!(streams.tcp),
-            Kind::UdpRoute => differs!(streams.udp),
-            Kind::BackendTlsPolicy => differs!(policies.tls),
-            Kind::ClientTrafficPolicy => differs!(policies.clients),
-            Kind::BackendTrafficPolicy => differs!(policies.backends),
-            Kind::SecurityPolicy => differs!(policies.security),
-            _ => true,
-        }
+        with_custom_resource!(
+            object.kind,
+            K => !K::HAS_STATUS || is_other(K::all(before).get(key), K::all(now).get(key)),
+            _ => true
+        )
     }
 }
 
-fn is_other<T: Metadata<Ty = ObjectMeta>>(
-    before: Option<&Sourced<T>>,
-    now: Option<&Sourced<T>>,
-    same_spec: impl FnOnce(&T, &T) -> bool,
-) -> bool {
+fn is_other<T: CustomResource>(before: Option<&Sourced<T>>, now: Option<&Sourced<T>>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return true };
     let (old, new) = (&*before.object, &*now.object);
-    before.source != now.source || !is_same(old.metadata(), new.metadata()) || !same_spec(old, new)
+    before.source != now.source || !is_same(old.metadata(), new.metadata()) || old.spec() != new.spec()
 }
 
 /// Whether metadata are the same, apart from what the API server writes with each change. The uid tells an object from one

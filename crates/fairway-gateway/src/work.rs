@@ -60,17 +60,8 @@ impl Work {
 impl Gateways {
     /// Takes notice of everything.
     pub fn note_all(&mut self, resources: &Resources) -> Work {
-        let gateway = &resources.gateway;
-        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
-        let all: Vec<ObjectRef> = (gateway.classes.keys().map(of(Kind::GatewayClass)))
-            .chain(gateway.gateways.keys().map(of(Kind::Gateway)))
-            .chain(gateway.listener_sets.keys().map(of(Kind::ListenerSet)))
-            .chain(gateway.policies.tls.keys().map(of(Kind::BackendTlsPolicy)))
-            .chain(gateway.policies.clients.keys().map(of(Kind::ClientTrafficPolicy)))
-            .chain(gateway.policies.backends.keys().map(of(Kind::BackendTrafficPolicy)))
-            .chain(gateway.policies.security.keys().map(of(Kind::SecurityPolicy)))
-            .chain(Route::all(resources))
-            .collect();
+        // The others have no part of their own: they are looked up where something refers to them.
+        let all: Vec<ObjectRef> = resources.gateway.with_conditions().collect();
         self.noted = Noted::default();
         self.note(resources, &all)
     }
@@ -236,9 +227,11 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use fairway_objects::inputs::Inputs;
+    use fairway_objects::kinds::GATEWAY_KINDS;
     use fairway_objects::object::{DocumentSource, Object};
     use fairway_objects::options::{GATEWAY_CONTROLLER, Options};
     use fairway_objects::resources::Change;
+    use fairway_objects::with_custom_resource;
     use serde_json::{Value, json};
 
     use super::*;
@@ -246,12 +239,10 @@ mod tests {
     use crate::status::GROUP;
 
     const LISTENING: &[Kind] = &[Kind::Gateway, Kind::ListenerSet];
-    const POLICIES: &[Kind] = &[
-        Kind::BackendTlsPolicy,
-        Kind::ClientTrafficPolicy,
-        Kind::BackendTrafficPolicy,
-        Kind::SecurityPolicy,
-    ];
+
+    fn policies() -> Vec<Kind> {
+        [&[Kind::BackendTlsPolicy][..], &policy::KINDS].concat()
+    }
 
     /// An object of each kind that has a status, all with the same fields and the same name.
     struct World {
@@ -274,9 +265,9 @@ mod tests {
 
         fn set_all(&mut self, value: &Value, line: u32) -> Vec<ObjectRef> {
             let mut changed = Vec::new();
-            for kind in [Kind::GatewayClass].iter().chain(LISTENING).chain(KINDS).chain(POLICIES) {
+            for known in GATEWAY_KINDS.iter().filter(|known| known.has_conditions) {
                 let source = DocumentSource { file: "a.yaml".into(), line, lines: None };
-                let change = Change::Set(read(*kind, value.clone()), Some(source));
+                let change = Change::Set(read(known.kind, value.clone()), Some(source));
                 changed.push(change.reference());
                 self.resources.apply(change);
             }
@@ -310,27 +301,10 @@ mod tests {
     }
 
     fn read(kind: Kind, value: Value) -> Object {
-        macro_rules! read {
-            ($($name:ident),+) => {
-                match kind {
-                    $(Kind::$name => Object::$name(Arc::new(serde_json::from_value(value).unwrap())),)+
-                    other => panic!("{other:?} is not read here"),
-                }
-            };
-        }
-        read!(
-            GatewayClass,
-            Gateway,
-            ListenerSet,
-            HttpRoute,
-            GrpcRoute,
-            TlsRoute,
-            TcpRoute,
-            UdpRoute,
-            BackendTlsPolicy,
-            ClientTrafficPolicy,
-            BackendTrafficPolicy,
-            SecurityPolicy
+        with_custom_resource!(
+            kind,
+            K => serde_json::from_value::<K>(value).unwrap().into(),
+            _ => panic!("{kind:?} is not read here")
         )
     }
 
@@ -375,7 +349,13 @@ mod tests {
     fn assert_all_are_read(work: &Work, why: &str) {
         assert_eq!(kinds(&work.entries), LISTENING, "{why}");
         assert_eq!(kinds(&work.routes.read), KINDS, "{why}");
-        assert_eq!(kinds(&work.policies), POLICIES, "{why}");
+        assert_eq!(kinds(&work.policies), policies(), "{why}");
+    }
+
+    #[test]
+    fn each_kind_whose_status_has_conditions_is_a_class_listens_routes_or_is_a_policy() {
+        let known: Vec<_> = GATEWAY_KINDS.iter().filter(|it| it.has_conditions).map(|it| it.kind).collect();
+        assert_eq!(known, [&[Kind::GatewayClass], LISTENING, KINDS, &policies()].concat());
     }
 
     #[test]
@@ -386,7 +366,7 @@ mod tests {
         let marked = [&work.entries, &work.routes.read, &work.routes.finished, &work.policies];
         assert!(marked.iter().all(|objects| objects.is_empty()), "{marked:?}");
         assert_eq!(kinds(&work.routes.told), KINDS);
-        assert_eq!(kinds(&work.statuses), [LISTENING, POLICIES].concat());
+        assert_eq!(kinds(&work.statuses), [LISTENING, &policies()].concat());
         world.update(work);
         let (updated, scratch) = (world.gateways.translation(), World::of(&with_status()));
         assert_eq!(updated, scratch.gateways.translation());

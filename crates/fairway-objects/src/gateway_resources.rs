@@ -5,14 +5,19 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
+use crate::custom_resource::CustomResource;
 use crate::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
-use crate::object::{DocumentSource, Kind, Object, ObjectKey, Sourced};
+use crate::kinds::{GATEWAY_KINDS, types};
+use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
 use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
+use crate::with_custom_resource;
 
 /// The objects of the Gateway API as they are now. A clone costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -65,24 +70,39 @@ pub struct PolicyResources {
     pub security: OrdMap<ObjectKey, Sourced<SecurityPolicy>>,
 }
 
-impl PolicyResources {
-    /// How many there are.
-    fn len(&self) -> usize {
-        self.tls.len() + self.clients.len() + self.backends.len() + self.security.len()
-    }
-}
 /// The installed CRDs of the Gateway API by name, as `gateways.gateway.networking.k8s.io`, with the release in their annotation
 /// `gateway.networking.k8s.io/bundle-version`, as `v1.6.3`; `None` where a CRD has no such annotation. Empty where nobody
 /// knows.
 pub type Releases = Arc<BTreeMap<String, Option<String>>>;
 
 impl GatewayResources {
-    /// How many objects of all kinds there are, without Namespaces.
-    pub(crate) fn len(&self) -> usize {
-        let routes = self.http_routes.len() + self.grpc_routes.len() + self.tls_routes.len();
-        let streams = self.streams.tcp.len() + self.streams.udp.len();
-        let listeners = self.classes.len() + self.gateways.len() + self.listener_sets.len();
-        routes + streams + listeners + self.grants.len() + self.policies.len()
+    /// How many objects of each kind there are.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Kind, usize)> {
+        GATEWAY_KINDS
+            .iter()
+            .map(|known| (known.kind, with_custom_resource!(known.kind, K => K::all(self).len(), _ => 0)))
+    }
+
+    /// The objects of the kinds whose status has conditions.
+    pub fn with_conditions(&self) -> impl Iterator<Item = ObjectRef> {
+        let kinds = GATEWAY_KINDS.iter().filter(|known| known.has_conditions).map(|known| known.kind);
+        kinds.flat_map(|kind| {
+            let keys: Vec<_> =
+                with_custom_resource!(kind, K => K::all(self).keys().cloned().collect(), _ => Vec::new());
+            keys.into_iter().map(move |key| ObjectRef::new(kind, key))
+        })
+    }
+
+    /// The metadata of an object.
+    #[must_use]
+    pub fn metadata(&self, ObjectRef { kind, key }: &ObjectRef) -> Option<&ObjectMeta> {
+        with_custom_resource!(kind, K => K::all(self).get(key).map(|it| &it.object.metadata), _ => None)
+    }
+
+    /// The status of an object, as far as it is read.
+    #[must_use]
+    pub fn status(&self, ObjectRef { kind, key }: &ObjectRef) -> Option<Value> {
+        with_custom_resource!(kind, K => K::all(self).get(key)?.object.status(), _ => None)
     }
 
     /// Where a Gateway is now.
@@ -92,64 +112,47 @@ impl GatewayResources {
             None => drop(self.placements.remove(&gateway)),
         }
     }
-
-    /// Takes an object; one of another API is not kept here.
-    pub(crate) fn set(&mut self, key: &ObjectKey, object: Object, source: Option<DocumentSource>) {
-        match object {
-            Object::Namespace(it) => keep(&mut self.namespaces, key, it, source),
-            Object::GatewayClass(it) => keep(&mut self.classes, key, it, source),
-            Object::Gateway(it) => keep(&mut self.gateways, key, it, source),
-            Object::ListenerSet(it) => keep(&mut self.listener_sets, key, it, source),
-            Object::HttpRoute(it) => keep(&mut self.http_routes, key, it, source),
-            Object::GrpcRoute(it) => keep(&mut self.grpc_routes, key, it, source),
-            Object::TlsRoute(it) => keep(&mut self.tls_routes, key, it, source),
-            Object::TcpRoute(it) => keep(&mut self.streams.tcp, key, it, source),
-            Object::UdpRoute(it) => keep(&mut self.streams.udp, key, it, source),
-            Object::ReferenceGrant(it) => keep(&mut self.grants, key, it, source),
-            Object::BackendTlsPolicy(it) => keep(&mut self.policies.tls, key, it, source),
-            Object::ClientTrafficPolicy(it) => keep(&mut self.policies.clients, key, it, source),
-            Object::BackendTrafficPolicy(it) => keep(&mut self.policies.backends, key, it, source),
-            Object::SecurityPolicy(it) => keep(&mut self.policies.security, key, it, source),
-            Object::Ingress(_)
-            | Object::IngressClass(_)
-            | Object::Service(_)
-            | Object::EndpointSlice(_)
-            | Object::Secret(_)
-            | Object::ConfigMap(_)
-            | Object::OldIngress(_) => {}
-        }
-    }
-
-    /// Forgets an object.
-    pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
-        match kind {
-            Kind::Namespace => drop(self.namespaces.remove(key)),
-            Kind::GatewayClass => drop(self.classes.remove(key)),
-            Kind::Gateway => drop(self.gateways.remove(key)),
-            Kind::ListenerSet => drop(self.listener_sets.remove(key)),
-            Kind::HttpRoute => drop(self.http_routes.remove(key)),
-            Kind::GrpcRoute => drop(self.grpc_routes.remove(key)),
-            Kind::TlsRoute => drop(self.tls_routes.remove(key)),
-            Kind::TcpRoute => drop(self.streams.tcp.remove(key)),
-            Kind::UdpRoute => drop(self.streams.udp.remove(key)),
-            Kind::ReferenceGrant => drop(self.grants.remove(key)),
-            Kind::BackendTlsPolicy => drop(self.policies.tls.remove(key)),
-            Kind::ClientTrafficPolicy => drop(self.policies.clients.remove(key)),
-            Kind::BackendTrafficPolicy => drop(self.policies.backends.remove(key)),
-            Kind::SecurityPolicy => drop(self.policies.security.remove(key)),
-            Kind::Placement => drop(self.placements.remove(key)),
-            Kind::Releases => self.releases = Releases::default(),
-            Kind::Ingress
-            | Kind::IngressClass
-            | Kind::Service
-            | Kind::EndpointSlice
-            | Kind::Secret
-            | Kind::ConfigMap
-            | Kind::OldIngress
-            | Kind::Resolved => {}
-        }
-    }
 }
+
+/// A kind whose objects [`GatewayResources`] has.
+pub trait Kept: CustomResource {
+    /// All of them.
+    fn all(resources: &GatewayResources) -> &OrdMap<ObjectKey, Sourced<Self>>;
+}
+
+macro_rules! maps {
+    (kubernetes $kubernetes:tt gateways { $($kind:ident $versions:tt $names:ident ($($map:ident).+);)* }) => {
+        $(impl Kept for types::$kind {
+            fn all(resources: &GatewayResources) -> &OrdMap<ObjectKey, Sourced<Self>> {
+                &resources.$($map).+
+            }
+        })*
+
+        impl GatewayResources {
+            /// Takes an object; one of another API is not kept here.
+            pub(crate) fn set(&mut self, key: &ObjectKey, object: Object, source: Option<DocumentSource>) {
+                match object {
+                    Object::Namespace(it) => keep(&mut self.namespaces, key, it, source),
+                    $(Object::$kind(it) => keep(&mut self.$($map).+, key, it, source),)*
+                    _ => {}
+                }
+            }
+
+            /// Forgets an object.
+            pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+                match kind {
+                    Kind::Namespace => drop(self.namespaces.remove(key)),
+                    $(Kind::$kind => drop(self.$($map).+.remove(key)),)*
+                    Kind::Placement => drop(self.placements.remove(key)),
+                    Kind::Releases => self.releases = Releases::default(),
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+
+crate::table_of_kinds!([maps]);
 
 fn keep<T: Clone>(
     map: &mut OrdMap<ObjectKey, Sourced<T>>,

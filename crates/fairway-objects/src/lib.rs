@@ -1,8 +1,8 @@
 //! Kubernetes objects by kind and name, the operator's choices, and what Ingress and Gateway API both refer to: Services and
 //! their endpoints, external names, certificates.
 //!
-//! [`gateway_api`] and [`policies`] are kinds that are no part of Kubernetes itself, [`manifest`] reads objects from YAML, and
-//! [`annotations`] the values that annotations and policies share. [`resources::Resources`] keeps the objects;
+//! [`kinds`] is the table of what is read; [`gateway_api`] and [`policies`] are the kinds that are no part of Kubernetes
+//! itself. [`manifest`] reads objects from YAML, and [`annotations`] the values that annotations and policies share. [`resources::Resources`] keeps the objects;
 //! [`diagnostic::Diagnostics`] what is wrong with them.
 //!
 //! [`backend`], [`endpoints`], [`certificate`] and [`external`] say what a reference to a Service, a Secret or a name leads to; `few`,
@@ -25,6 +25,7 @@ pub mod gateway_api;
 pub mod gateway_resources;
 pub mod inputs;
 pub mod issued;
+pub mod kinds;
 mod lines;
 pub mod manifest;
 pub mod object;

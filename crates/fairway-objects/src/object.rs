@@ -1,20 +1,15 @@
-//! How objects are named, of which kinds they are and where they were written. Owns no collection of them.
+//! Objects of any kind, how they are named and where they were written. Owns no collection of them.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::gateway_api::{
-    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
-    TlsRoute, UdpRoute,
-};
+pub use crate::kinds::Kind;
+use crate::kinds::types;
 use crate::lines::Lines;
-use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, RefusedField, SecurityPolicy};
+use crate::policies::RefusedField;
 use crate::shared;
 
 /// Names an object of a known kind; the namespace is empty for what has none.
@@ -26,59 +21,6 @@ pub struct ObjectKey {
     pub name: Arc<str>,
 }
 
-/// The kinds that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `networking.k8s.io/v1` Ingress.
-    Ingress,
-    /// `networking.k8s.io/v1` IngressClass.
-    IngressClass,
-    /// `v1` Service.
-    Service,
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice,
-    /// `v1` Secret.
-    Secret,
-    /// `v1` ConfigMap.
-    ConfigMap,
-    /// `v1` Namespace.
-    Namespace,
-    /// `gateway.networking.k8s.io/v1` GatewayClass.
-    GatewayClass,
-    /// `gateway.networking.k8s.io/v1` Gateway.
-    Gateway,
-    /// `gateway.networking.k8s.io/v1` ListenerSet.
-    ListenerSet,
-    /// `gateway.networking.k8s.io/v1` HTTPRoute.
-    HttpRoute,
-    /// `gateway.networking.k8s.io/v1` GRPCRoute.
-    GrpcRoute,
-    /// `gateway.networking.k8s.io/v1` TLSRoute.
-    TlsRoute,
-    /// `gateway.networking.k8s.io/v1` TCPRoute.
-    TcpRoute,
-    /// `gateway.networking.k8s.io/v1` UDPRoute.
-    UdpRoute,
-    /// `gateway.networking.k8s.io/v1` ReferenceGrant.
-    ReferenceGrant,
-    /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
-    BackendTlsPolicy,
-    /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
-    ClientTrafficPolicy,
-    /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
-    BackendTrafficPolicy,
-    /// `fairway.dev/v1alpha1` SecurityPolicy.
-    SecurityPolicy,
-    /// An Ingress of `extensions/v1beta1` or `networking.k8s.io/v1beta1`.
-    OldIngress,
-    /// The addresses of an external name, which is the object's name.
-    Resolved,
-    /// Where the Gateway of that name is.
-    Placement,
-    /// The releases of the installed CRDs of the Gateway API.
-    Releases,
-}
-
 /// An object of a kind, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
@@ -88,52 +30,49 @@ pub struct ObjectRef {
     pub key: ObjectKey,
 }
 
-/// An object to keep.
-#[derive(Clone, Debug)]
-pub enum Object {
-    /// `networking.k8s.io/v1` Ingress.
-    Ingress(Arc<Ingress>),
-    /// `networking.k8s.io/v1` IngressClass.
-    IngressClass(Arc<IngressClass>),
-    /// `v1` Service.
-    Service(Arc<Service>),
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice(Arc<EndpointSlice>),
-    /// `v1` Secret.
-    Secret(Arc<Secret>),
-    /// `v1` ConfigMap.
-    ConfigMap(Arc<ConfigMap>),
-    /// `v1` Namespace.
-    Namespace(Arc<Namespace>),
-    /// `gateway.networking.k8s.io/v1` GatewayClass.
-    GatewayClass(Arc<GatewayClass>),
-    /// `gateway.networking.k8s.io/v1` Gateway.
-    Gateway(Arc<Gateway>),
-    /// `gateway.networking.k8s.io/v1` ListenerSet.
-    ListenerSet(Arc<ListenerSet>),
-    /// `gateway.networking.k8s.io/v1` HTTPRoute.
-    HttpRoute(Arc<HttpRoute>),
-    /// `gateway.networking.k8s.io/v1` GRPCRoute.
-    GrpcRoute(Arc<GrpcRoute>),
-    /// `gateway.networking.k8s.io/v1` TLSRoute.
-    TlsRoute(Arc<TlsRoute>),
-    /// `gateway.networking.k8s.io/v1` TCPRoute.
-    TcpRoute(Arc<TcpRoute>),
-    /// `gateway.networking.k8s.io/v1` UDPRoute.
-    UdpRoute(Arc<UdpRoute>),
-    /// `gateway.networking.k8s.io/v1` ReferenceGrant.
-    ReferenceGrant(Arc<ReferenceGrant>),
-    /// `gateway.networking.k8s.io/v1` BackendTLSPolicy.
-    BackendTlsPolicy(Arc<BackendTlsPolicy>),
-    /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
-    ClientTrafficPolicy(Arc<ClientTrafficPolicy>),
-    /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
-    BackendTrafficPolicy(Arc<BackendTrafficPolicy>),
-    /// `fairway.dev/v1alpha1` SecurityPolicy.
-    SecurityPolicy(Arc<SecurityPolicy>),
-    /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
-    OldIngress(serde_json::Value),
+macro_rules! objects {
+    (kubernetes { $($kubernetes:ident $kubernetes_versions:tt $kubernetes_names:ident;)* }
+     gateways { $($gateway:ident $gateway_versions:tt $gateway_names:ident $map:tt;)* }) => {
+        objects!($($kubernetes)* $($gateway)*);
+    };
+    ($($kind:ident)*) => {
+        /// An object to keep.
+        #[derive(Clone, Debug)]
+        pub enum Object {
+            $(#[doc = concat!("[`", stringify!($kind), "`](types::", stringify!($kind), ").")] $kind(Arc<types::$kind>),)*
+            /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
+            OldIngress(serde_json::Value),
+        }
+
+        impl Object {
+            /// Its kind.
+            #[must_use]
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$kind(_) => Kind::$kind,)*
+                    Self::OldIngress(_) => Kind::OldIngress,
+                }
+            }
+
+            /// Its metadata; `None` for what is as it was written.
+            #[must_use]
+            pub fn metadata(&self) -> Option<&ObjectMeta> {
+                match self {
+                    $(Self::$kind(it) => Some(&it.metadata),)*
+                    Self::OldIngress(_) => None,
+                }
+            }
+        }
+
+        $(impl From<types::$kind> for Object {
+            fn from(object: types::$kind) -> Self {
+                Self::$kind(Arc::new(object))
+            }
+        })*
+    };
 }
+
+crate::table_of_kinds!([objects]);
 
 /// Where in a file an object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,47 +135,6 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-impl Kind {
-    /// The kind as Kubernetes spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ingress | Self::OldIngress => "Ingress",
-            Self::IngressClass => "IngressClass",
-            Self::Service => "Service",
-            Self::EndpointSlice => "EndpointSlice",
-            Self::Secret => "Secret",
-            Self::ConfigMap => "ConfigMap",
-            Self::Namespace => "Namespace",
-            Self::GatewayClass => "GatewayClass",
-            Self::Gateway => "Gateway",
-            Self::ListenerSet => "ListenerSet",
-            Self::HttpRoute => "HTTPRoute",
-            Self::GrpcRoute => "GRPCRoute",
-            Self::TlsRoute => "TLSRoute",
-            Self::TcpRoute => "TCPRoute",
-            Self::UdpRoute => "UDPRoute",
-            Self::ReferenceGrant => "ReferenceGrant",
-            Self::BackendTlsPolicy => "BackendTLSPolicy",
-            Self::ClientTrafficPolicy => "ClientTrafficPolicy",
-            Self::BackendTrafficPolicy => "BackendTrafficPolicy",
-            Self::SecurityPolicy => "SecurityPolicy",
-            Self::Resolved => "ExternalName",
-            Self::Placement => "Placement",
-            Self::Releases => "CustomResourceDefinition",
-        }
-    }
-}
-
-impl Kind {
-    /// [`Kind::name`] as one text that all origins share.
-    fn shared_name(self) -> Arc<str> {
-        static NAMES: [OnceLock<Arc<str>>; 64] = [const { OnceLock::new() }; 64];
-        let name = || -> Arc<str> { self.name().into() };
-        NAMES.get(self as usize).map_or_else(name, |shared| shared.get_or_init(name).clone())
-    }
-}
-
 impl ObjectRef {
     /// The object `key` of `kind`.
     #[must_use]
@@ -249,32 +147,15 @@ impl Object {
     /// Its kind and name. An object without a namespace, of a kind that has them, is in `default`.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
-        let (kind, key) = match self {
-            Self::Ingress(it) => (Kind::Ingress, ObjectKey::of(&it.metadata)),
-            Self::IngressClass(it) => (Kind::IngressClass, ObjectKey::cluster_wide(&it.metadata)),
-            Self::Service(it) => (Kind::Service, ObjectKey::of(&it.metadata)),
-            Self::EndpointSlice(it) => (Kind::EndpointSlice, ObjectKey::of(&it.metadata)),
-            Self::Secret(it) => (Kind::Secret, ObjectKey::of(&it.metadata)),
-            Self::ConfigMap(it) => (Kind::ConfigMap, ObjectKey::of(&it.metadata)),
-            Self::Namespace(it) => (Kind::Namespace, ObjectKey::cluster_wide(&it.metadata)),
-            Self::GatewayClass(it) => (Kind::GatewayClass, ObjectKey::cluster_wide(&it.metadata)),
-            Self::Gateway(it) => (Kind::Gateway, ObjectKey::of(&it.metadata)),
-            Self::ListenerSet(it) => (Kind::ListenerSet, ObjectKey::of(&it.metadata)),
-            Self::HttpRoute(it) => (Kind::HttpRoute, ObjectKey::of(&it.metadata)),
-            Self::GrpcRoute(it) => (Kind::GrpcRoute, ObjectKey::of(&it.metadata)),
-            Self::TlsRoute(it) => (Kind::TlsRoute, ObjectKey::of(&it.metadata)),
-            Self::TcpRoute(it) => (Kind::TcpRoute, ObjectKey::of(&it.metadata)),
-            Self::UdpRoute(it) => (Kind::UdpRoute, ObjectKey::of(&it.metadata)),
-            Self::ReferenceGrant(it) => (Kind::ReferenceGrant, ObjectKey::of(&it.metadata)),
-            Self::BackendTlsPolicy(it) => (Kind::BackendTlsPolicy, ObjectKey::of(&it.metadata)),
-            Self::ClientTrafficPolicy(it) => (Kind::ClientTrafficPolicy, ObjectKey::of(&it.metadata)),
-            Self::BackendTrafficPolicy(it) => (Kind::BackendTrafficPolicy, ObjectKey::of(&it.metadata)),
-            Self::SecurityPolicy(it) => (Kind::SecurityPolicy, ObjectKey::of(&it.metadata)),
+        let kind = self.kind();
+        let key = match self {
             Self::OldIngress(value) => {
                 let text = |field| value.pointer(field).and_then(serde_json::Value::as_str);
                 let namespace = text("/metadata/namespace").unwrap_or("default");
-                (Kind::OldIngress, ObjectKey::new(namespace, text("/metadata/name").unwrap_or_default()))
+                ObjectKey::new(namespace, text("/metadata/name").unwrap_or_default())
             }
+            it if kind.is_namespaced() => it.metadata().map(ObjectKey::of).unwrap_or_default(),
+            it => it.metadata().map(ObjectKey::cluster_wide).unwrap_or_default(),
         };
         ObjectRef { kind, key }
     }

@@ -112,16 +112,23 @@ impl Resources {
         }
     }
 
+    /// How many objects of each kind there are, without Namespaces and old Ingresses.
+    pub fn counts(&self) -> impl Iterator<Item = (Kind, usize)> {
+        let of_kubernetes = [
+            (Kind::Ingress, self.ingresses.len()),
+            (Kind::IngressClass, self.classes.len()),
+            (Kind::Service, self.services.len()),
+            (Kind::EndpointSlice, self.slices.len()),
+            (Kind::Secret, self.secrets.len()),
+            (Kind::ConfigMap, self.config_maps.len()),
+        ];
+        of_kubernetes.into_iter().chain(self.gateway.counts())
+    }
+
     /// How many objects of all kinds there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        let cluster = self.classes.len() + self.services.len() + self.slices.len();
-        self.ingresses.len()
-            + cluster
-            + self.secrets.len()
-            + self.config_maps.len()
-            + self.old_ingresses.len()
-            + self.gateway.len()
+        self.counts().map(|(_, count)| count).sum::<usize>() + self.old_ingresses.len()
     }
 
     /// Whether there is nothing.
@@ -222,6 +229,8 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
+    use crate::kinds::KINDS;
+    use crate::with_type;
 
     fn ingress(name: &str, version: &str) -> Change {
         let metadata = ObjectMeta {
@@ -248,6 +257,25 @@ mod tests {
                 resources.ingresses.iter().map(|(key, it)| (key.name.to_string(), version(it))).collect();
             let expected = [("a", "2"), ("b", "1"), ("d", "1")];
             assert_eq!(kept, expected.map(|(name, version)| (name.to_owned(), Some(version.to_owned()))));
+        }
+    }
+
+    #[test]
+    fn an_object_of_each_kind_is_kept_and_forgotten() {
+        for known in KINDS {
+            let mut resources = Resources::default();
+            let named = || serde_json::json!({ "metadata": { "name": "a", "uid": "u" } });
+            let object = with_type!(known.kind, K => serde_json::from_value::<K>(named()).unwrap().into(), _ => panic!());
+            let mut count = |change| {
+                let [reference] = &*resources.apply_all(vec![change]) else { panic!() };
+                let counted =
+                    resources.counts().find(|(kind, _)| *kind == known.kind).map(|(_, count)| count);
+                (reference.clone(), counted.unwrap_or(resources.gateway.namespaces.len()))
+            };
+            let (reference, kept) = count(Change::Set(object, None));
+            assert_eq!((reference.kind, kept), (known.kind, 1), "{}", known.name);
+            assert_eq!(reference.key.namespace.is_empty(), !known.is_namespaced, "{}", known.name);
+            assert_eq!(count(Change::Remove(reference)).1, 0, "{}", known.name);
         }
     }
 

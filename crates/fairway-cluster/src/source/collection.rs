@@ -5,76 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_objects::manifest::gateway_kinds::GatewayKind;
-use fairway_objects::object::Kind;
+use fairway_objects::kinds::Kind;
 
-/// A kind that is watched.
+/// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Watched {
-    /// `networking.k8s.io/v1` Ingress.
-    Ingress,
-    /// `networking.k8s.io/v1` IngressClass.
-    IngressClass,
-    /// `v1` Service.
-    Service,
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice,
-    /// `v1` Secret.
-    Secret,
-    /// `v1` ConfigMap.
-    ConfigMap,
-    /// `v1` Namespace, which says where to look for the others.
-    Namespace,
-    /// `v1` Namespace, by whose labels Gateways choose.
-    LabelledNamespace,
-    /// GatewayClass.
-    GatewayClass,
-    /// Gateway.
-    Gateway,
-    /// ListenerSet.
-    ListenerSet,
-    /// HTTPRoute.
-    HttpRoute,
-    /// GRPCRoute.
-    GrpcRoute,
-    /// TLSRoute.
-    TlsRoute,
-    /// TCPRoute.
-    TcpRoute,
-    /// UDPRoute.
-    UdpRoute,
-    /// ReferenceGrant.
-    ReferenceGrant,
-    /// BackendTLSPolicy.
-    BackendTlsPolicy,
-    /// ClientTrafficPolicy.
-    ClientTrafficPolicy,
-    /// BackendTrafficPolicy.
-    BackendTrafficPolicy,
-    /// SecurityPolicy.
-    SecurityPolicy,
+    /// Namespaces, which only say where to look for the others.
+    Selection,
+    /// Objects of a kind, which are passed on.
+    Objects(Kind),
 }
 
-/// The kinds of the Gateway API, which a cluster may have or not.
-pub(super) const OF_GATEWAYS: [Watched; 10] = [
-    Watched::GatewayClass,
-    Watched::Gateway,
-    Watched::ListenerSet,
-    Watched::HttpRoute,
-    Watched::GrpcRoute,
-    Watched::TlsRoute,
-    Watched::TcpRoute,
-    Watched::UdpRoute,
-    Watched::ReferenceGrant,
-    Watched::BackendTlsPolicy,
-];
-
-/// Fairway's own policies, which a cluster may have or not.
-pub(super) const POLICIES: [Watched; 3] =
-    [Watched::ClientTrafficPolicy, Watched::BackendTrafficPolicy, Watched::SecurityPolicy];
-
 /// The kinds of the Gateway API that a cluster has, with their versions.
-pub(super) type Offered = BTreeMap<Watched, BTreeSet<&'static str>>;
+pub(super) type Offered = BTreeMap<Kind, BTreeSet<&'static str>>;
 
 /// Objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,82 +34,39 @@ pub struct Collection {
     pub labels: Option<Arc<str>>,
 }
 
+impl From<Kind> for Watched {
+    fn from(kind: Kind) -> Self {
+        Self::Objects(kind)
+    }
+}
+
 impl Watched {
     /// The kind as Kubernetes spells it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.kind().unwrap_or(Kind::Namespace).name()
-    }
-
-    /// The name of the resource in paths and in roles.
-    #[must_use]
-    pub fn resource(self) -> &'static str {
-        match self {
-            Self::Ingress => "ingresses",
-            Self::IngressClass => "ingressclasses",
-            Self::Service => "services",
-            Self::EndpointSlice => "endpointslices",
-            Self::Secret => "secrets",
-            Self::ConfigMap => "configmaps",
-            Self::Namespace | Self::LabelledNamespace => "namespaces",
-            of_gateways => of_gateways.of_gateways().map_or("", |known| known.resource),
-        }
-    }
-
-    /// The group of its API; empty for the oldest kinds.
-    #[must_use]
-    pub fn group(self) -> &'static str {
-        match self {
-            Self::Ingress | Self::IngressClass => "networking.k8s.io",
-            Self::EndpointSlice => "discovery.k8s.io",
-            kind => kind.of_gateways().map_or("", |known| known.group),
-        }
+        self.read_as().name()
     }
 
     /// The kind of the objects that are passed on; of Namespaces that only say where to look, none are.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
-        Some(match self {
-            Self::Ingress => Kind::Ingress,
-            Self::IngressClass => Kind::IngressClass,
-            Self::Service => Kind::Service,
-            Self::EndpointSlice => Kind::EndpointSlice,
-            Self::Secret => Kind::Secret,
-            Self::ConfigMap => Kind::ConfigMap,
-            Self::Namespace => return None,
-            Self::LabelledNamespace => Kind::Namespace,
-            Self::GatewayClass => Kind::GatewayClass,
-            Self::Gateway => Kind::Gateway,
-            Self::ListenerSet => Kind::ListenerSet,
-            Self::HttpRoute => Kind::HttpRoute,
-            Self::GrpcRoute => Kind::GrpcRoute,
-            Self::TlsRoute => Kind::TlsRoute,
-            Self::TcpRoute => Kind::TcpRoute,
-            Self::UdpRoute => Kind::UdpRoute,
-            Self::ReferenceGrant => Kind::ReferenceGrant,
-            Self::BackendTlsPolicy => Kind::BackendTlsPolicy,
-            Self::ClientTrafficPolicy => Kind::ClientTrafficPolicy,
-            Self::BackendTrafficPolicy => Kind::BackendTrafficPolicy,
-            Self::SecurityPolicy => Kind::SecurityPolicy,
-        })
+        match self {
+            Self::Selection => None,
+            Self::Objects(kind) => Some(kind),
+        }
     }
 
-    /// What is known of it as a kind of the Gateway API.
-    pub(super) fn of_gateways(self) -> Option<GatewayKind> {
-        self.kind().and_then(GatewayKind::of)
-    }
-
-    /// Whether its objects are in namespaces.
-    pub(super) fn is_namespaced(self) -> bool {
-        !matches!(self, Self::IngressClass | Self::GatewayClass | Self::Namespace | Self::LabelledNamespace)
+    /// The kind that is asked for.
+    pub(super) fn read_as(self) -> Kind {
+        self.kind().unwrap_or(Kind::Namespace)
     }
 }
 
 impl Collection {
     /// All objects of a kind.
     #[must_use]
-    pub fn all(kind: Watched) -> Self {
-        Self { kind, version: "v1", namespace: None, name: None, labels: None }
+    pub fn all(kind: impl Into<Watched>) -> Self {
+        Self { kind: kind.into(), version: "v1", namespace: None, name: None, labels: None }
     }
 
     /// The same in another version of its API.
@@ -177,32 +77,26 @@ impl Collection {
 
     /// Those in a namespace.
     #[must_use]
-    pub fn within(kind: Watched, namespace: &Arc<str>) -> Self {
+    pub fn within(kind: impl Into<Watched>, namespace: &Arc<str>) -> Self {
         Self { namespace: Some(namespace.clone()), ..Self::all(kind) }
     }
 
     /// One object.
     #[must_use]
-    pub fn one(kind: Watched, namespace: &Arc<str>, name: &Arc<str>) -> Self {
+    pub fn one(kind: impl Into<Watched>, namespace: &Arc<str>, name: &Arc<str>) -> Self {
         Self { name: Some(name.clone()), ..Self::within(kind, namespace) }
     }
 
-    /// The path of the resource (Kubernetes API concepts, "Resource URIs").
+    /// The path of the resource.
     pub(super) fn path(&self) -> String {
-        let root = if self.kind.group().is_empty() { "/api" } else { "/apis" };
-        let (api, resource) = (self.api(), self.kind.resource());
-        match &self.namespace {
-            Some(namespace) => format!("{root}/{api}/namespaces/{namespace}/{resource}"),
-            None => format!("{root}/{api}/{resource}"),
-        }
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let api = self.kind.read_as().api();
+        api.map(|api| api.path(self.version, namespace, "")).unwrap_or_default()
     }
 
     /// The group and version of its API.
     pub(super) fn api(&self) -> String {
-        match self.kind.group() {
-            "" => self.version.to_owned(),
-            group => format!("{group}/{}", self.version),
-        }
+        self.kind.read_as().api().map(|api| api.api_version(self.version)).unwrap_or_default()
     }
 
     /// The objects' names as a field selector.
@@ -212,10 +106,7 @@ impl Collection {
 
     /// `ingresses.networking.k8s.io` or `secrets`.
     pub(super) fn resource(&self) -> String {
-        match self.kind.group() {
-            "" => self.kind.resource().to_owned(),
-            group => format!("{}.{group}", self.kind.resource()),
-        }
+        self.kind.read_as().api().map(|api| api.group_resource("")).unwrap_or_default()
     }
 }
 
@@ -227,7 +118,7 @@ impl fmt::Display for Collection {
         }
         match &self.namespace {
             Some(namespace) => write!(f, " in namespace {namespace}"),
-            None if self.kind.is_namespaced() => f.write_str(" in all namespaces"),
+            None if self.kind.read_as().is_namespaced() => f.write_str(" in all namespaces"),
             None => Ok(()),
         }
     }
@@ -239,15 +130,15 @@ mod tests {
 
     #[test]
     fn has_the_path_and_the_words_of_its_scope() {
-        let all = Collection::all(Watched::Ingress);
+        let all = Collection::all(Kind::Ingress);
         assert_eq!(all.path(), "/apis/networking.k8s.io/v1/ingresses");
         assert_eq!(all.to_string(), "ingresses.networking.k8s.io in all namespaces");
-        let one = Collection::one(Watched::ConfigMap, &"edge".into(), &"settings".into());
+        let one = Collection::one(Kind::ConfigMap, &"edge".into(), &"settings".into());
         assert_eq!(one.path(), "/api/v1/namespaces/edge/configmaps");
         assert_eq!(one.fields().as_deref(), Some("metadata.name=settings"));
         assert_eq!(one.to_string(), "configmaps \"settings\" in namespace edge");
-        assert_eq!(Collection::all(Watched::IngressClass).to_string(), "ingressclasses.networking.k8s.io");
-        let routes = Collection::within(Watched::TlsRoute, &"shop".into()).in_version("v1alpha2");
+        assert_eq!(Collection::all(Kind::IngressClass).to_string(), "ingressclasses.networking.k8s.io");
+        let routes = Collection::within(Kind::TlsRoute, &"shop".into()).in_version("v1alpha2");
         assert_eq!(routes.path(), "/apis/gateway.networking.k8s.io/v1alpha2/namespaces/shop/tlsroutes");
         assert_eq!(routes.to_string(), "tlsroutes.gateway.networking.k8s.io in namespace shop");
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fairway_objects::manifest::gateway_kinds::{self, GROUP, POLICY_GROUP};
+use fairway_objects::kinds::{GATEWAY_KINDS, GROUP, POLICY_GROUP};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
-use super::collection::{OF_GATEWAYS, Offered, POLICIES};
+use super::collection::Offered;
 use super::fault::Fault;
 use super::probe::Pulse;
 use super::watch::{WatchEvent, WatchId, WatchReport};
@@ -43,15 +43,11 @@ async fn offered_of(client: &Client, group: &str, offered: &mut Offered) -> Resu
             continue;
         };
         for resource in list.resources {
-            let readable = OF_GATEWAYS.iter().chain(&POLICIES).find(|kind| {
-                kind.of_gateways().is_some_and(|known| {
-                    known.group == group
-                        && known.resource == resource.name
-                        && known.versions.contains(&version)
-                })
+            let readable = GATEWAY_KINDS.iter().find(|known| {
+                known.group == group && known.resource == resource.name && known.versions.contains(&version)
             });
-            if let Some(kind) = readable {
-                offered.entry(*kind).or_default().insert(version);
+            if let Some(known) = readable {
+                offered.entry(known.kind).or_default().insert(version);
             }
         }
     }
@@ -60,7 +56,7 @@ async fn offered_of(client: &Client, group: &str, offered: &mut Offered) -> Resu
 
 /// The version among those that are read of any kind.
 fn known_version(version: &str) -> Option<&'static str> {
-    gateway_kinds::KINDS.iter().flat_map(|known| known.versions).copied().find(|known| *known == version)
+    GATEWAY_KINDS.iter().flat_map(|known| known.versions).copied().find(|known| *known == version)
 }
 
 /// The answer, where there is such a path.
@@ -169,11 +165,12 @@ fn with_missing(now: &Offered, before: &Offered) -> Offered {
 
 #[cfg(test)]
 mod tests {
+    use fairway_objects::kinds::Kind;
+
     use super::*;
-    use crate::source::collection::Watched;
 
     fn routes(versions: &[&'static str]) -> Offered {
-        [(Watched::HttpRoute, versions.iter().copied().collect())].into()
+        [(Kind::HttpRoute, versions.iter().copied().collect())].into()
     }
 
     #[test]
@@ -201,8 +198,8 @@ mod tests {
         let (mut told, begun) = (Told::default(), Instant::now());
         assert_eq!(told.news(Offered::new(), begun), Some(Offered::new()), "there is none");
         assert_eq!(told.news(routes(&["v1"]), begun), Some(routes(&["v1"])));
-        let grants: Offered = [(Watched::ReferenceGrant, ["v1"].into())].into();
+        let grants: Offered = [(Kind::ReferenceGrant, ["v1"].into())].into();
         let news = told.news(grants, begun).unwrap();
-        assert_eq!(news.keys().collect::<Vec<_>>(), [&Watched::HttpRoute, &Watched::ReferenceGrant]);
+        assert_eq!(news.keys().collect::<Vec<_>>(), [&Kind::HttpRoute, &Kind::ReferenceGrant]);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairway_objects::diagnostic::Diagnostic;
+use fairway_objects::object::Kind;
 use fairway_objects::resources::Change;
 use kube::Client;
 use tokio::time::Instant;
@@ -97,7 +98,7 @@ async fn read(
 
 /// Without these there is nothing to say.
 fn is_vital(collection: &Collection) -> bool {
-    matches!(collection.kind, Watched::Ingress | Watched::Namespace)
+    matches!(collection.kind, Watched::Objects(Kind::Ingress) | Watched::Selection)
 }
 
 /// Nobody asks twice here, so that the first denial is the last word.

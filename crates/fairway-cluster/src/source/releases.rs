@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairway_control::inlet::Inlet;
 use fairway_objects::gateway_resources::Releases;
-use fairway_objects::manifest::gateway_kinds::{GROUP, KINDS};
+use fairway_objects::kinds::{GATEWAY_KINDS, GROUP};
 use fairway_objects::resources::Change;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
@@ -57,8 +57,8 @@ impl Asking {
 async fn installed(crds: &Api<CustomResourceDefinition>) -> Result<Releases, Fault> {
     let mut found = BTreeMap::new();
     // The policies are Fairway's own and have no release.
-    for kind in KINDS.iter().filter(|kind| kind.group == GROUP) {
-        let name = format!("{}.{GROUP}", kind.resource);
+    for kind in GATEWAY_KINDS.iter().filter(|kind| kind.group == GROUP) {
+        let name = kind.group_resource("");
         let asked = time::timeout(PATIENCE, crds.get_metadata_opt(&name)).await;
         let answer = asked.map_err(|_| Fault::Unreachable("a CRD was not told in time".to_owned()))?;
         if let Some(crd) = answer.map_err(|error| Fault::of(&error))? {

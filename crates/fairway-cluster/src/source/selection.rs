@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_objects::object::ObjectKey;
+use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::options::Options;
 
 use super::collection::{Collection, Watched};
 
 /// The kinds that are watched wherever Ingresses are served.
-const EVERYWHERE: [Watched; 3] = [Watched::Ingress, Watched::Service, Watched::EndpointSlice];
+const EVERYWHERE: [Kind; 3] = [Kind::Ingress, Kind::Service, Kind::EndpointSlice];
 
 /// The namespaces whose objects are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,13 +52,13 @@ impl Selection {
     /// What is watched from the start.
     pub(super) fn collections(&self) -> BTreeSet<Collection> {
         let mut all = self.named();
-        all.insert(Collection::all(Watched::IngressClass));
+        all.insert(Collection::all(Kind::IngressClass));
         match &self.namespaces {
             Namespaces::All => all.extend(EVERYWHERE.map(Collection::all)),
             Namespaces::Listed(names) => all.extend(names.iter().flat_map(Self::in_namespace)),
             Namespaces::Labelled(labels) => {
                 let labels = Some(labels.clone());
-                all.insert(Collection { labels, ..Collection::all(Watched::Namespace) });
+                all.insert(Collection { labels, ..Collection::all(Watched::Selection) });
             }
         }
         all
@@ -70,7 +70,7 @@ impl Selection {
     }
 
     /// What is watched of a kind of the Gateway API from the start; namespaces with the labels asked for come later.
-    pub(super) fn of_gateways(&self, kind: Watched, version: &'static str) -> Vec<Collection> {
+    pub(super) fn of_gateways(&self, kind: Kind, version: &'static str) -> Vec<Collection> {
         let all = match &self.namespaces {
             _ if !kind.is_namespaced() => vec![Collection::all(kind)],
             Namespaces::All => vec![Collection::all(kind)],
@@ -85,11 +85,11 @@ impl Selection {
         let one = |kind| move |key: &ObjectKey| Collection::one(kind, &key.namespace, &key.name);
         let maps = &self.options.listeners.service_maps;
         let maps = [&self.options.configmap, &maps.tcp, &maps.udp].into_iter().flatten();
-        let maps = maps.map(one(Watched::ConfigMap));
-        let certificate = self.options.defaults.certificate.iter().map(one(Watched::Secret));
+        let maps = maps.map(one(Kind::ConfigMap));
+        let certificate = self.options.defaults.certificate.iter().map(one(Kind::Secret));
         let services = self.services.iter().chain(&self.options.defaults.backend);
         let outside = services.filter(|service| !self.covers(&service.namespace));
-        maps.chain(certificate).chain(outside.map(one(Watched::Service))).collect()
+        maps.chain(certificate).chain(outside.map(one(Kind::Service))).collect()
     }
 
     /// Whether the namespace is always watched as a whole.
@@ -115,7 +115,7 @@ mod tests {
             ..Selection::default()
         };
         let named = selection.named();
-        assert_eq!(named, [Collection::one(Watched::Service, &"edge".into(), &"fairway".into())].into());
+        assert_eq!(named, [Collection::one(Kind::Service, &"edge".into(), &"fairway".into())].into());
         assert_eq!(selection.collections().len(), 5);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::manifest::gateway_kinds;
+use fairway_objects::kinds::{Kind, POLICY_GROUP};
 use tokio::time;
 
 use super::collection::{Collection, Watched};
@@ -72,7 +72,8 @@ pub(super) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -
     let namespace = collection.namespace.as_deref().unwrap_or_default();
     let name = collection.name.as_deref().unwrap_or("*");
     // The permissions of ingress-nginx know nothing of the Gateway API, and many clusters have its kinds for something else.
-    let is_foreign = collection.kind.of_gateways().is_some_and(|it| it.group != gateway_kinds::POLICY_GROUP);
+    let is_foreign =
+        collection.kind.kind().and_then(Kind::of_gateways).is_some_and(|it| it.group != POLICY_GROUP);
     let is_optional = is_foreign && matches!(fault, Fault::Denied(_)) && !listed;
     Diagnostic {
         severity: if is_optional { Severity::Warning } else { Severity::Error },
@@ -94,56 +95,51 @@ pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
             )
         }
         Fault::NoSuchApi => {
-            let remedy = match collection.kind.of_gateways() {
-                Some(known) if known.group == gateway_kinds::POLICY_GROUP => {
-                    "install the CRDs of Fairway's policies"
-                }
+            let remedy = match collection.kind.kind().and_then(Kind::of_gateways) {
+                Some(known) if known.group == POLICY_GROUP => "install the CRDs of Fairway's policies",
                 Some(_) => "install the CRDs of the Gateway API",
                 None => "Kubernetes 1.21 or newer does",
             };
-            let (resource, api) = (collection.kind.resource(), collection.api());
+            let (resource, api) =
+                (collection.kind.read_as().api().map_or("", |api| api.resource), collection.api());
             format!("the API server does not serve {resource} of {api}; {remedy}")
         }
         other => format!("{collection} are not in step: {other}"),
     }
 }
 
-fn consequence(kind: Watched, listed: bool) -> &'static str {
-    match (listed, kind) {
-        (true, _) => "what was known last is served, and it is tried again",
-        (false, Watched::Ingress) => "no Ingress there is served",
-        (false, Watched::IngressClass) => "only class names given by flags are known",
-        (false, Watched::Service | Watched::EndpointSlice) => "paths to Services there answer 503",
-        (false, Watched::Secret) => {
+fn consequence(watched: Watched, listed: bool) -> &'static str {
+    if listed {
+        return "what was known last is served, and it is tried again";
+    }
+    let Watched::Objects(kind) = watched else { return "no namespace is selected and nothing is served" };
+    match kind {
+        Kind::Ingress => "no Ingress there is served",
+        Kind::IngressClass => "only class names given by flags are known",
+        Kind::Service | Kind::EndpointSlice => "paths to Services there answer 503",
+        Kind::Secret => {
             "hosts whose certificate is there show the default certificate; paths that need another Secret there \
              answer 503"
         }
-        (false, Watched::ConfigMap) => "what it sets is not in force",
-        (false, Watched::Namespace) => "no namespace is selected and nothing is served",
-        (false, Watched::LabelledNamespace) => {
-            "listeners of Gateways that choose namespaces by their labels accept no routes"
-        }
-        (false, Watched::GatewayClass) => "no Gateway is served",
-        (false, Watched::Gateway) => "no Gateway there is served",
-        (false, Watched::ListenerSet) => "the listeners of ListenerSets there are not served",
-        (false, Watched::ReferenceGrant) => "references into namespaces there are refused",
-        (false, Watched::BackendTlsPolicy) => {
-            "endpoints there are not spoken to with TLS because of a policy"
-        }
-        (false, Watched::ClientTrafficPolicy | Watched::BackendTrafficPolicy) => {
+        Kind::ConfigMap => "what it sets is not in force",
+        Kind::Namespace => "listeners of Gateways that choose namespaces by their labels accept no routes",
+        Kind::GatewayClass => "no Gateway is served",
+        Kind::Gateway => "no Gateway there is served",
+        Kind::ListenerSet => "the listeners of ListenerSets there are not served",
+        Kind::ReferenceGrant => "references into namespaces there are refused",
+        Kind::BackendTlsPolicy => "endpoints there are not spoken to with TLS because of a policy",
+        Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy => {
             "what such policies there say is not in force"
         }
-        (false, Watched::SecurityPolicy) => {
+        Kind::SecurityPolicy => {
             "what such policies there protect is not protected by them: requests pass that they would refuse"
         }
-        (
-            false,
-            Watched::HttpRoute
-            | Watched::GrpcRoute
-            | Watched::TlsRoute
-            | Watched::TcpRoute
-            | Watched::UdpRoute,
-        ) => "no such route there is served",
+        Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute => {
+            "no such route there is served"
+        }
+        Kind::OldIngress | Kind::Resolved | Kind::Placement | Kind::Releases => {
+            "nothing: they are not watched"
+        }
     }
 }
 
@@ -164,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_missing_permission_names_the_account_the_verbs_the_resource_and_the_namespace() {
-        let collection = Collection::within(Watched::Secret, &"shop".into());
+        let collection = Collection::within(Kind::Secret, &"shop".into());
         let fault = Fault::Denied("User \"system:serviceaccount:edge:fairway\" cannot list".to_owned());
         let found = diagnostic(&collection, &fault, false).to_string();
         assert!(found.starts_with("error[no-permission]: Secret shop/*: system:serviceaccount:edge:fairway"));

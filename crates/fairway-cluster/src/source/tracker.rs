@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use fairway_control::inlet::Batch;
 use fairway_ingress::References;
 use fairway_objects::diagnostic::Diagnostic;
-use fairway_objects::object::{ObjectKey, ObjectRef};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
@@ -79,7 +79,7 @@ struct Scope {
 enum Gateways {
     /// It was not said yet what there is.
     Unknown,
-    Known(BTreeMap<Watched, &'static str>),
+    Known(BTreeMap<Kind, &'static str>),
 }
 
 /// A watch.

@@ -1,52 +1,28 @@
 //! The objects of the Gateway API as they are kept: their own fields, and of the metadata what translation and status need.
 //! Never judges a value.
 
-use std::sync::Arc;
-
-use fairway_objects::gateway_api::{
-    BackendTlsPolicy, BackendTlsPolicySpec, Gateway, GatewayClass, GatewayClassSpec, GatewayClassStatus,
-    GatewaySpec, GatewayStatus, GrpcRoute, GrpcRouteSpec, HttpRoute, HttpRouteSpec, ListenerSet,
-    ListenerSetSpec, ListenerSetStatus, PolicyStatus, ReferenceGrant, ReferenceGrantSpec, RouteStatus,
-    StreamRouteSpec, TcpRoute, TlsRoute, TlsRouteSpec, UdpRoute,
-};
+use fairway_objects::custom_resource::CustomResource;
 use fairway_objects::object::Object;
-use fairway_objects::policies::{
-    BackendTrafficPolicy, BackendTrafficPolicySpec, ClientTrafficPolicy, ClientTrafficPolicySpec,
-    SecurityPolicy, SecurityPolicySpec,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::trimmed::{Item, Meta, Wire};
-
-/// A kind of the Gateway API as its CRD has it.
-pub(super) trait GatewayObject: Clone + Send + 'static {
-    /// Its `spec`.
-    type Spec: DeserializeOwned + Clone + Default + Send;
-    /// Its `status`.
-    type Status: DeserializeOwned + Clone + Send;
-
-    /// The object of these parts.
-    fn object(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Object;
-}
 
 /// An object of the Gateway API on the wire.
 #[derive(Clone, Deserialize)]
 #[serde(bound = "")]
-pub(super) struct GatewayWire<K: GatewayObject> {
+pub(super) struct GatewayWire<K: CustomResource> {
     metadata: Meta,
     #[serde(default)]
     spec: K::Spec,
     status: Option<K::Status>,
 }
 
-impl<K: GatewayObject> Wire for GatewayWire<K> {
+impl<K: CustomResource + Into<Object>> Wire for GatewayWire<K> {
     fn trim(self) -> Item {
         let item = self.metadata.item(None, None);
         let metadata = self.metadata.without_labels().without_copy().kept();
         let status = self.status.as_ref().map(fitted);
-        Item { object: Some(K::object(metadata, fitted(&self.spec), status)), ..item }
+        Item { object: Some(K::from_parts(metadata, fitted(&self.spec), status).into()), ..item }
     }
 }
 
@@ -56,46 +32,10 @@ fn fitted<T: Clone>(read: &T) -> T {
     read.clone()
 }
 
-/// Kinds with a status.
-macro_rules! kinds {
-    ($($kind:ident: $spec:ident, $status:ident;)*) => {
-        $(impl GatewayObject for $kind {
-            type Spec = $spec;
-            type Status = $status;
-
-            fn object(metadata: ObjectMeta, spec: $spec, status: Option<$status>) -> Object {
-                Object::$kind(Arc::new(Self { metadata, spec, status }))
-            }
-        })*
-    };
-}
-
-kinds! {
-    GatewayClass: GatewayClassSpec, GatewayClassStatus;
-    Gateway: GatewaySpec, GatewayStatus;
-    ListenerSet: ListenerSetSpec, ListenerSetStatus;
-    HttpRoute: HttpRouteSpec, RouteStatus;
-    GrpcRoute: GrpcRouteSpec, RouteStatus;
-    TlsRoute: TlsRouteSpec, RouteStatus;
-    TcpRoute: StreamRouteSpec, RouteStatus;
-    UdpRoute: StreamRouteSpec, RouteStatus;
-    BackendTlsPolicy: BackendTlsPolicySpec, PolicyStatus;
-    ClientTrafficPolicy: ClientTrafficPolicySpec, PolicyStatus;
-    BackendTrafficPolicy: BackendTrafficPolicySpec, PolicyStatus;
-    SecurityPolicy: SecurityPolicySpec, PolicyStatus;
-}
-
-impl GatewayObject for ReferenceGrant {
-    type Spec = ReferenceGrantSpec;
-    type Status = IgnoredAny;
-
-    fn object(metadata: ObjectMeta, spec: ReferenceGrantSpec, _: Option<IgnoredAny>) -> Object {
-        Object::ReferenceGrant(Arc::new(Self { metadata, spec }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use fairway_objects::gateway_api::{HttpRoute, ReferenceGrant};
+
     use super::*;
 
     #[test]

@@ -4,11 +4,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use fairway_objects::gateway_api::{
-    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
-    TlsRoute, UdpRoute,
-};
-use fairway_objects::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
+use fairway_objects::kinds::Kind;
+use fairway_objects::with_custom_resource;
 use futures_util::{FutureExt, Stream, StreamExt};
 use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};
@@ -69,27 +66,28 @@ pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event, Fault>> + Send>
 
 /// Evaluates an expression in which `$wire` is the form that objects of the kind have on the wire.
 macro_rules! with_wire {
-    ($kind:expr, $wire:ident => $asked:expr) => {
-        with_wire!(@ $kind, $wire, $asked;
-            Ingress = IngressWire, IngressClass = IngressClassWire, Service = ServiceWire,
-            EndpointSlice = EndpointSliceWire, Secret = SecretWire, ConfigMap = ConfigMapWire,
-            Namespace = NamespaceWire, LabelledNamespace = LabelledNamespaceWire,
-            GatewayClass = GatewayWire<GatewayClass>, Gateway = GatewayWire<Gateway>,
-            ListenerSet = GatewayWire<ListenerSet>, HttpRoute = GatewayWire<HttpRoute>,
-            GrpcRoute = GatewayWire<GrpcRoute>, TlsRoute = GatewayWire<TlsRoute>,
-            TcpRoute = GatewayWire<TcpRoute>, UdpRoute = GatewayWire<UdpRoute>,
-            ReferenceGrant = GatewayWire<ReferenceGrant>, BackendTlsPolicy = GatewayWire<BackendTlsPolicy>,
-            ClientTrafficPolicy = GatewayWire<ClientTrafficPolicy>,
-            BackendTrafficPolicy = GatewayWire<BackendTrafficPolicy>,
-            SecurityPolicy = GatewayWire<SecurityPolicy>
+    ($watched:expr, $wire:ident => $asked:expr) => {
+        with_wire!(@ $watched, $wire, $asked;
+            Watched::Selection = NamespaceWire,
+            Watched::Objects(Kind::Ingress) = IngressWire,
+            Watched::Objects(Kind::IngressClass) = IngressClassWire,
+            Watched::Objects(Kind::Service) = ServiceWire,
+            Watched::Objects(Kind::EndpointSlice) = EndpointSliceWire,
+            Watched::Objects(Kind::Secret) = SecretWire,
+            Watched::Objects(Kind::ConfigMap) = ConfigMapWire,
+            Watched::Objects(Kind::Namespace) = LabelledNamespaceWire
         )
     };
-    (@ $kind:expr, $wire:ident, $asked:expr; $($watched:ident = $form:ty),*) => {
-        match $kind {
-            $(Watched::$watched => {
+    (@ $watched:expr, $wire:ident, $asked:expr; $($kubernetes:pat = $form:ty),*) => {
+        match $watched {
+            $($kubernetes => {
                 type $wire = $form;
                 $asked
             })*
+            Watched::Objects(kind) => with_custom_resource!(kind, K => {
+                type $wire = GatewayWire<K>;
+                $asked
+            }, _ => async { Err(Fault::NoSuchApi) }.boxed()),
         }
     };
 }

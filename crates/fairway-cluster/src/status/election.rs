@@ -167,7 +167,7 @@ impl Election {
     fn permitted<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
         let permit = Permit {
             verb,
-            resource: "leases.coordination.k8s.io",
+            resource: "leases.coordination.k8s.io".into(),
             namespace: self.namespace.as_str().into(),
             lost: "no replica can become the leader through it, and status and Events are not written",
         };

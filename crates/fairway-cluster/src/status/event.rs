@@ -1,7 +1,7 @@
 //! How a diagnostic reads as an Event of `events.k8s.io/v1` or of the core API: pure.
 
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::manifest::gateway_kinds;
+use fairway_objects::kinds::{ApiResource, KINDS};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSeries, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
@@ -22,7 +22,7 @@ pub(crate) fn event(it: &Diagnostic, uid: &str, instance: &str, now: Timestamp) 
     let origin = &it.origin;
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let regarding = ObjectReference {
-        api_version: Some(api_version(&origin.kind).to_owned()),
+        api_version: Some(api_version(&origin.kind)),
         kind: Some(origin.kind.to_string()),
         namespace: filled(&origin.namespace),
         name: Some(origin.name.to_string()),
@@ -105,16 +105,10 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 
-fn api_version(kind: &str) -> &'static str {
-    match kind {
-        "Ingress" | "IngressClass" => "networking.k8s.io/v1",
-        "EndpointSlice" => "discovery.k8s.io/v1",
-        kind => match gateway_kinds::KINDS.iter().find(|known| known.kind.name() == kind) {
-            Some(known) if known.group == gateway_kinds::POLICY_GROUP => "fairway.dev/v1alpha1",
-            Some(_) => "gateway.networking.k8s.io/v1",
-            None => "v1",
-        },
-    }
+fn api_version(kind: &str) -> String {
+    let known = KINDS.iter().find(|known| known.name == kind);
+    let preferred = |known: &ApiResource| Some(known.api_version(known.versions.first()?));
+    known.and_then(preferred).unwrap_or_else(|| "v1".to_owned())
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl Fleet {
     fn judge<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
         let lost = "whether this is the last replica is unknown, and status stays when the last one goes";
         let namespace = self.own.namespace.clone();
-        self.refusals.judge(Permit { verb, resource: "pods", namespace, lost }, answer)
+        self.refusals.judge(Permit { verb, resource: "pods".into(), namespace, lost }, answer)
     }
 }
 

@@ -16,7 +16,6 @@ mod election;
 mod event;
 mod fleet;
 mod gateways;
-mod known;
 mod lease;
 mod notices;
 mod object_writer;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fairway_control::pipeline::View;
 use fairway_ingress::Translation;
 use fairway_objects::diagnostic::{Diagnostic, Diagnostics};
-use fairway_objects::manifest::gateway_kinds;
+use fairway_objects::kinds::{KINDS, Kind};
 use fairway_objects::object::ObjectKey;
 use tokio::time::Instant;
 
@@ -25,8 +25,6 @@ const REPEAT: Duration = Duration::from_secs(30 * 60);
 const QUIET: Duration = Duration::from_secs(5 * 60);
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
-/// The kinds that Events are written about, besides those of the Gateway API.
-const KINDS: [&str; 6] = ["Ingress", "IngressClass", "Service", "EndpointSlice", "Secret", "ConfigMap"];
 
 /// Everything that stands or stood a while ago.
 #[derive(Debug, Default)]
@@ -213,7 +211,7 @@ fn concerns(it: &Diagnostic, translation: &Translation) -> bool {
     let origin = &it.origin;
     let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
     let ours = it.code != "ingress-class" || translation.status.contains_key(&key);
-    let of_gateways = || gateway_kinds::KINDS.iter().any(|known| *known.kind.name() == *origin.kind);
-    let reported = KINDS.contains(&&*origin.kind) || of_gateways();
+    let mut reported = KINDS.iter().filter(|known| known.kind != Kind::Namespace);
+    let reported = reported.any(|known| *known.name == *origin.kind);
     ours && origin.source.is_none() && !origin.name.is_empty() && reported
 }

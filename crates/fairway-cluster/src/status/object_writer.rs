@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use fairway_control::clock;
 use fairway_control::pipeline::View;
-use fairway_objects::manifest::gateway_kinds::GatewayKind;
 use fairway_objects::object::{Kind, ObjectRef};
 use fairway_objects::resources::Resources;
 use futures_util::StreamExt;
@@ -20,7 +19,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::election::Role;
-use super::known;
 use super::objects::{Objects, Said};
 use super::observed::FIELD_MANAGER;
 use super::pace::Pace;
@@ -154,7 +152,7 @@ impl<S: Says> ObjectWriter<S> {
                 return;
             }
             let Some((object, status)) = self.objects.take(Instant::now()) else { return };
-            let known = known::status(&self.resources, &object);
+            let known = self.resources.gateway.status(&object);
             if known.is_some_and(|known| status.owed(&known, clock::unix_seconds()).is_none()) {
                 self.objects.done(&object, Said::Nothing, Instant::now());
                 continue;
@@ -185,12 +183,9 @@ impl<S: Says> ObjectWriter<S> {
 
 /// The path of the object, without `/status`.
 fn path(object: &ObjectRef, version: Option<&'static str>) -> Option<String> {
-    let known = GatewayKind::of(object.kind)?;
+    let known = object.kind.of_gateways()?;
     let version = version.or(known.versions.first().copied())?;
-    let (namespace, name) = (&object.key.namespace, &object.key.name);
-    let place = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-    let GatewayKind { group, resource, .. } = known;
-    Some(format!("/apis/{group}/{version}/{place}{resource}/{name}"))
+    Some(known.path(version, &object.key.namespace, &object.key.name))
 }
 
 /// One status under way.
@@ -256,37 +251,10 @@ impl<S: Says> Job<S> {
         request: Request<Vec<u8>>,
     ) -> Result<Value, Error> {
         let answer = self.client.request(request).await;
-        let resource = resource(object.kind, verb);
+        let subresource = if verb == "get" { "" } else { "/status" };
+        let resource =
+            object.kind.api().map(|known| known.group_resource(subresource)).unwrap_or_default().into();
         let permit = Permit { verb, resource, namespace: object.key.namespace.clone(), lost: LOST };
         self.refusals.judge(permit, answer)
-    }
-}
-
-/// As RBAC spells what is asked for.
-fn resource(kind: Kind, verb: &'static str) -> &'static str {
-    macro_rules! named {
-        ($resource:literal) => {
-            named!($resource, "gateway.networking.k8s.io")
-        };
-        ($resource:literal, $group:literal) => {
-            match verb {
-                "get" => concat!($resource, ".", $group),
-                _ => concat!($resource, "/status.", $group),
-            }
-        };
-    }
-    match kind {
-        Kind::GatewayClass => named!("gatewayclasses"),
-        Kind::Gateway => named!("gateways"),
-        Kind::ListenerSet => named!("listenersets"),
-        Kind::HttpRoute => named!("httproutes"),
-        Kind::GrpcRoute => named!("grpcroutes"),
-        Kind::TlsRoute => named!("tlsroutes"),
-        Kind::TcpRoute => named!("tcproutes"),
-        Kind::UdpRoute => named!("udproutes"),
-        Kind::ClientTrafficPolicy => named!("clienttrafficpolicies", "fairway.dev"),
-        Kind::BackendTrafficPolicy => named!("backendtrafficpolicies", "fairway.dev"),
-        Kind::SecurityPolicy => named!("securitypolicies", "fairway.dev"),
-        _ => named!("backendtlspolicies"),
     }
 }

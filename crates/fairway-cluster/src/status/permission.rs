@@ -1,6 +1,7 @@
 //! Permissions that the API server refuses: each is said once, and once more when it is there. Owns the words; who was
 //! refused decides when to try again.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use kube::core::Status;
 pub(crate) struct Permit {
     pub(crate) verb: &'static str,
     /// As RBAC and the API server spell it: `ingresses/status.networking.k8s.io`.
-    pub(crate) resource: &'static str,
+    pub(crate) resource: Cow<'static, str>,
     /// Empty for what has none.
     pub(crate) namespace: Arc<str>,
     pub(crate) lost: &'static str,
@@ -88,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_namespace_that_ends_is_no_missing_permission() {
-        let permit = || Permit { verb: "create", resource: "events", namespace: "a".into(), lost: "it" };
+        let permit =
+            || Permit { verb: "create", resource: "events".into(), namespace: "a".into(), lost: "it" };
         let refusals = Refusals::default();
         let ending =
             r#"{"causes":[{"reason":"NamespaceTerminating","message":"ends","field":"metadata.namespace"}]}"#;

@@ -99,7 +99,7 @@ fn failed(key: &ObjectKey, error: watcher::Error, refusals: &Refusals) {
 
 fn permit(verb: &'static str, key: &ObjectKey) -> Permit {
     let lost = "changes of the addresses of --publish-service are not seen";
-    Permit { verb, resource: "services", namespace: key.namespace.clone(), lost }
+    Permit { verb, resource: "services".into(), namespace: key.namespace.clone(), lost }
 }
 
 /// The addresses of a Service as ingress-nginx publishes them (`statusAddressFromService`), of both IP families.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use fairway_control::engine::Outcome;
 use fairway_model::Origin;
 use fairway_objects::diagnostic::Diagnostic;
-use fairway_objects::object::ObjectKey;
+use fairway_objects::kinds::ApiResource;
+use fairway_objects::object::{ObjectKey, ObjectRef};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -21,7 +22,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::alternative::{Alternative, Way};
 use super::election::Role;
 use super::event::{core_event, event};
-use super::known;
 use super::notices::{Due, Notices, WriteOutcome, namespace};
 use super::observed::FIELD_MANAGER;
 use super::pace::Pace;
@@ -204,7 +204,7 @@ impl Recorder {
 
     fn permitted<T>(&self, verb: &'static str, due: &Due, answer: Result<T, Error>) -> Result<T, Error> {
         let namespace = namespace(&due.diagnostic);
-        let resource = "events.events.k8s.io or events of the core API";
+        let resource = "events.events.k8s.io or events of the core API".into();
         self.refusals.judge(Permit { verb, resource, namespace, lost: LOST }, answer)
     }
 
@@ -243,7 +243,10 @@ fn known_uid(outcome: &Outcome, origin: &Origin) -> Option<String> {
     let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
     let uid = match &*origin.kind {
         "Ingress" => outcome.translation.status.get(&key).map(|status| status.uid.to_string()),
-        kind => known::uid(&outcome.resources, kind, &key),
+        kind => {
+            let object = ObjectRef::new(ApiResource::of_gateways(kind)?.kind, key);
+            outcome.resources.gateway.metadata(&object)?.uid.clone()
+        }
     };
     uid.filter(|uid| !uid.is_empty())
 }

@@ -165,7 +165,7 @@ impl RunningJob {
             return (key, Done::Failed);
         };
         let lost = "the status of Ingresses there does not say where they are reached";
-        let permit = Permit { verb, resource, namespace: key.namespace.clone(), lost };
+        let permit = Permit { verb, resource: resource.into(), namespace: key.namespace.clone(), lost };
         let done = match self.refusals.judge(permit, answer) {
             Ok(None) => Done::Gone,
             Ok(Some(ingress)) => match job {

@@ -46,29 +46,8 @@ pub fn text(view: &View) -> String {
 fn objects(out: &mut String, resources: &Resources) {
     let name = "fairway_objects";
     head(out, name, "gauge", "Objects that are read, by kind.");
-    let gateway = &resources.gateway;
-    for (kind, count) in [
-        ("Ingress", resources.ingresses.len()),
-        ("IngressClass", resources.classes.len()),
-        ("Service", resources.services.len()),
-        ("EndpointSlice", resources.slices.len()),
-        ("Secret", resources.secrets.len()),
-        ("ConfigMap", resources.config_maps.len()),
-        ("GatewayClass", gateway.classes.len()),
-        ("Gateway", gateway.gateways.len()),
-        ("ListenerSet", gateway.listener_sets.len()),
-        ("HTTPRoute", gateway.http_routes.len()),
-        ("GRPCRoute", gateway.grpc_routes.len()),
-        ("TLSRoute", gateway.tls_routes.len()),
-        ("TCPRoute", gateway.streams.tcp.len()),
-        ("UDPRoute", gateway.streams.udp.len()),
-        ("ReferenceGrant", gateway.grants.len()),
-        ("BackendTLSPolicy", gateway.policies.tls.len()),
-        ("ClientTrafficPolicy", gateway.policies.clients.len()),
-        ("BackendTrafficPolicy", gateway.policies.backends.len()),
-        ("SecurityPolicy", gateway.policies.security.len()),
-    ] {
-        line(out, name, &format!("kind=\"{kind}\""), count);
+    for (kind, count) in resources.counts() {
+        line(out, name, &format!("kind=\"{}\"", kind.name()), count);
     }
 }
 

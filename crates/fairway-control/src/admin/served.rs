@@ -8,7 +8,7 @@ use fairway_gateway::fleet::agreement::ServedGateway;
 use fairway_gateway::{ObjectStatus, WantedGateway};
 use fairway_ingress::IngressStatus;
 use fairway_model::PortProtocol;
-use fairway_objects::manifest::gateway_kinds;
+use fairway_objects::kinds::ApiResource;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::placement::PortPlacement;
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ impl ServedObject {
     /// Of `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace.
     fn named(name: &str, view: &View) -> Option<Self> {
         let (kind, name) = name.split_once('/')?;
-        let kind = gateway_kinds::KINDS.iter().find(|known| known.kind.name() == kind)?.kind;
+        let kind = ApiResource::of_gateways(kind)?.kind;
         let key = ObjectKey::parse(name).unwrap_or_else(|| ObjectKey::new("", name));
         let object = ObjectRef::new(kind, key);
         let status = view.outcome.translation.gateway.statuses.get(&object)?;

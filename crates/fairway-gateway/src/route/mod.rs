@@ -43,17 +43,6 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// All routes.
-    pub(crate) fn all(resources: &'a Resources) -> impl Iterator<Item = ObjectRef> + 'a {
-        let gateway = &resources.gateway;
-        let of = |kind| move |key: &ObjectKey| ObjectRef::new(kind, key.clone());
-        let http = gateway.http_routes.keys().map(of(Kind::HttpRoute));
-        let grpc = gateway.grpc_routes.keys().map(of(Kind::GrpcRoute));
-        let tls = gateway.tls_routes.keys().map(of(Kind::TlsRoute));
-        let tcp = gateway.streams.tcp.keys().map(of(Kind::TcpRoute));
-        http.chain(grpc).chain(tls).chain(tcp).chain(gateway.streams.udp.keys().map(of(Kind::UdpRoute)))
-    }
-
     /// All routes in a namespace.
     pub(crate) fn within(
         namespace: &'a str,

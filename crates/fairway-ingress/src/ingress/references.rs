@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway::Naming as GatewayNaming;
-use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
-use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
-use fairway_objects::policies::SecurityPolicy;
 use fairway_objects::references::{Counts, Difference};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -57,8 +55,36 @@ impl References {
         }
     }
 
+    /// Takes an object as it is now, `None` when it is gone, if it is of a kind that names others or decides about them.
+    pub fn set(
+        &mut self,
+        ObjectRef { kind, key }: &ObjectRef,
+        object: Option<&Object>,
+    ) -> Option<Difference> {
+        macro_rules! typed {
+            ($kind:ident) => {
+                match object {
+                    Some(Object::$kind(it)) => Some(&**it),
+                    _ => None,
+                }
+            };
+        }
+        let noticed = match kind {
+            Kind::Ingress => return Some(self.set_ingress(key, typed!(Ingress))),
+            Kind::IngressClass => return Some(self.set_class(&key.name, typed!(IngressClass))),
+            Kind::ConfigMap => return Some(self.set_config_map(key, typed!(ConfigMap))),
+            Kind::GatewayClass => self.gateways.set_class(&key.name, typed!(GatewayClass)),
+            Kind::Gateway => self.gateways.set_gateway(key, typed!(Gateway)),
+            Kind::ListenerSet => self.gateways.set_listener_set(key, typed!(ListenerSet)),
+            Kind::BackendTlsPolicy => self.gateways.set_tls_policy(key, typed!(BackendTlsPolicy)),
+            Kind::SecurityPolicy => self.gateways.set_security_policy(key, typed!(SecurityPolicy)),
+            _ => return None,
+        };
+        Some(self.apart_from_ingresses(noticed.difference))
+    }
+
     /// Takes an IngressClass as it is now; `None` when it is gone.
-    pub fn set_class(&mut self, name: &str, class: Option<&IngressClass>) -> Difference {
+    fn set_class(&mut self, name: &str, class: Option<&IngressClass>) -> Difference {
         match class {
             Some(class) => drop(self.objects.insert(name.into(), Arc::new(class.clone()))),
             None => drop(self.objects.remove(name)),
@@ -83,7 +109,7 @@ impl References {
     }
 
     /// Takes an Ingress as it is now; `None` when it is gone.
-    pub fn set_ingress(&mut self, key: &ObjectKey, ingress: Option<&Ingress>) -> Difference {
+    fn set_ingress(&mut self, key: &ObjectKey, ingress: Option<&Ingress>) -> Difference {
         let mut difference = Difference::default();
         let naming = ingress.and_then(|ingress| self.naming(key, ingress));
         if let Some(naming) = naming.as_ref().filter(|naming| naming.served) {
@@ -100,7 +126,7 @@ impl References {
     }
 
     /// Takes a ConfigMap as it is now, `None` when it is gone, if it is that of the settings.
-    pub fn set_config_map(&mut self, key: &ObjectKey, map: Option<&ConfigMap>) -> Difference {
+    fn set_config_map(&mut self, key: &ObjectKey, map: Option<&ConfigMap>) -> Difference {
         let mut difference = Difference::default();
         if self.options.configmap.as_ref() != Some(key) {
             return difference;
@@ -111,36 +137,6 @@ impl References {
         let before = std::mem::replace(&mut self.settings, named);
         self.users.remove(&before, &mut difference);
         self.apart_from_gateways(difference)
-    }
-
-    /// Takes a GatewayClass as it is now; `None` when it is gone.
-    pub fn set_gateway_class(&mut self, name: &str, class: Option<&GatewayClass>) -> Difference {
-        let noticed = self.gateways.set_class(name, class);
-        self.apart_from_ingresses(noticed.difference)
-    }
-
-    /// Takes a Gateway as it is now; `None` when it is gone.
-    pub fn set_gateway(&mut self, key: &ObjectKey, gateway: Option<&Gateway>) -> Difference {
-        let noticed = self.gateways.set_gateway(key, gateway);
-        self.apart_from_ingresses(noticed.difference)
-    }
-
-    /// Takes a ListenerSet as it is now; `None` when it is gone.
-    pub fn set_listener_set(&mut self, key: &ObjectKey, set: Option<&ListenerSet>) -> Difference {
-        let noticed = self.gateways.set_listener_set(key, set);
-        self.apart_from_ingresses(noticed.difference)
-    }
-
-    /// Takes a BackendTLSPolicy as it is now; `None` when it is gone.
-    pub fn set_tls_policy(&mut self, key: &ObjectKey, policy: Option<&BackendTlsPolicy>) -> Difference {
-        let noticed = self.gateways.set_tls_policy(key, policy);
-        self.apart_from_ingresses(noticed.difference)
-    }
-
-    /// Takes a SecurityPolicy as it is now; `None` when it is gone.
-    pub fn set_security_policy(&mut self, key: &ObjectKey, policy: Option<&SecurityPolicy>) -> Difference {
-        let noticed = self.gateways.set_security_policy(key, policy);
-        self.apart_from_ingresses(noticed.difference)
     }
 
     /// Without what Gateways name all the same.
@@ -202,6 +198,8 @@ impl References {
 
 #[cfg(test)]
 mod tests {
+    use fairway_objects::kinds::{KINDS, NamedObjects};
+
     use super::*;
 
     fn ingress(class: Option<&str>, secrets: &[&str], annotations: &[(&str, &str)]) -> Ingress {
@@ -219,6 +217,15 @@ mod tests {
 
     fn secret(namespace: &str, name: &str) -> ObjectRef {
         ObjectRef::new(Kind::Secret, ObjectKey::new(namespace, name))
+    }
+
+    #[test]
+    fn each_kind_that_names_something_is_noted() {
+        let mut references = References::new(&Options::default());
+        for known in KINDS.iter().filter(|known| known.names != NamedObjects::Nowhere) {
+            let object = ObjectRef::new(known.kind, ObjectKey::new("shop", "a"));
+            assert!(references.set(&object, None).is_some(), "{}", known.name);
+        }
     }
 
     #[test]

@@ -75,23 +75,9 @@ pub(super) fn touched(
                 work.settings |= options.configmap.as_ref() == Some(key) || state.settings_maps.contains(key);
                 work.ingresses.extend(dependencies.config_maps.of(key).cloned());
             }
-            Kind::Namespace
-            | Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::ListenerSet
-            | Kind::HttpRoute
-            | Kind::GrpcRoute
-            | Kind::TlsRoute
-            | Kind::TcpRoute
-            | Kind::UdpRoute
-            | Kind::ReferenceGrant
-            | Kind::BackendTlsPolicy
-            | Kind::ClientTrafficPolicy
-            | Kind::BackendTrafficPolicy
-            | Kind::SecurityPolicy
-            | Kind::Placement
-            | Kind::Releases => {}
             Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
+            // No Ingress depends on what is of the Gateway API.
+            _ => {}
         }
     }
     work

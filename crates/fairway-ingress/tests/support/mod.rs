@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fairway_objects::kinds::KINDS;
 use fairway_objects::object::{DocumentSource, Object, ObjectKey};
 use fairway_objects::options::{
     Compat, Defaults, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Options, Places,
@@ -16,6 +17,8 @@ use fairway_objects::options::{
 use fairway_objects::own::OwnListener;
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::resources::{Change, Resources};
+use fairway_objects::with_type;
+use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 /// The moment of all tests: 2026-01-01.
@@ -64,35 +67,15 @@ pub fn object(value: Value) -> Object {
     let kind = value["kind"].as_str().unwrap().to_owned();
     let version = value["apiVersion"].as_str().unwrap_or_default().to_owned();
     match (kind.as_str(), version.as_str()) {
-        ("Ingress", "networking.k8s.io/v1") => Object::Ingress(from(value)),
-        ("Ingress", _) => Object::OldIngress(value),
-        ("IngressClass", _) => Object::IngressClass(from(value)),
-        ("Service", _) => Object::Service(from(value)),
-        ("EndpointSlice", _) => Object::EndpointSlice(from(value)),
-        ("Secret", _) => Object::Secret(from(value)),
-        ("ConfigMap", _) => Object::ConfigMap(from(value)),
-        ("Certificate", _) => Object::Secret(from(certificate(&value))),
-        ("Namespace", _) => Object::Namespace(from(value)),
-        ("GatewayClass", _) => Object::GatewayClass(from(value)),
-        ("Gateway", _) => Object::Gateway(from(value)),
-        ("ListenerSet", _) => Object::ListenerSet(from(value)),
-        ("HTTPRoute", _) => Object::HttpRoute(from(value)),
-        ("GRPCRoute", _) => Object::GrpcRoute(from(value)),
-        ("TLSRoute", _) => Object::TlsRoute(from(value)),
-        ("TCPRoute", _) => Object::TcpRoute(from(value)),
-        ("UDPRoute", _) => Object::UdpRoute(from(value)),
-        ("ReferenceGrant", _) => Object::ReferenceGrant(from(value)),
-        ("BackendTLSPolicy", _) => Object::BackendTlsPolicy(from(value)),
-        ("ClientTrafficPolicy", _) => Object::ClientTrafficPolicy(from(value)),
-        ("BackendTrafficPolicy", _) => Object::BackendTrafficPolicy(from(value)),
-        ("SecurityPolicy", _) => {
-            let refused = value["refused"].as_str().map(str::to_owned);
-            let mut policy = Object::SecurityPolicy(from(value));
-            refused.iter().for_each(|field| policy.refuse(field, "cannot be read"));
-            policy
-        }
-        other => panic!("no such kind: {other:?}"),
+        ("Ingress", version) if version != "networking.k8s.io/v1" => return Object::OldIngress(value),
+        ("Certificate", _) => return from::<Secret>(certificate(&value)),
+        _ => {}
     }
+    let refused = value["refused"].as_str().map(str::to_owned);
+    let known = KINDS.iter().find(|known| known.name == kind).expect("no such kind");
+    let mut object = with_type!(known.kind, K => from::<K>(value), _ => unreachable!());
+    refused.iter().for_each(|field| object.refuse(field, "cannot be read"));
+    object
 }
 
 /// Where a Gateway is: `addresses`, and `ports` with `bound`, `pending` or why there is none; bound ones are at 30000 more.
@@ -124,8 +107,8 @@ fn placed(value: &Value) -> Change {
     Change::Placed { gateway, placement: Some(Arc::new(placement)) }
 }
 
-fn from<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
-    Arc::new(serde_json::from_value(value).unwrap())
+fn from<T: serde::de::DeserializeOwned + Into<Object>>(value: Value) -> Object {
+    serde_json::from_value::<T>(value).unwrap().into()
 }
 
 /// A Secret with a certificate for `names`, valid for the years `from` to `until`, with the key of another one where

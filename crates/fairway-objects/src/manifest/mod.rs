@@ -2,11 +2,10 @@
 //!
 //! One document that cannot be read never costs its neighbours: [`split`] cuts the text, [`mod@parse`] makes a tree of
 //! nodes that know their lines, [`decode`] turns a tree into a typed object and names the field that does not fit,
-//! [`object`] decides which kinds matter, of those of the Gateway API by [`gateway_kinds`]; `remains` says what a
-//! SecurityPolicy that cannot be decoded is for. Never touches the file system.
+//! [`object`] reads the kinds that the table [`crate::kinds`] has; `remains` says what a SecurityPolicy that cannot be decoded
+//! is for. Never touches the file system.
 
 pub mod decode;
-pub mod gateway_kinds;
 pub mod node;
 pub mod object;
 pub mod parse;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::kinds::{ApiResource, GROUP, KINDS, POLICY_GROUP};
 use crate::lines::Lines;
 use crate::manifest::decode::{Decoded, Misfit, decode, push_key};
-use crate::manifest::gateway_kinds::{self, GatewayKind};
 use crate::manifest::node::{Node, Value};
 use crate::manifest::remains::{self, Remains};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
+use crate::with_type;
 
 /// What a document gave.
 #[derive(Debug, Default)]
@@ -63,30 +63,12 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
                 read_node(item, file, reading);
             }
         }
-        ("networking.k8s.io/v1", "Ingress") => {
-            place.typed(Kind::Ingress, |it| Object::Ingress(Arc::new(it)), reading);
-        }
-        ("networking.k8s.io/v1", "IngressClass") => {
-            place.typed(Kind::IngressClass, |it| Object::IngressClass(Arc::new(it)), reading);
-        }
-        ("v1", "Service") => place.typed(Kind::Service, |it| Object::Service(Arc::new(it)), reading),
-        ("v1", "Secret") => {
-            place.typed(
-                Kind::Secret,
-                |secret| Object::Secret(Arc::new(with_string_entries(secret))),
-                reading,
-            );
-        }
-        ("v1", "ConfigMap") => place.typed(Kind::ConfigMap, |it| Object::ConfigMap(Arc::new(it)), reading),
-        ("v1", "Namespace") => place.typed(Kind::Namespace, |it| Object::Namespace(Arc::new(it)), reading),
-        ("discovery.k8s.io/v1", "EndpointSlice") => {
-            place.typed(Kind::EndpointSlice, |it| Object::EndpointSlice(Arc::new(it)), reading);
-        }
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => {
             place.keep(Object::OldIngress(node.to_json()), reading);
         }
-        _ => match GatewayKind::find(api, kind) {
-            Some(known) => place.of_gateways(known.kind, reading),
+        _ => match ApiResource::find(api, kind) {
+            // Whichever of its versions it is written in.
+            Some(known) => with_type!(known.kind, K => place.typed::<K>(known.kind, reading), _ => {}),
             None => place.pass_over(api, kind, reading),
         },
     }
@@ -94,26 +76,18 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
 
 /// Whether it is a list of objects, some of which may be read.
 fn is_list(kind: &str) -> bool {
-    let of_gateways = |item: &str| gateway_kinds::KINDS.iter().any(|known| known.kind.name() == item);
-    kind.strip_suffix("List").is_some_and(|item| {
-        let ordinary =
-            ["", "Ingress", "IngressClass", "Service", "Secret", "ConfigMap", "EndpointSlice", "Namespace"];
-        ordinary.contains(&item) || of_gateways(item)
-    })
+    let is_read = |item: &str| item.is_empty() || KINDS.iter().any(|known| known.name == item);
+    kind.strip_suffix("List").is_some_and(is_read)
 }
 
-/// Whether objects of the kind have no namespace.
-fn is_cluster_wide(kind: Kind) -> bool {
-    matches!(kind, Kind::IngressClass | Kind::GatewayClass | Kind::Namespace)
-}
-
-/// Moves `stringData` over `data`, as the API server does.
-fn with_string_entries(mut secret: Secret) -> Secret {
+/// Moves `stringData` of a Secret over its `data`, as the API server does.
+fn move_string_entries(object: &mut Object) {
+    let Object::Secret(secret) = object else { return };
+    let secret = Arc::make_mut(secret);
     if let Some(texts) = secret.string_data.take() {
         let entries = secret.data.get_or_insert_default();
         entries.extend(texts.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))));
     }
-    secret
 }
 
 /// The decoder of base64 does not say what it is; its messages begin with a capital, serde's do not.
@@ -138,16 +112,17 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn typed<T>(&self, kind: Kind, wrap: impl FnOnce(T) -> Object, reading: &mut Reading)
+    fn typed<T>(&self, kind: Kind, reading: &mut Reading)
     where
-        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
+        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta> + Into<Object>,
     {
         match decode::<T>(self.node) {
             Ok(Decoded { mut value, unknown }) => {
-                if !is_cluster_wide(kind) {
+                if kind.is_namespaced() {
                     value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
                 }
-                let mut object = wrap(value);
+                let mut object = value.into();
+                move_string_entries(&mut object);
                 // Not all types of kinds have what names them.
                 let named_by = |misfit: &Misfit| matches!(misfit.field.as_str(), "apiVersion" | "kind");
                 for misfit in unknown.into_iter().filter(|misfit| !named_by(misfit)) {
@@ -160,7 +135,7 @@ impl Place<'_> {
             }
             Err(misfit) => {
                 let consequence = match kind {
-                    Kind::SecurityPolicy => self.close::<T>(&misfit, wrap, reading),
+                    Kind::SecurityPolicy => self.close::<T>(&misfit, reading),
                     _ => "the object is not read; what was known of it before stays".to_owned(),
                 };
                 let diagnostic = Diagnostic {
@@ -177,16 +152,16 @@ impl Place<'_> {
     }
 
     /// Hands on what closes the targets of a SecurityPolicy that cannot be read; says what follows from that.
-    fn close<T>(&self, misfit: &Misfit, wrap: impl FnOnce(T) -> Object, reading: &mut Reading) -> String
+    fn close<T>(&self, misfit: &Misfit, reading: &mut Reading) -> String
     where
-        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta>,
+        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta> + Into<Object>,
     {
         let decoded = |it: Remains| Some((decode::<T>(&it.node).ok()?.value, it.unread));
         let Some((mut value, unread)) = remains::of(self.node).and_then(decoded) else {
             return "neither the policy nor its name can be read; it protects nothing".to_owned();
         };
         value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
-        let mut object = wrap(value);
+        let mut object = value.into();
         object.refuse(&misfit.field, &misfit.problem);
         reading.stand_ins.push(self.sourced(object));
         let consequence = "the policy is not read; what was known of it before stays, otherwise requests to its \
@@ -194,30 +169,6 @@ impl Place<'_> {
         match unread.is_empty() {
             true => consequence.to_owned(),
             false => format!("{consequence}; targets that cannot be read stay open ({})", unread.join(", ")),
-        }
-    }
-
-    /// An object of the Gateway API, whichever of its versions it is written in.
-    fn of_gateways(&self, kind: Kind, reading: &mut Reading) {
-        match kind {
-            Kind::GatewayClass => self.typed(kind, |it| Object::GatewayClass(Arc::new(it)), reading),
-            Kind::Gateway => self.typed(kind, |it| Object::Gateway(Arc::new(it)), reading),
-            Kind::ListenerSet => self.typed(kind, |it| Object::ListenerSet(Arc::new(it)), reading),
-            Kind::HttpRoute => self.typed(kind, |it| Object::HttpRoute(Arc::new(it)), reading),
-            Kind::GrpcRoute => self.typed(kind, |it| Object::GrpcRoute(Arc::new(it)), reading),
-            Kind::TlsRoute => self.typed(kind, |it| Object::TlsRoute(Arc::new(it)), reading),
-            Kind::TcpRoute => self.typed(kind, |it| Object::TcpRoute(Arc::new(it)), reading),
-            Kind::UdpRoute => self.typed(kind, |it| Object::UdpRoute(Arc::new(it)), reading),
-            Kind::ReferenceGrant => self.typed(kind, |it| Object::ReferenceGrant(Arc::new(it)), reading),
-            Kind::BackendTlsPolicy => self.typed(kind, |it| Object::BackendTlsPolicy(Arc::new(it)), reading),
-            Kind::ClientTrafficPolicy => {
-                self.typed(kind, |it| Object::ClientTrafficPolicy(Arc::new(it)), reading);
-            }
-            Kind::BackendTrafficPolicy => {
-                self.typed(kind, |it| Object::BackendTrafficPolicy(Arc::new(it)), reading);
-            }
-            Kind::SecurityPolicy => self.typed(kind, |it| Object::SecurityPolicy(Arc::new(it)), reading),
-            _ => {}
         }
     }
 
@@ -250,13 +201,13 @@ impl Place<'_> {
                 "is of an API version that does not exist",
                 "it is ignored",
             ),
-            (gateway_kinds::GROUP, _) => (
+            (GROUP, _) => (
                 Severity::Warning,
                 "gateway-api-not-read",
                 "is of a kind or version of the Gateway API that is not read",
                 "it is ignored",
             ),
-            (gateway_kinds::POLICY_GROUP, _) => (
+            (POLICY_GROUP, _) => (
                 Severity::Error,
                 "policy-not-read",
                 "is of a kind or version of fairway.dev that does not exist",
@@ -319,7 +270,7 @@ impl Place<'_> {
     fn key(&self, kind: Kind) -> ObjectKey {
         let metadata = self.node.field("metadata");
         let text = |key| metadata.and_then(|metadata| metadata.text_of(key));
-        let namespace = if is_cluster_wide(kind) { "" } else { text("namespace").unwrap_or("default") };
+        let namespace = if kind.is_namespaced() { text("namespace").unwrap_or("default") } else { "" };
         ObjectKey::new(namespace, text("name").unwrap_or_default())
     }
 }
@@ -460,13 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_the_gateway_api_is_read_in_each_of_its_versions() {
-        for known in gateway_kinds::KINDS {
+    fn every_kind_is_read_in_each_of_its_versions() {
+        for known in KINDS {
             for version in known.versions {
-                let (group, kind) = (known.group, known.kind.name());
-                let text = format!("apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{name: x}}\n");
-                let reading = reading(&text);
-                let namespace = if known.kind == Kind::GatewayClass { "" } else { "default" };
+                let (group, kind) = (known.group, known.name);
+                let api = if group.is_empty() { (*version).to_owned() } else { format!("{group}/{version}") };
+                let reading = reading(&format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{name: x}}\n"));
+                let namespace = if known.is_namespaced { "default" } else { "" };
                 let expected = ObjectRef::new(known.kind, ObjectKey::new(namespace, "x"));
                 assert_eq!(reading.objects[0].0.reference(), expected, "{kind} {version}");
                 assert_eq!(codes(&reading), [""; 0], "{kind}");

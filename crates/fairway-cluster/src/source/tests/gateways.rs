@@ -9,7 +9,6 @@ use super::harness::{
     Harness, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts,
 };
 use super::server::Server;
-use crate::source::collection::Watched;
 use crate::source::selection::{Namespaces, Selection, ServeGateways};
 
 const STANDARD: [(&str, &str); 4] =
@@ -45,7 +44,14 @@ async fn without_crds_everything_else_is_served_and_no_watch_fails() {
     assert!(harness.has(Kind::Ingress, "shop", "web"));
     let condition = harness.condition();
     assert!(condition.is_synced() && condition.problems().next().is_none(), "{condition:#?}");
-    assert_eq!(condition.stores.iter().filter(|it| it.collection.kind.of_gateways().is_some()).count(), 0);
+    assert_eq!(
+        condition
+            .stores
+            .iter()
+            .filter(|it| it.collection.kind.kind().and_then(Kind::of_gateways).is_some())
+            .count(),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +101,8 @@ async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
     let mut harness = Harness::started(&server).await;
     let version = |harness: &Harness| {
         let condition = harness.condition();
-        let grants = condition.stores.iter().find(|it| it.collection.kind == Watched::ReferenceGrant);
+        let grants =
+            condition.stores.iter().find(|it| it.collection.kind.kind() == Some(Kind::ReferenceGrant));
         grants.map(|it| it.collection.version)
     };
     assert_eq!(version(&harness), Some("v1beta1"));
@@ -127,7 +134,8 @@ async fn objects_stay_until_they_are_listed_in_another_version() {
     server.delete("referencegrants", "shop", "gone");
     assert!(harness.pass(Duration::from_secs(60)).await.is_empty(), "a list that fails removes nothing");
     let condition = harness.condition();
-    let versions = condition.stores.iter().filter(|it| it.collection.kind == Watched::ReferenceGrant);
+    let versions =
+        condition.stores.iter().filter(|it| it.collection.kind.kind() == Some(Kind::ReferenceGrant));
     assert_eq!(versions.map(|it| it.collection.version).collect::<Vec<_>>(), ["v1"]);
     server.with(|state| state.denied.clear());
     let changes = texts(&harness.pass(Duration::from_secs(60)).await);

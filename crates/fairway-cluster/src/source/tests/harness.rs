@@ -138,29 +138,7 @@ impl Harness {
 }
 
 fn version(object: &Object) -> String {
-    let metadata = match object {
-        Object::Ingress(it) => &it.metadata,
-        Object::IngressClass(it) => &it.metadata,
-        Object::Service(it) => &it.metadata,
-        Object::EndpointSlice(it) => &it.metadata,
-        Object::Secret(it) => &it.metadata,
-        Object::ConfigMap(it) => &it.metadata,
-        Object::Namespace(it) => &it.metadata,
-        Object::GatewayClass(it) => &it.metadata,
-        Object::Gateway(it) => &it.metadata,
-        Object::ListenerSet(it) => &it.metadata,
-        Object::HttpRoute(it) => &it.metadata,
-        Object::GrpcRoute(it) => &it.metadata,
-        Object::TlsRoute(it) => &it.metadata,
-        Object::TcpRoute(it) => &it.metadata,
-        Object::UdpRoute(it) => &it.metadata,
-        Object::ReferenceGrant(it) => &it.metadata,
-        Object::BackendTlsPolicy(it) => &it.metadata,
-        Object::ClientTrafficPolicy(it) => &it.metadata,
-        Object::BackendTrafficPolicy(it) => &it.metadata,
-        Object::SecurityPolicy(it) => &it.metadata,
-        Object::OldIngress(_) => panic!("a cluster has none"),
-    };
+    let metadata = object.metadata().expect("a cluster has no old Ingress");
     metadata.resource_version.clone().unwrap_or_default()
 }
 

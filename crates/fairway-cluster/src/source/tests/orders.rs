@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::harness::{ingress, secret, texts};
-use crate::source::collection::{Collection, Watched};
+use crate::source::collection::Collection;
 use crate::source::selection::{Selection, ServeGateways};
 use crate::source::tracker::{Action, Tracker};
 use crate::source::trimmed::{IngressWire, Item, SecretWire, Wire};
@@ -23,11 +23,11 @@ impl Fixture {
         let selection = Selection { gateways: ServeGateways::No, ..Selection::default() };
         let mut fixture = Self { tracker: Tracker::new(selection), actions: Vec::new() };
         fixture.note();
-        for kind in [Watched::IngressClass, Watched::Service, Watched::EndpointSlice] {
+        for kind in [Kind::IngressClass, Kind::Service, Kind::EndpointSlice] {
             fixture.take(fixture.watch(kind), WatchEvent::Began);
             fixture.take(fixture.watch(kind), WatchEvent::Complete("1".to_owned()));
         }
-        fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Began);
+        fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Began);
         fixture
     }
 
@@ -35,8 +35,8 @@ impl Fixture {
     fn with_ingress() -> Self {
         let mut fixture = Self::new();
         fixture.name(1, "web", &["tls"]);
-        fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Complete("1".to_owned()));
-        let secrets = fixture.watch(Watched::Secret);
+        fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Complete("1".to_owned()));
+        let secrets = fixture.watch(Kind::Secret);
         fixture.take(secrets, WatchEvent::Began);
         fixture.take(secrets, WatchEvent::Set(tls(2, "tls")));
         fixture.take(secrets, WatchEvent::Set(tls(3, "late")));
@@ -57,7 +57,7 @@ impl Fixture {
 
     fn name(&mut self, version: u64, name: &str, secrets: &[&str]) {
         let item = serde_json::from_value::<IngressWire>(versioned(ingress("shop", name, secrets), version));
-        self.take(self.watch(Watched::Ingress), WatchEvent::Set(item.unwrap().trim()));
+        self.take(self.watch(Kind::Ingress), WatchEvent::Set(item.unwrap().trim()));
     }
 
     fn take(&mut self, id: WatchId, event: WatchEvent) {
@@ -76,14 +76,14 @@ impl Fixture {
     }
 
     /// The watch of a kind, if it was ordered.
-    fn ordered(&self, kind: Watched) -> Option<WatchId> {
+    fn ordered(&self, kind: Kind) -> Option<WatchId> {
         self.actions.iter().find_map(|order| match order {
-            Action::Watch(id, Collection { kind: of, .. }) if *of == kind => Some(*id),
+            Action::Watch(id, Collection { kind: of, .. }) if of.kind() == Some(kind) => Some(*id),
             _ => None,
         })
     }
 
-    fn watch(&self, kind: Watched) -> WatchId {
+    fn watch(&self, kind: Kind) -> WatchId {
         self.ordered(kind).unwrap()
     }
 
@@ -109,17 +109,17 @@ fn tls(version: u64, name: &str) -> Item {
 fn secrets_are_listed_once_it_is_known_which_are_named() {
     let mut fixture = Fixture::new();
     fixture.name(1, "web", &["tls"]);
-    assert_eq!(fixture.ordered(Watched::Secret), None);
-    fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Complete("1".to_owned()));
-    assert!(fixture.ordered(Watched::Secret).is_some());
+    assert_eq!(fixture.ordered(Kind::Secret), None);
+    fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Complete("1".to_owned()));
+    assert!(fixture.ordered(Kind::Secret).is_some());
 }
 
 #[test]
 fn a_secret_that_is_named_while_its_list_is_on_the_way_is_asked_for() {
     let mut fixture = Fixture::new();
     fixture.name(1, "web", &["tls"]);
-    fixture.take(fixture.watch(Watched::Ingress), WatchEvent::Complete("1".to_owned()));
-    let secrets = fixture.watch(Watched::Secret);
+    fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Complete("1".to_owned()));
+    let secrets = fixture.watch(Kind::Secret);
     fixture.take(secrets, WatchEvent::Began);
     fixture.take(secrets, WatchEvent::Set(tls(3, "late")));
     fixture.name(4, "new", &["late"]);
@@ -134,7 +134,7 @@ fn a_secret_that_is_named_while_its_list_is_on_the_way_is_asked_for() {
 #[test]
 fn a_watch_that_is_behind_an_answer_takes_nothing_back() {
     let mut fixture = Fixture::with_fetched(20);
-    let secrets = fixture.watch(Watched::Secret);
+    let secrets = fixture.watch(Kind::Secret);
     fixture.take(secrets, WatchEvent::Set(tls(15, "late")));
     fixture.take(secrets, WatchEvent::Gone(tls(16, "late")));
     assert!(fixture.batch().is_empty());
@@ -149,7 +149,7 @@ fn a_watch_that_is_behind_an_answer_takes_nothing_back() {
 #[test]
 fn a_list_from_before_an_answer_removes_nothing_and_one_from_after_it_does() {
     let mut fixture = Fixture::with_fetched(20);
-    let secrets = fixture.watch(Watched::Secret);
+    let secrets = fixture.watch(Kind::Secret);
     for (version, changes) in [("15", vec![]), ("25", vec!["-Secret shop/late"])] {
         fixture.take(secrets, WatchEvent::Began);
         fixture.take(secrets, WatchEvent::Set(tls(2, "tls")));

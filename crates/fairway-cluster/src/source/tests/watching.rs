@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::harness::{Harness, class, ingress, listed, namespace, secret, service, slice, texts};
 use super::server::{Listing, Server};
-use crate::source::collection::{Collection, Watched};
+use crate::source::collection::Collection;
 use crate::source::selection::{Namespaces, Selection};
 
 fn full_server() -> Server {
@@ -126,7 +126,7 @@ async fn labelled_namespaces_come_and_go_with_all_that_is_in_them() {
     }
     assert!(harness.has(Kind::Ingress, "bank", "web"));
     let watched: Vec<_> = harness.condition().stores.into_iter().map(|store| store.collection).collect();
-    assert!(!watched.contains(&Collection::within(Watched::Service, &"shop".into())), "{watched:?}");
+    assert!(!watched.contains(&Collection::within(Kind::Service, &"shop".into())), "{watched:?}");
     server.put("ingresses", ingress("shop", "unseen", &[]));
     assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
 }

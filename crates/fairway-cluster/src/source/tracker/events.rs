@@ -7,7 +7,6 @@ use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
 use super::{Entry, HOLD, HOLD_AT_START, Heard, Name, Phase, Shown, Tracker};
-use crate::source::collection::Watched;
 use crate::source::fault::Fault;
 use crate::source::held::Waiting;
 use crate::source::stage::Stage;
@@ -101,15 +100,12 @@ impl Tracker {
         if self.entries.remove(name).is_none() {
             return;
         }
-        let (kind, key) = name;
-        if *kind == Watched::Namespace {
-            return self.deselect(&Arc::clone(&key.name), at);
-        }
-        self.forget_naming(*kind, key);
-        if let Some(object) = object_ref(name) {
-            self.held.drop(&object);
-            self.outbox.say(Change::Remove(object), at);
-        }
+        let Some(object) = object_ref(name) else {
+            return self.deselect(&Arc::clone(&name.1.name), at);
+        };
+        self.forget_naming(&object);
+        self.held.drop(&object);
+        self.outbox.say(Change::Remove(object), at);
     }
 
     /// A list is complete: what it lacks is gone.

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fairway_objects::kinds::{GATEWAY_KINDS, GROUP, Kind};
 use tokio::time::Instant;
 
 use super::{Entry, Gateways, Tracker};
-use crate::source::collection::{Collection, OF_GATEWAYS, Offered, Watched};
+use crate::source::collection::{Collection, Offered, Watched};
 use crate::source::trimmed::Version;
 use crate::source::watch::WatchId;
 
@@ -23,7 +24,7 @@ impl Tracker {
             .filter_map(|(kind, versions)| {
                 // A watch goes on in the version that it has, as long as there is that one.
                 let kept = before.get(kind).copied().filter(|version| versions.contains(version));
-                let best = || kind.of_gateways()?.preferred(|version| versions.contains(version));
+                let best = || kind.api()?.preferred(|version| versions.contains(version));
                 Some((*kind, kept.or_else(best)?))
             })
             .collect();
@@ -40,8 +41,8 @@ impl Tracker {
             self.end_kind(*kind, version, now.get(kind).copied(), at);
         }
         match (before.is_empty(), now.is_empty()) {
-            (true, false) => drop(self.begin(Collection::all(Watched::LabelledNamespace))),
-            (false, true) => self.end(&Collection::all(Watched::LabelledNamespace), at),
+            (true, false) => drop(self.begin(Collection::all(Kind::Namespace))),
+            (false, true) => self.end(&Collection::all(Kind::Namespace), at),
             _ => {}
         }
         self.end_waiting();
@@ -54,11 +55,11 @@ impl Tracker {
         namespaced.map(|(kind, version)| Collection::within(*kind, namespace).in_version(version)).collect()
     }
 
-    fn watch_of_gateways(&mut self, kind: Watched, version: &'static str) {
+    fn watch_of_gateways(&mut self, kind: Kind, version: &'static str) {
         let mut wanted = self.scope.selection.of_gateways(kind, version);
         if kind.is_namespaced() {
             // Those that were selected by their labels.
-            let selected = self.entries.keys().filter(|(kind, _)| *kind == Watched::Namespace);
+            let selected = self.entries.keys().filter(|(kind, _)| *kind == Watched::Selection);
             let within = |key: &Arc<str>| Collection::within(kind, key).in_version(version);
             wanted.extend(selected.map(|(_, key)| within(&key.name)));
         }
@@ -68,8 +69,8 @@ impl Tracker {
     }
 
     /// Ends the watches of a kind in a version; `next` is the one in which it is watched from now on, if any.
-    fn end_kind(&mut self, kind: Watched, version: &str, next: Option<&'static str>, at: Instant) {
-        let of_it = |it: &&Collection| it.kind == kind && it.version == version;
+    fn end_kind(&mut self, kind: Kind, version: &str, next: Option<&'static str>, at: Instant) {
+        let of_it = |it: &&Collection| it.kind == Watched::Objects(kind) && it.version == version;
         let collections: Vec<_> = self.ids.keys().filter(of_it).cloned().collect();
         for collection in collections {
             let in_next = next.map(|next| collection.clone().in_version(next));
@@ -96,15 +97,15 @@ impl Tracker {
 }
 
 /// Says what there is, and what there is not.
-fn announce(kinds: &BTreeMap<Watched, &'static str>) {
+fn announce(kinds: &BTreeMap<Kind, &'static str>) {
     if kinds.is_empty() {
         tracing::info!("the cluster has no CRDs of the Gateway API; they are served once they are installed");
         return;
     }
     let names: Vec<_> = kinds.iter().map(|(kind, version)| format!("{}/{version}", kind.name())).collect();
     tracing::info!(kinds = names.join(", "), "the cluster has CRDs of the Gateway API");
-    let missing = OF_GATEWAYS.iter().filter(|kind| !kinds.contains_key(*kind)).map(|kind| kind.name());
-    let missing: Vec<_> = missing.collect();
+    let missing = GATEWAY_KINDS.iter().filter(|it| it.group == GROUP && !kinds.contains_key(&it.kind));
+    let missing: Vec<_> = missing.map(|it| it.name).collect();
     if !missing.is_empty() {
         let kinds = missing.join(", ");
         tracing::info!(

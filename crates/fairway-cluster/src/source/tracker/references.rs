@@ -1,6 +1,7 @@
 //! What served Ingresses name: one watch for each kind and namespace that something is named in, as long as it is.
 
-use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
+use fairway_objects::kinds::NamedObjects;
+use fairway_objects::object::{Kind, Object, ObjectRef};
 use fairway_objects::references::Difference;
 use fairway_objects::resources::Change;
 use tokio::time::Instant;
@@ -13,23 +14,12 @@ use crate::source::watch::WatchId;
 impl Tracker {
     /// Takes what an object names; of that, what is not known yet and must be before the object is passed on.
     pub(super) fn named_and_unknown(&mut self, object: &Object, reference: &ObjectRef) -> Vec<ObjectRef> {
-        let ObjectRef { key, .. } = reference;
-        let difference = match object {
-            Object::Ingress(it) => self.references.set_ingress(key, Some(it)),
-            Object::IngressClass(it) => self.references.set_class(&key.name, Some(it)),
-            Object::ConfigMap(it) => self.references.set_config_map(key, Some(it)),
-            Object::GatewayClass(it) => self.references.set_gateway_class(&key.name, Some(it)),
-            Object::Gateway(it) => self.references.set_gateway(key, Some(it)),
-            Object::ListenerSet(it) => self.references.set_listener_set(key, Some(it)),
-            Object::BackendTlsPolicy(it) => self.references.set_tls_policy(key, Some(it)),
-            Object::SecurityPolicy(it) => self.references.set_security_policy(key, Some(it)),
-            _ => return Vec::new(),
-        };
+        let Some(difference) = self.references.set(reference, Some(object)) else { return Vec::new() };
         let gained: Vec<_> = difference.gained.iter().cloned().collect();
         self.follow_references(difference);
         let named = match object {
-            Object::Ingress(_) => self.references.of(key).cloned().collect(),
-            Object::ConfigMap(_) => self.references.of_config_map(key).cloned().collect(),
+            Object::Ingress(_) => self.references.of(&reference.key).cloned().collect(),
+            Object::ConfigMap(_) => self.references.of_config_map(&reference.key).cloned().collect(),
             // What it named before is known, or it waits for it.
             _ => gained.into_iter().chain(self.held.missing(reference).iter().cloned()).collect(),
         };
@@ -37,26 +27,17 @@ impl Tracker {
     }
 
     /// The object is gone: it names nothing any more.
-    pub(super) fn forget_naming(&mut self, kind: Watched, key: &ObjectKey) {
-        let difference = match kind {
-            Watched::Ingress => self.references.set_ingress(key, None),
-            Watched::IngressClass => self.references.set_class(&key.name, None),
-            Watched::ConfigMap => self.references.set_config_map(key, None),
-            Watched::GatewayClass => self.references.set_gateway_class(&key.name, None),
-            Watched::Gateway => self.references.set_gateway(key, None),
-            Watched::ListenerSet => self.references.set_listener_set(key, None),
-            Watched::BackendTlsPolicy => self.references.set_tls_policy(key, None),
-            Watched::SecurityPolicy => self.references.set_security_policy(key, None),
-            _ => return,
-        };
-        self.follow_references(difference);
+    pub(super) fn forget_naming(&mut self, object: &ObjectRef) {
+        if let Some(difference) = self.references.set(object, None) {
+            self.follow_references(difference);
+        }
     }
 
     /// Whether only named objects are taken from this watch.
     pub(super) fn is_by_reference(&self, id: WatchId) -> bool {
         self.watches.get(&id).is_some_and(|watch| {
             let Collection { kind, name, .. } = &watch.collection;
-            name.is_none() && matches!(kind, Watched::Secret | Watched::ConfigMap)
+            name.is_none() && matches!(kind, Watched::Objects(Kind::Secret | Kind::ConfigMap))
         })
     }
 
@@ -136,14 +117,10 @@ impl Tracker {
         let namespace = self.watches.get(&id).and_then(|watch| watch.collection.namespace.as_ref());
         self.watches.values().any(|watch| {
             let Collection { kind, namespace: place, .. } = &watch.collection;
-            let decides = match kind {
-                Watched::IngressClass | Watched::GatewayClass => true,
-                // They may name objects of other namespaces.
-                Watched::Gateway | Watched::ListenerSet | Watched::SecurityPolicy => true,
-                Watched::Ingress | Watched::BackendTlsPolicy => {
-                    place.is_none() || place.as_ref() == namespace
-                }
-                _ => false,
+            let decides = match kind.kind().and_then(Kind::api).map(|known| known.names) {
+                None | Some(NamedObjects::Nowhere) => false,
+                Some(NamedObjects::Nearby) => place.is_none() || place.as_ref() == namespace,
+                Some(NamedObjects::Anywhere) => true,
             };
             decides && watch.stage == Stage::Listing
         })
@@ -215,9 +192,6 @@ impl Tracker {
 }
 
 fn watched_name(object: &ObjectRef) -> Option<Name> {
-    match object.kind {
-        Kind::Secret => Some((Watched::Secret, object.key.clone())),
-        Kind::ConfigMap => Some((Watched::ConfigMap, object.key.clone())),
-        _ => None,
-    }
+    let is_named = matches!(object.kind, Kind::Secret | Kind::ConfigMap);
+    is_named.then(|| (object.kind.into(), object.key.clone()))
 }

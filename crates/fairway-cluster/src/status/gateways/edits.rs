@@ -66,7 +66,7 @@ impl Edits {
             None => ("create", answered(api.create(&posted(), &map)).await),
         };
         let namespace = key.namespace.clone();
-        self.judge(Permit { verb, resource: "configmaps", namespace, lost: NO_PORTS }, answer)
+        self.judge(Permit { verb, resource: "configmaps".into(), namespace, lost: NO_PORTS }, answer)
     }
 
     /// Makes a Service.
@@ -109,13 +109,13 @@ impl Edits {
             }
             SliceEdit::Delete(_) => ("delete", answered(without(api.delete(&key.name, &deletion))).await),
         };
-        let resource = "endpointslices.discovery.k8s.io";
+        let resource = "endpointslices.discovery.k8s.io".into();
         self.judge(Permit { verb, resource, namespace: key.namespace, lost: NO_SLICES }, answer)
     }
 
     fn judge<T>(&self, permit: Permit, answer: Option<Result<T, Error>>) -> Result<T, Failure> {
         let Some(answer) = answer else { return Err(Failure::NoAnswer) };
-        let Permit { verb, resource, .. } = permit;
+        let (verb, resource) = (permit.verb, permit.resource.clone());
         self.refusals.judge(permit, answer).map_err(|error| match error {
             Error::Api(status) if status.is_already_exists() => Failure::Exists,
             Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Overtaken,
@@ -123,7 +123,7 @@ impl Edits {
                 Failure::Refused(status.message.clone())
             }
             error => {
-                tracing::debug!(verb, resource, %error, "what Gateways have is not written; tried again");
+                tracing::debug!(verb, %resource, %error, "what Gateways have is not written; tried again");
                 Failure::NoAnswer
             }
         })
@@ -131,7 +131,7 @@ impl Edits {
 }
 
 fn of_service(verb: &'static str, key: &ObjectKey) -> Permit {
-    Permit { verb, resource: "services", namespace: key.namespace.clone(), lost: NO_SERVICE }
+    Permit { verb, resource: "services".into(), namespace: key.namespace.clone(), lost: NO_SERVICE }
 }
 
 fn posted() -> PostParams {

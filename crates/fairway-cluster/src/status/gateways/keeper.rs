@@ -17,7 +17,7 @@ use fairway_gateway::fleet::services::{self, DesiredService, ServiceEdit, Servic
 use fairway_gateway::fleet::slices::{self, SliceEdit};
 use fairway_model::PortProtocol;
 use fairway_objects::gateway_api::Gateway;
-use fairway_objects::manifest::gateway_kinds;
+use fairway_objects::kinds::ApiResource;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::placement::{Placement, PortPlacement, PortState};
 use fairway_objects::resources::{Change, Resources};
@@ -426,6 +426,5 @@ fn version(metadata: Option<&ObjectMeta>) -> String {
 
 /// Whether all that says what Gateways want is known: what is missing only because it may not be read takes nothing away.
 fn is_complete(view: &View) -> bool {
-    let of_gateways = |kind: &str| gateway_kinds::KINDS.iter().any(|known| known.kind.name() == kind);
-    !view.source.iter().any(|it| of_gateways(&it.origin.kind))
+    !view.source.iter().any(|it| ApiResource::of_gateways(&it.origin.kind).is_some())
 }

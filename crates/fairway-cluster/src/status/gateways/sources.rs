@@ -193,7 +193,7 @@ fn failed(error: watcher::Error, resource: &'static str, namespace: &Arc<str>, r
         watcher::Error::WatchError(status) => ("watch", Error::Api(status)),
         watcher::Error::NoResourceVersion => return false,
     };
-    let permit = Permit { verb, resource, namespace: namespace.clone(), lost: LOST };
+    let permit = Permit { verb, resource: resource.into(), namespace: namespace.clone(), lost: LOST };
     let Err(error) = refusals.judge::<()>(permit, Err(error)) else { return false };
     let forbidden = matches!(&error, Error::Api(status) if status.is_forbidden());
     match &error {
