@@ -140,7 +140,10 @@ pub(crate) fn written<'i>(
         Kind::BackendTrafficPolicy => {
             all.backends.get(key).map(|it| (&it.object.metadata, it.object.status.as_ref()))
         }
-        _ => all.security.get(key).map(|it| (&it.object.metadata, it.object.status.as_ref())),
+        Kind::SecurityPolicy => {
+            all.security.get(key).map(|it| (&it.object.metadata, it.object.status.as_ref()))
+        }
+        _ => None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! The types and the CRDs in the chart have the same fields.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use fairway_objects::custom_resource::CustomResource;
 use fairway_objects::gateway_api::PolicyTargetReference;
+use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::policies::{
     AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
     ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
@@ -13,14 +14,13 @@ use fairway_objects::policies::{
     OutlierEjection, ProxyProtocol, RateLimit, RetryPolicy, SecretReference, SecurityPolicy,
     SecurityPolicySpec, ServiceReference, SessionCookie, SourceRanges, VERSION,
 };
-use k8s_openapi::Resource;
+use fairway_objects::with_custom_resource;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// The CRD of a kind, and the schema of its `spec`.
-fn crd<T: Resource>() -> (Value, Value) {
-    let file = format!("../../charts/fairway/charts/policy-crds/crds/{}.yaml", T::URL_PATH_SEGMENT);
+/// The CRD of a policy, and the schema of its `spec`.
+fn crd(resource: &str) -> (Value, Value) {
+    let file = format!("../../charts/fairway/charts/policy-crds/crds/{resource}.yaml");
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let crd: Value = serde_saphyr::from_str(&text).unwrap();
     let schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
@@ -57,16 +57,8 @@ fn unknown(value: &Value, schema: &Value, at: &str) -> Vec<String> {
     }
 }
 
-fn check<T: Resource, S: Serialize + DeserializeOwned>(full: &S) {
-    let (crd, schema) = crd::<T>();
-    assert_eq!((T::GROUP, T::VERSION), (GROUP, VERSION));
-    assert_eq!(crd["metadata"]["name"], format!("{}.{GROUP}", T::URL_PATH_SEGMENT));
-    assert_eq!(crd["metadata"]["labels"]["gateway.networking.k8s.io/policy"], "Direct");
-    assert_eq!(crd["spec"]["names"]["kind"], T::KIND);
-    assert_eq!(crd["spec"]["versions"][0]["name"], VERSION);
-    let of_crd = sample(&schema);
-    let read: S = serde_json::from_value(of_crd.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&read).unwrap(), of_crd, "a field of the CRD is not read");
+fn check<T: CustomResource<Spec: Serialize>>(full: &T::Spec) {
+    let (_, schema) = crd(T::URL_PATH_SEGMENT);
     let of_type = serde_json::to_value(full).unwrap();
     assert_eq!(
         unknown(&of_type, &schema, "spec"),
@@ -88,12 +80,35 @@ fn targets() -> Vec<PolicyTargetReference> {
     }]
 }
 
+#[test]
+fn every_policy_of_the_table_has_a_crd_whose_fields_are_read_and_there_is_no_other_crd() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/fairway/charts/policy-crds/crds");
+    let mut policies = BTreeSet::new();
+    for known in GATEWAY_KINDS.iter().filter(|known| known.group == GROUP) {
+        let (crd, schema) = crd(known.resource);
+        policies.insert(format!("{}.yaml", known.resource));
+        assert_eq!(known.versions, [VERSION]);
+        assert_eq!(crd["metadata"]["name"], known.group_resource(""));
+        assert_eq!(crd["metadata"]["labels"]["gateway.networking.k8s.io/policy"], "Direct");
+        assert_eq!(crd["spec"]["names"]["kind"], known.name);
+        assert_eq!(crd["spec"]["versions"][0]["name"], VERSION);
+        let of_crd = json!({ "metadata": {}, "spec": sample(&schema) });
+        let read = with_custom_resource!(known.kind, K => {
+            let read: K = serde_json::from_value(of_crd.clone()).unwrap();
+            serde_json::to_value(&read).unwrap()
+        }, _ => Value::Null);
+        assert_eq!(read, of_crd, "a field of the CRD is not read");
+    }
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(files.collect::<BTreeSet<_>>(), policies);
+}
+
 // No value below may be abbreviated with `..`: a field that is added must be added here.
 
 #[test]
 fn a_client_traffic_policy_has_the_fields_of_its_crd() {
     let ranges = vec!["10.0.0.0/8".to_owned()];
-    check::<ClientTrafficPolicy, _>(&ClientTrafficPolicySpec {
+    check::<ClientTrafficPolicy>(&ClientTrafficPolicySpec {
         target_refs: targets(),
         proxy_protocol: Some(ProxyProtocol { mode: "Required".into(), trusted_sources: ranges.clone() }),
         forwarded_headers: Some(ForwardedHeaders { trusted_sources: ranges, chain: text("Append") }),
@@ -112,7 +127,7 @@ fn a_client_traffic_policy_has_the_fields_of_its_crd() {
 
 #[test]
 fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
-    check::<BackendTrafficPolicy, _>(&BackendTrafficPolicySpec {
+    check::<BackendTrafficPolicy>(&BackendTrafficPolicySpec {
         target_refs: targets(),
         load_balancing: Some(LoadBalancing {
             algorithm: text("Random"),
@@ -149,7 +164,7 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
 fn a_security_policy_has_the_fields_of_its_crd() {
     let ranges = vec!["10.0.0.0/8".to_owned()];
     let secret = SecretReference { name: "users".into(), namespace: text("a") };
-    check::<SecurityPolicy, _>(&SecurityPolicySpec {
+    check::<SecurityPolicy>(&SecurityPolicySpec {
         target_refs: targets(),
         replaceable_by: text("All"),
         source_ranges: Some(SourceRanges { allow: ranges.clone(), deny: ranges.clone() }),
