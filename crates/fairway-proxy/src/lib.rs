@@ -18,6 +18,7 @@
 
 mod accept;
 mod access_log;
+mod body_steps;
 mod buffers;
 mod downstream;
 mod exchange;

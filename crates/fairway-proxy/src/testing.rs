@@ -246,6 +246,16 @@ impl Stage {
         Self::speaking_under(Policy::default(), protocol, endpoints, script)
     }
 
+    /// The same with a rule that is what `edit` makes of it.
+    pub(crate) fn speaking_ruled(
+        protocol: BackendProtocol,
+        endpoints: usize,
+        edit: impl FnOnce(&mut Rule),
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        Self::speaking_as(protocol, ruled(endpoints, edit), script)
+    }
+
     /// The same under another policy.
     pub(crate) fn speaking_under(
         policy: Policy,
@@ -253,7 +263,14 @@ impl Stage {
         endpoints: usize,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
-        let mut config = config(endpoints, policy, Settings::default());
+        Self::speaking_as(protocol, config(endpoints, policy, Settings::default()), script)
+    }
+
+    fn speaking_as(
+        protocol: BackendProtocol,
+        mut config: Config,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
         let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
         for backend in backends {
             let backend = Backend { protocol, ..backend };

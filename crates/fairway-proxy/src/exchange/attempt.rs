@@ -150,14 +150,14 @@ impl<'g, N: Network> Attempts<'g, N> {
         let upgrade = if asks { exchange.env.intake.upgrade } else { Upgrade::None };
         let EndpointHop { version, connection } = exchange.env.rule().steps().forwarding.hop;
         let (http10, connection) = (version == HopVersion::Http10, option(connection));
-        let plan = RequestPlan { target, body: exchange.env.intake.body, upgrade, http10, connection };
+        let body = buffers.body.size(exchange.env.intake.body);
+        let plan = RequestPlan { target, body, upgrade, http10, connection };
         lease.up().send_request(&buffers.request, &plan);
         async move {
             let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
-            let sent = self.now;
-            let fault = match transact(exchange, lease.up(), (sent, patience)).await {
+            let fault = match transact(exchange, lease.up(), (self.now, patience)).await {
                 Ok(reply) => {
-                    let (headed, attempts) = (Instant::now(), self.made);
+                    let (sent, headed, attempts) = (self.now, Instant::now(), self.made);
                     return Ok(Answer { lease, reply, connect, detour, sent, headed, attempts });
                 }
                 Err(fault) => fault_of_attempt(exchange, fault),

@@ -19,6 +19,7 @@ use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
 use super::tunnel::tunnel;
 use super::{forwarded, race, sticky, web};
+use crate::body_steps;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::filter::{self, Made};
@@ -37,7 +38,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     let group = group(&exchange.env, exchange.client_side.peer.scheme, exchange.buffers);
     if let Some(group) = &group {
         exchange.record.served_by.canary = canary(exchange.env.rule(), group);
-        prepare(&mut exchange.env, exchange.buffers);
+        prepare(&exchange.env, exchange.buffers);
     }
     forward_to(exchange, group)
 }
@@ -134,10 +135,15 @@ fn without_group<N: Network>(env: &Environment<'_, N>) -> Fault {
 }
 
 /// Makes the request's head what the endpoint shall see.
-fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
+fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     buffers.request.remove_known(Known::Expect);
     if env.intake.dialect.is_grpc() {
         web::prepare(env, buffers);
+    }
+    if env.intake.body != BodySize::None
+        && let Some(steps) = body_steps::of_request(env.rule(), &mut buffers.request)
+    {
+        buffers.body.meet(steps);
     }
     if buffers.request.first(Known::Host).is_none() {
         // HTTP/1.0 may leave it out, what is forwarded is HTTP/1.1 (RFC 9112 §3.2: "with an empty field value").
@@ -328,6 +334,7 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     began: Instant,
 ) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
     clean(&exchange.env, exchange.buffers);
+    let steps = body_steps::of_answer(exchange.env.rule(), &mut exchange.buffers.answer, &mut reply.body);
     let encoder = match exchange.env.intake.dialect {
         Dialect::None => None,
         _ => web::begin_answer(exchange, &mut reply),
@@ -336,7 +343,7 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     let persistence = respond::persistence(exchange.env.worker, exchange.client_side, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
-    relay(exchange, up, (began, encoder, persistence))
+    relay(exchange, up, began, steps, encoder, persistence)
 }
 
 /// Makes the answer's head what the client shall see.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_model::BackendProtocol;
+use fairway_testkit::wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -123,10 +124,19 @@ impl Raw {
 
     /// Waits for a whole request; gives its stream.
     pub(super) async fn request(&mut self) -> Option<u32> {
+        self.request_with_body().await.map(|(stream, _)| stream)
+    }
+
+    /// The same with its body.
+    pub(super) async fn request_with_body(&mut self) -> Option<(u32, Vec<u8>)> {
+        let mut body = Vec::new();
         loop {
             let (kind, flags, stream, payload) = self.next().await?;
+            if kind == DATA {
+                body.extend_from_slice(&payload);
+            }
             match kind {
-                HEADERS | DATA if flags & END > 0 => return Some(stream),
+                HEADERS | DATA if flags & END > 0 => return Some((stream, body)),
                 PING if flags & END == 0 => self.say(frame(PING, END, 0, &payload)).await,
                 SETTINGS if flags & END == 0 => self.say(frame(SETTINGS, END, 0, &[])).await,
                 _ => {}
@@ -135,14 +145,23 @@ impl Raw {
     }
 
     /// The same of HTTP/1, whose stream has the number 1.
-    pub(super) async fn text_request(&mut self) -> Option<u32> {
+    pub(super) async fn text_request_with_body(&mut self) -> Option<(u32, Vec<u8>)> {
         loop {
-            let text = String::from_utf8_lossy(&self.input).into_owned();
-            if let Some(at) = text.find("\r\n\r\n") {
-                let length = if text.to_lowercase().contains("content-length: 2") { 2 } else { 0 };
-                self.fill(at + 4 + length).await?;
-                self.input.drain(..at + 4 + length);
-                return Some(1);
+            if let Some(head) = wire::head(&self.input).unwrap() {
+                let rest = &self.input[head.length..];
+                let body = match wire::framing(&head.fields).unwrap() {
+                    Some(wire::Framing::Length(length)) => {
+                        (rest.len() >= length).then(|| (rest[..length].to_vec(), length))
+                    }
+                    Some(wire::Framing::Chunked) => {
+                        wire::chunked(rest).unwrap().map(|one| (one.content, one.length))
+                    }
+                    _ => Some((Vec::new(), 0)),
+                };
+                if let Some((body, length)) = body {
+                    self.input.drain(..head.length + length);
+                    return Some((1, body));
+                }
             }
             self.fill(self.input.len() + 1).await?;
         }

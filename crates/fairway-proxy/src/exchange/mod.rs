@@ -15,6 +15,8 @@ mod attempt;
 mod back_pressure_tests;
 #[cfg(test)]
 mod black_hole_tests;
+#[cfg(test)]
+mod body_steps_tests;
 mod decide;
 #[cfg(test)]
 mod departure_tests;

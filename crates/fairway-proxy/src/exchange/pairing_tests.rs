@@ -1,6 +1,7 @@
 //! Both real codecs on both sides, in virtual time: one end of an exchange dies at every byte that it sends, alone or after
 //! the other, in all four pairings of protocols. Each request has at most one answer, none is sent again after a byte of one
-//! came, another exchange gets its own bytes and no others, and every count comes to rest.
+//! came, another exchange gets its own bytes and no others, and every count comes to rest. All of it again with steps that change
+//! both bodies on their way.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config, Event};
-use fairway_model::BackendProtocol;
+use fairway_model::{BackendProtocol, Rule};
 use fairway_testkit::wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{sleep, timeout};
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::hostile_tests::{
     self, DATA, END, HEADERS, OK, Raw, SETTINGS, Shared, WHOLE, field, frame, head, setting, settle,
 };
+use crate::body_steps::upper_case;
 use crate::testing::{Meeting, Stage, on_stage};
 
 const ALL: [(Speaks, Speaks); 4] = [
@@ -177,12 +179,12 @@ fn answer(speaks: Speaks, id: u32) -> (Vec<u8>, usize) {
     ([head, body, frame(HEADERS, END | WHOLE, id, &field("a", "b"))].concat(), length)
 }
 
-/// Waits for a whole request.
-async fn asked(speaks: Speaks, raw: &mut Raw) -> Option<u32> {
+/// Waits for a whole request; gives its stream and its body.
+async fn asked(speaks: Speaks, raw: &mut Raw) -> Option<(u32, Vec<u8>)> {
     if speaks == Speaks::Http2 {
-        return raw.request().await;
+        return raw.request_with_body().await;
     }
-    raw.text_request().await
+    raw.text_request_with_body().await
 }
 
 /// What one play is about.
@@ -194,6 +196,24 @@ struct Play {
     leaves: Leaves,
     /// Bytes of the answer that the first endpoint says.
     cut: usize,
+    /// Whether bodies become upper case, with an exclamation mark.
+    changes: bool,
+}
+
+impl Play {
+    /// The body of an answer that came whole.
+    fn body(&self) -> &'static [u8] {
+        if self.changes { b"HELLO WORLD!" } else { b"hello world" }
+    }
+
+    /// The body of a request as it is there.
+    fn asked(&self) -> &'static [u8] {
+        match (self.is_safe, self.changes) {
+            (true, _) => b"",
+            (false, false) => b"hi",
+            (false, true) => b"HI!",
+        }
+    }
 }
 
 /// Endpoints of which the first one dies; gives how many requests were there as a whole.
@@ -204,7 +224,12 @@ fn stage(play: Play) -> (Stage, Rc<Cell<usize>>) {
         Speaks::Http1 => BackendProtocol::Http1,
         Speaks::Http2 => BackendProtocol::H2c,
     };
-    let stage = Stage::speaking(protocol, 2, move |_| {
+    let edit = move |rule: &mut Rule| {
+        if play.changes {
+            rule.labels.path = upper_case::PATH.into();
+        }
+    };
+    let stage = Stage::speaking_ruled(protocol, 2, edit, move |_| {
         number.set(number.get() + 1);
         let (number, count, said) = (number.get(), Rc::clone(&count), Rc::clone(&said));
         Meeting::with(move |stream| async move {
@@ -212,7 +237,8 @@ fn stage(play: Play) -> (Stage, Rc<Cell<usize>>) {
             if play.endpoint == Speaks::Http2 {
                 raw.say(frame(SETTINGS, 0, 0, &[])).await;
             }
-            while let Some(id) = asked(play.endpoint, &mut raw).await {
+            while let Some((id, body)) = asked(play.endpoint, &mut raw).await {
+                assert_eq!(body, play.asked(), "{play:?}");
                 count.set(count.get() + 1);
                 let (bytes, _) = answer(play.endpoint, id);
                 if number == 1 {
@@ -254,7 +280,7 @@ async fn at_endpoint(play: Play) {
             "{play:?}: {came:?} {}",
             requests.get()
         );
-        assert!(!is_whole || status != 200 || came.body == b"hello world", "{play:?}: {came:?}");
+        assert!(!is_whole || status != 200 || came.body == play.body(), "{play:?}: {came:?}");
     } else {
         sleep(Duration::from_millis(10)).await;
         if play.leaves == Leaves::Stream && play.client == Speaks::Http2 {
@@ -273,7 +299,7 @@ async fn at_endpoint(play: Play) {
             asker.say(&next).await;
             asker.finish().await;
             let came = &asker.came[1];
-            assert_eq!((came.status, &came.body[..]), (200, &b"hello world"[..]), "{play:?}");
+            assert_eq!((came.status, &came.body[..]), (200, play.body()), "{play:?}");
         }
     }
     drop(asker);
@@ -283,24 +309,33 @@ async fn at_endpoint(play: Play) {
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_die_at_every_byte() {
+    assert!(endpoints_die(false).await > 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_die_at_every_byte_while_bodies_are_changed() {
+    assert!(endpoints_die(true).await > 1000);
+}
+
+async fn endpoints_die(changes: bool) -> usize {
     let mut plays = 0;
     for (client, endpoint) in ALL {
         for leaves in [Leaves::Endpoint, Leaves::Client, Leaves::Stream] {
             for is_safe in [true, false] {
                 for cut in 0..=answer(endpoint, 1).0.len() {
                     plays += 1;
-                    on_stage(at_endpoint(Play { client, endpoint, is_safe, leaves, cut })).await;
+                    on_stage(at_endpoint(Play { client, endpoint, is_safe, leaves, cut, changes })).await;
                 }
             }
         }
     }
-    assert!(plays > 1000, "{plays}");
+    plays
 }
 
 /// A client that ends after so many bytes of its request, beside one that is answered.
-async fn at_client(client: Speaks, endpoint: Speaks, cut: usize) -> bool {
-    let play =
-        Play { client, endpoint, is_safe: false, leaves: Leaves::Endpoint, cut: answer(endpoint, 1).0.len() };
+async fn at_client(client: Speaks, endpoint: Speaks, cut: usize, changes: bool) -> bool {
+    let whole = answer(endpoint, 1).0.len();
+    let play = Play { client, endpoint, is_safe: false, leaves: Leaves::Endpoint, cut: whole, changes };
     let (stage, requests) = stage(play);
     let mut asker = Asker::new(&stage, client);
     let request = asker.request(false);
@@ -314,17 +349,17 @@ async fn at_client(client: Speaks, endpoint: Speaks, cut: usize) -> bool {
     let next = other.request(false);
     other.say(&next).await;
     other.finish().await;
-    assert_eq!(other.came[0].body, b"hello world", "{client:?} {endpoint:?} {cut}");
+    assert_eq!(other.came[0].body, play.body(), "{client:?} {endpoint:?} {cut}");
     cut < request.len()
 }
 
 #[tokio::test(start_paused = true)]
 async fn clients_die_at_every_byte() {
-    for (client, endpoint) in ALL {
+    for ((client, endpoint), changes) in ALL.into_iter().flat_map(|pair| [(pair, false), (pair, true)]) {
         let mut cut = 0;
         let is_more = Cell::new(true);
         while is_more.get() {
-            on_stage(async { is_more.set(at_client(client, endpoint, cut).await) }).await;
+            on_stage(async { is_more.set(at_client(client, endpoint, cut, changes).await) }).await;
             cut += 1;
         }
         assert!(cut > 40, "{cut}");

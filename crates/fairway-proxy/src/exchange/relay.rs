@@ -13,6 +13,7 @@ use fairway_net::turns::go_on_later;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
+use crate::body_steps::BodySteps;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::status_of;
@@ -35,7 +36,10 @@ enum Stage {
 pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
-    (began, mut encoder, planned): (Instant, Option<Encoder>, Persistence),
+    began: Instant,
+    mut steps: Option<Box<BodySteps>>,
+    mut encoder: Option<Box<Encoder>>,
+    planned: Persistence,
 ) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
@@ -49,7 +53,8 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             deaf = matches!(body.poll_send(cx, &mut client_side.down, up, replay), Poll::Ready(Err(_)));
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
-        let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
+        let mut outlet =
+            Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
         let fault = match flow.poll(cx, up, &mut outlet, most) {
             Poll::Ready(Ok(())) => {
                 if env.intake.dialect.is_grpc() {
@@ -84,7 +89,8 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             }
         };
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
-        let mut outlet = Outlet { down, encoder: encoder.as_mut(), lines: text, moved };
+        let mut outlet =
+            Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
         let protocol = (env.intake.dialect, env.intake.version);
         let end = match flow.stage == Stage::Flowing && outlet.end_early(cx, protocol, fault) {
             true => End::Sent,
@@ -209,8 +215,7 @@ impl Flow {
             }
             let left = usize::try_from(most - *outlet.moved).unwrap_or(usize::MAX);
             let room = room.min(left);
-            let step =
-                up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data).map_err(|_| Failure::Refused));
+            let step = up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data));
             match step {
                 Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {

@@ -4,10 +4,11 @@
 use std::task::{Context, Poll, ready};
 
 use fairway_connection::sides::{Channel, Failure, Reply};
-use fairway_http::grpc::{Dialect, Encoder, trailer_line, with_dialect};
+use fairway_http::grpc::{Decoder, Dialect, Encoder, trailer_line, with_dialect};
 use fairway_http::{BodySize, Known, Method, Version};
 
 use super::environment::{Environment, Exchange};
+use crate::body_steps::BodySteps;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::grpc::{code_of, dialect_of, fields, status_of, write_trailers};
@@ -24,7 +25,7 @@ fn is_translated<N: Network>(env: &Environment<'_, N>) -> bool {
 
 /// Makes the head and the body of a call what the endpoint shall see.
 #[inline(never)]
-pub(super) fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Buffers) {
+pub(super) fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     let Buffers { request, body, .. } = buffers;
     if is_translated(env) {
         let content_type = request.first(Known::ContentType).unwrap_or_default();
@@ -33,11 +34,8 @@ pub(super) fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Bu
         request.remove(b"Accept");
         request.remove(b"X-Grpc-Web");
         if env.intake.dialect == Dialect::WebText {
-            body.decode_text();
-            if let BodySize::Exact(_) = env.intake.body {
-                request.remove_known(Known::ContentLength);
-                env.intake.body = BodySize::Unknown;
-            }
+            body.meet(BodySteps::of(Decoder::default()));
+            request.remove_known(Known::ContentLength);
         }
     } else if env.intake.dialect != Dialect::Native {
         return;
@@ -51,7 +49,7 @@ pub(super) fn prepare<N: Network>(env: &mut Environment<'_, N>, buffers: &mut Bu
 pub(super) fn begin_answer<N: Network, D>(
     exchange: &mut Exchange<'_, '_, N, D>,
     reply: &mut Reply,
-) -> Option<Encoder> {
+) -> Option<Box<Encoder>> {
     let Exchange { env, buffers, record, .. } = exchange;
     let Buffers { answer, text, .. } = &mut **buffers;
     record.call.status = status_of(answer.fields().map(|field| (field.name, field.value)));
@@ -68,12 +66,13 @@ pub(super) fn begin_answer<N: Network, D>(
         answer.all_named(name).for_each(|value| trailer_line(name, value, text));
         answer.remove(name);
     }
-    Some(Encoder::new(to == Dialect::WebText))
+    Some(Box::new(Encoder::new(to == Dialect::WebText)))
 }
 
-/// The client's side of an answer's body, which may be encoded on its way there.
+/// The client's side of an answer's body, which may meet steps and be encoded on its way there.
 pub(super) struct Outlet<'a, D> {
     pub(super) down: &'a mut D,
+    pub(super) steps: Option<&'a mut BodySteps>,
     pub(super) encoder: Option<&'a mut Encoder>,
     /// Trailers of the encoded body that are known already.
     pub(super) lines: &'a mut Vec<u8>,
@@ -85,11 +84,23 @@ impl<D: Channel> Outlet<'_, D> {
     /// Ready with how many bytes of the endpoint's there is room for.
     pub(super) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         let room = ready!(self.down.poll_room(cx))?;
-        Poll::Ready(Ok(self.encoder.as_ref().map_or(room, |encoder| encoder.room(room))))
+        let room = self.encoder.as_ref().map_or(room, |encoder| encoder.room(room));
+        Poll::Ready(Ok(self.steps.as_ref().map_or(room, |steps| steps.takes(room))))
     }
 
-    /// Takes what the endpoint sent.
+    /// Takes what the endpoint sent. A client that takes no more has refused it.
     pub(super) fn send_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
+        match self.steps.take() {
+            None => self.encode(cx, data),
+            Some(steps) => {
+                let sent = steps.write(data, &mut |data| self.encode(cx, data));
+                self.steps = Some(steps);
+                sent
+            }
+        }
+    }
+
+    fn encode(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
         let Self { down, encoder, moved, .. } = self;
         let mut send = |data: &[u8]| {
             **moved += data.len() as u64;
@@ -99,6 +110,7 @@ impl<D: Channel> Outlet<'_, D> {
             None => send(data),
             Some(encoder) => encoder.write(data, send),
         }
+        .map_err(|_| Failure::Refused)
     }
 
     /// Ends the body with these trailers.
@@ -107,7 +119,10 @@ impl<D: Channel> Outlet<'_, D> {
         cx: &mut Context<'_>,
         trailers: impl Iterator<Item = (&'t [u8], &'t [u8])>,
     ) -> Result<(), Failure> {
-        let Self { down, encoder, lines, moved } = self;
+        if let Some(steps) = self.steps.take() {
+            steps.finish(&mut |data| self.encode(cx, data))?;
+        }
+        let Self { down, encoder, lines, moved, .. } = self;
         let Some(encoder) = encoder else { return down.finish(trailers) };
         if !encoder.is_between_frames() {
             // What followed would be taken for the rest of a message.

@@ -4,13 +4,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_connection::sides::{BodyStep, Downstream, Failure, Upstream};
-use fairway_http::Malformed;
-use fairway_http::grpc::Decoder;
+use fairway_http::BodySize;
 use fairway_net::pace::Pace;
 use fairway_net::turns::go_on_later;
 
 use super::copy::CopyWriter;
 use super::fields;
+use crate::body_steps::BodySteps;
 use crate::fault::Fault;
 use crate::request::client::Trust;
 
@@ -33,8 +33,8 @@ pub(crate) struct RequestBody {
     paced: u64,
     /// Whose trailers they are; `None` where none go on.
     trust: Option<Trust>,
-    /// What reads it, where the client sends text that the endpoint does not.
-    text: Option<Decoder>,
+    /// What it meets before it is held and sent, where a rule or its protocol asks for that.
+    steps: Option<Box<BodySteps>>,
     /// Who else gets it, where anybody does.
     copies: Option<Box<Copies>>,
 }
@@ -126,7 +126,7 @@ impl RequestBody {
             pace: Pace::new(bounds.rate),
             paced: 0,
             trust: Some(trust),
-            text: None,
+            steps: None,
             copies: None,
         }
     }
@@ -146,9 +146,20 @@ impl RequestBody {
         self.trust = None;
     }
 
-    /// What comes is base64; what goes on is what it stands for. Copies get what came.
-    pub(crate) fn decode_text(&mut self) {
-        self.text = Some(Decoder::default());
+    /// It meets these steps, behind those that it meets already, before it is held and sent. Copies get what came.
+    pub(crate) fn meet(&mut self, steps: Box<BodySteps>) {
+        match &mut self.steps {
+            Some(first) => first.append(*steps),
+            None => self.steps = Some(steps),
+        }
+    }
+
+    /// The size of what is sent, where so much comes.
+    pub(crate) fn size(&self, coming: BodySize) -> BodySize {
+        match (&self.steps, coming) {
+            (Some(steps), BodySize::Exact(_)) if !steps.keep_length() => BodySize::Unknown,
+            _ => coming,
+        }
     }
 
     /// What comes from now on goes there, too.
@@ -252,6 +263,7 @@ impl RequestBody {
                         go_on_later(cx);
                     }
                     pieces += 1;
+                    let room = self.steps.as_ref().map_or(room, |steps| steps.takes(room));
                     if has_had_its_turn || self.poll_piece(cx, (down, room), up, replay)?.is_pending() {
                         // What is there leaves before more is waited for.
                         if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
@@ -285,27 +297,39 @@ impl RequestBody {
                 self.held.hold(data, replay, self.replay);
                 up.send_data(cx, data).map_err(|_| Failure::Refused)
             };
-            match &mut self.text {
+            match &mut self.steps {
                 None => send(data),
-                Some(text) => text.read(data, send),
+                Some(steps) => steps.write(data, &mut send),
             }
         });
         match step {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Ok(BodyStep::More)) => Ok(Poll::Ready(())),
-            Poll::Ready(Ok(BodyStep::End)) if self.text.as_ref().is_some_and(|text| !text.is_whole()) => {
-                Err(BodyFault::Downstream(Fault::Malformed(Malformed::Base64)))
-            }
             Poll::Ready(Ok(BodyStep::End)) => {
                 self.arrival = Arrival::Whole;
+                if let Some(mut steps) = self.steps.take() {
+                    let finished = steps.finish(&mut |data| {
+                        self.held.hold(data, replay, self.replay);
+                        up.send_data(cx, data).map_err(|_| Failure::Refused)
+                    });
+                    self.steps = Some(steps);
+                    finished.map_err(|failure| fault_of(failure, BodyFault::Upstream))?;
+                }
                 if let Some(copies) = self.copies.take() {
                     copies.0.into_iter().rev().for_each(CopyWriter::finish);
                 }
                 Ok(Poll::Ready(()))
             }
-            Poll::Ready(Err(Failure::Refused)) => Err(refusal),
-            Poll::Ready(Err(Failure::Closed)) => Err(BodyFault::Downstream(Fault::ClientGone)),
-            Poll::Ready(Err(Failure::Malformed(rule))) => Err(BodyFault::Downstream(Fault::Malformed(rule))),
+            Poll::Ready(Err(failure)) => Err(fault_of(failure, refusal)),
         }
+    }
+}
+
+/// Whose fault it is that the body does not go on; `refusal` where who takes it refused.
+fn fault_of(failure: Failure, refusal: BodyFault) -> BodyFault {
+    match failure {
+        Failure::Refused => refusal,
+        Failure::Closed => BodyFault::Downstream(Fault::ClientGone),
+        Failure::Malformed(rule) => BodyFault::Downstream(Fault::Malformed(rule)),
     }
 }
