@@ -10,6 +10,7 @@ use std::path::Path;
 
 use fairway_ingress::{Class, Known, Support, Translation, known_annotations, translate};
 use fairway_model::{Guard, Step};
+use fairway_objects::manifest::{self, Schema};
 use serde_json::Value;
 
 use crate::support::{NOW, scene};
@@ -227,7 +228,8 @@ spec:
 
 /// By annotation.
 fn examples() -> BTreeMap<String, Value> {
-    serde_saphyr::from_str(include_str!("examples.yaml")).unwrap()
+    let examples = manifest::parse_single(include_str!("examples.yaml"), Schema::Core).unwrap().unwrap();
+    serde_json::from_value(examples.to_json()).unwrap()
 }
 
 fn row(known: &Known, examples: &BTreeMap<String, Value>) -> String {

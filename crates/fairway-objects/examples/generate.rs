@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
+use fairway_objects::manifest::{self, Schema};
 use serde_json::Value;
 
 /// The files, as the CRDs name their kinds in the plural.
@@ -130,7 +131,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut kinds = String::new();
     for kind in KINDS {
         let file = Path::new(from).join(format!("gateway.networking.k8s.io_{kind}.yaml"));
-        let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(file)?)?;
+        let crd = manifest::parse_single(&std::fs::read_to_string(file)?, Schema::Core);
+        let crd = crd.map_err(|flaw| flaw.problem)?.ok_or("an empty file")?.to_json();
         types.kind(&crd, &mut kinds)?;
     }
     std::fs::write(Path::new(to).join("kinds.rs"), format!("{HEAD}{KINDS_NEED}{kinds}"))?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use fairway_objects::custom_resource::CustomResource;
 use fairway_objects::gateway_api::PolicyTargetReference;
 use fairway_objects::kinds::GATEWAY_KINDS;
+use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
     AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
     ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
@@ -22,7 +23,7 @@ use serde_json::{Map, Value, json};
 fn crd(resource: &str) -> (Value, Value) {
     let file = format!("../../charts/fairway/charts/policy-crds/crds/{resource}.yaml");
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
-    let crd: Value = serde_saphyr::from_str(&text).unwrap();
+    let crd = manifest::parse_single(&text, Schema::Core).unwrap().unwrap().to_json();
     let schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
     (crd, schema)
 }

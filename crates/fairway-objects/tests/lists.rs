@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS, GROUP, KINDS, POLICY_GROUP};
+use fairway_objects::manifest::{self, Schema};
 use serde::Deserialize;
 
 /// A rule of a role.
@@ -29,7 +30,8 @@ fn rules(template: &str) -> Vec<Rule> {
     let (_, rest) = text.split_once(&begin).unwrap();
     let (body, _) = rest.split_once("{{- end -}}").unwrap();
     let lines: Vec<_> = body.lines().filter(|line| !line.starts_with("{{")).collect();
-    serde_saphyr::from_str(&lines.join("\n")).unwrap()
+    let rules = manifest::parse_single(&lines.join("\n"), Schema::Core).unwrap().unwrap();
+    serde_json::from_value(rules.to_json()).unwrap()
 }
 
 /// What the templates grant in these groups: `GROUP/RESOURCE VERBS`.

@@ -33,7 +33,7 @@ fn unreadable() -> Vec<Bad> {
     vec![
         bad(
             "kind: [half\n",
-            "error[not-yaml]: is no valid YAML: while parsing a flow sequence, expected ',' or ']'; the document is not \
+            "error[not-yaml]: is not valid YAML: unclosed bracket '['; the document is not \
              read; what the file gave before stays",
             stays,
         ),

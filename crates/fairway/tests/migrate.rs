@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fairway_objects::manifest::{self, Schema};
 use fairway_testkit::json_schema;
 use serde_json::Value;
 
@@ -37,8 +38,9 @@ fn assert_in_the_chart(values: &str, name: &str) {
         }
     }
     let chart = |file: &str| fs::read_to_string(root().join("charts/fairway").join(file)).unwrap();
-    let mut all: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
-    merge(&mut all, &serde_saphyr::from_str(values).unwrap());
+    let read = |text: &str| manifest::parse_single(text, Schema::Yaml11).unwrap().unwrap().to_json();
+    let mut all = read(&chart("values.yaml"));
+    merge(&mut all, &read(values));
     let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
     assert_eq!(json_schema::problems(&schema, &all), [""; 0], "{name}");
 }
@@ -143,6 +145,22 @@ fn input_that_is_no_mapping_is_named_with_file_and_line() {
     let (code, _, err) = migrated(&["missing.yaml"], "");
     assert_eq!(code, 2);
     assert!(err.contains("cannot read missing.yaml"), "{err}");
+}
+
+/// YAML 1.1: `0644` is octal, `on` is a boolean, and what is in quotes is a text.
+#[test]
+fn values_are_read_as_helm_reads_them_and_within_the_limits_of_manifests() {
+    let (code, out, err) = migrated(&["-"], "controller: {affinity: {a: 0644, b: on, c: 'on', d: 1_000}}");
+    assert!(out.starts_with("affinity:\n  a: 420\n  b: true\n  c: \"on\"\n  d: 1000\n"), "{out}");
+    assert_eq!((code, err.as_str()), (0, ""));
+    let (code, _, err) = migrated(&["-"], &format!("a: {}", "[".repeat(100)));
+    assert_eq!(
+        (code, err.as_str()),
+        (2, "fairway: standard input:1: this is nested deeper than 64 levels\n")
+    );
+    let (code, _, err) = migrated(&["-"], "a: 1\n---\nb: 2\n");
+    let expected = "fairway: standard input:2: this has more than one document, and one is expected\n";
+    assert_eq!((code, err.as_str()), (2, expected));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairway_objects::kinds::KINDS;
+use fairway_objects::manifest;
 use fairway_objects::object::{DocumentSource, Object, ObjectKey};
 use fairway_objects::options::{
     Compat, Defaults, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Options, Places,
@@ -44,15 +45,10 @@ pub fn scene(yaml: &str) -> Scene {
 /// The documents as edits.
 pub fn changes(yaml: &str, options: &mut Options) -> Vec<Change> {
     let mut changes = Vec::new();
-    let mut line = 1;
-    for text in yaml.split_inclusive("\n---\n") {
-        let at = line;
-        line += u32::try_from(text.matches('\n').count()).unwrap();
-        // A quoted "off" is a text.
-        let yaml = serde_saphyr::options! { strict_booleans: true };
-        let text = if text.ends_with("\n---\n") { &text[..text.len() - "---\n".len()] } else { text };
-        let value: Value = serde_saphyr::from_str_with_options(text, yaml).unwrap();
-        let source = DocumentSource { file: "in.yaml".into(), line: at, lines: None };
+    for section in manifest::sections(yaml) {
+        let root = manifest::parse(&section).unwrap().unwrap();
+        let value = root.to_json();
+        let source = DocumentSource { file: "in.yaml".into(), line: root.line, lines: None };
         match value["kind"].as_str().unwrap_or_default() {
             "Options" => set_options(options, &value),
             "Placement" => changes.push(placed(&value)),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fairway_objects::manifest::{self, Schema};
 use fairway_testkit::json_schema;
 use serde_json::json;
 
@@ -11,6 +12,11 @@ use super::*;
 fn chart(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     std::fs::read_to_string(root.join("charts/fairway").join(name)).unwrap()
+}
+
+/// The values of Fairway's chart.
+fn values_of_the_chart() -> Value {
+    manifest::parse_single(&chart("values.yaml"), Schema::Yaml11).unwrap().unwrap().to_json()
 }
 
 /// Values over values, as Helm merges them.
@@ -33,7 +39,7 @@ fn converted(input: &Value) -> Converted {
         _ => FlagMeaning::Lost("unknown".to_owned()),
     };
     let converted = convert(input.as_object().unwrap(), &flag);
-    let mut all: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    let mut all = values_of_the_chart();
     merge(&mut all, &converted.values);
     let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
     assert_eq!(json_schema::problems(&schema, &all), [""; 0], "{input}");
@@ -662,7 +668,7 @@ fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
 
 /// Whether values.yaml has the value, or an empty one around it, whose members it does not list.
 fn is_value_of_the_chart(path: &str) -> bool {
-    let values: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    let values = values_of_the_chart();
     let mut found = &values;
     for key in path.split('.') {
         match (found, found.get(key)) {
@@ -692,7 +698,7 @@ fn a_value_that_both_charts_have_is_taken_over() {
         );
         let own = of.strip_prefix("controller.").unwrap_or(of);
         if is_left_out && !OWN.contains(&own) {
-            let values: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+            let values = values_of_the_chart();
             let found = values.pointer(&format!("/{}", own.replace('.', "/")));
             assert_eq!(found, None, "{of} is left out, and Fairway's chart has {own}");
         }
@@ -701,7 +707,7 @@ fn a_value_that_both_charts_have_is_taken_over() {
 
 #[test]
 fn the_defaults_that_are_taken_for_granted_are_those_of_the_chart() {
-    let chart: Value = serde_saphyr::from_str(&chart("values.yaml")).unwrap();
+    let chart = values_of_the_chart();
     assert_eq!(chart["drain"]["delay"], finish::DRAIN_DELAY);
     assert_eq!(chart["drain"]["margin"], finish::DRAIN_MARGIN);
     assert_eq!(chart["autoscaling"]["minReplicas"], finish::MIN_REPLICAS);

@@ -10,10 +10,11 @@ pub mod node;
 pub mod object;
 pub mod parse;
 mod remains;
-pub mod scalar;
+mod scalar;
 pub mod split;
 
 pub use node::{Entry, Node, Value};
 pub use object::{Reading, about_line, read};
-pub use parse::{Flaw, parse};
+pub use parse::{Flaw, parse, parse_single};
+pub use scalar::Schema;
 pub use split::{Section, sections};

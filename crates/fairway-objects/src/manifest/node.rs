@@ -70,7 +70,7 @@ impl Node {
 
     /// The same tree as JSON.
     #[must_use]
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => (*value).into(),

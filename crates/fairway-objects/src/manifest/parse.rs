@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
 
 use crate::manifest::node::{Entry, Node, Value};
-use crate::manifest::scalar;
-use crate::manifest::split::Section;
+use crate::manifest::scalar::Schema;
+use crate::manifest::split::{Section, sections};
 
 /// Levels of nesting that a document may have; Kubernetes objects have about ten.
 const MAX_DEPTH: usize = 64;
@@ -29,16 +29,47 @@ pub struct Flaw {
 /// # Errors
 /// The first thing that is no YAML or passes a limit.
 pub fn parse(section: &Section<'_>) -> Result<Option<Node>, Flaw> {
-    let mut builder = Builder { first_line: section.line, ..Builder::default() };
+    parse_by(section, Schema::Core)
+}
+
+/// The tree of a text that may have one document; `None` for a text without content.
+///
+/// # Errors
+/// The first thing that is no YAML or passes a limit, or a second document.
+pub fn parse_single(text: &str, schema: Schema) -> Result<Option<Node>, Flaw> {
+    match sections(text)[..] {
+        [] => Ok(None),
+        [section] => parse_by(&section, schema),
+        [_, second, ..] => {
+            Err(Flaw { line: second.line, problem: "has more than one document, and one is expected".into() })
+        }
+    }
+}
+
+fn parse_by(section: &Section<'_>, schema: Schema) -> Result<Option<Node>, Flaw> {
+    let mut builder = Builder { first_line: section.line, schema, ..Builder::default() };
     let text = section.text.trim_start_matches('\u{feff}');
-    for event in Parser::new_from_str(text) {
+    let options = granit_parser::options! {
+        // Another crate of the build may enable events of comments, which carry no value.
+        emit_comments: false,
+        // The parser looks at many brackets before the first event of them comes.
+        flow_nesting_limit: MAX_DEPTH,
+    };
+    for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| Flaw {
             line: section.line + offset(error.marker().line()),
-            problem: format!("is no valid YAML: {}", error.info()),
+            problem: match error.kind() {
+                ErrorKind::RecursionLimitExceeded => too_deep(),
+                _ => format!("is not valid YAML: {}", error.info()),
+            },
         })?;
         builder.accept(event, span)?;
     }
     Ok(builder.root)
+}
+
+fn too_deep() -> String {
+    format!("is nested deeper than {MAX_DEPTH} levels")
 }
 
 fn offset(line: usize) -> u32 {
@@ -48,6 +79,7 @@ fn offset(line: usize) -> u32 {
 #[derive(Default)]
 struct Builder {
     first_line: u32,
+    schema: Schema,
     open: Vec<Open>,
     root: Option<Node>,
     anchors: HashMap<usize, Node>,
@@ -86,28 +118,25 @@ impl Builder {
         let line = self.first_line + offset(span.start.line());
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let forced_text = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+                let forced_text = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
                 let value = match style {
-                    ScalarStyle::Plain if !forced_text => scalar::plain(&text),
+                    ScalarStyle::Plain if !forced_text => self.schema.plain(&text),
                     _ => Value::Text(text.into_owned()),
                 };
                 self.finish(Node { line, value }, anchor)
             }
-            Event::SequenceStart(anchor, _) => self.open(line, anchor, Content::List(Vec::new())),
-            Event::MappingStart(anchor, _) => self.open(line, anchor, Content::Map(Mapping::default())),
+            Event::SequenceStart(_, anchor, _) => self.open(line, anchor, Content::List(Vec::new())),
+            Event::MappingStart(_, anchor, _) => self.open(line, anchor, Content::Map(Mapping::default())),
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(anchor) => self.alias(anchor, line),
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => Ok(()),
+            // The ends of the stream and its document, and what no option asks for.
+            _ => Ok(()),
         }
     }
 
     fn open(&mut self, line: u32, anchor: usize, content: Content) -> Result<(), Flaw> {
         if self.open.len() == MAX_DEPTH {
-            return Err(Flaw { line, problem: format!("is nested deeper than {MAX_DEPTH} levels") });
+            return Err(Flaw { line, problem: too_deep() });
         }
         self.open.push(Open { line, anchor, content });
         Ok(())
@@ -257,6 +286,30 @@ mod tests {
         assert_eq!(root.field("b").unwrap().value, Value::Int(80));
         assert_eq!(root.text_of("c"), Some("80"));
         assert_eq!(root.text_of("d"), Some("text\n"));
+    }
+
+    #[test]
+    fn a_single_document_is_read_by_the_schema_that_is_asked_for() {
+        let read = |text: &str, schema| parse_single(text, schema).map(|node| node.map(|it| it.to_json()));
+        assert_eq!(read("# note\n---\na: yes\n", Schema::Core), Ok(Some(serde_json::json!({"a": "yes"}))));
+        assert_eq!(
+            read("a: yes\nb: 'yes'\n", Schema::Yaml11),
+            Ok(Some(serde_json::json!({"a": true, "b": "yes"})))
+        );
+        assert_eq!(read("# nothing\n", Schema::Core), Ok(None));
+    }
+
+    #[test]
+    fn a_second_document_is_refused_where_one_is_asked_for() {
+        let problem = "has more than one document, and one is expected".to_owned();
+        assert_eq!(parse_single("a: 1\n---\nb: 2\n", Schema::Core), Err(Flaw { line: 2, problem }));
+    }
+
+    #[test]
+    fn comments_are_passed_over_wherever_they_stand() {
+        let note = "# note\n".repeat(200);
+        let root = tree(&format!("{note}a: # note\n{note}  b: 1\n{note}c:\n{note}- x # note\n{note}"));
+        assert_eq!(root.to_json(), serde_json::json!({"a": {"b": 1}, "c": ["x"]}));
     }
 
     #[test]

@@ -1,12 +1,57 @@
-//! Which type an unquoted scalar has: the YAML 1.2 core schema (§10.3.2).
-//!
-//! The YAML 1.1 booleans `yes`, `no`, `on`, `off` are texts here, as they are in YAML 1.2.
+//! Which type an unquoted scalar has, by the schema of its reader.
 
 use crate::manifest::node::Value;
 
-/// The value of a plain scalar.
-#[must_use]
-pub fn plain(text: &str) -> Value {
+/// Which texts are numbers and booleans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schema {
+    /// The core schema of YAML 1.2 (§10.3.2), where `yes`, `no`, `on` and `off` are texts.
+    #[default]
+    Core,
+    /// YAML 1.1 as Helm reads it: `yes`, `no`, `on` and `off` are booleans, `0644` is octal, and `_` may separate digits.
+    Yaml11,
+}
+
+impl Schema {
+    /// The value of a plain scalar.
+    #[must_use]
+    pub(crate) fn plain(self, text: &str) -> Value {
+        match self {
+            Self::Core => plain(text),
+            Self::Yaml11 => boolean_1_1(text)
+                .map(Value::Bool)
+                .or_else(|| integer_1_1(text).map(Value::Int))
+                .unwrap_or_else(|| plain(text)),
+        }
+    }
+}
+
+fn boolean_1_1(text: &str) -> Option<bool> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
+}
+
+fn integer_1_1(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => ("-", &text[1..]),
+        b'+' => ("", &text[1..]),
+        b'0'..=b'9' => ("", text),
+        _ => return None,
+    };
+    if !digits.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let digits = digits.replace('_', "").to_ascii_lowercase();
+    let prefixes = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)];
+    let of_prefix = |(prefix, radix)| Some((digits.strip_prefix(prefix).filter(|it| !it.is_empty())?, radix));
+    let (digits, radix) = prefixes.into_iter().find_map(of_prefix).unwrap_or((&digits, 10));
+    i64::from_str_radix(&format!("{sign}{digits}"), radix).ok()
+}
+
+fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return Value::Bool(true),
@@ -52,6 +97,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn yaml_1_1_has_more_booleans_and_octal_numbers() {
+        for (text, value) in [
+            ("yes", Value::Bool(true)),
+            ("Off", Value::Bool(false)),
+            ("true", Value::Bool(true)),
+            ("yEs", Value::Text("yEs".into())),
+            ("", Value::Null),
+            ("0", Value::Int(0)),
+            ("0644", Value::Int(420)),
+            ("0o644", Value::Int(420)),
+            ("-0x1F", Value::Int(-31)),
+            ("0b101", Value::Int(5)),
+            ("1_000", Value::Int(1000)),
+            ("80", Value::Int(80)),
+            ("089", Value::Int(89)),
+            ("1.5", Value::Float(1.5)),
+            ("0x", Value::Text("0x".into())),
+            ("+-1", Value::Text("+-1".into())),
+            ("10.0.0.1", Value::Text("10.0.0.1".into())),
+            ("1m", Value::Text("1m".into())),
+        ] {
+            assert_eq!(Schema::Yaml11.plain(text), value, "{text}");
+        }
+    }
+
+    #[test]
     fn follows_the_core_schema() {
         for (text, value) in [
             ("", Value::Null),
@@ -69,7 +140,7 @@ mod tests {
             ("-", Value::Text("-".into())),
             ("infinity", Value::Text("infinity".into())),
         ] {
-            assert_eq!(plain(text), value, "{text}");
+            assert_eq!(Schema::Core.plain(text), value, "{text}");
         }
     }
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fairway_migrate::values::{self, Converted, Finding};
+use fairway_objects::manifest::{self, Node, Schema};
 use serde_json::{Map, Value};
-use serde_saphyr::UserMessageFormatter;
 
 use super::output;
 use crate::args::ValuesArgs;
@@ -49,13 +49,9 @@ fn read(args: &ValuesArgs) -> Result<Map<String, Value>> {
             (name, text)
         }
     };
-    let options = serde_saphyr::options! { with_snippet: false };
-    let value: Option<Value> = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
-        let line = error.location().map_or(1, |location| location.line());
-        let error = error.render_with_formatter(&UserMessageFormatter);
-        anyhow!("{name}:{line}: this is not valid YAML: {error}")
-    })?;
-    match value {
+    let document = manifest::parse_single(&text, Schema::Yaml11)
+        .map_err(|flaw| anyhow!("{name}:{}: this {}", flaw.line, flaw.problem))?;
+    match document.as_ref().map(Node::to_json) {
         Some(Value::Object(values)) => Ok(values),
         None | Some(Value::Null) => Ok(Map::new()),
         Some(_) => bail!("{name}:1: expected a mapping of values, found a list or a scalar"),

@@ -173,6 +173,7 @@ fn is_given(arguments: &[String], own: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use fairway_objects::manifest;
 
     use super::*;
     use crate::args::Command;
@@ -243,8 +244,8 @@ mod tests {
     fn the_arguments_of_the_plain_manifest_are_accepted() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/fairway.yaml");
         let text = std::fs::read_to_string(file).unwrap();
-        let documents =
-            text.split("\n---\n").map(|it| serde_saphyr::from_str::<serde_json::Value>(it).unwrap());
+        let sections = manifest::sections(&text);
+        let documents = sections.iter().map(|it| manifest::parse(it).unwrap().unwrap().to_json());
         let workload = documents.into_iter().find(|it| it["kind"] == "Deployment").unwrap();
         let container = &workload["spec"]["template"]["spec"]["containers"][0];
         let given = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
+use fairway_objects::manifest::{self, Schema};
 use fairway_testkit::backend::{Answer, Backend};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
@@ -255,7 +256,8 @@ struct AlertAnnotations {
 
 fn alerts(honor: HonorLabels) -> Vec<Alert> {
     let text = rendered(&file("charts/fairway/files/alerts.yaml"), honor);
-    let rules: RuleFile = serde_saphyr::from_str(&text).unwrap();
+    let rules = manifest::parse_single(&text, Schema::Core).unwrap().unwrap();
+    let rules: RuleFile = serde_json::from_value(rules.to_json()).unwrap();
     let alerts: Vec<_> = rules.groups.into_iter().flat_map(|group| group.rules).collect();
     assert!(alerts.len() > 15, "the alerts were found");
     alerts

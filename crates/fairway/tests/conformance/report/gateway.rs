@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use fairway_objects::manifest::{self, Schema};
 use serde_json::Value;
 
 use super::page::{list, text};
@@ -43,7 +44,7 @@ pub(super) fn section(page: &mut String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/reports");
     let report = format!("experimental-v{}-default-report.yaml", env!("CARGO_PKG_VERSION"));
     let report = std::fs::read_to_string(folder.join(report)).unwrap();
-    let report: Value = serde_saphyr::from_str(&report).unwrap();
+    let report = manifest::parse_single(&report, Schema::Core).unwrap().unwrap().to_json();
     page.push_str(BEGIN);
     let mut profiles: Vec<&Value> = list(&report["profiles"]).collect();
     profiles.sort_by_key(|profile| text(&profile["name"]));
