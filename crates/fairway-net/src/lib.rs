@@ -17,7 +17,7 @@
 //!
 //! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
 //! in, and what a finding means for a request is decided above. Its private module `sys` has the only unsafe code of the
-//! workspace.
+//! data plane. The allocator belongs to the program, which passes in how freed memory is returned ([`memory::ReturnMemory`]).
 
 pub mod budgets;
 pub mod clock;

@@ -120,6 +120,7 @@ fn options() -> Result<ProxyOptions, Failure> {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),
         },
+        return_memory: |_| {},
     })
 }
 

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),
         },
+        return_memory: |_| {},
     };
     let compiled = fairway_routing::compile(&config(*listen, endpoints), None);
     Ok(Proxy::start(options, compiled.snapshot)?.join()?)

@@ -50,7 +50,7 @@ mod worker;
 
 pub use crate::fault::Fault;
 pub use crate::tls::{IdentityError, SelfSigned};
-pub use fairway_net::memory::{MemoryBudget, refuse_huge_pages};
+pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};
 pub use listener::{BindError, TrustError};
 
 pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};

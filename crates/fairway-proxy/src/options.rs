@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
-use fairway_net::memory::MemoryBudget;
+use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use ipnet::IpNet;
 
 use crate::peer::Scheme;
@@ -24,6 +24,8 @@ pub struct ProxyOptions {
     pub drain: DrainOptions,
     /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
     pub fallback_certificate: SelfSigned,
+    /// Returns freed memory to the system. It is called where there is a memory budget.
+    pub return_memory: ReturnMemory,
 }
 
 /// The format of the access log.

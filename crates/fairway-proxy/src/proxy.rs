@@ -82,7 +82,7 @@ impl Proxy {
         warn_of_too_many_connections(&options);
         let options = Arc::new(options);
         let mut threads = Vec::new();
-        let memory = Memory::watch(options.limits.memory, workers)?;
+        let memory = Memory::watch(options.limits.memory, workers, options.return_memory)?;
         let guards = SharedGuards::new(workers);
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);

@@ -599,6 +599,7 @@ fn options() -> ProxyOptions {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),
         },
+        return_memory: |_| {},
     }
 }
 

@@ -6,10 +6,28 @@
 #[path = "wire/support.rs"]
 mod support;
 
-use fairway_proxy::MemoryBudget;
-use fairway_testkit::{Answer, Backend, Request};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fairway_proxy::{Freed, MemoryBudget};
+use fairway_testkit::{Answer, Backend, Request, eventually};
 
 use support::{HOST, Setup};
+
+/// Which threads returned memory, and which memory.
+static RETURNED: Mutex<Vec<(String, Freed)>> = Mutex::new(Vec::new());
+
+fn note_returned(freed: Freed) {
+    let thread = std::thread::current().name().unwrap().to_owned();
+    let mut returned = RETURNED.lock().unwrap();
+    if !returned.contains(&(thread.clone(), freed)) {
+        returned.push((thread, freed));
+    }
+}
+
+fn has_returned(thread: &str, freed: Freed) -> bool {
+    RETURNED.lock().unwrap().contains(&(thread.to_owned(), freed))
+}
 
 #[tokio::test]
 async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
@@ -17,13 +35,25 @@ async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
     let budget = resident() + 96 * MIB as u64;
     let backend = Backend::http(|_| Answer::ok(b"")).await;
     let setup = Setup::to(&[backend.address()])
-        .options(|options| options.limits.memory = MemoryBudget::Bytes(budget));
+        .options(|options| options.limits.memory = MemoryBudget::Bytes(budget))
+        .options(|options| options.return_memory = note_returned);
     let proxy = setup.start();
     let mut held = proxy.client().await;
     assert_eq!(held.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
 
+    let limit = Duration::from_secs(30);
+    eventually("memory that rested is returned", limit, || async {
+        has_returned("fairway-memory", Freed::Rested)
+    })
+    .await;
+    assert!(!RETURNED.lock().unwrap().iter().any(|(_, freed)| *freed == Freed::All), "there is room");
+
     let ballast = std::hint::black_box(vec![1_u8; 192 * MIB]);
     proxy.expect_metric("fairway_shedding_workers", 1).await;
+    for thread in ["fairway-memory", "worker-0"] {
+        let what = format!("{thread} returns all memory that nothing uses");
+        eventually(&what, limit, || async { has_returned(thread, Freed::All) }).await;
+    }
     let answer = held.exchange(&Request::get(HOST, "/")).await.unwrap();
     assert_eq!((answer.status, answer.header("Retry-After")), (503, Some("1")));
     assert_eq!(answer.header("Connection"), Some("close"));

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 as asked, 1 problems were found (or the data plane failed), 2 the input cannot be used.
 
+mod allocator;
 mod args;
 mod ask;
 mod check;
@@ -26,9 +27,6 @@ use clap::Parser;
 
 use args::{Cli, Command};
 use terminal::Plain;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let (cli, lost) = command_line();

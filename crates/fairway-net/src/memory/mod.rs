@@ -21,7 +21,19 @@ pub(crate) use file::field;
 use judgement::{Judge, Verdict};
 use reading::{Reader, Reading};
 
-pub use crate::sys::{Return, refuse_huge_pages, return_memory};
+pub use crate::sys::refuse_huge_pages;
+
+/// Which of the memory that nothing uses is returned to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// What has been free for a while; the allocator decides for how long.
+    Rested,
+    /// All that the calling thread, or no thread, holds.
+    All,
+}
+
+/// Returns freed memory to the system, which only the allocator of the process can. Every thread may call it at any time.
+pub type ReturnMemory = fn(Freed);
 
 /// How often the memory is looked at, by the thread that reads and by the workers.
 pub const LOOK: Duration = Duration::from_millis(100);
@@ -47,11 +59,16 @@ const SHEDDING: u8 = 1;
 const STUCK: u8 = 2;
 
 impl Memory {
-    /// Starts the thread that reads, where there is a budget. It ends with the last holder of what this returns.
+    /// Starts the thread that reads, where there is a budget. It ends with the last holder of what this returns. It also
+    /// returns freed memory, because an idle process makes no other call that does.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn watch(budget: MemoryBudget, workers: usize) -> std::io::Result<Arc<Self>> {
+    pub fn watch(
+        budget: MemoryBudget,
+        workers: usize,
+        return_memory: ReturnMemory,
+    ) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(Self::unwatched(workers));
         let Some(mut reader) = Reader::open(budget) else { return Ok(memory) };
         let shared = Arc::downgrade(&memory);
@@ -60,11 +77,10 @@ impl Memory {
             let mut looks = 0_u64;
             while let Some(memory) = shared.upgrade() {
                 memory.note(reader.read(Instant::now()), &mut judge);
-                // An idle process makes no other call that returns freed memory.
                 if memory.is_shedding() {
-                    return_memory(Return::All);
+                    return_memory(Freed::All);
                 } else if looks.is_multiple_of(LOOKS_PER_SECOND) {
-                    return_memory(Return::Rested);
+                    return_memory(Freed::Rested);
                 }
                 drop(memory);
                 looks += 1;

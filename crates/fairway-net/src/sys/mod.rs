@@ -1,9 +1,9 @@
-//! What only the system knows and no safe crate tells. The only folder of the workspace that may be unsafe.
+//! What only the system knows and no safe crate tells. The only unsafe code of the data plane.
 
 #![allow(unsafe_code, reason = "each use says why it is sound; everything else of the workspace has none")]
 
-mod allocator;
+mod huge_pages;
 mod tcp_info;
 
-pub use allocator::{Return, refuse_huge_pages, return_memory};
+pub use huge_pages::refuse_huge_pages;
 pub(crate) use tcp_info::owes_acknowledgement;

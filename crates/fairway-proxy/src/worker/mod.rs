@@ -19,7 +19,7 @@ use fairway_connection::takebacks::Takebacks;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
 use fairway_net::descriptors::{Budget, Descriptors};
-use fairway_net::memory::{Memory, Return, return_memory};
+use fairway_net::memory::{Freed, Memory};
 use fairway_net::spent::thread_cpu;
 use fairway_net::waits::Waits;
 use fairway_routing::ClientLimits;
@@ -199,7 +199,7 @@ impl<N: Network> Worker<N> {
             self.reuse.clear();
             self.guards.answers.clear();
             self.groups.close_idle(usize::MAX);
-            return_memory(Return::All);
+            (self.options.return_memory)(Freed::All);
         }
     }
 

@@ -209,6 +209,7 @@ fn options() -> ProxyOptions {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
         },
+        return_memory: |_| {},
     }
 }
 

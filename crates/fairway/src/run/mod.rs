@@ -21,7 +21,7 @@ use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_proxy::{ProxyOptions, SelfSigned, refuse_huge_pages};
 
 use crate::args::{ReportArgs, RunArgs};
-use crate::{logging, version};
+use crate::{allocator, logging, version};
 use feed::Feed;
 use gate::Gate;
 
@@ -135,6 +135,7 @@ fn options(args: &RunArgs) -> Result<ProxyOptions> {
         limits: args.limits.limits(),
         drain: args.drain.options(),
         fallback_certificate: self_signed()?,
+        return_memory: allocator::return_memory,
     })
 }
 

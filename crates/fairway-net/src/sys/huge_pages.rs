@@ -1,21 +1,6 @@
-//! Memory that is resident though nothing needs it: what the allocator holds back, and the rest of huge pages.
+//! Huge pages of this process: memory that is resident though nothing uses it.
 
 use std::io;
-
-/// How much of it is returned to the system.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Return {
-    /// What has been free for a while (mimalloc: a second).
-    Rested,
-    /// All of it that this thread, or no thread, holds.
-    All,
-}
-
-/// Returns freed memory to the system. Does nothing where mimalloc is not the allocator of the process.
-pub fn return_memory(how_much: Return) {
-    // SAFETY: `mi_collect` may be called at any time from any thread; it frees no block that is in use.
-    unsafe { libmimalloc_sys::mi_collect(how_much == Return::All) }
-}
 
 /// From now on the kernel backs no memory of this process with huge pages where they are not asked for explicitly
 /// (`PR_SET_THP_DISABLE`, prctl(2)). With them memory becomes resident 2 MiB at a time, for each of the allocator's classes of
