@@ -7,6 +7,8 @@
 pub mod fleet;
 pub mod source;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod webhook;
 
 pub use source::Cluster;

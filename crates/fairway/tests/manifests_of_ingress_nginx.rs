@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use fairway_testkit::api_server::ApiServer;
+use fairway_testkit::api_server::{GATEWAY_API, ListeningServer};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::process::Program;
@@ -61,15 +61,15 @@ fn roles() -> [Value; 2] {
 }
 
 /// What the manifests create, and an Ingress with an annotation that gives a warning.
-async fn cluster() -> ApiServer {
+async fn cluster() -> ListeningServer {
     let server = cluster_with_gateway_api().await;
-    server.leave_out_gateway_api();
+    server.undefine_all(GATEWAY_API);
     server
 }
 
 /// The same where something else has installed the CRDs of the Gateway API.
-async fn cluster_with_gateway_api() -> ApiServer {
-    let server = ApiServer::start().await;
+async fn cluster_with_gateway_api() -> ListeningServer {
+    let server = ListeningServer::start().await;
     roles().iter().for_each(|role| server.grant(role));
     let named = |name: &str| json!({ "namespace": NAMESPACE, "name": name });
     let class = json!({ "metadata": { "name": "nginx" }, "spec": { "controller": "k8s.io/ingress-nginx" } });
@@ -113,7 +113,7 @@ struct Controller {
 
 impl Controller {
     /// Starts it with `arguments` and what a test needs: free ports, a certificate, the API server, messages in JSON.
-    fn start(arguments: &[&str], server: &ApiServer) -> Self {
+    fn start(arguments: &[&str], server: &ListeningServer) -> Self {
         let certificate = tempfile::tempdir().unwrap();
         let leaf = Authority::new("webhook").leaf(&["ingress-nginx-controller-admission.ingress-nginx.svc"]);
         let (file, key) = leaf.write_to(certificate.path()).unwrap();
@@ -160,7 +160,7 @@ impl Controller {
 }
 
 /// Waits for an Event that the core API has taken, and gives its message.
-async fn event(server: &ApiServer) -> String {
+async fn event(server: &ListeningServer) -> String {
     let find = || server.objects("events").into_iter().find(|it| it["involvedObject"]["name"] == "web");
     eventually("an Event about the Ingress", PATIENCE, || async { find().is_some() }).await;
     let event = find().unwrap();
@@ -169,11 +169,11 @@ async fn event(server: &ApiServer) -> String {
 }
 
 /// What was refused, but for the release of the CRDs of Gateway API: it is asked for in any cluster, and none needs it here.
-fn refused(server: &ApiServer) -> BTreeSet<String> {
+fn refused(server: &ListeningServer) -> BTreeSet<String> {
     server.refused().into_iter().filter(|it| !it.contains("\"customresourcedefinitions\"")).collect()
 }
 
-fn published(server: &ApiServer) -> Value {
+fn published(server: &ListeningServer) -> Value {
     server.objects("ingresses")[0]["status"]["loadBalancer"]["ingress"].clone()
 }
 

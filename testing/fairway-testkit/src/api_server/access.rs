@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::request::{Asked, Target};
+use super::request::{ApiRequest, Target};
 
 /// What the Roles and ClusterRoles allow that were given.
 #[derive(Debug, Default)]
@@ -44,45 +44,30 @@ impl Access {
     }
 
     /// Why a request is refused; `None` where it is allowed.
-    pub(super) fn refusal(&mut self, asked: &Asked, target: &Target<'_>) -> Option<String> {
-        let verb = verb(asked, target);
-        let name = target.name.or_else(|| asked.selected_name());
+    pub(super) fn refusal(&mut self, request: &ApiRequest, target: &Target) -> Option<String> {
+        let verb = request.verb();
+        let name = target.name.as_deref().or_else(|| request.selected_name());
         let allows = |role: &Role| {
-            let here = role.namespace.is_none() || role.namespace.as_deref() == target.namespace;
+            let here = role.namespace.is_none() || role.namespace == target.namespace;
             here && role.rules.iter().any(|rule| rule.allows(verb, target, name))
         };
         if self.roles.as_ref().is_none_or(|roles| roles.iter().any(allows)) {
             return None;
         }
-        let place = target.namespace.map(|it| format!(" in the namespace \"{it}\"")).unwrap_or_default();
-        let (resource, group) = (target.resource_with_part(), target.group);
-        let refusal = format!("cannot {verb} resource \"{resource}\" in API group \"{group}\"{place}");
+        let refusal = format!("cannot {}", request.wish(target));
         self.refused.push(refusal.clone());
         Some(refusal)
     }
 }
 
 impl Rule {
-    fn allows(&self, verb: &str, target: &Target<'_>, name: Option<&str>) -> bool {
+    fn allows(&self, verb: &str, target: &Target, name: Option<&str>) -> bool {
         let has = |all: &[String], one: &str| all.iter().any(|it| it == one || it == "*");
         let named =
             || self.resource_names.is_empty() || name.is_some_and(|name| has(&self.resource_names, name));
         has(&self.verbs, verb)
-            && has(&self.api_groups, target.group)
+            && has(&self.api_groups, &target.group)
             && has(&self.resources, &target.resource_with_part())
             && named()
-    }
-}
-
-/// As the API server names what is asked for (Kubernetes: Authorization, request verbs).
-fn verb(asked: &Asked, target: &Target<'_>) -> &'static str {
-    match (&*asked.method, target.name) {
-        ("GET", _) if asked.query.contains_key("watch") => "watch",
-        ("GET", None) => "list",
-        ("GET", Some(_)) => "get",
-        ("POST", _) => "create",
-        ("PUT", _) => "update",
-        ("PATCH", _) => "patch",
-        _ => "delete",
     }
 }

@@ -6,28 +6,49 @@ use std::io;
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// What is asked for.
+use super::objects::{Place, Selection};
+
+/// A request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub struct ApiRequest {
     pub(super) method: String,
+    /// The path with its query.
+    pub(super) uri: String,
     pub(super) path: String,
     pub(super) query: BTreeMap<String, String>,
     pub(super) body: Value,
+    /// `None` for pages that are neither object nor collection.
+    pub(super) target: Option<Target>,
 }
 
 /// A collection, an object, or a part of one.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
     /// Empty for the core API.
-    pub(super) group: &'a str,
-    pub(super) namespace: Option<&'a str>,
-    pub(super) resource: &'a str,
-    pub(super) name: Option<&'a str>,
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) namespace: Option<String>,
+    pub(super) resource: String,
+    pub(super) name: Option<String>,
     /// `status`.
-    pub(super) part: Option<&'a str>,
+    pub(super) part: Option<String>,
 }
 
-impl Asked {
+impl ApiRequest {
+    pub(super) fn new(method: &str, uri: &str, body: Value) -> Self {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let decoded = |text: &str| text.replace("%3D", "=").replace("%2F", "/").replace("%2C", ",");
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        Self {
+            method: method.to_owned(),
+            uri: uri.to_owned(),
+            path: path.to_owned(),
+            query: pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect(),
+            body,
+            target: Target::of(path),
+        }
+    }
+
     /// Reads the next request of a connection; `None` at its end.
     pub(super) async fn read(read: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
@@ -45,52 +66,128 @@ impl Asked {
         let mut body = vec![0; length];
         read.read_exact(&mut body).await?;
         let mut words = first.split(' ');
-        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let decoded = |text: &str| text.replace("%3D", "=").replace("%2F", "/");
-        Ok(Some(Self {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            query: pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect(),
-            body: serde_json::from_slice(&body).unwrap_or_default(),
-        }))
+        let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        Ok(Some(Self::new(method, uri, serde_json::from_slice(&body).unwrap_or_default())))
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<usize> {
-        self.query.get(name)?.parse().ok()
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The resource that it is about (`httproutes`); empty for other pages.
+    #[must_use]
+    pub fn resource(&self) -> &str {
+        self.target.as_ref().map_or("", |target| &target.resource)
+    }
+
+    /// The namespace that it is limited to; empty where it is not.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.target.as_ref().and_then(|target| target.namespace.as_deref()).unwrap_or_default()
+    }
+
+    /// Whether it asks for the objects of a collection, as a list or as the beginning of a watch (KEP-3157).
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        let of_collection = self.target.as_ref().is_some_and(|target| target.name.is_none());
+        self.method == "GET" && of_collection && (!self.is("watch") || self.is("sendInitialEvents"))
+    }
+
+    /// What it asks for, as the API server names it (Kubernetes: Authorization, request verbs).
+    pub(super) fn verb(&self) -> &'static str {
+        let is_object = self.target.as_ref().is_some_and(|target| target.name.is_some());
+        match (&*self.method, is_object) {
+            ("GET", _) if self.is("watch") => "watch",
+            ("GET", false) => "list",
+            ("GET", true) => "get",
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            ("PATCH", _) => "patch",
+            _ => "delete",
+        }
+    }
+
+    /// The verb with what it is about, in the words of a refusal.
+    pub(super) fn wish(&self, target: &Target) -> String {
+        let place =
+            target.namespace.as_ref().map(|it| format!(" in the namespace \"{it}\"")).unwrap_or_default();
+        let (verb, resource) = (self.verb(), target.resource_with_part());
+        format!("{verb} resource \"{resource}\" in API group \"{}\"{place}", target.group)
+    }
+
+    /// Whether a parameter is `true`.
+    pub(super) fn is(&self, parameter: &str) -> bool {
+        self.query.get(parameter).is_some_and(|value| value == "true")
+    }
+
+    pub(super) fn number<T: std::str::FromStr>(&self, parameter: &str) -> Option<T> {
+        self.query.get(parameter)?.parse().ok()
     }
 
     /// The name that a list or a watch is limited to.
     pub(super) fn selected_name(&self) -> Option<&str> {
         self.query.get("fieldSelector")?.strip_prefix("metadata.name=")
     }
+
+    pub(super) fn selection(&self, target: &Target) -> Selection {
+        let one = |part: &str| match part.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (part.to_owned(), None),
+        };
+        let labels = self.query.get("labelSelector").map(String::as_str).unwrap_or_default();
+        Selection {
+            resource: target.resource.clone(),
+            namespace: target.namespace.clone(),
+            name: self.selected_name().map(str::to_owned),
+            labels: labels.split(',').filter(|part| !part.is_empty()).map(one).collect(),
+        }
+    }
 }
 
-impl<'a> Target<'a> {
-    /// Of a path of an API in version `v1`; `None` for other pages.
-    pub(super) fn of(path: &'a str) -> Option<Self> {
+impl Target {
+    /// What a path is about; `None` for other pages.
+    pub(super) fn of(path: &str) -> Option<Self> {
         let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let (group, rest) = match words.as_slice() {
-            ["api", "v1", rest @ ..] => ("", rest),
-            ["apis", group, "v1", rest @ ..] => (*group, rest),
+        let (group, version, rest) = match words.as_slice() {
+            ["api", version, rest @ ..] => ("", version, rest),
+            ["apis", group, version, rest @ ..] => (*group, version, rest),
             _ => return None,
         };
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some((*namespace).to_owned()), rest),
             rest => (None, rest),
         };
-        let (&resource, rest) = rest.split_first()?;
-        let target =
-            Self { group, namespace, resource, name: rest.first().copied(), part: rest.get(1).copied() };
+        let (resource, rest) = rest.split_first()?;
+        let word = |at: usize| rest.get(at).map(|word| (*word).to_owned());
+        let target = Self {
+            group: group.to_owned(),
+            version: (*version).to_owned(),
+            namespace,
+            resource: (*resource).to_owned(),
+            name: word(0),
+            part: word(1),
+        };
         (rest.len() <= 2).then_some(target)
+    }
+
+    /// Where the object is; `None` for a collection.
+    pub(super) fn place(&self) -> Option<Place> {
+        Some(Place::new(&self.resource, self.namespace.as_deref().unwrap_or_default(), self.name.as_deref()?))
     }
 
     /// As rules name it: `ingresses/status`.
     pub(super) fn resource_with_part(&self) -> String {
-        match self.part {
+        match &self.part {
             Some(part) => format!("{}/{part}", self.resource),
-            None => self.resource.to_owned(),
+            None => self.resource.clone(),
         }
     }
 }
@@ -102,17 +199,19 @@ mod tests {
     #[test]
     fn paths_name_collections_objects_and_their_parts() {
         let of = |path| {
-            let it = Target::of(path).unwrap();
-            (it.group, it.namespace, it.resource, it.name, it.part)
+            let Target { group, version, namespace, resource, name, part } = Target::of(path).unwrap();
+            let optional = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            [group, version, optional(namespace), resource, optional(name), optional(part)].join(" ")
         };
-        assert_eq!(of("/api/v1/namespaces"), ("", None, "namespaces", None, None));
-        assert_eq!(of("/api/v1/namespaces/a"), ("", None, "namespaces", Some("a"), None));
-        assert_eq!(of("/api/v1/namespaces/a/pods"), ("", Some("a"), "pods", None, None));
+        assert_eq!(of("/api/v1/namespaces"), " v1 - namespaces - -");
+        assert_eq!(of("/api/v1/namespaces/a"), " v1 - namespaces a -");
+        assert_eq!(of("/api/v1/namespaces/a/pods"), " v1 a pods - -");
+        assert_eq!(of("/apis/x/v1beta1/things"), "x v1beta1 - things - -");
         assert_eq!(
             of("/apis/networking.k8s.io/v1/namespaces/a/ingresses/web/status"),
-            ("networking.k8s.io", Some("a"), "ingresses", Some("web"), Some("status"))
+            "networking.k8s.io v1 a ingresses web status"
         );
-        for other in ["/version", "/apis/x", "/apis/x/v1", "/apis/x/v1beta1/things"] {
+        for other in ["/version", "/apis/x", "/apis/x/v1"] {
             assert_eq!(Target::of(other), None, "{other}");
         }
     }

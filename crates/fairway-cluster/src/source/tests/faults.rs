@@ -1,17 +1,19 @@
 //! A server that restarts, vanishes, forgets, stalls, denies or is too old.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_objects::object::Kind;
+use fairway_testkit::api_server::{ApiServer, Failure, Network};
 
-use super::harness::{Harness, ingress, secret, service, slice, texts};
-use super::server::{Network, Server};
+use super::harness::{Harness, about, ingress, lists, secret, service, slice, texts, within};
 use crate::source::probe::Reach;
 use crate::source::read_once;
 use crate::source::selection::Selection;
+use crate::testing::client;
 
-fn shop() -> Server {
-    let server = Server::new();
+fn shop() -> ApiServer {
+    let server = ApiServer::new();
     server.put("ingresses", ingress("shop", "web", &["tls"]));
     server.put("services", service("shop", "web"));
     server.put("endpointslices", slice("shop", "web"));
@@ -25,13 +27,13 @@ async fn a_list_that_fails_removes_nothing() {
     let mut harness = Harness::started(&server).await;
     let before = harness.objects.clone();
     for resource in ["ingresses", "services", "endpointslices", "secrets", "ingressclasses"] {
-        server.with(|state| state.broken_lists.insert(resource.to_owned()));
+        server.fail(Failure::Broken, lists(resource));
     }
     server.forget_history();
     assert!(harness.pass(Duration::from_secs(60)).await.is_empty());
     assert_eq!(harness.objects, before);
     assert!(!harness.condition().is_synced());
-    server.with(|state| state.broken_lists.clear());
+    server.heal();
     harness.until("being in step", |harness| harness.condition().is_synced()).await;
     assert_eq!(harness.objects, before);
 }
@@ -84,7 +86,7 @@ async fn after_a_partition_it_is_in_step_within_five_seconds() {
         let server = shop();
         let mut harness = Harness::started(&server).await;
         let before = harness.objects.clone();
-        server.with(|state| state.line = outage);
+        server.set_network(outage);
         if outage == Network::Refusing {
             server.close_watches();
         }
@@ -92,7 +94,7 @@ async fn after_a_partition_it_is_in_step_within_five_seconds() {
         harness.pass(Duration::from_secs(60)).await;
         assert!(matches!(harness.condition().reach, Reach::Silent { .. }));
         assert_eq!(harness.objects, before);
-        server.with(|state| state.line = Network::Up);
+        server.set_network(Network::Up);
         let healed =
             harness.until("being in step", |harness| harness.has(Kind::Service, "shop", "new")).await;
         assert!(healed < Duration::from_secs(5), "{healed:?}");
@@ -104,11 +106,11 @@ async fn after_a_partition_it_is_in_step_within_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_comes_after_us_is_waited_for() {
     let server = shop();
-    server.with(|state| state.line = Network::Refusing);
+    server.set_network(Network::Refusing);
     let mut harness = Harness::start(&server, Selection::default());
     assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
     assert!(harness.condition().problems().any(|problem| problem.contains("connection refused")));
-    server.with(|state| state.line = Network::Up);
+    server.set_network(Network::Up);
     let waited = harness.until("the first batch", |harness| harness.condition().synced_once).await;
     assert!(waited < Duration::from_secs(5), "{waited:?}");
     assert_eq!(harness.condition().refusal, None);
@@ -117,21 +119,21 @@ async fn a_server_that_comes_after_us_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_kind_is_named_and_the_others_are_served() {
     let server = shop();
-    server.with(|state| state.denied.insert(("ingressclasses".to_owned(), "*".to_owned())));
+    server.fail(Failure::Forbidden, about("ingressclasses"));
     let mut harness = Harness::start(&server, Selection::default());
     let first = harness.batch().await;
     assert!(harness.has(Kind::Ingress, "shop", "web") && harness.has(Kind::Secret, "shop", "tls"));
     let [found] = &*first.diagnostics else { panic!("{:?}", first.diagnostics) };
     assert_eq!(found.code, "no-permission");
     assert!(found.problem.contains("list and watch on ingressclasses.networking.k8s.io"), "{found}");
-    server.with(|state| state.denied.clear());
+    server.heal();
     harness.until("being in step", |harness| harness.condition().is_synced()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_the_server_does_not_know_is_named_with_its_version() {
     let server = shop();
-    server.with(|state| state.unknown.insert("endpointslices".to_owned()));
+    server.fail(Failure::NoSuchResource, about("endpointslices"));
     let mut harness = Harness::start(&server, Selection::default());
     let first = harness.batch().await;
     assert!(harness.has(Kind::Ingress, "shop", "web"));
@@ -144,8 +146,9 @@ async fn a_kind_that_the_server_does_not_know_is_named_with_its_version() {
 async fn a_command_that_does_not_watch_reads_everything_once() {
     let server = shop();
     server.put("ingresses", ingress("bank", "web", &["tls", "nowhere"]));
-    server.with(|state| state.denied.insert(("secrets".to_owned(), "bank".to_owned())));
-    let (changes, diagnostics) = read_once(&server.client(), &Selection::default()).await.unwrap();
+    server.fail(Failure::Forbidden, within("secrets", "bank"));
+    let (changes, diagnostics) =
+        read_once(&client(&server, Arc::default()), &Selection::default()).await.unwrap();
     let mut changes = texts(&changes);
     changes.sort();
     let whole = [
@@ -158,18 +161,19 @@ async fn a_command_that_does_not_watch_reads_everything_once() {
     assert_eq!(changes, whole);
     let [found] = &*diagnostics else { panic!("{diagnostics:?}") };
     assert_eq!(found.code, "no-permission");
-    server.with(|state| state.denied.insert(("ingresses".to_owned(), "*".to_owned())));
-    let refused = read_once(&server.client(), &Selection::default()).await.unwrap_err().to_string();
+    server.fail(Failure::Forbidden, about("ingresses"));
+    let refused =
+        read_once(&client(&server, Arc::default()), &Selection::default()).await.unwrap_err().to_string();
     assert!(refused.contains("list and watch on ingresses.networking.k8s.io"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_that_passes_while_a_server_starts_is_none() {
     let server = shop();
-    server.with(|state| state.denied.insert(("ingresses".to_owned(), "*".to_owned())));
+    server.fail(Failure::Forbidden, about("ingresses"));
     let mut harness = Harness::start(&server, Selection::default());
     assert!(harness.pass(Duration::from_millis(500)).await.is_empty());
-    server.with(|state| state.denied.clear());
+    server.heal();
     harness.batch().await;
     assert!(harness.has(Kind::Ingress, "shop", "web"));
 }
@@ -177,14 +181,14 @@ async fn a_denial_that_passes_while_a_server_starts_is_none() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_too_old_is_refused_in_one_sentence() {
     let server = shop();
-    server.with(|state| state.minor = 20);
+    server.set_minor_version(20);
     let mut harness = Harness::start(&server, Selection::default());
     assert!(harness.pass(Duration::from_secs(20)).await.is_empty());
     let problems: Vec<_> = harness.condition().problems().map(str::to_owned).collect();
     let [problem] = &*problems else { panic!("{problems:?}") };
     assert!(problem.contains("v1.20.0") && problem.contains("1.21 or newer is needed"), "{problem}");
     assert_eq!(server.requests("ingresses"), 0);
-    server.with(|state| state.minor = 21);
+    server.set_minor_version(21);
     harness.batch().await;
     assert!(harness.condition().is_synced());
 }

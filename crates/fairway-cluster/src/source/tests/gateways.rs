@@ -3,25 +3,34 @@
 use std::time::Duration;
 
 use fairway_objects::object::Kind;
-use serde_json::json;
+use fairway_testkit::api_server::{ApiServer, Failure, GATEWAY_API, POLICIES};
+use serde_json::{Value, json};
 
 use super::harness::{
-    Harness, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts,
+    Harness, about, gateway, gateway_class, http_route, ingress, listed, namespace, secret, texts, within,
 };
-use super::server::Server;
 use crate::source::selection::{Namespaces, Selection, ServeGateways};
 
 const STANDARD: [(&str, &str); 4] =
     [("v1", "gatewayclasses"), ("v1", "gateways"), ("v1", "httproutes"), ("v1", "referencegrants")];
 
-fn with_crds() -> Server {
-    let server = Server::new();
-    server.with(|state| state.crds.gateway.extend(STANDARD));
+fn with_crds() -> ApiServer {
+    let server = ApiServer::new();
+    server.define(GATEWAY_API, &STANDARD);
     server.put("gatewayclasses", gateway_class("edge"));
     server.put("gateways", gateway("infra", "edge", &[]));
     server.put("httproutes", http_route("shop", "web"));
     server.put("namespaces", namespace("shop", "prod"));
     server
+}
+
+/// What is read of a CRD; its release is an annotation.
+fn definition(name: &str, release: Option<&str>) -> Value {
+    let mut metadata = json!({ "name": name });
+    if let Some(release) = release {
+        metadata["annotations"] = json!({ "gateway.networking.k8s.io/bundle-version": release });
+    }
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,7 +47,7 @@ async fn the_first_batch_has_the_objects_of_the_kinds_that_there_are() {
 
 #[tokio::test(start_paused = true)]
 async fn without_crds_everything_else_is_served_and_no_watch_fails() {
-    let server = Server::new();
+    let server = ApiServer::new();
     server.put("ingresses", ingress("shop", "web", &[]));
     let harness = Harness::started(&server).await;
     assert!(harness.has(Kind::Ingress, "shop", "web"));
@@ -56,11 +65,11 @@ async fn without_crds_everything_else_is_served_and_no_watch_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn crds_that_are_installed_later_are_noticed_and_their_objects_served() {
-    let server = Server::new();
+    let server = ApiServer::new();
     let mut harness = Harness::started(&server).await;
     server.put("gateways", gateway("infra", "edge", &[]));
     assert!(harness.pass(Duration::from_secs(30)).await.is_empty());
-    server.with(|state| state.crds.gateway.extend(STANDARD));
+    server.define(GATEWAY_API, &STANDARD);
     harness.until("the Gateway", |harness| harness.has(Kind::Gateway, "infra", "edge")).await;
 }
 
@@ -72,7 +81,7 @@ async fn a_kind_that_the_cluster_lacks_holds_up_nothing_and_is_served_once_it_is
     let mut harness = Harness::started(&server).await;
     assert!(harness.has(Kind::HttpRoute, "shop", "web") && !harness.has(Kind::UdpRoute, "shop", "dns"));
     assert!(harness.condition().problems().next().is_none());
-    server.with(|state| state.crds.gateway.insert(("v1alpha2", "udproutes")));
+    server.define(GATEWAY_API, &[("v1alpha2", "udproutes")]);
     harness.until("the UDPRoute", |harness| harness.has(Kind::UdpRoute, "shop", "dns")).await;
 }
 
@@ -81,12 +90,12 @@ async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
     let server = with_crds();
     let mut harness = Harness::started(&server).await;
     let routes = || ("v1", "httproutes");
-    server.with(|state| state.crds.gateway.remove(&routes()));
+    server.undefine(GATEWAY_API, routes());
     server.close_watches();
     assert!(harness.pass(Duration::from_secs(10)).await.is_empty(), "it may be back in a moment");
-    server.with(|state| state.crds.gateway.insert(routes()));
+    server.define(GATEWAY_API, &[routes()]);
     assert!(harness.pass(Duration::from_secs(60)).await.is_empty());
-    server.with(|state| state.crds.gateway.clear());
+    server.undefine_all(GATEWAY_API);
     server.close_watches();
     harness.until("no route", |harness| !harness.has(Kind::HttpRoute, "shop", "web")).await;
     assert!(!harness.has(Kind::Gateway, "infra", "edge"));
@@ -96,8 +105,8 @@ async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
-    let server = Server::new();
-    server.with(|state| state.crds.gateway.insert(("v1beta1", "referencegrants")));
+    let server = ApiServer::new();
+    server.define(GATEWAY_API, &[("v1beta1", "referencegrants")]);
     let mut harness = Harness::started(&server).await;
     let version = |harness: &Harness| {
         let condition = harness.condition();
@@ -106,18 +115,18 @@ async fn a_kind_is_read_in_the_version_that_there_is_and_stays_with_it() {
         grants.map(|it| it.collection.version)
     };
     assert_eq!(version(&harness), Some("v1beta1"));
-    server.with(|state| state.crds.gateway.insert(("v1", "referencegrants")));
+    server.define(GATEWAY_API, &[("v1", "referencegrants")]);
     harness.pass(Duration::from_secs(60)).await;
     assert_eq!(version(&harness), Some("v1beta1"), "a watch that works is not replaced");
-    server.with(|state| state.crds.gateway.remove(&("v1beta1", "referencegrants")));
+    server.undefine(GATEWAY_API, ("v1beta1", "referencegrants"));
     harness.until("the other version", |harness| version(harness) == Some("v1")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_stay_until_they_are_listed_in_another_version() {
-    let server = Server::new();
+    let server = ApiServer::new();
     let (old, new) = (("v1beta1", "referencegrants"), ("v1", "referencegrants"));
-    server.with(|state| state.crds.gateway.insert(old));
+    server.define(GATEWAY_API, &[old]);
     for name in ["gone", "kept"] {
         let metadata = json!({ "namespace": "shop", "name": name });
         let to = json!({ "group": "", "kind": "Secret" });
@@ -125,11 +134,9 @@ async fn objects_stay_until_they_are_listed_in_another_version() {
     }
     let mut harness = Harness::started(&server).await;
     assert!(harness.has(Kind::ReferenceGrant, "shop", "kept"));
-    server.with(|state| {
-        state.crds.gateway.remove(&old);
-        state.crds.gateway.insert(new);
-        state.denied.insert(("referencegrants".to_owned(), String::new()));
-    });
+    server.undefine(GATEWAY_API, old);
+    server.define(GATEWAY_API, &[new]);
+    server.fail(Failure::Forbidden, within("referencegrants", ""));
     server.close_watches();
     server.delete("referencegrants", "shop", "gone");
     assert!(harness.pass(Duration::from_secs(60)).await.is_empty(), "a list that fails removes nothing");
@@ -137,7 +144,7 @@ async fn objects_stay_until_they_are_listed_in_another_version() {
     let versions =
         condition.stores.iter().filter(|it| it.collection.kind.kind() == Some(Kind::ReferenceGrant));
     assert_eq!(versions.map(|it| it.collection.version).collect::<Vec<_>>(), ["v1"]);
-    server.with(|state| state.denied.clear());
+    server.heal();
     let changes = texts(&harness.pass(Duration::from_secs(60)).await);
     assert_eq!(changes, ["+ReferenceGrant shop/kept", "-ReferenceGrant shop/gone"]);
 }
@@ -162,7 +169,7 @@ async fn a_gateway_comes_with_the_secrets_that_it_names_in_whichever_namespace()
 #[tokio::test(start_paused = true)]
 async fn a_policy_comes_with_the_secrets_that_it_names_and_goes_with_its_crd() {
     let server = with_crds();
-    server.with(|state| state.crds.policies.insert(("v1alpha1", "securitypolicies")));
+    server.define(POLICIES, &[("v1alpha1", "securitypolicies")]);
     server.put("secrets", secret("shop", "users"));
     let mut harness = Harness::started(&server).await;
     let policy = json!({
@@ -172,7 +179,7 @@ async fn a_policy_comes_with_the_secrets_that_it_names_and_goes_with_its_crd() {
     server.put("securitypolicies", policy);
     let changes = texts(&harness.changes().await.changes);
     assert_eq!(changes, ["+Secret shop/users", "+SecurityPolicy shop/login"]);
-    server.with(|state| state.crds.policies.clear());
+    server.undefine_all(POLICIES);
     server.close_watches();
     harness.until("no policy", |harness| !harness.has(Kind::SecurityPolicy, "shop", "login")).await;
     harness.until("no Secret", |harness| !harness.has(Kind::Secret, "shop", "users")).await;
@@ -210,7 +217,7 @@ async fn a_namespace_that_is_selected_later_brings_its_routes() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_may_not_be_read_is_named_and_holds_up_nothing() {
     let server = with_crds();
-    server.with(|state| state.denied.insert(("httproutes".to_owned(), String::new())));
+    server.fail(Failure::Forbidden, within("httproutes", ""));
     let mut harness = Harness::started(&server).await;
     assert!(harness.has(Kind::Gateway, "infra", "edge") && !harness.has(Kind::HttpRoute, "shop", "web"));
     let named = |harness: &Harness| {
@@ -235,7 +242,8 @@ async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are
     let server = with_crds();
     let (classes, routes) =
         ("gatewayclasses.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io");
-    server.with(|state| state.crds.releases.extend([(classes, Some("v1.6.3")), (routes, None)]));
+    server.put("customresourcedefinitions", definition(classes, Some("v1.6.3")));
+    server.put("customresourcedefinitions", definition(routes, None));
     let mut harness = Harness::start(&server, Selection::default());
     let first = harness.batch().await;
     assert!(first.changes.iter().any(|change| change.reference().kind == Kind::GatewayClass));
@@ -246,7 +254,7 @@ async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are
     assert_eq!(of(&harness.releases[0], routes), Some(None), "it has no annotation");
     harness.pass(Duration::from_secs(180)).await;
     assert_eq!(harness.releases.len(), 1, "only differences are told");
-    server.with(|state| state.crds.releases.insert(routes, Some("v1.7.0")));
+    server.put("customresourcedefinitions", definition(routes, Some("v1.7.0")));
     harness.until("the next one", |harness| harness.releases.len() == 2).await;
     assert_eq!(of(&harness.releases[1], routes), Some(Some("v1.7.0".to_owned())));
 }
@@ -254,10 +262,8 @@ async fn the_releases_of_crds_are_told_after_the_objects_and_again_when_they_are
 #[tokio::test(start_paused = true)]
 async fn without_the_permission_nobody_says_of_which_release_crds_are() {
     let server = with_crds();
-    server.with(|state| {
-        state.crds.releases.insert("gateways.gateway.networking.k8s.io", Some("v1.7.0"));
-        state.denied.insert(("customresourcedefinitions".to_owned(), "*".to_owned()));
-    });
+    server.put("customresourcedefinitions", definition("gateways.gateway.networking.k8s.io", Some("v1.7.0")));
+    server.fail(Failure::Forbidden, about("customresourcedefinitions"));
     let mut harness = Harness::started(&server).await;
     harness.pass(Duration::from_secs(180)).await;
     assert!(harness.releases.is_empty());

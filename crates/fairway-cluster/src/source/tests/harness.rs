@@ -9,20 +9,21 @@ use fairway_control::inlet::{Batch, Outlet, pipe};
 use fairway_objects::gateway_resources::Releases;
 use fairway_objects::object::{Kind, Object, ObjectRef};
 use fairway_objects::resources::Change;
+use fairway_testkit::api_server::{ApiRequest, ApiServer};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
-use super::server::Server;
 use crate::source::condition::{Condition, SharedCondition};
 use crate::source::run;
 use crate::source::selection::{Namespaces, Selection};
+use crate::testing::client;
 
 /// Nothing takes longer in virtual time.
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) struct Harness {
-    pub(super) server: Server,
+    pub(super) server: ApiServer,
     outlet: Outlet,
     board: SharedCondition,
     source: AbortHandle,
@@ -40,10 +41,10 @@ impl Drop for Harness {
 
 impl Harness {
     /// Starts the source, whose pauses after failures are the same in every run.
-    pub(super) fn start(server: &Server, selection: Selection) -> Self {
+    pub(super) fn start(server: &ApiServer, selection: Selection) -> Self {
         fastrand::seed(1);
         let ((inlet, outlet), board) = (pipe(), SharedCondition::new());
-        let source = tokio::spawn(run::run(server.client(), selection, inlet, board.clone()));
+        let source = tokio::spawn(run::run(client(server, Arc::default()), selection, inlet, board.clone()));
         Self {
             server: server.clone(),
             outlet,
@@ -55,7 +56,7 @@ impl Harness {
     }
 
     /// Starts it for all namespaces and waits for the first batch.
-    pub(super) async fn started(server: &Server) -> Self {
+    pub(super) async fn started(server: &ApiServer) -> Self {
         let mut harness = Self::start(server, Selection::default());
         harness.batch().await;
         harness
@@ -156,6 +157,24 @@ pub(super) fn texts(changes: &[Change]) -> Vec<String> {
 pub(super) fn listed(names: &[&str]) -> Selection {
     let names = names.iter().map(|name| Arc::from(*name)).collect();
     Selection { namespaces: Namespaces::Listed(names), ..Selection::default() }
+}
+
+/// All requests about a resource.
+pub(super) fn about(resource: &'static str) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
+    move |request| request.resource() == resource
+}
+
+/// Requests for all objects of a resource at a time, be it as a list or at the beginning of a watch.
+pub(super) fn lists(resource: &'static str) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
+    move |request| request.is_list() && request.resource() == resource
+}
+
+/// Requests about a resource in a namespace, or, where that is empty, in all at a time.
+pub(super) fn within(
+    resource: &'static str,
+    namespace: &'static str,
+) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
+    move |request| request.resource() == resource && request.namespace() == namespace
 }
 
 /// An Ingress of ours with these Secrets.

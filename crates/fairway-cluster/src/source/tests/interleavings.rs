@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairway_objects::object::Kind;
+use fairway_testkit::api_server::{ApiServer, Failure, Network};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::harness::{Harness, class, ingress, secret, service, slice};
-use super::server::{Network, Server};
+use super::harness::{Harness, class, ingress, lists, secret, service, slice, within};
 use crate::source::selection::Selection;
 
 #[derive(Clone, Debug)]
@@ -63,8 +63,8 @@ fn step() -> impl Strategy<Value = Step> {
 const NAMESPACES: [&str; 2] = ["shop", "bank"];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-async fn play(steps: &[Step]) -> (Server, Harness) {
-    let server = Server::new();
+async fn play(steps: &[Step]) -> (ApiServer, Harness) {
+    let server = ApiServer::new();
     let mut harness = Harness::start(&server, Selection::default());
     for step in steps {
         if let Step::Pass(milliseconds) = step {
@@ -78,7 +78,7 @@ async fn play(steps: &[Step]) -> (Server, Harness) {
     (server, harness)
 }
 
-fn happen(server: &Server, step: &Step) {
+fn happen(server: &ApiServer, step: &Step) {
     let at = |namespace: &u8, name: &u8| (NAMESPACES[usize::from(*namespace)], NAMES[usize::from(*name)]);
     match step {
         Step::Ingress(namespace, name, secrets) => {
@@ -105,35 +105,46 @@ fn happen(server: &Server, step: &Step) {
     }
 }
 
-fn disturb(server: &Server, step: &Step) {
+fn disturb(server: &ApiServer, step: &Step) {
     match step {
         Step::CloseWatches => server.close_watches(),
         Step::StallWatches => server.stall_watches(),
         Step::ForgetHistory => server.forget_history(),
-        Step::BreakSecretLists => drop(server.with(|state| state.broken_lists.insert("secrets".to_owned()))),
+        Step::BreakSecretLists => server.fail(Failure::Broken, lists("secrets")),
         Step::DenySecrets(namespace) => {
-            let namespace = NAMESPACES[usize::from(*namespace)].to_owned();
-            server.with(|state| state.denied.insert(("secrets".to_owned(), namespace)));
+            server.fail(Failure::Forbidden, within("secrets", NAMESPACES[usize::from(*namespace)]));
             server.close_watches();
         }
         Step::Outage(silent) => {
-            server.with(|state| state.line = if *silent { Network::Silent } else { Network::Refusing });
+            server.set_network(if *silent { Network::Silent } else { Network::Refusing });
             if !silent {
                 server.close_watches();
             }
         }
-        _ => server.with(|state| {
-            state.broken_lists.clear();
-            state.denied.clear();
-            state.line = Network::Up;
-        }),
+        _ => {
+            server.heal();
+            server.set_network(Network::Up);
+        }
     }
 }
 
+/// The Secrets, as `namespace/name`, that Ingresses of these classes name.
+fn named_secrets(server: &ApiServer, served: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    for ingress in server.objects("ingresses") {
+        if served(ingress["spec"]["ingressClassName"].as_str().unwrap_or_default()) {
+            let namespace = ingress["metadata"]["namespace"].as_str().unwrap_or_default();
+            let tls = ingress["spec"]["tls"].as_array().into_iter().flatten();
+            named.extend(tls.filter_map(|tls| Some(format!("{namespace}/{}", tls["secretName"].as_str()?))));
+        }
+    }
+    named
+}
+
 /// The Secrets that exist and that an Ingress of ours names.
-fn wanted(server: &Server) -> BTreeSet<String> {
+fn wanted(server: &ApiServer) -> BTreeSet<String> {
     let ours_too = !server.names("ingressclasses").is_empty();
-    let named = server.named_secrets(|class| class == "fairway" || ours_too);
+    let named = named_secrets(server, |class| class == "fairway" || ours_too);
     let exists = |secret: &String| named.contains(secret.split_once('@').unwrap().0);
     server.names("secrets").into_iter().filter(exists).collect()
 }

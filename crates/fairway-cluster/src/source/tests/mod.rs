@@ -7,5 +7,4 @@ mod harness;
 mod interleavings;
 mod orders;
 mod secrets;
-mod server;
 mod watching;

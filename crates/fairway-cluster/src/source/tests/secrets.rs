@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use fairway_objects::object::Kind;
+use fairway_testkit::api_server::{ApiServer, Failure};
 use serde_json::json;
 
-use super::harness::{Harness, class, ingress, secret, service, texts};
-use super::server::Server;
+use super::harness::{Harness, class, ingress, lists, secret, service, texts, within};
 
-fn shop() -> Server {
-    let server = Server::new();
+fn shop() -> ApiServer {
+    let server = ApiServer::new();
     server.put("ingresses", ingress("shop", "web", &["tls"]));
     server.put("secrets", secret("shop", "tls"));
     server.put("secrets", secret("shop", "unnamed"));
@@ -54,13 +54,13 @@ async fn an_ingress_does_not_wait_for_a_secret_that_does_not_exist() {
 async fn an_ingress_waits_two_seconds_at_most_while_everything_else_flows() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
-    server.with(|state| state.broken_lists.insert("secrets".to_owned()));
+    server.fail(Failure::Broken, lists("secrets"));
     server.put("ingresses", ingress("shop", "new", &["unnamed"]));
     server.put("services", service("shop", "other"));
     assert_eq!(texts(&harness.changes().await.changes), ["+Service shop/other"]);
     let waited = harness.until("the Ingress", |harness| harness.has(Kind::Ingress, "shop", "new")).await;
     assert!((1900..2100).contains(&waited.as_millis()), "{waited:?}");
-    server.with(|state| state.broken_lists.clear());
+    server.heal();
     harness.until("the Secret", |harness| harness.has(Kind::Secret, "shop", "unnamed")).await;
 }
 
@@ -68,7 +68,7 @@ async fn an_ingress_waits_two_seconds_at_most_while_everything_else_flows() {
 async fn an_ingress_that_is_deleted_while_it_waits_is_never_told() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
-    server.with(|state| state.broken_lists.insert("secrets".to_owned()));
+    server.fail(Failure::Broken, lists("secrets"));
     server.put("ingresses", ingress("bank", "new", &["tls"]));
     harness.pass(Duration::from_millis(200)).await;
     server.delete("ingresses", "bank", "new");
@@ -80,11 +80,11 @@ async fn an_ingress_that_is_deleted_while_it_waits_is_never_told() {
 async fn the_earlier_secret_stays_until_the_ingress_that_named_it_is_replaced() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
-    server.with(|state| state.broken_lists.insert("secrets".to_owned()));
+    server.fail(Failure::Broken, lists("secrets"));
     server.put("ingresses", ingress("shop", "web", &["unnamed"]));
     let meanwhile = texts(&harness.pass(Duration::from_millis(500)).await);
     assert!(meanwhile.is_empty(), "{meanwhile:?}");
-    server.with(|state| state.broken_lists.clear());
+    server.heal();
     let changes = texts(&harness.changes().await.changes);
     assert_eq!(changes, ["+Secret shop/unnamed", "+Ingress shop/web", "-Secret shop/tls"]);
 }
@@ -107,7 +107,7 @@ async fn a_namespace_in_which_nothing_is_named_any_more_is_not_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_makes_ingresses_ours_comes_with_their_secrets() {
-    let server = Server::new();
+    let server = ApiServer::new();
     let mut foreign = ingress("shop", "web", &["tls"]);
     foreign["spec"]["ingressClassName"] = json!("edge");
     server.put("ingresses", foreign);
@@ -135,7 +135,7 @@ async fn a_denial_of_secrets_in_one_namespace_hurts_that_one_alone() {
     let server = shop();
     server.put("ingresses", ingress("bank", "web", &["tls"]));
     server.put("secrets", secret("bank", "tls"));
-    server.with(|state| state.denied.insert(("secrets".to_owned(), "bank".to_owned())));
+    server.fail(Failure::Forbidden, within("secrets", "bank"));
     let mut harness = Harness::started(&server).await;
     assert!(harness.has(Kind::Secret, "shop", "tls") && harness.has(Kind::Ingress, "shop", "web"));
     assert!(harness.has(Kind::Ingress, "bank", "web") && !harness.has(Kind::Secret, "bank", "tls"));
@@ -153,7 +153,7 @@ async fn a_denial_of_secrets_in_one_namespace_hurts_that_one_alone() {
     let waited = harness.until("the Ingress", |harness| harness.has(Kind::Ingress, "bank", "two")).await;
     assert!(waited < Duration::from_millis(100), "{waited:?}");
     server.put("secrets", secret("bank", "more"));
-    server.with(|state| state.denied.clear());
+    server.heal();
     harness
         .until("the Secrets", |harness| {
             harness.has(Kind::Secret, "bank", "tls") && harness.has(Kind::Secret, "bank", "more")
@@ -166,13 +166,13 @@ async fn a_denial_of_secrets_in_one_namespace_hurts_that_one_alone() {
 async fn what_was_named_while_a_watch_was_denied_is_asked_for_afterwards() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
-    server.with(|state| state.denied.insert(("secrets".to_owned(), "shop".to_owned())));
+    server.fail(Failure::Forbidden, within("secrets", "shop"));
     server.close_watches();
     harness.pass(Duration::from_secs(10)).await;
     assert!(harness.has(Kind::Secret, "shop", "tls"), "a denial removes nothing");
     server.put("ingresses", ingress("shop", "new", &["unnamed"]));
     harness.until("the Ingress", |harness| harness.has(Kind::Ingress, "shop", "new")).await;
-    server.with(|state| state.denied.clear());
+    server.heal();
     harness.until("its Secret", |harness| harness.has(Kind::Secret, "shop", "unnamed")).await;
 }
 

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::options::{Defaults, Options};
+use fairway_testkit::api_server::{ApiServer, Failure, Listing};
 use serde_json::json;
 
-use super::harness::{Harness, class, ingress, listed, namespace, secret, service, slice, texts};
-use super::server::{Listing, Server};
+use super::harness::{Harness, class, ingress, listed, lists, namespace, secret, service, slice, texts};
 use crate::source::collection::Collection;
 use crate::source::selection::{Namespaces, Selection};
 
-fn full_server() -> Server {
-    let server = Server::new();
+fn full_server() -> ApiServer {
+    let server = ApiServer::new();
     server.put("ingressclasses", class("fairway"));
     server.put("ingresses", ingress("shop", "web", &["tls"]));
     server.put("services", service("shop", "web"));
@@ -25,7 +25,7 @@ fn full_server() -> Server {
 #[tokio::test(start_paused = true)]
 async fn the_first_batch_has_everything_and_comes_when_every_list_is_there() {
     let server = full_server();
-    server.with(|state| state.broken_lists.insert("services".to_owned()));
+    server.fail(Failure::Broken, lists("services"));
     let mut harness = Harness::start(&server, Selection::default());
     assert!(harness.pass(Duration::from_secs(3)).await.is_empty());
     let condition = harness.condition();
@@ -34,7 +34,7 @@ async fn the_first_batch_has_everything_and_comes_when_every_list_is_there() {
         condition.problems().any(|problem| problem.contains("services in all namespaces")),
         "{condition:#?}"
     );
-    server.with(|state| state.broken_lists.clear());
+    server.heal();
     let mut first = texts(&harness.batch().await.changes);
     first.sort();
     let whole = [
@@ -64,12 +64,14 @@ async fn an_event_is_told_at_once_and_once() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_sends_no_lists_as_streams_is_asked_for_pages() {
     let refusing = [422, 500].map(|status| (36, Listing::RefusesStreams(status)));
-    for (minor, lists) in refusing.into_iter().chain([(36, Listing::NeverComplete), (25, Listing::Streams)]) {
+    for (minor, listing) in refusing.into_iter().chain([(36, Listing::NeverComplete), (25, Listing::Streams)])
+    {
         let server = full_server();
         for number in 0..1200 {
             server.put("services", service("shop", &format!("s{number}")));
         }
-        server.with(|state| (state.minor, state.lists) = (minor, lists));
+        server.set_minor_version(minor);
+        server.set_listing(listing);
         let mut harness = Harness::started(&server).await;
         assert_eq!(harness.names(Kind::Service), server.names("services"));
         assert_eq!(server.requests("/services?&limit=500"), 3);

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use http::Method;
+use fairway_testkit::api_server::{Failure, Network};
 use serde_json::json;
 
-use super::scripted::Reach;
-use super::world::{LEASE, World, pass, within};
+use super::world::{LEASE, World, pass, requests, within};
 
 #[tokio::test(start_paused = true)]
 async fn the_first_replica_acquires_the_lease_and_renews_it() {
@@ -60,12 +59,12 @@ async fn a_leader_that_cannot_renew_stops_leading_before_others_may_lead() {
     let world = World::new();
     let replica = world.replica("one", &["192.0.2.1"]);
     within(1, "it leads", || replica.standing.leads()).await;
-    world.api.reach(Reach::Silent);
+    world.api.set_network(Network::Silent);
     pass(7).await;
     assert!(replica.standing.leads(), "a short silence is no reason");
     within(6, "it leads no more", || !replica.standing.leads()).await;
     world.ingress("web", "fairway");
-    world.api.reach(Reach::Answers);
+    world.api.set_network(Network::Up);
     within(20, "it leads again", || replica.standing.leads()).await;
     within(5, "and writes", || world.status("web") == ["192.0.2.1"]).await;
 }
@@ -77,7 +76,7 @@ async fn a_lease_that_another_took_away_is_lost_at_the_next_renewal() {
     within(1, "it leads", || replica.standing.leads()).await;
     let mut lease = world.api.object(LEASE).unwrap();
     lease["spec"]["holderIdentity"] = json!("thief");
-    world.api.put(LEASE, lease);
+    world.api.put_at(LEASE, lease);
     within(5, "it is lost", || !replica.standing.leads()).await;
     within(25, "the thief does not renew", || replica.standing.leads()).await;
     assert_eq!(world.api.object(LEASE).unwrap()["spec"]["leaseTransitions"], json!(1));
@@ -86,12 +85,12 @@ async fn a_lease_that_another_took_away_is_lost_at_the_next_renewal() {
 #[tokio::test(start_paused = true)]
 async fn without_permission_for_leases_nobody_leads_until_it_is_granted() {
     let world = World::new();
-    world.api.refuse(Method::POST, "/leases");
+    world.api.fail(Failure::Forbidden, requests("POST", "/leases"));
     world.ingress("web", "fairway");
     let replica = world.replica("one", &["192.0.2.1"]);
     pass(30).await;
     assert!(!replica.standing.leads());
     assert_eq!(world.api.status_writes(), 0);
-    world.api.permit_all();
+    world.api.heal();
     within(6, "it leads", || replica.standing.leads()).await;
 }

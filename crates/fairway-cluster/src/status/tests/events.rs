@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use fairway_objects::object::ObjectKey;
-use http::Method;
+use fairway_testkit::api_server::Failure;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::scripted::ingress_path;
-use super::world::{World, pass, within};
+use super::world::{World, ingress_path, pass, requests, within};
 use crate::status::PublishAddresses;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
@@ -37,8 +36,8 @@ async fn what_is_wrong_is_said_once_in_the_words_of_check() {
     assert_eq!(event["reportingController"], "fairway.dev/ingress-controller");
     assert_eq!(event["reportingInstance"], "one");
     pass(20 * 60).await;
-    assert_eq!(world.api.asked(&Method::POST, EVENTS), 1);
-    assert_eq!(world.api.asked(&Method::PATCH, EVENTS), 0);
+    assert_eq!(world.api.asked("POST", EVENTS), 1);
+    assert_eq!(world.api.asked("PATCH", EVENTS), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,7 +49,7 @@ async fn what_stands_is_repeated_before_it_expires_and_what_is_solved_is_not() {
     pass(40 * 60).await;
     let series = || world.api.below(EVENTS)[0]["series"]["count"].clone();
     assert_eq!((series(), world.api.below(EVENTS).len()), (json!(2), 1));
-    world.api.remove(&ingress_path(&ObjectKey::new("a", "web")));
+    world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
     pass(3 * 60 * 60).await;
     assert_eq!((series(), notes(&world).len()), (json!(2), 1));
 }
@@ -63,11 +62,11 @@ async fn flicker_is_not_said() {
     for _ in 0..5 {
         world.ingress("web", "fairway");
         sleep(Duration::from_millis(500)).await;
-        world.api.remove(&ingress_path(&ObjectKey::new("a", "web")));
+        world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
         sleep(Duration::from_millis(500)).await;
     }
     pass(60).await;
-    assert_eq!(world.api.asked(&Method::POST, EVENTS), 0);
+    assert_eq!(world.api.asked("POST", EVENTS), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,10 +76,10 @@ async fn what_comes_and_goes_is_said_every_few_minutes_at_most() {
     for _ in 0..60 {
         world.ingress("web", "fairway");
         pass(5).await;
-        world.api.remove(&ingress_path(&ObjectKey::new("a", "web")));
+        world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
         pass(5).await;
     }
-    let said = world.api.asked(&Method::POST, EVENTS) + world.api.asked(&Method::PATCH, EVENTS);
+    let said = world.api.asked("POST", EVENTS) + world.api.asked("PATCH", EVENTS);
     assert!((1..=4).contains(&said), "{said} in ten minutes");
 }
 
@@ -93,7 +92,7 @@ async fn only_the_leader_says_it_and_the_next_one_counts_on() {
     let second = world.replica_with("two", PublishAddresses::Unset);
     within(3, "it is said", || notes(&world).len() == 1).await;
     pass(60).await;
-    assert_eq!(world.api.asked(&Method::POST, EVENTS), 1);
+    assert_eq!(world.api.asked("POST", EVENTS), 1);
     assert!(second.standing.metrics_text().contains("fairway_events_total 0\n"));
     first.stop(Duration::from_secs(5)).await;
     within(10, "the second counts on", || world.api.below(EVENTS)[0]["series"]["count"] == 2).await;
@@ -107,7 +106,7 @@ async fn nothing_is_said_about_ingresses_of_others() {
     let path = ingress_path(&ObjectKey::new("a", "classless"));
     let mut classless = super::world::ingress("classless", "", &json!({}));
     classless["spec"].as_object_mut().unwrap().remove("ingressClassName");
-    world.api.put(&path, classless);
+    world.api.put_at(&path, classless);
     let replica = world.replica_with("one", PublishAddresses::Unset);
     within(1, "it leads", || replica.standing.leads()).await;
     pass(60).await;
@@ -133,8 +132,8 @@ async fn very_many_are_written_in_their_time() {
 async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
     let world = World::new();
     world.ingress("web", "fairway");
-    for verb in [Method::POST, Method::PATCH] {
-        world.api.refuse(verb, "/apis/events.k8s.io/");
+    for verb in ["POST", "PATCH"] {
+        world.api.fail(Failure::Forbidden, requests(verb, "/apis/events.k8s.io/"));
     }
     let first = world.replica_with("one", PublishAddresses::Unset);
     within(3, "it is said", || world.api.below(CORE_EVENTS).len() == 1).await;
@@ -146,8 +145,8 @@ async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
     pass(40 * 60).await;
     assert_eq!(event()["series"]["count"], 2, "it is counted on before it expires");
     assert!(first.standing.metrics_text().contains("fairway_events_total 2\n"));
-    let asked = |verb| world.api.asked(&verb, "/apis/events.k8s.io/");
-    assert_eq!((asked(Method::POST), asked(Method::PATCH)), (1, 0), "it is not tried again");
+    let asked = |verb| world.api.asked(verb, "/apis/events.k8s.io/");
+    assert_eq!((asked("POST"), asked("PATCH")), (1, 0), "it is not tried again");
     first.stop(Duration::from_secs(5)).await;
     // It does not know yet what the first one learned.
     let _second = world.replica_with("two", PublishAddresses::Unset);
@@ -159,13 +158,13 @@ async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
 async fn without_permission_status_is_written_and_events_follow_when_it_is_granted() {
     let world = World::new();
     world.ingress("web", "fairway");
-    world.api.refuse(Method::POST, "/events");
+    world.api.fail(Failure::Forbidden, requests("POST", "/events"));
     let _replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
     pass(600).await;
-    let tries = world.api.asked(&Method::POST, EVENTS);
+    let tries = world.api.asked("POST", EVENTS);
     assert!((3..=10).contains(&tries), "{tries} tries in ten minutes");
-    world.api.permit_all();
+    world.api.heal();
     within(310, "it is said", || notes(&world).len() == 1).await;
 }
 
@@ -173,10 +172,10 @@ async fn without_permission_status_is_written_and_events_follow_when_it_is_grant
 async fn a_namespace_that_is_being_deleted_is_no_missing_permission() {
     let world = World::new();
     world.ingress("web", "fairway");
-    world.api.terminate("/namespaces/a/events");
+    world.api.fail(Failure::Terminating, requests("POST", "/namespaces/a/events"));
     let replica = world.replica_with("one", PublishAddresses::Unset);
-    within(3, "it is tried", || world.api.asked(&Method::POST, EVENTS) == 1).await;
+    within(3, "it is tried", || world.api.asked("POST", EVENTS) == 1).await;
     pass(20 * 60).await;
-    assert_eq!(world.api.asked(&Method::POST, EVENTS), 1, "and not again");
+    assert_eq!(world.api.asked("POST", EVENTS), 1, "and not again");
     assert!(replica.standing.metrics_text().contains("fairway_events_total 0\n"));
 }

@@ -16,20 +16,20 @@ use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::options::Options;
 use fairway_objects::placement::{AddressKind, Addresses, Placement, PortState};
 use fairway_objects::resources::Change;
-use http::Method;
+use fairway_testkit::api_server::{ApiServer, Failure};
 use imbl::OrdMap;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::scripted::ApiServer;
-use super::world::{pass, within};
+use super::world::{api_server, pass, requests, within};
 use crate::source::Namespaces;
 use crate::status::gateways::{Asker, Bindings, PlaceOptions, ServiceType};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{GatewayDuties, Setting, run};
 use crate::status::standing::Standing;
+use crate::testing::client;
 
 const LIST: &str = "/api/v1/namespaces/infra/configmaps/fairway-leader-gateway-ports";
 const SERVICE: &str = "/api/v1/namespaces/shop/services/edge-fairway";
@@ -75,7 +75,7 @@ fn gateway(name: &str, ports: &[u16]) -> (ObjectKey, Arc<WantedGateway>) {
 
 impl World {
     fn new() -> Self {
-        let world = Self { api: ApiServer::new(), viewer: Viewer::blank() };
+        let world = Self { api: api_server(), viewer: Viewer::blank() };
         world.pods(&[("one", true), ("two", true)]);
         world
     }
@@ -117,7 +117,7 @@ impl World {
     /// The ports that were given before.
     fn list_ports(&self, ports: &str) {
         let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
-        self.api.put(LIST, json!({ "metadata": metadata, "data": { "ports": ports, "last": "20001" } }));
+        self.api.put_at(LIST, json!({ "metadata": metadata, "data": { "ports": ports, "last": "20001" } }));
     }
 
     /// What Kubernetes knows of Fairway's pods.
@@ -132,14 +132,14 @@ impl World {
         let endpoints: Vec<_> = pods.iter().enumerate().map(endpoint).collect();
         let labels = json!({ "kubernetes.io/service-name": "fairway-gateways" });
         let metadata = json!({ "name": "fairway-gateways-1", "namespace": "infra", "labels": labels });
-        self.api.put(
+        self.api.put_at(
             PODS,
             json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [] }),
         );
         for (name, _) in pods {
             let pod =
                 json!({ "metadata": { "name": name, "namespace": "infra", "labels": { "app": "fairway" } } });
-            self.api.put(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
+            self.api.put_at(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
         }
     }
 
@@ -162,7 +162,7 @@ impl World {
         };
         let (stop, stopped) = oneshot::channel();
         let setting = Setting {
-            client: self.api.client(Arc::default()),
+            client: client(&self.api, Arc::default()),
             pod: ObjectKey::new("infra", name),
             election_id: "fairway-leader".into(),
             publish: PublishAddresses::Unset,
@@ -178,7 +178,7 @@ impl World {
     fn balance(&self, path: &str, address: &str) {
         let mut service = self.api.object(path).unwrap();
         service["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": address }] } });
-        self.api.put(path, service);
+        self.api.put_at(path, service);
     }
 
     /// The conditions `ready` of the copied endpoints, and the ports that they have.
@@ -248,9 +248,9 @@ async fn a_gateway_gets_ports_a_service_and_slices_and_its_address_is_told() {
     let assigned =
         |it: &Placement| matches!(&it.addresses, Addresses::Assigned(all) if &*all[0].value == "192.0.2.7");
     replica.until("edge", assigned).await;
-    let writes = world.api.asked(&Method::PATCH, "/services/") + world.api.asked(&Method::POST, "/services");
+    let writes = world.api.asked("PATCH", "/services/") + world.api.asked("POST", "/services");
     pass(600).await;
-    let later = world.api.asked(&Method::PATCH, "/services/") + world.api.asked(&Method::POST, "/services");
+    let later = world.api.asked("PATCH", "/services/") + world.api.asked("POST", "/services");
     assert_eq!((writes, later), (1, 1), "only differences are written");
 }
 
@@ -325,7 +325,7 @@ async fn with_parameters_that_cannot_be_used_a_service_stays_and_none_is_made() 
     world.viewer.show(outcome);
     pass(600).await;
     assert_eq!(world.api.object(SERVICE), before);
-    assert_eq!(world.api.asked(&Method::POST, "/services"), 1, "that of before");
+    assert_eq!(world.api.asked("POST", "/services"), 1, "that of before");
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,7 +350,7 @@ async fn only_the_leader_gives_ports_and_every_replica_has_the_same() {
     let second = other.until("more", |it| !it.ports[&80].bind.is_empty()).await;
     assert_eq!(first.ports, second.ports);
     assert!(!other.standing.leads());
-    let posts = world.api.asked(&Method::POST, "/namespaces/shop/services");
+    let posts = world.api.asked("POST", "/namespaces/shop/services");
     assert_eq!(posts, 2, "each Service is made once");
 }
 
@@ -392,14 +392,14 @@ async fn a_service_of_somebody_else_is_left_alone_and_named() {
     let world = World::new();
     let theirs =
         json!({ "metadata": { "name": "edge-fairway", "namespace": "shop", "uid": "x" }, "spec": {} });
-    world.api.put(SERVICE, theirs);
+    world.api.put_at(SERVICE, theirs);
     world.want(&[("edge", &[80])]);
     let mut replica = world.replica("one");
     let named =
         |it: &Placement| matches!(&it.addresses, Addresses::Pending(why) if why.contains("does not belong"));
     replica.until("edge", named).await;
     pass(600).await;
-    let tries = world.api.asked(&Method::POST, "/namespaces/shop/services");
+    let tries = world.api.asked("POST", "/namespaces/shop/services");
     assert!((2..=20).contains(&tries), "{tries} tries in ten minutes");
     assert_eq!(world.api.object(SERVICE).unwrap()["metadata"]["uid"], "x");
 }
@@ -412,7 +412,7 @@ async fn an_edited_service_is_mended_and_never_leads_to_the_port_of_another_gate
     within(5, "the slices", || world.api.below(SLICES).len() == 2).await;
     let mut service = world.api.object(SERVICE).unwrap();
     service["spec"]["ports"][0]["targetPort"] = json!(20_001);
-    world.api.put(SERVICE, service);
+    world.api.put_at(SERVICE, service);
     let target = || world.api.object(SERVICE).unwrap()["spec"]["ports"][0]["targetPort"].clone();
     within(5, "mended", || target() == 20_000).await;
     let of_edge = |slice: &Value| slice["metadata"]["labels"]["kubernetes.io/service-name"] == "edge-fairway";
@@ -436,7 +436,7 @@ async fn a_gateway_that_is_gone_is_forgotten_and_its_port_is_free() {
 #[tokio::test(start_paused = true)]
 async fn what_may_not_be_read_keeps_no_replica_from_serving_the_rest() {
     let world = World::new();
-    world.api.refuse(Method::GET, "/configmaps");
+    world.api.fail(Failure::Forbidden, requests("GET", "/configmaps"));
     world.want(&[("edge", &[80])]);
     let replica = world.replica("one");
     within(30, "it goes on without Gateways", || replica.standing.has_placed_gateways()).await;
@@ -508,7 +508,7 @@ async fn a_new_leader_believes_what_the_status_says_of_this_generation() {
     *answers.lock().unwrap() = Some(ServedGateways::new());
     let list = json!({ "ports": "shop/edge:80 20000\n", "last": "20000" });
     let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
-    world.api.put(LIST, json!({ "metadata": metadata, "data": list }));
+    world.api.put_at(LIST, json!({ "metadata": metadata, "data": list }));
     let condition = json!({
         "type": "Programmed", "status": "True", "observedGeneration": 1, "reason": "Programmed", "message": "",
         "lastTransitionTime": "2026-11-01T00:00:00Z",
@@ -534,10 +534,10 @@ async fn a_list_of_ports_that_somebody_deletes_or_empties_is_written_back_as_it_
     let as_it_was = || listed() == Some(json!("shop/edge:80 20001\n"));
     within(5, "what nobody wants is freed", as_it_was).await;
     pass(10).await;
-    world.api.remove(LIST);
+    world.api.delete_at(LIST);
     within(5, "it is back", as_it_was).await;
     let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
-    world.api.put(LIST, json!({ "metadata": metadata }));
+    world.api.put_at(LIST, json!({ "metadata": metadata }));
     within(5, "it is full again", as_it_was).await;
     pass(10).await;
     for replica in [&mut leader, &mut other] {

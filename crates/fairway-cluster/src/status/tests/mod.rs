@@ -1,10 +1,9 @@
-//! Replicas against a scripted API server, in virtual time.
+//! Replicas against the API server of the testkit, in virtual time.
 
 mod contests;
 mod election;
 mod events;
 mod gateways;
 mod objects;
-mod scripted;
 mod status;
 mod world;

@@ -6,19 +6,19 @@ use fairway_control::engine::Engine;
 use fairway_control::pipeline::Viewer;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
-use http::Method;
+use fairway_testkit::api_server::{ApiServer, Failure, Network, note_writer};
 use imbl::OrdMap;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::scripted::{ApiServer, Reach, manage};
-use super::world::{pass, within};
+use super::world::{api_server, pass, requests, within};
 use crate::status::election::Role;
 use crate::status::object_writer::ObjectWriter;
 use crate::status::standing::Standing;
 use crate::status::statement::{Says, Statement};
 use crate::status::updates::Updates;
+use crate::testing::client;
 
 const ROUTE: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes/web";
 
@@ -75,11 +75,11 @@ impl Drop for World {
 
 impl World {
     fn new() -> Self {
-        let (api, viewer, standing) = (ApiServer::new(), Viewer::blank(), Standing::default());
+        let (api, viewer, standing) = (api_server(), Viewer::blank(), Standing::default());
         let (wanted, role) = (Wanted::default(), watch::Sender::new(Role::Leader));
         let theirs = wanted.clone();
         let statuses = Box::new(move |_: &_| theirs.lock().unwrap().clone());
-        let client = api.client(Arc::default());
+        let client = client(&api, Arc::default());
         let versions = Arc::new(|_| Some("v1"));
         let writer = ObjectWriter::new(client, Arc::default(), standing.clone(), versions, statuses);
         let updates = Updates::new(viewer.clone(), std::time::Duration::from_millis(100));
@@ -92,7 +92,7 @@ impl World {
     fn route(&self, generation: i64, status: &Value) {
         let metadata =
             json!({ "name": "web", "namespace": "shop", "uid": "uid-web", "generation": generation });
-        self.api.put(ROUTE, json!({ "metadata": metadata, "spec": {}, "status": status }));
+        self.api.put_at(ROUTE, json!({ "metadata": metadata, "spec": {}, "status": status }));
     }
 
     /// The status of the route should be this word.
@@ -110,8 +110,8 @@ impl World {
     fn other_writes(&self, field: &str, word: &str) {
         let mut route = self.api.object(ROUTE).unwrap();
         route["status"][field] = json!(word);
-        manage(&mut route, "rival");
-        self.api.put(ROUTE, route);
+        note_writer(&mut route, "rival");
+        self.api.put_at(ROUTE, route);
         self.say("good", 1);
     }
 
@@ -138,7 +138,7 @@ async fn a_status_is_written_once_and_keeps_what_others_say() {
     within(2, "written", || world.status()["word"] == "good").await;
     assert_eq!(world.status()["parents"][0]["controllerName"], "example.com/other");
     pass(600).await;
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 1);
+    assert_eq!(world.api.asked("PUT", "/status"), 1);
     world.say("better", 1);
     within(2, "written again", || world.status()["word"] == "better").await;
     assert!(world.standing.metrics_text().contains("fairway_status_writes_total 2\n"));
@@ -150,7 +150,7 @@ async fn a_status_that_says_so_already_is_not_written() {
     world.route(1, &json!({ "word": "good" }));
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+    assert_eq!(world.api.asked("PUT", "/status"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn nothing_is_said_about_a_generation_that_was_not_judged() {
     world.route(2, &json!({}));
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0, "the judgement of the new one is on its way");
+    assert_eq!(world.api.asked("PUT", "/status"), 0, "the judgement of the new one is on its way");
     world.say("good", 2);
     within(2, "written", || world.status()["word"] == "good").await;
 }
@@ -170,7 +170,7 @@ async fn only_the_leader_writes_and_a_new_one_looks_at_everything() {
     world.role.send_replace(Role::Follower);
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+    assert_eq!(world.api.asked("PUT", "/status"), 0);
     world.role.send_replace(Role::Leader);
     within(2, "written", || world.status()["word"] == "good").await;
     // Another leader has written something else meanwhile.
@@ -187,14 +187,14 @@ async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
     world.fight().await;
     let said = world.standing.diagnostics()[0].to_string();
     assert!(said.contains("HTTPRoute shop/web status: field manager \"rival\" keeps replacing"), "{said}");
-    let before = world.api.asked(&Method::PUT, "/status");
+    let before = world.api.asked("PUT", "/status");
     for _ in 0..3600 {
         if world.status()["word"] == "good" {
             world.other_writes("word", "bad");
         }
         pass(1).await;
     }
-    let writes = world.api.asked(&Method::PUT, "/status") - before;
+    let writes = world.api.asked("PUT", "/status") - before;
     assert!((3..=9).contains(&writes), "{writes} writes in an hour");
     world.role.send_replace(Role::Follower);
     within(2, "no fight of a follower", || world.standing.diagnostics().is_empty()).await;
@@ -219,7 +219,7 @@ async fn what_others_say_elsewhere_in_a_status_is_no_fight() {
         world.other_writes("theirs", word);
         pass(1).await;
     }
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 1);
+    assert_eq!(world.api.asked("PUT", "/status"), 1);
     world.other_writes("word", "bad");
     within(4, "written after the first pause", || world.status()["word"] == "good").await;
     assert!(world.standing.diagnostics().is_empty(), "once is no fight");
@@ -228,22 +228,22 @@ async fn what_others_say_elsewhere_in_a_status_is_no_fight() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_from_the_fresh_object() {
     let world = World::new();
-    world.api.overtake(Method::PUT, "/httproutes/web/status", 2);
+    world.api.fail_times(2, Failure::Conflict, requests("PUT", "/httproutes/web/status"));
     world.say("good", 1);
     within(5, "written", || world.status()["word"] == "good").await;
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 3);
-    assert_eq!(world.api.asked(&Method::GET, "/httproutes/web"), 3, "read anew each time");
+    assert_eq!(world.api.asked("PUT", "/status"), 3);
+    assert_eq!(world.api.asked("GET", "/httproutes/web"), 3, "read anew each time");
     assert!(world.standing.metrics_text().contains("fairway_status_failures_total 0\n"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_gone_is_let_be() {
     let world = World::new();
-    world.api.remove(ROUTE);
+    world.api.delete_at(ROUTE);
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked(&Method::GET, "/httproutes/web"), 1);
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 0);
+    assert_eq!(world.api.asked("GET", "/httproutes/web"), 1);
+    assert_eq!(world.api.asked("PUT", "/status"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,12 +251,12 @@ async fn a_role_that_comes_back_beside_other_news_frees_what_was_under_way() {
     // Which of the two is seen first is left to chance.
     for attempt in 0..20 {
         let world = World::new();
-        world.api.reach(Reach::Silent);
+        world.api.set_network(Network::Silent);
         world.say("good", 1);
         pass(1).await;
         world.role.send_replace(Role::Follower);
         pass(1).await;
-        world.api.reach(Reach::Answers);
+        world.api.set_network(Network::Up);
         world.role.send_replace(Role::Leader);
         world.say("good", 1);
         within(5, &format!("written, attempt {attempt}"), || world.status()["word"] == "good").await;

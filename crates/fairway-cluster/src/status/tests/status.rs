@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fairway_control::pipeline::Viewer;
 use fairway_objects::object::ObjectKey;
-use http::Method;
+use fairway_testkit::api_server::{Failure, Network};
 use serde_json::json;
 
-use super::world::{World, pass, within};
+use super::world::{World, pass, requests, within};
 use crate::status::{PublishAddresses, Reporter, ReporterOptions, StatusMode};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
@@ -81,12 +81,12 @@ async fn the_addresses_of_the_publish_service_are_followed() {
     let _replica = world.replica_with("one", publish);
     pass(30).await;
     assert_eq!(world.api.status_writes(), 0, "no Service, no word");
-    world.api.put(SERVICE, balancer(&json!([])));
+    world.api.put_at(SERVICE, balancer(&json!([])));
     pass(30).await;
     assert_eq!(world.api.status_writes(), 0, "no address yet, no word");
-    world.api.put(SERVICE, balancer(&json!([{ "ip": "192.0.2.7" }, { "hostname": "lb.example" }])));
+    world.api.put_at(SERVICE, balancer(&json!([{ "ip": "192.0.2.7" }, { "hostname": "lb.example" }])));
     within(2, "its address", || world.status("web") == ["192.0.2.7", "lb.example"]).await;
-    world.api.put(SERVICE, balancer(&json!([{ "ip": "192.0.2.8" }])));
+    world.api.put_at(SERVICE, balancer(&json!([{ "ip": "192.0.2.8" }])));
     within(2, "its next address", || world.status("web") == ["192.0.2.8"]).await;
 }
 
@@ -125,7 +125,7 @@ async fn an_ingress_that_is_deleted_is_not_written() {
     world.ingress("web", "fairway");
     let _replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
-    world.api.remove("/apis/networking.k8s.io/v1/namespaces/a/ingresses/web");
+    world.api.delete_at("/apis/networking.k8s.io/v1/namespaces/a/ingresses/web");
     pass(60).await;
     assert_eq!(world.api.status_writes(), 1);
 }
@@ -180,7 +180,7 @@ async fn the_last_replica_leads_in_time_when_it_goes_a_moment_after_the_leader()
 async fn status_stays_when_the_replicas_left_cannot_be_known() {
     let world = World::new();
     world.ingress("web", "fairway");
-    world.api.refuse(Method::GET, "/pods");
+    world.api.fail(Failure::Forbidden, requests("GET", "/pods"));
     let replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
     replica.stop(Duration::from_secs(10)).await;
@@ -193,7 +193,7 @@ async fn stopping_takes_its_time_at_most_when_the_api_server_is_silent() {
     world.ingress("web", "fairway");
     let replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
-    world.api.reach(super::scripted::Reach::Silent);
+    world.api.set_network(Network::Silent);
     let took = replica.stop(Duration::from_secs(5)).await;
     assert!(took <= Duration::from_secs(5), "{took:?}");
 }
@@ -232,16 +232,16 @@ async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
 async fn a_namespace_without_permission_hurts_no_other_and_heals() {
     let world = World::new();
     world.ingress("web", "fairway");
-    for verb in [Method::PATCH, Method::PUT] {
-        world.api.refuse(verb, "/namespaces/a/ingresses");
+    for verb in ["PATCH", "PUT"] {
+        world.api.fail(Failure::Forbidden, requests(verb, "/namespaces/a/ingresses"));
     }
     let replica = world.replica("one", &["192.0.2.1"]);
     within(1, "it leads", || replica.standing.leads()).await;
     pass(120).await;
-    let tries = world.api.asked(&Method::PATCH, "/status");
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), tries, "both are tried");
+    let tries = world.api.asked("PATCH", "/status");
+    assert_eq!(world.api.asked("PUT", "/status"), tries, "both are tried");
     assert!((2..=12).contains(&tries), "{tries} tries in two minutes");
-    world.api.permit_all();
+    world.api.heal();
     within(300, "written", || world.status("web") == ["192.0.2.1"]).await;
 }
 
@@ -251,18 +251,18 @@ async fn the_permission_to_update_is_enough_and_remembered() {
     for name in ["a", "b", "c"] {
         world.ingress(name, "fairway");
     }
-    world.api.refuse(Method::PATCH, "/ingresses");
+    world.api.fail(Failure::Forbidden, requests("PATCH", "/ingresses"));
     let replica = world.replica("one", &["192.0.2.1", "lb.example"]);
     let is_written = |name| world.status(name) == ["192.0.2.1", "lb.example"];
     within(2, "written", || ["a", "b", "c"].into_iter().all(is_written)).await;
-    let patches = world.api.asked(&Method::PATCH, "/status");
+    let patches = world.api.asked("PATCH", "/status");
     assert!((1..=3).contains(&patches), "{patches} are tried before the first is refused");
     let spec = world.api.object("/apis/networking.k8s.io/v1/namespaces/a/ingresses/a").unwrap();
     assert_eq!(spec["spec"]["ingressClassName"], "fairway");
     world.ingress("late", "fairway");
     within(2, "a new one too", || world.status("late").len() == 2).await;
-    assert_eq!(world.api.asked(&Method::PATCH, "/status"), patches, "none is tried again");
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 4);
+    assert_eq!(world.api.asked("PATCH", "/status"), patches, "none is tried again");
+    assert_eq!(world.api.asked("PUT", "/status"), 4);
     replica.stop(Duration::from_secs(10)).await;
     assert!(world.status("a").is_empty(), "the last replica clears it");
 }
@@ -271,11 +271,11 @@ async fn the_permission_to_update_is_enough_and_remembered() {
 async fn an_update_that_comes_too_late_is_based_on_the_next_version() {
     let world = World::new();
     world.ingress("web", "fairway");
-    world.api.refuse(Method::PATCH, "/ingresses");
-    world.api.overtake(Method::PUT, "/status", 2);
+    world.api.fail(Failure::Forbidden, requests("PATCH", "/ingresses"));
+    world.api.fail_times(2, Failure::Conflict, requests("PUT", "/status"));
     let _replica = world.replica("one", &["192.0.2.1"]);
     within(30, "written", || world.status("web") == ["192.0.2.1"]).await;
-    assert_eq!(world.api.asked(&Method::PUT, "/status"), 3);
+    assert_eq!(world.api.asked("PUT", "/status"), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,9 +288,9 @@ async fn a_status_that_somebody_else_changed_in_between_is_read_again() {
     let path = "/apis/networking.k8s.io/v1/namespaces/a/ingresses/web";
     let mut object = world.api.object(path).unwrap();
     object["status"] = json!({});
-    world.api.put(path, object.clone());
+    world.api.put_at(path, object.clone());
     object["metadata"]["labels"] = json!({ "x": "y" });
-    world.api.put(path, object);
+    world.api.put_at(path, object);
     within(10, "written again", || world.status("web") == ["192.0.2.1"]).await;
     assert!(replica.standing.diagnostics().is_empty(), "once is no fight");
 }

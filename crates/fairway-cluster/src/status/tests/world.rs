@@ -10,18 +10,39 @@ use fairway_control::pipeline::Viewer;
 use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 use fairway_objects::resources::Change;
+use fairway_testkit::api_server::{ApiRequest, ApiServer, GATEWAY_API, note_writer};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{ApiServer, ingress_path, manage};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{Setting, run};
 use crate::status::standing::Standing;
+use crate::testing::client;
 
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/infra/leases/fairway-leader";
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/a/ingresses";
+
+/// An API server with the kinds of the Gateway API.
+pub(crate) fn api_server() -> ApiServer {
+    let server = ApiServer::new();
+    server.define(GATEWAY_API, &[("v1", "gatewayclasses"), ("v1", "gateways"), ("v1", "httproutes")]);
+    server
+}
+
+/// Requests of a method whose path contains `part`.
+pub(crate) fn requests(
+    method: &'static str,
+    part: &'static str,
+) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
+    move |request| request.method() == method && request.path().contains(part)
+}
+
+/// The path of an Ingress.
+pub(crate) fn ingress_path(key: &ObjectKey) -> String {
+    format!("/apis/networking.k8s.io/v1/namespaces/{}/ingresses/{}", key.namespace, key.name)
+}
 
 /// The cluster.
 pub(crate) struct World {
@@ -44,7 +65,7 @@ impl World {
     pub(crate) fn new() -> Self {
         fastrand::seed(1);
         let world = Self {
-            api: ApiServer::new(),
+            api: api_server(),
             viewer: Viewer::blank(),
             engine: Arc::new(Mutex::new(Engine::new(Options::default()))),
         };
@@ -67,7 +88,7 @@ impl World {
     pub(crate) fn ingress(&self, name: &str, class: &str) {
         let path = ingress_path(&ObjectKey::new("a", name));
         let status = self.api.object(&path).map_or(json!({}), |object| object["status"].clone());
-        self.api.put(&path, ingress(name, class, &status));
+        self.api.put_at(&path, ingress(name, class, &status));
     }
 
     /// Another controller writes a status.
@@ -75,8 +96,8 @@ impl World {
         let path = ingress_path(&ObjectKey::new("a", name));
         let mut object = self.api.object(&path).unwrap();
         object["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": address }] } });
-        manage(&mut object, "nginx-ingress-controller");
-        self.api.put(&path, object);
+        note_writer(&mut object, "nginx-ingress-controller");
+        self.api.put_at(&path, object);
     }
 
     /// What the status of an Ingress says.
@@ -99,7 +120,7 @@ impl World {
         if let Some(deleted) = more.get("deletionTimestamp") {
             pod["metadata"]["deletionTimestamp"] = deleted.clone();
         }
-        self.api.put(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
+        self.api.put_at(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
     }
 
     /// Starts a replica in the pod `name`, which publishes `addresses`.
@@ -115,7 +136,7 @@ impl World {
         let (stop, stopped) = oneshot::channel();
         let (standing, cut) = (Standing::default(), Arc::<AtomicBool>::default());
         let setting = Setting {
-            client: self.api.client(cut.clone()),
+            client: client(&self.api, cut.clone()),
             pod: ObjectKey::new("infra", name),
             election_id: "fairway-leader".into(),
             publish,

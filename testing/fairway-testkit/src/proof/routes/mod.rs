@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::api_server::ApiServer;
+use crate::api_server::ListeningServer;
 use crate::manifests::Manifests;
 use crate::process::{Fairway, Metrics};
 use crate::proof::changes::Observers;
@@ -149,14 +149,14 @@ struct Cluster {
 
 enum Origin {
     Directory(Manifests),
-    Api(ApiServer),
+    Api(ListeningServer),
 }
 
 impl Cluster {
     async fn of(kind: Kind, source: Source, shape: Shape, port: u16) -> Self {
         let origin = match source {
             Source::Directory => Origin::Directory(Manifests::new()),
-            Source::Api => Origin::Api(ApiServer::start().await),
+            Source::Api => Origin::Api(ListeningServer::start().await),
         };
         let changing = (0..CHANGING).map(|change| changing(shape, change)).collect();
         let cluster = Self { kind, shape, changing, origin };

@@ -1,0 +1,96 @@
+//! What a test lets go wrong with requests.
+
+use std::fmt;
+
+use super::page::Page;
+use super::request::ApiRequest;
+
+/// How requests fare on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// They arrive.
+    #[default]
+    Up,
+    /// They fail at once.
+    Refusing,
+    /// Nothing comes back, also not later, and watches that are open are lost.
+    Silent,
+}
+
+/// How lists are sent as streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listing {
+    /// As they should.
+    #[default]
+    Streams,
+    /// They never say that they are complete.
+    NeverComplete,
+    /// They are refused with this status: 422 where a feature gate is off, 500 where etcd is too old.
+    RefusesStreams(u16),
+}
+
+/// What requests get instead of what they ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// 403: there is no permission.
+    Forbidden,
+    /// 403: the namespace is being deleted.
+    Terminating,
+    /// 404: there is no such resource.
+    NoSuchResource,
+    /// 409: the object was changed in between.
+    Conflict,
+    /// 500.
+    Broken,
+}
+
+/// A failure of all requests of a sort.
+pub(super) struct Fault {
+    pub(super) failure: Failure,
+    pub(super) of: Box<dyn Fn(&ApiRequest) -> bool + Send>,
+    /// How many requests it has left; `None` where it stays.
+    pub(super) times: Option<u32>,
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fault")
+            .field("failure", &self.failure)
+            .field("times", &self.times)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a request gets that a fault is about; the first such fault has one time less.
+pub(super) fn page(faults: &mut Vec<Fault>, request: &ApiRequest) -> Option<Page> {
+    let at = faults.iter().position(|fault| (fault.of)(request))?;
+    let fault = &mut faults[at];
+    let page = fault.failure.page(request);
+    if let Some(times) = &mut fault.times {
+        *times -= 1;
+        if *times == 0 {
+            faults.remove(at);
+        }
+    }
+    Some(page)
+}
+
+impl Failure {
+    fn page(self, request: &ApiRequest) -> Page {
+        match self {
+            Self::Forbidden => {
+                let user = "system:serviceaccount:edge:fairway";
+                let what = request.target.as_ref().map_or_else(String::new, |target| request.wish(target));
+                let message = format!("{} is forbidden: User \"{user}\" cannot {what}", request.resource());
+                Page::failure(403, "Forbidden", &message)
+            }
+            Self::Terminating => Page::failure_of_field(
+                (403, "Forbidden", "the namespace is being terminated"),
+                ("NamespaceTerminating", "metadata.namespace"),
+            ),
+            Self::NoSuchResource => Page::no_such_resource(),
+            Self::Conflict => Page::failure(409, "Conflict", "the object was changed in between"),
+            Self::Broken => Page::failure(500, "InternalError", "etcd is not there"),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The objects that a server has, their versions, and every change of them so far.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+/// The labels of an object.
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// Which object. Its group is left out: no two resources of a test have the same name, but for Events, whose two APIs have
+/// the same objects in a cluster, too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) resource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// The objects that a list or a watch is about.
+#[derive(Clone, Debug)]
+pub(super) struct Selection {
+    pub(super) resource: String,
+    pub(super) namespace: Option<String>,
+    pub(super) name: Option<String>,
+    /// Without a value any is good.
+    pub(super) labels: Vec<(String, Option<String>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    text: Arc<str>,
+    labels: Arc<Labels>,
+}
+
+/// A change of an object.
+#[derive(Debug)]
+pub(super) struct Event {
+    version: u64,
+    place: Place,
+    /// The labels before; `None` for a new object.
+    before: Option<Arc<Labels>>,
+    /// The labels after it; `None` for an object that is gone.
+    after: Option<Arc<Labels>>,
+    object: Arc<str>,
+}
+
+#[derive(Debug)]
+pub(super) struct Objects {
+    all: BTreeMap<Place, Stored>,
+    version: u64,
+    /// By their versions.
+    history: Vec<Event>,
+    /// Watches from before this version learn that it is too old.
+    oldest: u64,
+}
+
+impl Place {
+    pub(super) fn new(resource: &str, namespace: &str, name: &str) -> Self {
+        Self { resource: resource.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// The place of an object that says its namespace and name.
+    pub(super) fn of(resource: &str, object: &Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        Self::new(resource, text("namespace"), text("name"))
+    }
+}
+
+impl Selection {
+    /// All objects of a resource.
+    pub(super) fn all(resource: &str) -> Self {
+        Self { resource: resource.to_owned(), namespace: None, name: None, labels: Vec::new() }
+    }
+
+    pub(super) fn covers(&self, place: &Place, labels: &Labels) -> bool {
+        let has = |(name, value): &(String, Option<String>)| {
+            labels.get(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
+        };
+        place.resource == self.resource
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == place.namespace)
+            && self.name.as_ref().is_none_or(|name| *name == place.name)
+            && self.labels.iter().all(has)
+    }
+}
+
+impl Objects {
+    /// None, at version 1: 0 has a meaning of its own in requests.
+    pub(super) const fn new() -> Self {
+        Self { all: BTreeMap::new(), version: 1, history: Vec::new(), oldest: 0 }
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn text(&self, place: &Place) -> Option<&Arc<str>> {
+        self.all.get(place).map(|stored| &stored.text)
+    }
+
+    pub(super) fn value(&self, place: &Place) -> Option<Value> {
+        self.text(place).map(|text| read(text))
+    }
+
+    /// The texts of the objects that are selected, by namespace and name.
+    pub(super) fn selected<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Arc<str>> {
+        let first = Place::new(&selection.resource, "", "");
+        let of_resource =
+            self.all.range(first..).take_while(|(place, _)| place.resource == selection.resource);
+        let selected = of_resource.filter(|(place, stored)| selection.covers(place, &stored.labels));
+        selected.map(|(_, stored)| &stored.text)
+    }
+
+    /// Stores an object with the next version and, unless it has one, with the uid of the one before or a new one. Gives its
+    /// text.
+    pub(super) fn store(&mut self, place: Place, mut object: Value) -> Arc<str> {
+        self.version += 1;
+        let before = self.all.get(&place);
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = json!(self.version.to_string());
+        if metadata["uid"].is_null() {
+            metadata["uid"] = match before {
+                Some(stored) => read(&stored.text)["metadata"]["uid"].clone(),
+                None => json!(format!("u{}", self.version)),
+            };
+        }
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        let labels: Labels = labels
+            .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect();
+        let (text, labels) = (Arc::<str>::from(object.to_string()), Arc::new(labels));
+        self.history.push(Event {
+            version: self.version,
+            place: place.clone(),
+            before: before.map(|stored| stored.labels.clone()),
+            after: Some(labels.clone()),
+            object: text.clone(),
+        });
+        self.all.insert(place, Stored { text: text.clone(), labels });
+        text
+    }
+
+    /// Gives the text of the object that was there, with the version of its end.
+    pub(super) fn delete(&mut self, place: &Place) -> Option<Arc<str>> {
+        let stored = self.all.remove(place)?;
+        self.version += 1;
+        let mut gone = read(&stored.text);
+        gone["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Arc::<str>::from(gone.to_string());
+        self.history.push(Event {
+            version: self.version,
+            place: place.clone(),
+            before: Some(stored.labels),
+            after: None,
+            object: object.clone(),
+        });
+        Some(object)
+    }
+
+    /// From now on every version before the next is too old.
+    pub(super) fn forget_history(&mut self) {
+        self.version += 1;
+        self.oldest = self.version;
+    }
+
+    pub(super) fn is_too_old(&self, version: u64) -> bool {
+        version < self.oldest
+    }
+
+    /// Where in the history that begins which comes after a version.
+    pub(super) fn after(&self, version: u64) -> usize {
+        self.history.partition_point(|event| event.version <= version)
+    }
+
+    pub(super) fn event(&self, at: usize) -> Option<&Event> {
+        self.history.get(at)
+    }
+}
+
+impl Event {
+    /// The line that a watch has of it; `None` where nothing that is selected changed. An object that leaves the selection is
+    /// deleted for the watch.
+    pub(super) fn line(&self, selection: &Selection) -> Option<String> {
+        let covers = |labels: &Option<Arc<Labels>>| {
+            labels.as_ref().is_some_and(|labels| selection.covers(&self.place, labels))
+        };
+        let change = match (covers(&self.before), covers(&self.after)) {
+            (false, false) => return None,
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        Some(line(change, &self.object))
+    }
+}
+
+/// A line of a watch.
+pub(super) fn line(change: &str, object: &str) -> String {
+    format!("{{\"type\":\"{change}\",\"object\":{object}}}\n")
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("it was written here")
+}

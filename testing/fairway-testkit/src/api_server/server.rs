@@ -1,0 +1,315 @@
+//! The server: what a test puts into it, lets go wrong with it and asks it, and what clients get.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::watch as channel;
+
+use super::answers;
+use super::discovery::{self, Definition};
+use super::faults::{self, Failure, Fault, Listing, Network};
+use super::objects::{Place, Selection};
+use super::page::Page;
+use super::request::{ApiRequest, Target};
+use super::state::State;
+use super::watch::Watch;
+
+/// What a client gets.
+#[derive(Debug)]
+pub enum Answer {
+    /// All of it at once.
+    Page(Page),
+    /// The lines of a watch, with status 200.
+    Watch(Watch),
+}
+
+/// The server. A clone is the same one.
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    state: Arc<Mutex<State>>,
+    /// Rung after every change of the state.
+    bell: channel::Sender<u64>,
+}
+
+impl Default for ApiServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ApiServer {
+    /// One without objects and without the CRDs of the Gateway API.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { state: Arc::new(Mutex::new(State::new())), bell: channel::channel(0).0 }
+    }
+
+    /// Puts an object of a resource (`httproutes`) in the place of the one with its name; watches hear of it.
+    pub fn put(&self, resource: &str, object: Value) {
+        self.change(|state| drop(state.objects.store(Place::of(resource, &object), object)));
+    }
+
+    /// The same at a path, which says the namespace and the name.
+    ///
+    /// # Panics
+    ///
+    /// When the path is not that of an object.
+    pub fn put_at(&self, path: &str, object: Value) {
+        self.change(|state| drop(state.objects.store(place(path), object)));
+    }
+
+    /// Removes an object, where it is there.
+    pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
+        self.change(|state| drop(state.objects.delete(&Place::new(resource, namespace, name))));
+    }
+
+    /// The same at a path.
+    ///
+    /// # Panics
+    ///
+    /// When the path is not that of an object.
+    pub fn delete_at(&self, path: &str) {
+        self.change(|state| drop(state.objects.delete(&place(path))));
+    }
+
+    /// The object at a path.
+    ///
+    /// # Panics
+    ///
+    /// When the path is not that of an object.
+    #[must_use]
+    pub fn object(&self, path: &str) -> Option<Value> {
+        self.lock().objects.value(&place(path))
+    }
+
+    /// The objects of a resource, in all namespaces.
+    #[must_use]
+    pub fn objects(&self, resource: &str) -> Vec<Value> {
+        self.selected(&Selection::all(resource))
+    }
+
+    /// The objects of the collection at a path.
+    ///
+    /// # Panics
+    ///
+    /// When the path is not that of a collection.
+    #[must_use]
+    pub fn below(&self, path: &str) -> Vec<Value> {
+        let request = ApiRequest::new("GET", path, Value::Null);
+        self.selected(&request.selection(request.target.as_ref().expect("the path of a collection")))
+    }
+
+    fn selected(&self, selection: &Selection) -> Vec<Value> {
+        let state = self.lock();
+        let read = |text: &Arc<str>| serde_json::from_str(text).expect("it was written here");
+        state.objects.selected(selection).map(read).collect()
+    }
+
+    /// Names of the objects of a resource as `namespace/name@version`.
+    #[must_use]
+    pub fn names(&self, resource: &str) -> BTreeSet<String> {
+        let name = |object: &Value| {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+            format!("{}/{}@{}", text("namespace"), text("name"), text("resourceVersion"))
+        };
+        self.objects(resource).iter().map(name).collect()
+    }
+
+    /// From now on these custom resources of a group are defined, too.
+    pub fn define(&self, group: &'static str, resources: &[Definition]) {
+        self.change(|state| state.definitions.of(group).extend(resources));
+    }
+
+    /// From now on this custom resource of a group is not defined.
+    pub fn undefine(&self, group: &'static str, resource: Definition) {
+        self.change(|state| state.definitions.of(group).remove(&resource));
+    }
+
+    /// From now on no custom resource of a group is defined.
+    pub fn undefine_all(&self, group: &'static str) {
+        self.change(|state| state.definitions.of(group).clear());
+    }
+
+    /// The minor version of Kubernetes that it has.
+    pub fn set_minor_version(&self, minor: u32) {
+        self.change(|state| state.minor = minor);
+    }
+
+    /// How it sends lists as streams.
+    pub fn set_listing(&self, lists: Listing) {
+        self.change(|state| state.lists = lists);
+    }
+
+    /// How requests and watches fare from now on.
+    pub fn set_network(&self, network: Network) {
+        self.change(|state| state.network = network);
+    }
+
+    /// Lets all these requests fail, until [`Self::heal`].
+    pub fn fail(&self, failure: Failure, of: impl Fn(&ApiRequest) -> bool + Send + 'static) {
+        self.change(|state| state.faults.push(Fault { failure, of: Box::new(of), times: None }));
+    }
+
+    /// Lets the next few of these requests fail.
+    pub fn fail_times(
+        &self,
+        times: u32,
+        failure: Failure,
+        of: impl Fn(&ApiRequest) -> bool + Send + 'static,
+    ) {
+        self.change(|state| state.faults.push(Fault { failure, of: Box::new(of), times: Some(times) }));
+    }
+
+    /// Ends all failures of requests.
+    pub fn heal(&self) {
+        self.change(|state| state.faults.clear());
+    }
+
+    /// Closes all watches.
+    pub fn close_watches(&self) {
+        self.change(|state| state.watches.closed = state.watches.begun);
+    }
+
+    /// Closes all watches, which then find that what they know is too old.
+    pub fn forget_history(&self) {
+        self.change(|state| {
+            state.objects.forget_history();
+            state.watches.closed = state.watches.begun;
+        });
+    }
+
+    /// From now on the watches that are open say nothing.
+    pub fn stall_watches(&self) {
+        self.change(|state| state.watches.stalled = state.watches.begun);
+    }
+
+    /// Permits what a Role or a ClusterRole allows. From the first one on everything else is refused.
+    ///
+    /// # Panics
+    ///
+    /// When it has no rules.
+    pub fn grant(&self, role: &Value) {
+        self.lock().access.grant(role);
+    }
+
+    /// What Roles did not permit so far, as in
+    /// `cannot patch resource "ingresses/status" in API group "networking.k8s.io"`.
+    #[must_use]
+    pub fn refused(&self) -> Vec<String> {
+        self.lock().access.refused()
+    }
+
+    /// How many requests came whose path with its query contains this.
+    #[must_use]
+    pub fn requests(&self, part: &str) -> usize {
+        self.lock().requests.iter().filter(|(_, uri)| uri.contains(part)).count()
+    }
+
+    /// How many requests of a method came whose path contains this.
+    #[must_use]
+    pub fn asked(&self, method: &str, part: &str) -> usize {
+        let is = |(of, uri): &&(String, String)| of == method && path_of(uri).contains(part);
+        self.lock().requests.iter().filter(is).count()
+    }
+
+    /// How many requests about statuses came.
+    #[must_use]
+    pub fn status_writes(&self) -> usize {
+        self.lock().requests.iter().filter(|(_, uri)| path_of(uri).ends_with("/status")).count()
+    }
+
+    /// Rings after every change.
+    #[must_use]
+    pub fn changes(&self) -> channel::Receiver<u64> {
+        self.bell.subscribe()
+    }
+
+    /// What a client gets for a request.
+    ///
+    /// # Errors
+    ///
+    /// When the connection fails. While nothing comes back it does not return.
+    pub async fn request(&self, method: &str, uri: &str, body: &[u8]) -> io::Result<Answer> {
+        self.respond(&ApiRequest::new(method, uri, serde_json::from_slice(body).unwrap_or_default())).await
+    }
+
+    pub(super) async fn respond(&self, request: &ApiRequest) -> io::Result<Answer> {
+        let network = {
+            let mut state = self.lock();
+            state.requests.push((request.method.clone(), request.uri.clone()));
+            state.network
+        };
+        match network {
+            Network::Up => {}
+            Network::Refusing => return Err(io::Error::other("connection refused")),
+            // A request that got lost in a black hole stays lost.
+            Network::Silent => std::future::pending::<()>().await,
+        }
+        let mut state = self.lock();
+        let before = state.objects.version();
+        let answer = self.answer(request, &mut state);
+        let has_changed = state.objects.version() != before;
+        drop(state);
+        if has_changed {
+            self.ring();
+        }
+        Ok(answer)
+    }
+
+    fn answer(&self, request: &ApiRequest, state: &mut State) -> Answer {
+        let Some(target) = &request.target else {
+            return Answer::Page(discovery::page(&request.path, state.minor, &state.definitions));
+        };
+        if let Some(page) = refusal(request, target, state) {
+            return Answer::Page(page);
+        }
+        if request.is("watch") {
+            let origin = (self.state.clone(), self.changes());
+            return Answer::Watch(Watch::begin(origin, request, target, state));
+        }
+        Answer::Page(answers::page(request, target, &mut state.objects))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let done = change(&mut self.lock());
+        self.ring();
+        done
+    }
+
+    fn ring(&self) {
+        self.bell.send_modify(|rings| *rings += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request gets that may not have what it asks for.
+fn refusal(request: &ApiRequest, target: &Target, state: &mut State) -> Option<Page> {
+    if let Some(refusal) = state.access.refusal(request, target) {
+        return Some(Page::failure(403, "Forbidden", &refusal));
+    }
+    if !state.definitions.has(target) {
+        return Some(Page::no_such_resource());
+    }
+    if let Some(page) = faults::page(&mut state.faults, request) {
+        return Some(page);
+    }
+    match state.lists {
+        Listing::RefusesStreams(status) if request.is("sendInitialEvents") => {
+            Some(Page::failure(status, "", "sendInitialEvents: Forbidden: feature is off"))
+        }
+        _ => None,
+    }
+}
+
+fn place(path: &str) -> Place {
+    Target::of(path).and_then(|target| target.place()).expect("the path of an object")
+}
+
+fn path_of(uri: &str) -> &str {
+    uri.split('?').next().unwrap_or_default()
+}

@@ -1,0 +1,137 @@
+//! A watch: what is there when it begins, and what changes from then on.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use tokio::sync::watch as channel;
+
+use super::faults::{Listing, Network};
+use super::objects::{Selection, line};
+use super::request::{ApiRequest, Target};
+use super::state::State;
+
+/// The lines of a watch, one after the other.
+pub struct Watch {
+    state: Arc<Mutex<State>>,
+    /// Rings after every change of the state.
+    bell: channel::Receiver<u64>,
+    selection: Selection,
+    number: u64,
+    first: VecDeque<First>,
+    /// Where in the history it is.
+    at: usize,
+    /// It was open while nothing came through.
+    is_lost: bool,
+}
+
+/// A line with which a watch begins.
+enum First {
+    /// An object that is there.
+    Object(Arc<str>),
+    Line(String),
+}
+
+/// Where a watch is.
+pub(super) enum Step {
+    Line(String),
+    /// Nothing has changed.
+    Waits,
+    Closed,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("selection", &self.selection)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// Begins at the state that a server has.
+    pub(super) fn begin(
+        (shared, bell): (Arc<Mutex<State>>, channel::Receiver<u64>),
+        request: &ApiRequest,
+        target: &Target,
+        state: &mut State,
+    ) -> Self {
+        state.watches.begun += 1;
+        let selection = request.selection(target);
+        let objects = &state.objects;
+        let mut first = VecDeque::new();
+        let from = if request.is("sendInitialEvents") {
+            first.extend(objects.selected(&selection).cloned().map(First::Object));
+            let annotations = json!({ "k8s.io/initial-events-end": "true" });
+            let metadata =
+                json!({ "resourceVersion": objects.version().to_string(), "annotations": annotations });
+            let end = json!({ "kind": "X", "apiVersion": "v1", "metadata": metadata });
+            if state.lists != Listing::NeverComplete {
+                first.push_back(First::Line(line("BOOKMARK", &end.to_string())));
+            }
+            objects.version()
+        } else {
+            request.number("resourceVersion").unwrap_or(objects.version())
+        };
+        if objects.is_too_old(from) {
+            let gone = json!({
+                "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"
+            });
+            first.push_back(First::Line(line("ERROR", &gone.to_string())));
+        }
+        Self {
+            state: shared,
+            bell,
+            selection,
+            number: state.watches.begun,
+            first,
+            at: objects.after(from),
+            is_lost: false,
+        }
+    }
+
+    /// The next line; `None` once the watch is closed.
+    pub async fn next(&mut self) -> Option<String> {
+        loop {
+            match self.step() {
+                Step::Line(line) => return Some(line),
+                Step::Closed => return None,
+                Step::Waits => self.changed().await,
+            }
+        }
+    }
+
+    /// Waits for a change of the state since the last step; for ever once the server is gone.
+    pub(super) async fn changed(&mut self) {
+        if self.bell.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(super) fn step(&mut self) -> Step {
+        match self.first.pop_front() {
+            Some(First::Object(text)) => return Step::Line(line("ADDED", &text)),
+            Some(First::Line(line)) => return Step::Line(line),
+            None => {}
+        }
+        self.bell.borrow_and_update();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.number <= state.watches.closed {
+            return Step::Closed;
+        }
+        // What was sent while nothing came through is lost, and with it the connection.
+        self.is_lost |= state.network == Network::Silent;
+        if self.is_lost || self.number <= state.watches.stalled {
+            return Step::Waits;
+        }
+        while let Some(event) = state.objects.event(self.at) {
+            self.at += 1;
+            if let Some(line) = event.line(&self.selection) {
+                return Step::Line(line);
+            }
+        }
+        Step::Waits
+    }
+}
