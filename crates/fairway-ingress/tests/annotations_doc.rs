@@ -11,6 +11,7 @@ use std::path::Path;
 use fairway_ingress::{Class, Known, Support, Translation, known_annotations, translate};
 use fairway_model::{Guard, Step};
 use fairway_objects::manifest::{self, Schema};
+use fairway_testkit::golden;
 use serde_json::Value;
 
 use crate::support::{NOW, scene};
@@ -20,21 +21,13 @@ fn the_table_and_the_code_agree() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/annotations.md");
     let text = fs::read_to_string(&file).unwrap();
     let is_row = |line: &&str| line.starts_with("| `");
-    // The first table: those of Fairway's own annotations come later.
-    let written: Vec<&str> = text.lines().skip_while(|line| !is_row(line)).take_while(is_row).collect();
     let examples = examples();
     let rows: Vec<String> = known_annotations().iter().map(|known| row(known, &examples)).collect();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        let before = text.lines().take_while(|line| !is_row(line));
-        let after = text.lines().skip_while(|line| !is_row(line)).skip_while(is_row);
-        let lines: Vec<&str> = before.chain(rows.iter().map(String::as_str)).chain(after).collect();
-        fs::write(&file, lines.join("\n") + "\n").unwrap();
-        return;
-    }
-    for (row, written) in rows.iter().zip(&written) {
-        assert_eq!(row, written);
-    }
-    assert_eq!(rows.len(), written.len(), "the table has as many rows as there are annotations");
+    // The first table: those of Fairway's own annotations come later.
+    let before = text.lines().take_while(|line| !is_row(line));
+    let after = text.lines().skip_while(|line| !is_row(line)).skip_while(is_row);
+    let lines: Vec<&str> = before.chain(rows.iter().map(String::as_str)).chain(after).collect();
+    golden::check(&file, &(lines.join("\n") + "\n"));
 }
 
 #[test]

@@ -175,14 +175,7 @@ fn every_diagnostic_is_what_it_was() {
     for key in KEYS {
         setting(key).write(&format!("setting {key}"), &mut found);
     }
-    let file = golden().join("diagnostics.txt");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&file, &found).unwrap();
-    }
-    let expected = fs::read_to_string(&file).unwrap_or_default();
-    let differs = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
-    assert_eq!(differs, None, "found, expected");
-    assert_eq!(found.lines().count(), expected.lines().count());
+    fairway_testkit::golden::check(golden().join("diagnostics.txt"), &found);
 }
 
 fn golden() -> PathBuf {

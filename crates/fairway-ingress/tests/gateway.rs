@@ -14,13 +14,13 @@ use fairway_model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::support::{NOW, golden, phases, scene};
+use crate::support::{NOW, every_case, phases, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {
     let common =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/common.yaml")).unwrap();
-    golden("gateway", |case| {
+    every_case("gateway", |case| {
         let scene = scene(&format!("{common}---\n{case}"));
         text(&translate(&scene.resources, &scene.options, NOW))
     });

@@ -12,11 +12,11 @@ use fairway_model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::support::{NOW, golden, phases, scene};
+use crate::support::{NOW, every_case, phases, scene};
 
 #[test]
 fn every_case_gives_what_its_file_says() {
-    golden("golden", |case| {
+    every_case("golden", |case| {
         let scene = scene(case);
         text(&translate(&scene.resources, &scene.options, NOW))
     });

@@ -1,9 +1,10 @@
-//! What `check` and `explain` print, word for word.
+//! What `check` and `explain` print, word for word. `UPDATE_GOLDEN=1` writes what is expected.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use fairway_testkit::certificates::Authority;
+use fairway_testkit::golden;
 use fairway_testkit::proof::check::Installation;
 
 fn fairway(arguments: &[&str]) -> Output {
@@ -18,14 +19,20 @@ fn printed(arguments: &[&str]) -> String {
     format!("{out}{err}exit code {code}\n")
 }
 
+/// Fails unless the file of this name says what was printed.
+fn is_as_kept(name: &str, printed: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/printed");
+    golden::check(folder.join(format!("{name}.txt")), printed);
+}
+
 #[test]
 fn check_names_file_line_object_field_problem_and_consequence() {
-    insta::assert_snapshot!("check-broken", printed(&["check", "broken"]));
+    is_as_kept("check-broken", &printed(&["check", "broken"]));
 }
 
 #[test]
 fn check_says_what_a_working_directory_still_lacks() {
-    insta::assert_snapshot!("check-shop", printed(&["check", "shop"]));
+    is_as_kept("check-shop", &printed(&["check", "shop"]));
 }
 
 #[test]
@@ -51,8 +58,8 @@ fn moving(arguments: &[&str]) -> String {
 
 #[test]
 fn a_report_says_what_moving_means_for_each_ingress() {
-    insta::assert_snapshot!("check-report", moving(&["--report"]));
-    insta::assert_snapshot!("check-report-markdown", moving(&["--output", "markdown"]));
+    is_as_kept("check-report", &moving(&["--report"]));
+    is_as_kept("check-report-markdown", &moving(&["--output", "markdown"]));
 }
 
 /// The same that `fairway-bench check` measures with thousands.
@@ -231,33 +238,30 @@ fn what_is_proposed_for_a_snippet_is_understood() {
 #[test]
 fn explain_tells_the_chain_and_why_others_lost() {
     let url = "http://shop.example.com/cart/../cart?x=1";
-    insta::assert_snapshot!("explain-exact", printed(&["explain", url, "--manifests", "shop"]));
+    is_as_kept("explain-exact", &printed(&["explain", url, "--manifests", "shop"]));
 }
 
 #[test]
 fn explain_tells_of_wildcards_and_missing_services() {
     let url = "https://other.example.com/";
-    insta::assert_snapshot!("explain-wildcard", printed(&["explain", url, "--manifests", "shop"]));
+    is_as_kept("explain-wildcard", &printed(&["explain", url, "--manifests", "shop"]));
 }
 
 #[test]
 fn explain_tells_that_nothing_serves_a_name() {
-    insta::assert_snapshot!(
-        "explain-nobody",
-        printed(&["explain", "http://nobody.test/", "--manifests", "shop"])
-    );
+    is_as_kept("explain-nobody", &printed(&["explain", "http://nobody.test/", "--manifests", "shop"]));
 }
 
 #[test]
 fn explain_tells_what_happens_at_each_address_that_a_name_may_stand_for() {
     let told = printed(&["explain", "http://shop.example.com/", "--manifests", "gateways"]);
-    insta::assert_snapshot!("explain-gateway-and-ingress", told);
+    is_as_kept("explain-gateway-and-ingress", &told);
 }
 
 #[test]
 fn explain_tells_where_tls_goes_that_is_passed_through() {
     let by_gateway = printed(&["explain", "https://a.pass.example.com/", "--manifests", "gateways"]);
-    insta::assert_snapshot!("explain-passthrough", by_gateway);
+    is_as_kept("explain-passthrough", &by_gateway);
     let by_ingress = printed(&["explain", "https://ingress.example.com/", "--manifests", "gateways"]);
     assert!(by_ingress.contains("TLS is passed through as it comes"), "{by_ingress}");
     assert!(by_ingress.contains("127.0.0.1:8443"), "{by_ingress}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fairway_objects::manifest::{self, Schema};
-use fairway_testkit::json_schema;
+use fairway_testkit::{golden, json_schema};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -53,12 +53,7 @@ fn whole_installations() {
         let (code, out, err) = migrated(&[folder.join("in.yaml").to_str().unwrap()], "");
         assert_in_the_chart(&out, case);
         for (file, text) in [("out.yaml", out), ("said.txt", format!("{err}exit code {code}\n"))] {
-            let file = folder.join(file);
-            if std::env::var_os("UPDATE_GOLDEN").is_some() {
-                fs::write(&file, &text).unwrap();
-            }
-            let expected = fs::read_to_string(&file).unwrap_or_default();
-            assert_eq!(text, expected, "{}", file.display());
+            golden::check(folder.join(file), &text);
         }
     }
 }

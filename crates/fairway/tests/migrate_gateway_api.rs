@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use fairway_testkit::backend::{Answer, Backend};
 use fairway_testkit::certificates::Authority;
+use fairway_testkit::golden;
 use fairway_testkit::manifests::{Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::wait::free_address;
@@ -39,11 +40,7 @@ fn whole_installations() {
     for case in CASES {
         let (code, out, err) = migrated(&[&format!("{case}/in.yaml")], None);
         for (file, text) in [("out.yaml", out), ("said.txt", format!("{err}exit code {code}\n"))] {
-            let file = cases().join(case).join(file);
-            if std::env::var_os("UPDATE_GOLDEN").is_some() {
-                fs::write(&file, &text).unwrap();
-            }
-            assert_eq!(text, fs::read_to_string(&file).unwrap_or_default(), "{}", file.display());
+            golden::check(cases().join(case).join(file), &text);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! For tests only: what stands around Fairway in a wire test or an end-to-end test.
 //!
-//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures and the started binary. Never uses a parser
+//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures, golden files and the started binary. Never uses a parser
 //! of Fairway (one parser bug must not blind both sides) and never sleeps for luck: everything waits for a condition
 //! with a deadline and says what it waited for when the deadline passes.
 
@@ -8,6 +8,7 @@ pub mod api_server;
 pub mod backend;
 pub mod certificates;
 pub mod client;
+pub mod golden;
 pub mod json_schema;
 pub mod manifests;
 pub mod process;

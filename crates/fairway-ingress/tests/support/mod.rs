@@ -19,6 +19,7 @@ use fairway_objects::own::OwnListener;
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::resources::{Change, Resources};
 use fairway_objects::with_type;
+use fairway_testkit::golden;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
@@ -195,8 +196,8 @@ fn set_service_maps(options: &mut Options, value: &Value) {
     maps.proxy_senders = senders.map(|it| it.as_str().unwrap().parse().unwrap()).collect();
 }
 
-/// Compares what becomes of `in.yaml` of each folder below `tests/NAME` with its `out.yaml`; `UPDATE_GOLDEN` writes that.
-pub fn golden(name: &str, found: impl Fn(&str) -> String) {
+/// Compares what becomes of `in.yaml` of each folder below `tests/NAME` with its `out.yaml`.
+pub fn every_case(name: &str, found: impl Fn(&str) -> String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
     let entries = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
     let mut cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
@@ -204,14 +205,8 @@ pub fn golden(name: &str, found: impl Fn(&str) -> String) {
     assert!(cases.len() >= 30, "only {} cases", cases.len());
     let check = |case: &PathBuf| {
         let found = found(&fs::read_to_string(case.join("in.yaml")).unwrap());
-        let file = case.join("out.yaml");
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&file, &found).unwrap();
-        }
-        let expected = fs::read_to_string(&file).unwrap_or_default();
-        let first = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
-        let line = first.unwrap_or_default() + 1;
-        (found != expected).then(|| format!("{}: line {line}, found:\n{found}", case.display()))
+        let difference = golden::difference(case.join("out.yaml"), &found)?;
+        Some(format!("{difference}\nall that was found:\n{found}"))
     };
     let wrong: Vec<String> = cases.iter().filter_map(check).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

@@ -2,8 +2,9 @@
 //! writes it.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
+
+use fairway_testkit::golden;
 
 use super::table::{Dialect, Flag, Meaning, Place};
 
@@ -51,14 +52,5 @@ fn meaning(flag: &Flag) -> String {
 #[test]
 fn the_page_is_what_the_table_says() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nginx-flags.md");
-    let page = page();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&file, &page).unwrap();
-    }
-    assert_eq!(
-        fs::read_to_string(&file).unwrap_or_default(),
-        page,
-        "UPDATE_GOLDEN=1 writes {}",
-        file.display()
-    );
+    golden::check(file, &page());
 }

@@ -9,6 +9,7 @@ mod scan;
 
 use std::path::{Path, PathBuf};
 
+use fairway_testkit::golden;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -146,13 +147,7 @@ pub(crate) async fn revision() -> String {
 fn the_document_is_made_of_the_results() {
     let text = std::fs::read_to_string(checkout().join(RESULTS)).unwrap();
     let page = page::of(&serde_json::from_str(&text).unwrap());
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(checkout().join(DOCUMENT), &page).unwrap();
-    }
-    assert!(
-        std::fs::read_to_string(checkout().join(DOCUMENT)).unwrap() == page,
-        "docs/conformance.md: run make conformance"
-    );
+    golden::check(checkout().join(DOCUMENT), &page);
 }
 
 #[test]

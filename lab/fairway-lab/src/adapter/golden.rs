@@ -1,11 +1,11 @@
 //! Golden tests of the renderers: one site with everything in it, and the whole configuration that each proxy gets.
-//! `GOLDEN=write cargo test` writes what is rendered; the difference is then for the reader of the commit.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-lab adapter::golden` writes what is rendered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairway_lab_measure::results::Settings;
+use fairway_testkit::golden;
 
 use crate::adapter::*;
 
@@ -52,13 +52,7 @@ fn frame(settings: Settings) -> Frame {
 }
 
 fn check(name: &str, rendered: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapter/golden").join(name);
-    if std::env::var("GOLDEN").is_ok_and(|order| order == "write") {
-        fs::write(&path, rendered).unwrap();
-    }
-    let golden = fs::read_to_string(&path).unwrap();
-    let differs = golden.lines().zip(rendered.lines()).enumerate().find(|(_, (one, other))| one != other);
-    assert_eq!(golden, rendered, "{name} differs, first in {differs:?}; GOLDEN=write writes it anew");
+    golden::check(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapter/golden").join(name), rendered);
 }
 
 #[test]

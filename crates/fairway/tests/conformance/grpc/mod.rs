@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairway_testkit::certificates::{Authority, Leaf};
+use fairway_testkit::golden;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 use serde_json::{Value, json};
@@ -95,10 +96,7 @@ async fn interop() {
 fn the_page_is_made_of_the_results_of_interop() {
     let text = std::fs::read_to_string(checkout().join(RESULTS)).unwrap();
     let found = serde_json::from_str(&text).unwrap();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(checkout().join(page::DOCUMENT), page::with(&found)).unwrap();
-    }
-    assert!(page::is_written(&found), "docs/grpc.md: run make interop UPDATE=1");
+    golden::check(checkout().join(page::DOCUMENT), &page::with(&found));
 }
 
 /// A way from a client to a server.

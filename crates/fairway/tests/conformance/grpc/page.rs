@@ -1,7 +1,6 @@
 //! The table of results in `docs/grpc.md`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -15,20 +14,12 @@ const PATHS: [&str; 6] = ["direct, h2c", "h2c, GRPC", "TLS, GRPC", "direct, TLS"
 
 pub(super) const DOCUMENT: &str = "docs/grpc.md";
 
-fn place() -> PathBuf {
-    checkout().join(DOCUMENT)
-}
-
 /// The page with its results.
 pub(super) fn with(results: &Value) -> String {
-    let page = std::fs::read_to_string(place()).unwrap();
+    let page = std::fs::read_to_string(checkout().join(DOCUMENT)).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the page has the marker");
     let (_, after) = rest.split_once(END).expect("the page has the marker");
     [before, BEGIN, &text(results), END, after].concat()
-}
-
-pub(super) fn is_written(results: &Value) -> bool {
-    std::fs::read_to_string(place()).unwrap() == with(results)
 }
 
 fn text(results: &Value) -> String {
