@@ -11,7 +11,7 @@ use fairway_objects::options::Compat;
 
 use crate::args::{CheckArgs, Output};
 use crate::offline::{Input, Offline};
-use crate::terminal::Plain;
+use crate::terminal::{EscapedJson, Plain};
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
@@ -26,14 +26,14 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (args.output, args.report) {
         (Output::Text, false) => text(&mut Plain(&mut out), &found)?,
-        (Output::Json, false) => json(&mut out, &found)?,
+        (Output::Json, false) => json(&mut EscapedJson(&mut out), &found)?,
         (Output::Text, true) => fairway_migrate::text(&mut Plain(&mut out), &report())?,
         (Output::Json, true) => {
-            serde_json::to_writer_pretty(&mut out, &report())?;
+            serde_json::to_writer_pretty(EscapedJson(&mut out), &report())?;
             writeln!(out)?;
         }
         (Output::Markdown, _) => fairway_migrate::markdown(&mut out, &report())?,
-        (Output::Html, _) => fairway_migrate::html(&mut out, &report())?,
+        (Output::Html, _) => fairway_migrate::html(&mut Plain(&mut out), &report())?,
     }
     out.flush()?;
     let clean = found.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Note);

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CompareArgs, Format};
 use crate::offline::{Input, Offline};
-use crate::terminal::Plain;
+use crate::terminal::{EscapedJson, Plain};
 
 /// Between two lines on how far it is.
 const TICK: Duration = Duration::from_secs(5);
@@ -158,10 +158,10 @@ fn write(format: Format, report: &Report) -> Result<()> {
     match format {
         Format::Text => fairway_compare::text(&mut Plain(&mut out), report)?,
         Format::Json => {
-            serde_json::to_writer_pretty(&mut out, report)?;
+            serde_json::to_writer_pretty(EscapedJson(&mut out), report)?;
             writeln!(out)?;
         }
-        Format::Html => fairway_compare::html(&mut out, report)?,
+        Format::Html => fairway_compare::html(&mut Plain(&mut out), report)?,
     }
     Ok(out.flush()?)
 }

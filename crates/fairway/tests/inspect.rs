@@ -49,6 +49,38 @@ fn check_writes_one_json_object_per_line() {
     }
 }
 
+/// Text of an object that turns a line around, ends it, or is not shown.
+#[test]
+fn no_output_of_check_shows_a_character_that_changes_what_a_reader_sees() {
+    let folder = tempfile::tempdir().unwrap();
+    let hidden = "5\u{202e}0\u{200b}\u{e0041}";
+    let ingress = serde_json::json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {
+            "name": "web", "namespace": "shop",
+            "annotations": { "nginx.ingress.kubernetes.io/proxy-body-size": hidden },
+        },
+        "spec": { "ingressClassName": "nginx", "rules": [{ "host": "a.test" }] },
+    });
+    std::fs::write(folder.path().join("a.json"), ingress.to_string()).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for output in ["text", "json", "markdown", "html"] {
+        for report in [None, Some("--report")] {
+            let arguments = ["check", folder, "--ingress-class-compat", "--output", output];
+            let printed = fairway(&arguments.into_iter().chain(report).collect::<Vec<_>>());
+            let text = String::from_utf8(printed.stdout).unwrap();
+            assert!(text.contains("proxy-body-size"), "{output} {report:?}: {text}");
+            let shown = text.contains(['\u{202e}', '\u{200b}', '\u{e0041}']);
+            assert!(!shown, "{output} {report:?}: {text}");
+        }
+    }
+    let told = fairway(&["check", folder, "--ingress-class-compat", "--output", "json"]).stdout;
+    let told: Vec<serde_json::Value> =
+        String::from_utf8(told).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let problem = |it: &serde_json::Value| it["problem"].as_str().unwrap().contains(hidden);
+    assert!(told.iter().any(problem), "a reader of JSON has the value: {told:#?}");
+}
+
 const MOVING: [&str; 3] = ["check", "moving", "--ingress-class-compat"];
 
 /// What `check` prints of the objects of an installation of ingress-nginx, with more arguments.
