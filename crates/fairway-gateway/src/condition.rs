@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use fairway_model::without_userinfo;
+
 /// One condition of an object, without what only its past tells (`lastTransitionTime`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -55,20 +57,24 @@ pub(crate) fn kind(group: &str, kind: &str) -> String {
 }
 
 impl Fault {
-    /// For this reason, with these words.
+    /// For this reason, with these words. Everybody who may read the object sees them: passwords of URLs are left out.
     pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self { reason, message: without_userinfo(message.into()) }
     }
 }
 
 impl Condition {
-    /// It holds.
+    /// It holds, with these words. As of a fault, they have no password of a URL.
     pub(crate) fn met(
         kind: &'static str,
         reason: &'static str,
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { kind, holds: true, reason, message: message.into() }
+        let message = match message.into() {
+            Cow::Owned(text) => Cow::Owned(without_userinfo(text)),
+            known => known,
+        };
+        Self { kind, holds: true, reason, message }
     }
 
     /// It does not hold.
@@ -86,6 +92,21 @@ impl Condition {
         match fault {
             Some(fault) => Self::unmet(kind, fault),
             None => Self::met(kind, reason, message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_words_of_a_status_have_the_password_of_a_url() {
+        let wrong = || "\"https://user:hunter2@auth.test/\" is no host".to_owned();
+        let fault = Fault::new("Invalid", wrong());
+        let met = Condition::met(PARTIALLY_INVALID, "Invalid", wrong());
+        for message in [&*fault.message, &met.message, &Condition::unmet(ACCEPTED, &fault).message] {
+            assert_eq!(message, "\"https://<hidden>@auth.test/\" is no host");
         }
     }
 }
