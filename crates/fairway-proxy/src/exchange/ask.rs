@@ -173,25 +173,26 @@ async fn put<N: Network, D: Downstream>(
     question: &mut Loan<N>,
 ) -> Result<(), Fault> {
     let Exchange { env, client_side, .. } = exchange;
-    let intake = subrequest::intake(question)?;
-    let (rule, prefix, client) = match (&asking.rule, &asking.auth.service) {
-        (Some(rule), _) => (rule, 0, env.client),
+    let mut intake = subrequest::intake(question)?;
+    let (rule, client) = match (&asking.rule, &asking.auth.service) {
+        (Some(rule), _) => (rule, env.client),
         (None, AuthService::Backend { .. }) => return Err(Fault::NoBackend),
         (None, AuthService::OwnHost { scheme }) => {
             let client = seen_with(*scheme, &env.client);
             let table = env.adopted.listener(client_side.peer.listener).ok_or(Fault::NoRoute)?.table;
             let (_, rule, prefix) =
                 lookup::lookup(env.adopted, table, &intake, question).ok_or(Fault::NoRoute)?;
+            intake.matched(prefix);
             let counts = &env.worker.guards.counts;
             let peer = &client_side.peer;
             let connection = (peer.scheme, peer.proof());
             let context =
-                FilterContext { intake: &intake, client: &client, connection, counts, https_port: 0, prefix };
+                FilterContext { intake: &intake, client: &client, connection, counts, https_port: 0 };
             follow(rule, &context, question)?;
-            (rule, prefix, client)
+            (rule, client)
         }
     };
-    let question = Question { rule, intake, client, prefix, buffers: question };
+    let question = Question { rule, intake, client, buffers: question };
     let peer = client_side.peer.clone();
     subrequest::run(env, peer, question, &mut Asker(&mut client_side.down)).await
 }

@@ -17,11 +17,10 @@ pub(super) fn decide<'a, N: Network>(
     first: u32,
     (peer, buffers): (&Peer, &mut Buffers),
 ) -> Verdict<'a> {
-    let Environment { intake, client, https_port, prefix, .. } = env;
+    let Environment { intake, client, https_port, .. } = env;
     let counts = &env.worker.guards.counts;
     let connection = (peer.scheme, peer.proof());
-    let (https_port, prefix) = (*https_port, *prefix);
-    let context = FilterContext { intake, client, connection, counts, https_port, prefix };
+    let context = FilterContext { intake, client, connection, counts, https_port: *https_port };
     let rule = env.rule().rule();
     let too_large = match (env.intake.body, rule.policy.max_body) {
         (BodySize::Exact(length), Some(most)) => length > most,

@@ -1,5 +1,6 @@
 //! What every step of an exchange knows and works on.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -61,14 +62,28 @@ pub(crate) struct Environment<'a, N: Network> {
     share: Option<&'a CompiledRule>,
     pub(crate) intake: Intake,
     pub(crate) client: Client,
-    /// Bytes of the path that the matched prefix covers.
-    pub(crate) prefix: usize,
     /// The public port of the listener to which requests in the clear are redirected.
     pub(crate) https_port: u16,
     /// When the time for the exchange is over, which the rule, the client of a call or whoever asks gave it.
-    pub(crate) limit: Option<Instant>,
+    limit: Option<Limit>,
     /// When the time for the attempt that is under way is over, where the rule gives each attempt its own.
-    attempt_limit: Option<Instant>,
+    attempt_limit: Option<Limit>,
+}
+
+/// A limit in time, in microseconds since the worker began, rounded up, and one more: half as large as an [`Instant`], of which every
+/// exchange that waits would have two.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Limit(NonZeroU64);
+
+impl Limit {
+    fn at(instant: Instant, began: Instant) -> Option<Self> {
+        let micros = instant.saturating_duration_since(began).as_nanos().div_ceil(1000);
+        NonZeroU64::new(u64::try_from(micros).ok()?.saturating_add(1)).map(Self)
+    }
+
+    fn instant(self, began: Instant) -> Instant {
+        began + Duration::from_micros(self.0.get() - 1)
+    }
 }
 
 /// An exchange that has a rule.
@@ -92,7 +107,7 @@ pub(super) fn limit_of_rule(rule: &CompiledRule, began: Instant) -> Option<Insta
 
 /// The earlier of two limits, of those that there are.
 #[inline]
-pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(super) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, None) => one,
@@ -109,7 +124,7 @@ pub(crate) enum Unroutable {
 }
 
 impl<'a, N: Network> Environment<'a, N> {
-    /// Of an exchange that Fairway begins under a rule: without a limit, and no prefix matched.
+    /// Of an exchange that Fairway begins under a rule: without a limit.
     pub(super) fn under(
         worker: &'a Rc<Worker<N>>,
         adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
@@ -125,7 +140,6 @@ impl<'a, N: Network> Environment<'a, N> {
             is_for_fairway: false,
             intake,
             client,
-            prefix: 0,
             https_port: 0,
             limit: None,
             attempt_limit: None,
@@ -165,7 +179,8 @@ impl<'a, N: Network> Environment<'a, N> {
     #[inline]
     pub(super) fn begin_attempt(&mut self, now: Instant) {
         let most = self.rule().rule().policy.timeouts.backend_request;
-        self.attempt_limit = most.and_then(|most| now.checked_add(most));
+        let limit = most.and_then(|most| now.checked_add(most));
+        self.attempt_limit = limit.and_then(|limit| Limit::at(limit, self.worker.began));
     }
 
     /// The attempt is over, and with it its time.
@@ -177,7 +192,17 @@ impl<'a, N: Network> Environment<'a, N> {
     /// That of the exchange or that of the attempt.
     #[inline]
     fn nearest_limit(&self) -> Option<Instant> {
-        earlier(self.limit, self.attempt_limit)
+        earlier(self.limit, self.attempt_limit).map(|limit| limit.instant(self.worker.began))
+    }
+
+    /// When the time for the exchange is over, if it ever is.
+    pub(super) fn limit(&self) -> Option<Instant> {
+        self.limit.map(|limit| limit.instant(self.worker.began))
+    }
+
+    /// The exchange has no more time than that.
+    pub(super) fn set_limit(&mut self, limit: Option<Instant>) {
+        self.limit = limit.and_then(|limit| Limit::at(limit, self.worker.began));
     }
 
     /// Gives the next step `patience` from `since`, and never more than there is for all of them.

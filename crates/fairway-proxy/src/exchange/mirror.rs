@@ -49,14 +49,14 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
         _ => buffers.body.copy_to(writer),
     }
     let (worker, adopted, client) = (Rc::clone(env.worker), Rc::clone(env.adopted), env.client);
-    let limit = env.limit;
+    let limit = env.limit();
     let rule = copying.rule.clone();
     tokio::task::spawn_local(async move {
         let mut outer = Environment::under(&worker, &adopted, &rule, intake, client);
-        outer.limit = limit;
+        outer.set_limit(limit);
         let intake = outer.intake.clone();
         // Nobody waits for it.
-        let copy = Question { rule: &rule, intake, client, prefix: 0, buffers: &mut mine };
+        let copy = Question { rule: &rule, intake, client, buffers: &mut mine };
         let _ = subrequest::run(&outer, peer, copy, &mut reader).await;
         drop(ticket);
     });

@@ -258,6 +258,7 @@ fn admit<'a, N: Network>(
     let Some((rule, prefix)) = route(adopted, table, &intake, buffers, record) else {
         return Err(Unroutable::Unserved(intake, Fault::NoRoute));
     };
+    intake.matched(prefix);
     let client = match &rule.steps().client {
         Some(real_ip) => client.behind(real_ip, &mut buffers.request),
         None => client,
@@ -266,7 +267,8 @@ fn admit<'a, N: Network>(
     let https_port = listener.map_or(443, |facts| facts.https_port);
     let limit = earlier(limit, limit_of_rule(rule, record.began));
     let mut env = Environment::under(worker, adopted, rule, intake, client);
-    (env.prefix, env.https_port, env.limit) = (prefix, https_port, limit);
+    env.https_port = https_port;
+    env.set_limit(limit);
     buffers.forms.forget_steps();
     let verdict =
         if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, (peer, buffers)) };

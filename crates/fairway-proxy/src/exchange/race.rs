@@ -317,7 +317,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         if client_side.down.poll_gone(cx).is_ready() {
             return Poll::Ready(Fault::ClientGone);
         }
-        if self.env.limit.is_none() {
+        if self.env.limit().is_none() {
             return Poll::Pending;
         }
         self.env.arm(&mut client_side.deadline, Instant::now(), Duration::MAX);

@@ -45,8 +45,6 @@ pub(super) struct Question<'q> {
     pub(super) intake: Intake,
     /// For whom it is made.
     pub(super) client: Client,
-    /// Bytes of the path that the rule's prefix covers.
-    pub(super) prefix: usize,
     /// Its head, and room for the answer's.
     pub(super) buffers: &'q mut Buffers,
 }
@@ -61,14 +59,15 @@ pub(super) async fn run<N: Network>(
     question: Question<'_>,
     behind: &mut dyn Behind,
 ) -> Result<(), Fault> {
-    let Environment { worker, adopted, limit, .. } = *outer;
-    let Question { rule, intake, client, prefix, buffers } = question;
+    let Environment { worker, adopted, .. } = *outer;
+    let Question { rule, intake, client, buffers } = question;
     let mut client_side = ClientSide::new(Unseen { behind, taken: 0 }, peer);
     let mut record = Record::new(Instant::now(), 0);
     // It has no more time than what is left to whoever asks.
-    let limit = earlier(limit, limit_of_rule(rule, record.began));
+    let limit = earlier(outer.limit(), limit_of_rule(rule, record.began));
     let mut env = Environment::under(worker, adopted, rule, intake, client);
-    (env.prefix, env.limit, env.is_for_fairway) = (prefix, limit, true);
+    env.set_limit(limit);
+    env.is_for_fairway = true;
     buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
     let outcome = forward(&mut exchange).await;

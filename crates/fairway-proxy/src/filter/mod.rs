@@ -196,6 +196,6 @@ fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut
     let mut target = std::mem::take(&mut buffers.forms.write().target);
     target.clear();
     let path = context.intake.path_in(rewrite.path_form(), buffers);
-    rewrite.apply(path, context.intake.query(buffers), context.prefix, &mut target);
+    rewrite.apply(path, context.intake.query(buffers), context.intake.prefix as usize, &mut target);
     buffers.forms.write().target = target;
 }

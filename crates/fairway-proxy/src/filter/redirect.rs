@@ -88,7 +88,7 @@ fn push_path(
     let start = location.len();
     let applied = compiled.is_some_and(|rewrite| {
         let path = context.intake.path_in(rewrite.path_form(), buffers);
-        rewrite.apply(path, b"", context.prefix, location)
+        rewrite.apply(path, b"", context.intake.prefix as usize, location)
     });
     if !applied {
         location.truncate(start);

@@ -20,8 +20,6 @@ pub(crate) struct FilterContext<'a> {
     pub(crate) counts: &'a Arc<Counts>,
     /// The public port of the listener `https`.
     pub(crate) https_port: u16,
-    /// Bytes of the path that the matched prefix covers.
-    pub(crate) prefix: usize,
 }
 
 /// Whether the request goes on.

@@ -25,7 +25,9 @@ pub(crate) struct Intake {
     pub(crate) dialect: Dialect,
     origin: Origin,
     /// Bytes of the path in the origin form; what follows is the query with its question mark.
-    path: usize,
+    path: u32,
+    /// Bytes of the path that the prefix of the rule covers; 0 until a rule has matched.
+    pub(crate) prefix: u32,
     shape: PathShape,
 }
 
@@ -74,7 +76,8 @@ impl Intake {
         if target.path == b"*" {
             return Err(Fault::Unsupported);
         }
-        let path = target.path.len();
+        let path = u32::try_from(target.path.len());
+        let path = path.map_err(|_| Fault::Malformed(Malformed::HeadTooLarge))?;
         let shape = if path::is_plain(target.path) {
             PathShape::Plain
         } else {
@@ -102,7 +105,19 @@ impl Intake {
             }
             _ => Origin::Target,
         };
-        Ok(Self { method, version, body, persistence, expectation, upgrade, dialect, origin, path, shape })
+        Ok(Self {
+            method,
+            version,
+            body,
+            persistence,
+            expectation,
+            upgrade,
+            dialect,
+            origin,
+            path,
+            prefix: 0,
+            shape,
+        })
     }
 
     /// Whether the client would take an answer of this status, of which it is none, for a WebSocket: in HTTP/2 any 2xx opens one
@@ -111,10 +126,16 @@ impl Intake {
         self.upgrade == Upgrade::WebSocket && self.version == Version::Http2 && (200..300).contains(&status)
     }
 
+    /// A rule whose prefix covers so many bytes of the path serves the request.
+    pub(crate) fn matched(&mut self, prefix: usize) {
+        // It is no longer than the path, which fits.
+        self.prefix = u32::try_from(prefix).unwrap_or(self.path);
+    }
+
     /// The path as the Gateway API sees it.
     pub(crate) fn normalised<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {
-            PathShape::Plain => &self.received(buffers)[..self.path],
+            PathShape::Plain => &self.received(buffers)[..self.path as usize],
             PathShape::Changed => &buffers.forms.read().normalised,
         }
     }
@@ -122,7 +143,7 @@ impl Intake {
     /// The path as nginx sees it.
     pub(crate) fn decoded<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
         match self.shape {
-            PathShape::Plain => &self.received(buffers)[..self.path],
+            PathShape::Plain => &self.received(buffers)[..self.path as usize],
             PathShape::Changed => &buffers.forms.read().decoded,
         }
     }
@@ -156,7 +177,7 @@ impl Intake {
         match form {
             PathForm::Normalised => out.extend_from_slice(self.normalised(buffers)),
             PathForm::Decoded => {
-                let written = path::normalise_as_decoded(&self.received(buffers)[..self.path], out);
+                let written = path::normalise_as_decoded(&self.received(buffers)[..self.path as usize], out);
                 debug_assert!(written.is_ok(), "the path was checked with the request");
             }
         }
@@ -164,12 +185,12 @@ impl Intake {
 
     /// The query without its question mark; empty when there is none.
     pub(crate) fn query<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
-        self.received(buffers).get(self.path + 1..).unwrap_or_default()
+        self.received(buffers).get(self.path as usize + 1..).unwrap_or_default()
     }
 
     /// Whether there is a query, be it empty: `/a?` is not `/a` (RFC 3986 §6.2.3).
     pub(crate) fn has_query(&self, buffers: &Buffers) -> bool {
-        self.received(buffers).len() > self.path
+        self.received(buffers).len() > self.path as usize
     }
 
     /// Whether the path as received is its own normal form.

@@ -61,6 +61,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) counters: Counters,
     pub(crate) log: AccessLog,
     pub(crate) guards: Guards,
+    /// When it began: what its exchanges count time from.
+    pub(crate) began: Instant,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
     random: RefCell<fastrand::Rng>,
     admission: Admission<ToEndpoint<N>, Open<N>>,
@@ -85,6 +87,7 @@ impl<N: Network> Worker<N> {
         log.adopt(adopted.settings());
         Self {
             options,
+            began: Instant::now(),
             connector: Connector::new(
                 (network, heads),
                 Rc::clone(&room),
