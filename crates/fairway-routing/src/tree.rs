@@ -50,22 +50,17 @@ struct Node {
     up: u32,
     /// How long the path to here is in bytes.
     length: u32,
-    /// Its element's place in `elements`, and its length.
-    element: (u32, u32),
+    /// Where its element begins in `elements`.
+    element_start: u32,
+    element_length: u32,
     /// The beginning of its element.
     head: [u8; HEAD],
     /// Whether the tree goes on below it: where it does not, nothing need be looked for.
-    children: Children,
+    has_children: bool,
     /// The rule of each list whose first candidate asks nothing but the path; else `NONE`.
     sure: [u32; 3],
     /// Where its lists begin in `candidates`: exact, prefix with a trailing slash, prefix without; and where they end.
     bounds: [u32; 4],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Children {
-    None,
-    Some,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +107,7 @@ impl Tree {
                 return Some(found);
             }
             if last.path.is_late() {
-                return self.find_around_late((deepest, whole), path, request);
+                return self.find_around_late(deepest, whole, path, request);
             }
         }
         if whole {
@@ -135,7 +130,8 @@ impl Tree {
     /// Prefixes in a host that has regular expressions after them: all but `/`, then these expressions, then `/`.
     fn find_around_late<F: Fields>(
         &self,
-        (deepest, whole): (u32, bool),
+        deepest: u32,
+        whole: bool,
         path: &[u8],
         request: &Request<'_, F>,
     ) -> Option<(u32, usize)> {
@@ -177,7 +173,7 @@ impl Tree {
             rest => (OTHER, rest),
         };
         loop {
-            if self.nodes[node as usize].children == Children::None {
+            if !self.nodes[node as usize].has_children {
                 return (node, false);
             }
             let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
@@ -213,7 +209,7 @@ impl Tree {
 
     #[inline]
     fn is(&self, node: &Node, parent: u32, element: &[u8]) -> bool {
-        let (start, length) = (node.element.0 as usize, node.element.1 as usize);
+        let (start, length) = (node.element_start as usize, node.element_length as usize);
         node.parent == parent
             && length == element.len()
             && match node.head.get(..length) {
@@ -240,12 +236,21 @@ impl Tree {
 }
 
 impl Node {
-    fn new(parent: u32, length: u32, element: (u32, u32), text: &[u8]) -> Self {
+    fn new(parent: u32, length: u32, element_start: u32, element: &[u8]) -> Self {
         let mut head = [0; HEAD];
-        let known = text.len().min(HEAD);
-        head[..known].copy_from_slice(&text[..known]);
-        let (children, sure, bounds) = (Children::None, [NONE; 3], [0; 4]);
-        Self { parent, up: NONE, length, element, head, children, sure, bounds }
+        let known = element.len().min(HEAD);
+        head[..known].copy_from_slice(&element[..known]);
+        Self {
+            parent,
+            up: NONE,
+            length,
+            element_start,
+            element_length: index(element.len()),
+            head,
+            has_children: false,
+            sure: [NONE; 3],
+            bounds: [0; 4],
+        }
     }
 
     fn list(&self, list: List) -> Range<usize> {
@@ -257,18 +262,25 @@ impl Node {
     }
 }
 
+/// A candidate of a list of a node.
+struct Entry {
+    node: u32,
+    list: List,
+    candidate: Candidate,
+}
+
 /// A tree that grows.
 struct Builder<'m> {
     nodes: Vec<Node>,
     children: HashMap<(u32, &'m str), u32, FastState>,
     elements: Vec<u8>,
-    entries: Vec<(u32, List, Candidate)>,
+    entries: Vec<Entry>,
     regexes: Vec<(usize, PathCandidate)>,
 }
 
 impl<'m> Builder<'m> {
     fn new() -> Self {
-        let root = Node::new(NONE, 0, (0, 0), b"");
+        let root = Node::new(NONE, 0, 0, b"");
         Self {
             nodes: vec![root.clone(), root],
             children: HashMap::default(),
@@ -287,8 +299,8 @@ impl<'m> Builder<'m> {
             }
             PathMatch::Prefix(path) if matches!(&**path, "" | "/") => {
                 let candidate = proposal.candidate()?;
-                self.entries.push((OTHER, List::Below, candidate.clone()));
-                self.entries.push((SLASH, List::Below, candidate));
+                self.entries.push(Entry { node: OTHER, list: List::Below, candidate: candidate.clone() });
+                self.entries.push(Entry { node: SLASH, list: List::Below, candidate });
             }
             PathMatch::Prefix(path) => {
                 let candidate = proposal.candidate()?;
@@ -313,7 +325,7 @@ impl<'m> Builder<'m> {
         for element in elements.split('/') {
             node = self.child(node, element);
         }
-        self.entries.push((node, list, candidate));
+        self.entries.push(Entry { node, list, candidate });
     }
 
     fn child(&mut self, parent: u32, element: &'m str) -> u32 {
@@ -323,20 +335,19 @@ impl<'m> Builder<'m> {
             let start = index(self.elements.len());
             self.elements.extend_from_slice(element.as_bytes());
             let above = &mut self.nodes[parent as usize];
-            above.children = Children::Some;
+            above.has_children = true;
             let above = above.length;
             // `*` and the like have no slash before their first element.
             let slash = u32::from(parent != OTHER);
             let length = above + slash + index(element.len());
-            let place = (start, index(element.len()));
-            self.nodes.push(Node::new(parent, length, place, element.as_bytes()));
+            self.nodes.push(Node::new(parent, length, start, element.as_bytes()));
         }
         child
     }
 
     fn finish(mut self) -> Tree {
         // Stable: within a list the order of precedence stays.
-        self.entries.sort_by_key(|(node, list, _)| (*node, *list));
+        self.entries.sort_by_key(|entry| (entry.node, entry.list));
         self.regexes.sort_by_key(|(length, candidate)| (candidate.path.is_late(), Reverse(*length)));
         self.set_bounds();
         let hash = FastState::default();
@@ -345,7 +356,7 @@ impl<'m> Builder<'m> {
             nodes: self.nodes.into(),
             hash,
             elements: self.elements.into(),
-            candidates: self.entries.into_iter().map(|(_, _, candidate)| candidate).collect(),
+            candidates: self.entries.into_iter().map(|entry| entry.candidate).collect(),
             regexes: self.regexes.into_iter().map(|(_, candidate)| candidate).collect::<Vec<_>>().into(),
         }
     }
@@ -357,11 +368,10 @@ impl<'m> Builder<'m> {
             let (mut bounds, mut sure) = ([index(next); 4], [NONE; 3]);
             for list in [List::Exact, List::Below, List::Prefix] {
                 let entries = &self.entries[next..];
-                let count =
-                    entries.iter().take_while(|entry| (entry.0 as usize, entry.1) == (number, list)).count();
-                if let Some((_, _, first)) =
-                    entries[..count].first().filter(|entry| entry.2.is_unconditional())
-                {
+                let is_listed = |entry: &&Entry| (entry.node as usize, entry.list) == (number, list);
+                let count = entries.iter().take_while(is_listed).count();
+                let first = entries[..count].first().map(|entry| &entry.candidate);
+                if let Some(first) = first.filter(|first| first.is_unconditional()) {
                     sure[list as usize] = first.rule;
                 }
                 next += count;
@@ -387,7 +397,7 @@ fn edges(nodes: &[Node], elements: &[u8], hash: FastState) -> Box<[Edge]> {
     let size = (children * 2).next_power_of_two();
     let mut edges = vec![Edge { tag: 0, child: NONE }; size];
     for (number, node) in nodes.iter().enumerate().skip(2) {
-        let (start, length) = (node.element.0 as usize, node.element.1 as usize);
+        let (start, length) = (node.element_start as usize, node.element_length as usize);
         let hash = hash.of(node.parent, &elements[start..start + length]);
         let mut place = hash as usize & (size - 1);
         while edges[place].child != NONE {

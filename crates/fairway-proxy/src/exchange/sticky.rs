@@ -41,11 +41,12 @@ pub(super) fn tell<N: Network, D>(
     let Exchange { env, buffers, .. } = exchange;
     let session = buffers.forms.read().session;
     let random = || env.worker.random(|random| random.u64(..));
-    let Some(key) = session.told(cookie, (group.keys(), index as usize), random) else { return };
+    let Some(key) = session.told(cookie, group.keys(), index as usize, random) else { return };
     let Buffers { request, forms, .. } = &mut **buffers;
     let user_agent = request.named(b"user-agent");
-    let about = (&*env.rule().rule().labels.path, env.client.scheme == Scheme::Https, user_agent);
+    let path = &*env.rule().rule().labels.path;
+    let is_tls = env.client.scheme == Scheme::Https;
     let value = &mut forms.write().session_cookie;
     value.clear();
-    set_cookie(value, (cookie, key), about);
+    set_cookie(value, cookie, key, path, is_tls, user_agent);
 }

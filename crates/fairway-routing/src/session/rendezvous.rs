@@ -113,7 +113,8 @@ impl Session {
     pub fn told(
         self,
         cookie: &SessionCookie,
-        (keys, index): (&[u64], usize),
+        keys: &[u64],
+        index: usize,
         random: impl FnOnce() -> u64,
     ) -> Option<u64> {
         if cookie.begins == SessionStart::Elsewhere {
@@ -191,8 +192,11 @@ fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
 /// The value of `Set-Cookie` (RFC 6265 §4.1.1), its attributes in the order in which ingress-nginx has them.
 pub fn set_cookie(
     into: &mut Vec<u8>,
-    (cookie, key): (&SessionCookie, u64),
-    (path, is_tls, user_agent): (&str, bool, Option<&[u8]>),
+    cookie: &SessionCookie,
+    key: u64,
+    path: &str,
+    is_tls: bool,
+    user_agent: Option<&[u8]>,
 ) {
     let mut add =
         |attribute: std::fmt::Arguments<'_>| into.write_fmt(attribute).expect("memory takes every write");
