@@ -185,9 +185,14 @@ async fn put<N: Network, D: Downstream>(
             intake.matched(prefix);
             let counts = &env.worker.guards.counts;
             let peer = &client_side.peer;
-            let connection = (peer.scheme, peer.proof());
-            let context =
-                FilterContext { intake: &intake, client: &client, connection, counts, https_port: 0 };
+            let context = FilterContext {
+                intake: &intake,
+                client: &client,
+                scheme: peer.scheme,
+                proof: peer.proof(),
+                counts,
+                https_port: 0,
+            };
             follow(rule, &context, question)?;
             (rule, client)
         }

@@ -19,8 +19,8 @@ pub(super) fn decide<'a, N: Network>(
 ) -> Verdict<'a> {
     let Environment { intake, client, https_port, .. } = env;
     let counts = &env.worker.guards.counts;
-    let connection = (peer.scheme, peer.proof());
-    let context = FilterContext { intake, client, connection, counts, https_port: *https_port };
+    let (scheme, proof) = (peer.scheme, peer.proof());
+    let context = FilterContext { intake, client, scheme, proof, counts, https_port: *https_port };
     let rule = env.rule().rule();
     let too_large = match (env.intake.body, rule.policy.max_body) {
         (BodySize::Exact(length), Some(most)) => length > most,

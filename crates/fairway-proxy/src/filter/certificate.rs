@@ -32,7 +32,7 @@ pub(super) fn verified<'r>(
 fn judged<'r>(step: &CompiledCertificate, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
     FIELDS.iter().for_each(|name| buffers.request.remove(name.as_bytes()));
     let of = &step.of;
-    let shown = match context.connection {
+    let shown = match (context.scheme, context.proof) {
         (Scheme::Http, _) => None,
         // It was verified by other rules, or not at all (RFC 9110 §15.5.20).
         (Scheme::Https, None) => return Verdict::Refused(Fault::Misdirected),

@@ -27,7 +27,8 @@ pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, cli
 /// Counts the request until its exchange is over, if not too much is under way.
 pub(super) fn concurrency<'r>(
     counts: &Arc<Counts>,
-    (policy, limit): (PolicyId, &ConcurrencyLimit),
+    policy: PolicyId,
+    limit: &ConcurrencyLimit,
     client: &Client,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {

@@ -82,7 +82,7 @@ fn ask<'r>(
         GuardStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
         GuardStep::Access(_) => Verdict::Refused(context.client.address_refused()),
         GuardStep::Certificate(of) => certificate::verified(of, context, buffers),
-        GuardStep::OverTls if context.connection.0 == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
+        GuardStep::OverTls if context.scheme == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
         GuardStep::OverTls => Verdict::Pass,
         GuardStep::Deny(requests) => deny(requests, context, buffers),
         GuardStep::Preflight(cors) => match context.intake.method {
@@ -98,7 +98,7 @@ fn ask<'r>(
         GuardStep::Ask(_) | GuardStep::Password(_) | GuardStep::Any(_) => Verdict::Wait(guard, next),
         GuardStep::Rate(policy, limit) => limit::rate(context.counts, *policy, limit, context.client),
         GuardStep::Concurrency(policy, limit) => {
-            limit::concurrency(context.counts, (*policy, limit), context.client, buffers)
+            limit::concurrency(context.counts, *policy, limit, context.client, buffers)
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn elsewhere<'r>(
             location
                 .extend_from_slice(host.as_ref().map_or(host_for_redirect(buffers), |host| host.as_bytes()));
             push_port(&mut location, scheme, port);
-            push_path(&mut location, (path.as_ref(), to.path.as_ref()), context, buffers);
+            push_path(&mut location, path.as_ref(), to.path.as_ref(), context, buffers);
             if *keep_query {
                 push_query(&mut location, context, buffers);
             }
@@ -72,7 +72,8 @@ pub(super) fn elsewhere<'r>(
 
 fn push_path(
     location: &mut Vec<u8>,
-    (path, compiled): (Option<&PathRewrite>, Option<&CompiledRewrite>),
+    path: Option<&PathRewrite>,
+    compiled: Option<&CompiledRewrite>,
     context: &FilterContext<'_>,
     buffers: &Buffers,
 ) {

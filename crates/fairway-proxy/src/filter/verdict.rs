@@ -14,8 +14,10 @@ use crate::request::intake::Intake;
 pub(crate) struct FilterContext<'a> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
-    /// Whether TLS is between the client, or whoever speaks for it, and Fairway; and what it showed.
-    pub(crate) connection: (Scheme, Option<&'a Proof>),
+    /// Of the connection: whether TLS is between the client, or whoever speaks for it, and Fairway.
+    pub(crate) scheme: Scheme,
+    /// What the client showed in the handshake.
+    pub(crate) proof: Option<&'a Proof>,
     /// What policies count.
     pub(crate) counts: &'a Arc<Counts>,
     /// The public port of the listener `https`.

@@ -415,7 +415,7 @@ async fn what_an_endpoint_says_of_other_origins_is_replaced() {
 }
 
 /// As Gateway API asks for it.
-fn gateway_cors(origins: &[CorsOrigin], (methods, headers): (&str, &str), credentials: bool) -> Phases {
+fn gateway_cors(origins: &[CorsOrigin], methods: &str, headers: &str, credentials: bool) -> Phases {
     Phases::from(Cors {
         origins: origins.into(),
         methods: methods.into(),
@@ -442,7 +442,7 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
         CorsOrigin::Wildcard { before: "https://".into(), after: ".bar.com".into() },
         CorsOrigin::Wildcard { before: "http://".into(), after: ":8080".into() },
     ];
-    let (backend, proxy) = behind(vec![gateway_cors(&origins, ("GET, OPTIONS", "X-1, X-2"), true)]).await;
+    let (backend, proxy) = behind(vec![gateway_cors(&origins, "GET, OPTIONS", "X-1, X-2", true)]).await;
     for (origin, is_allowed) in [
         ("https://www.foo.com", true),
         ("https://www.bar.com", true),
@@ -490,9 +490,9 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
 
 #[tokio::test]
 async fn a_star_of_gateway_api_is_what_the_request_says_where_credentials_are_allowed() {
-    let (_backend, open) = behind(vec![gateway_cors(&[CorsOrigin::Any], ("*", "*"), false)]).await;
+    let (_backend, open) = behind(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", false)]).await;
     let answer = ask(&open, preflight("https://a.test:1")).await;
-    let (_backend, trusting) = behind(vec![gateway_cors(&[CorsOrigin::Any], ("*", "*"), true)]).await;
+    let (_backend, trusting) = behind(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", true)]).await;
     let trusted = ask(&trusting, preflight("https://a.test:1")).await;
     for (name, value, literal) in [
         ("Access-Control-Allow-Origin", Some("*"), Some("https://a.test:1")),
