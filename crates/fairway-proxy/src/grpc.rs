@@ -93,7 +93,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
 
 /// Makes an answer of Fairway's own one for a gRPC client: without messages, with the status and its text as the message. Its
 /// other fields stay. Answers of success are left as they are.
-pub(crate) fn tell((answer, text): (&mut Head, &mut Vec<u8>), call: &mut Call, fault: Option<Fault>) {
+pub(crate) fn tell(answer: &mut Head, text: &mut Vec<u8>, call: &mut Call, fault: Option<Fault>) {
     if call.dialect == Dialect::None || answer.status() < 300 {
         return;
     }

@@ -21,7 +21,7 @@ use fairway_net::clock::Instant;
 use fairway_net::transport::Transport;
 use fairway_net::wire::Wire;
 
-use crate::exchange::{ClientSide, Ending, exchange};
+use crate::exchange::{ClientSide, Ending, Request, exchange};
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::peer::Peer;
@@ -99,7 +99,7 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
                 }
                 Next::Over => break,
             };
-            let request = (Rc::clone(worker), connection, buffers, arrival);
+            let request = Request { worker: Rc::clone(worker), client_side: connection, buffers, arrival };
             let ending;
             (connection, ending, now) = frames.run(|| exchange(request)).await;
             connection.served = connection.served.saturating_add(1);

@@ -565,7 +565,8 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
         let served = u32::try_from(self.conduct.served).unwrap_or(u32::MAX);
         (side.served, side.own_answers) = (served, 0);
         self.conduct.served += 1;
-        let request = (Rc::clone(self.worker), side, loan, arrival);
+        let worker = Rc::clone(self.worker);
+        let request = Request { worker, client_side: side, buffers: loan, arrival };
         self.slots.begin(slot, || (self.begin)(request));
         if self.worker.takebacks().are_many()
             && self.conduct.is_exceeded_by(self.streams.borrow().unanswered())

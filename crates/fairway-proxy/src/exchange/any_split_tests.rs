@@ -40,7 +40,12 @@ enum Answers {
 }
 
 /// What the endpoint saw of a request.
-type Received = (String, String, Vec<u8>);
+#[derive(Debug, PartialEq, Eq)]
+struct Received {
+    method: String,
+    target: String,
+    body: Vec<u8>,
+}
 
 impl Asked {
     fn bytes(&self) -> Vec<u8> {
@@ -61,7 +66,7 @@ impl Asked {
     }
 
     fn received(&self) -> Received {
-        (self.method.to_owned(), self.target.clone(), self.body.clone())
+        Received { method: self.method.to_owned(), target: self.target.clone(), body: self.body.clone() }
     }
 
     fn answer(&self) -> Vec<u8> {
@@ -81,7 +86,8 @@ fn chunked(body: &[u8], size: usize) -> Vec<u8> {
 }
 
 /// An answer whose body tells its request, so that a swapped or mixed one shows.
-fn body_of((method, target, body): &Received) -> Vec<u8> {
+fn body_of(received: &Received) -> Vec<u8> {
+    let Received { method, target, body } = received;
     [method.as_bytes(), b" ", target.as_bytes(), b" ", body].concat()
 }
 
@@ -124,15 +130,16 @@ fn request_in(bytes: &[u8]) -> Option<(Received, usize)> {
     let rest = &bytes[head.length..];
     match wire::framing(&head.fields).expect("the proxy writes one framing") {
         None | Some(wire::Framing::None | wire::Framing::Close) => {
-            Some(((method, target, Vec::new()), head.length))
+            Some((Received { method, target, body: Vec::new() }, head.length))
         }
         Some(wire::Framing::Length(length)) => {
             let body = rest.get(..length)?.to_vec();
-            Some(((method, target, body), head.length + length))
+            Some((Received { method, target, body }, head.length + length))
         }
         Some(wire::Framing::Chunked) => {
             let body = wire::chunked(rest).expect("the proxy writes canonical chunks")?;
-            Some(((method, target, body.content), head.length + body.length))
+            let length = head.length + body.length;
+            Some((Received { method, target, body: body.content }, length))
         }
     }
 }
@@ -158,7 +165,7 @@ async fn endpoint(
     }
 }
 
-fn play(asked: &[Asked], how: Answers, (from_client, from_endpoint): (Vec<usize>, Vec<usize>)) {
+fn play(asked: &[Asked], how: Answers, from_client: &[usize], from_endpoint: Vec<usize>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, async {
@@ -169,7 +176,7 @@ fn play(asked: &[Asked], how: Answers, (from_client, from_endpoint): (Vec<usize>
         let stage = Stage::new(1, |_, _| {}, script);
         let mut client = stage.client();
         let bytes: Vec<u8> = asked.iter().flat_map(Asked::bytes).collect();
-        assert!(write_in_pieces(&mut client.stream, &bytes, &from_client).await);
+        assert!(write_in_pieces(&mut client.stream, &bytes, from_client).await);
         for request in asked {
             let answer = client.answer().await;
             assert_eq!(answer, Some(Seen { status: 200, body: request.answer() }));
@@ -202,8 +209,9 @@ proptest! {
     fn requests_and_answers_do_not_depend_on_how_their_bytes_are_cut(
         asked in vec(asked(), 1..6),
         how in prop_oneof![Just(Answers::Length), Just(Answers::Chunked), Just(Answers::UntilClose)],
-        sizes in (sizes(), sizes()),
+        from_client in sizes(),
+        from_endpoint in sizes(),
     ) {
-        play(&asked, how, sizes);
+        play(&asked, how, &from_client, from_endpoint);
     }
 }

@@ -155,7 +155,7 @@ impl<'g, N: Network> Attempts<'g, N> {
         lease.up().send_request(&buffers.request, &plan);
         async move {
             let patience = lease.endpoint().acknowledges_within(ACKNOWLEDGED);
-            let fault = match transact(exchange, lease.up(), (self.now, patience)).await {
+            let fault = match transact(exchange, lease.up(), self.now, patience).await {
                 Ok(reply) => {
                     let (sent, headed, attempts) = (self.now, Instant::now(), self.made);
                     return Ok(Answer { lease, reply, connect, detour, sent, headed, attempts });

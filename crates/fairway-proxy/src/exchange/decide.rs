@@ -15,7 +15,8 @@ use crate::peer::{Peer, Scheme};
 pub(super) fn decide<'a, N: Network>(
     env: &Environment<'a, N>,
     first: u32,
-    (peer, buffers): (&Peer, &mut Buffers),
+    peer: &Peer,
+    buffers: &mut Buffers,
 ) -> Verdict<'a> {
     let Environment { intake, client, https_port, .. } = env;
     let counts = &env.worker.guards.counts;

@@ -22,7 +22,7 @@ use fairway_net::wire::Workspace;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{spawn_local, yield_now};
 
-use super::{ClientSide, exchange};
+use super::{ClientSide, Request, exchange};
 use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
@@ -437,7 +437,8 @@ impl Pair {
             persistence: Persistence::KeepAlive,
             upgrade: Upgrade::None,
         };
-        let request = (Rc::clone(&self.worker), side, buffers, Ok(arrival));
+        let worker = Rc::clone(&self.worker);
+        let request = Request { worker, client_side: side, buffers, arrival: Ok(arrival) };
         let frames = self.worker.reuse.frames.of(exchange::<LineNetwork, Part>);
         spawn_local(async move {
             let _ = frames.run(|| exchange(request)).await;

@@ -38,7 +38,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     mine.forms.copy(&buffers.forms);
     let mut intake = env.intake.clone();
     intake.expectation = Expectation::Nothing;
-    address(&copying.mirror, env, (buffers, &mut mine));
+    address(&copying.mirror, env, buffers, &mut mine);
     if copying.mirror.most_body == 0 {
         intake.body = BodySize::None;
         mine.request.remove_known(Known::ContentLength);
@@ -63,7 +63,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
 }
 
 /// Writes what the copy asks for, and of whom.
-fn address<N: Network>(mirror: &Mirror, env: &Environment<'_, N>, (own, copy): (&Buffers, &mut Buffers)) {
+fn address<N: Network>(mirror: &Mirror, env: &Environment<'_, N>, own: &Buffers, copy: &mut Buffers) {
     match &mirror.target {
         MirrorTarget::Forwarded => {}
         MirrorTarget::Received(before) => {

@@ -103,8 +103,9 @@ use respond::Outcome;
 ///
 /// Not an `async fn`: that would keep its argument twice.
 pub(crate) fn exchange<N: Network, D: Downstream>(
-    (worker, mut client_side, mut buffers, arrival): Request<N, D>,
+    request: Request<N, D>,
 ) -> impl Future<Output = (Box<ClientSide<D>>, Ending, Instant)> {
+    let Request { worker, mut client_side, mut buffers, arrival } = request;
     worker.budgets.retries.earn();
     async move {
         let adopted = worker.adopted();
@@ -112,9 +113,9 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         let mut record = Record::new(Instant::now(), head_bytes);
         record.sent_bytes = client_side.down.sent();
         buffers.parties = parties(&worker, &client_side);
-        let asker = (&client_side.peer, client_side.down.is_gone());
-        let ending = match admit(&worker, &adopted, asker, (&mut buffers, arrival), &mut record) {
-            Ok(admitted) => serve(admitted, &mut client_side, &mut buffers, &mut record).await,
+        let (peer, is_gone) = (&client_side.peer, client_side.down.is_gone());
+        let ending = match admit(&worker, &adopted, peer, is_gone, &mut buffers, arrival, &mut record) {
+            Ok((env, verdict)) => serve(env, verdict, &mut client_side, &mut buffers, &mut record).await,
             // Boxed, like all that is rare: every exchange would carry room for it.
             Err(unroutable) => {
                 Box::pin(respond::unroutable(
@@ -140,7 +141,12 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
 }
 
 /// What an exchange begins with.
-pub(crate) type Request<N, D> = (Rc<Worker<N>>, Box<ClientSide<D>>, Loan<N>, Result<Arrival, Malformed>);
+pub(crate) struct Request<N: Network, D> {
+    pub(crate) worker: Rc<Worker<N>>,
+    pub(crate) client_side: Box<ClientSide<D>>,
+    pub(crate) buffers: Loan<N>,
+    pub(crate) arrival: Result<Arrival, Malformed>,
+}
 
 /// Who asks, before trust is settled. Behind a PROXY header only the socket knows who sent the bytes; it is asked where the
 /// log shows it, so that no idle connection needs room for the answer.
@@ -157,7 +163,8 @@ fn is_introduced<N: Network>(worker: &Worker<N>, peer: &Peer) -> bool {
 
 /// Acts on the verdict.
 fn serve<'t, 'a: 't, N: Network, D: Downstream>(
-    (env, verdict): (Environment<'a, N>, Verdict<'a>),
+    env: Environment<'a, N>,
+    verdict: Verdict<'a>,
     client_side: &'t mut ClientSide<D>,
     buffers: &'t mut Buffers,
     record: &'t mut Record<'a>,
@@ -215,7 +222,7 @@ async fn wait_on<'a, N: Network, D: Downstream>(
         exchange.record.waited_until(Instant::now());
         match verdict {
             Verdict::Pass => {
-                match decide(&exchange.env, next, (&exchange.client_side.peer, exchange.buffers)) {
+                match decide(&exchange.env, next, &exchange.client_side.peer, exchange.buffers) {
                     Verdict::Wait(again, then) => (step, next) = (again, then),
                     decided => return decided,
                 }
@@ -230,8 +237,10 @@ async fn wait_on<'a, N: Network, D: Downstream>(
 fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
     adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
-    (peer, is_gone): (&Peer, bool),
-    (buffers, arrival): (&mut Buffers, Result<Arrival, Malformed>),
+    peer: &Peer,
+    is_gone: bool,
+    buffers: &mut Buffers,
+    arrival: Result<Arrival, Malformed>,
     record: &mut Record<'a>,
 ) -> Result<(Environment<'a, N>, Verdict<'a>), Unroutable> {
     let arrival = arrival.map_err(|malformed| Unroutable::Broken(Fault::Malformed(malformed)))?;
@@ -270,8 +279,7 @@ fn admit<'a, N: Network>(
     env.https_port = https_port;
     env.set_limit(limit);
     buffers.forms.forget_steps();
-    let verdict =
-        if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, (peer, buffers)) };
+    let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, peer, buffers) };
     Ok((env, verdict))
 }
 

@@ -91,8 +91,8 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let mut outlet =
             Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
-        let protocol = (env.intake.dialect, env.intake.version);
-        let end = match flow.stage == Stage::Flowing && outlet.end_early(cx, protocol, fault) {
+        let (dialect, version) = (env.intake.dialect, env.intake.version);
+        let end = match flow.stage == Stage::Flowing && outlet.end_early(cx, dialect, version, fault) {
             true => End::Sent,
             false => End::Missing,
         };
@@ -134,6 +134,15 @@ enum Awaited {
     Allowance,
 }
 
+/// Bytes of the exchange that have moved.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Moved {
+    /// Of the answer's body, to the client's side; in a stream of messages also of the request's, from the client.
+    relayed: u64,
+    /// By the client's socket.
+    taken: u64,
+}
+
 struct Flow {
     stage: Stage,
     awaited: Awaited,
@@ -141,8 +150,8 @@ struct Flow {
     is_full: bool,
     /// Whether it was left only because others have their turn.
     has_more: bool,
-    /// What the last look saw, moved and taken by the client's socket: a change is progress.
-    seen: (u64, u64),
+    /// What the last look saw: a change is progress.
+    seen: Moved,
     /// When the last progress was made.
     since: Instant,
     pace: Pace,
@@ -165,7 +174,7 @@ impl Flow {
             awaited: Awaited::Unknown,
             is_full: false,
             has_more: false,
-            seen: (0, 0),
+            seen: Moved::default(),
             since: began,
             pace: Pace::new(rate),
         }
@@ -184,7 +193,7 @@ impl Flow {
             self.since = now;
             client_side.deadline.set(now, HOLD);
         }
-        self.seen = (moved, client_side.down.progress());
+        self.seen = Moved { relayed: moved, taken: client_side.down.progress() };
     }
 
     fn poll<D: Channel, U: Channel>(
@@ -253,7 +262,7 @@ impl Flow {
         client_side: &mut ClientSide<D>,
         moved: u64,
     ) -> bool {
-        let seen = (moved, client_side.down.progress());
+        let seen = Moved { relayed: moved, taken: client_side.down.progress() };
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
             if self.seen == seen && self.awaited != Awaited::Allowance {
@@ -262,7 +271,7 @@ impl Flow {
             let now = Instant::now();
             if self.awaited == Awaited::Client {
                 let wait = now.saturating_duration_since(self.since);
-                too_slow = self.pace.note(wait, seen.1 - self.seen.1);
+                too_slow = self.pace.note(wait, seen.taken - self.seen.taken);
             }
             self.since = now;
         }

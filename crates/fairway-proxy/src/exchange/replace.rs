@@ -30,7 +30,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     let Some(rule) = owner else { return respond::without_page(exchange).await };
     let Exchange { env, client_side, buffers, record } = exchange;
     let mut question = env.worker.lend_buffers();
-    write_question(&mut question.request, buffers, env, (replacing, status));
+    write_question(&mut question.request, buffers, env, replacing, status);
     let Ok(mut intake) = subrequest::intake(&mut question) else {
         return respond::refuse_without_page(exchange, Fault::NoBackend, Made::ByRule).await;
     };
@@ -64,7 +64,8 @@ fn write_question<N: Network>(
     question: &mut Head,
     buffers: &Buffers,
     env: &Environment<'_, N>,
-    (replacing, status): (&Replacing, u16),
+    replacing: &Replacing,
+    status: u16,
 ) {
     let Buffers { request, forms, .. } = buffers;
     let method: &[u8] = if request.method() == Method::Head { b"HEAD" } else { b"GET" };

@@ -48,8 +48,8 @@ pub(crate) async fn unroutable<N: Network, D: Downstream>(
         Unroutable::Unserved(intake, _) => finish(worker, client_side, buffers, intake, record).await,
         // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
         Unroutable::Broken(_) => {
-            let how = (buffers.request.version(), Method::Get, Persistence::Close);
-            send(client_side, buffers, how, record).await;
+            let version = buffers.request.version();
+            send(client_side, buffers, version, Method::Get, Persistence::Close, record).await;
             Ending::Linger
         }
     }
@@ -192,7 +192,7 @@ async fn finish<N: Network, D: Downstream>(
         _ if client_side.own_answers >= OWN_ANSWERS_AHEAD => Persistence::Close,
         _ => persistence(worker, client_side, intake),
     };
-    if !send(client_side, buffers, (intake.version, intake.method, persistence), record).await {
+    if !send(client_side, buffers, intake.version, intake.method, persistence, record).await {
         return Ending::Abort;
     }
     settle(client_side, persistence).await
@@ -226,10 +226,12 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
 async fn send<D: Downstream>(
     client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
-    (version, method, persistence): (Version, Method, Persistence),
+    version: Version,
+    method: Method,
+    persistence: Persistence,
     record: &mut Record<'_>,
 ) -> bool {
-    grpc::tell((&mut buffers.answer, &mut buffers.text), &mut record.call, record.fault);
+    grpc::tell(&mut buffers.answer, &mut buffers.text, &mut record.call, record.fault);
     record.status = buffers.answer.status();
     let body = match buffers.answer.status() {
         204 | 304 => BodySize::None,

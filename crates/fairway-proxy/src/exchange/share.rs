@@ -28,7 +28,7 @@ fn choose<'a, N: Network, D>(
     let random = exchange.env.worker.random(|random| random.u32(..));
     let Some(Some(rule)) = shares.pick(random) else { return Verdict::Refused(Fault::NoBackend) };
     exchange.env.enter_share(rule);
-    let verdict = decide(&exchange.env, 0, (&exchange.client_side.peer, exchange.buffers));
+    let verdict = decide(&exchange.env, 0, &exchange.client_side.peer, exchange.buffers);
     if matches!(verdict, Verdict::Pass) {
         begin_copies(exchange);
     }

@@ -276,8 +276,18 @@ enum Conduct {
     Closes,
 }
 
-/// A client: when it asks, and when it leaves if it has no answer by then; in milliseconds.
-type Call = (u64, Option<u64>);
+/// A client; the times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    /// When it asks.
+    asks: u64,
+    /// How long after that it leaves, if it has no answer by then.
+    leaves: Option<u64>,
+}
+
+fn a_call() -> impl Strategy<Value = Call> {
+    (0..600_u64, prop::option::of(0..800_u64)).prop_map(|(asks, leaves)| Call { asks, leaves })
+}
 
 fn conduct() -> impl Strategy<Value = Conduct> {
     prop_oneof![
@@ -298,7 +308,8 @@ fn meeting(conduct: Conduct) -> Meeting {
 }
 
 /// Asks once, and leaves in time.
-async fn call(stage: Rc<Stage>, (asks, leaves): Call) -> Option<u16> {
+async fn call(stage: Rc<Stage>, call: Call) -> Option<u16> {
+    let Call { asks, leaves } = call;
     sleep(millis(asks)).await;
     let mut client = stage.client();
     let asked = client.ask(GET);
@@ -350,7 +361,7 @@ proptest! {
     fn whoever_comes_leaves_or_fails_no_endpoint_has_more_under_way_than_it_may_and_nothing_is_left_behind(
         limit in 1..4_u32,
         conducts in vec(conduct(), 1..4),
-        calls in vec((0..600_u64, prop::option::of(0..800_u64)), 1..24),
+        calls in vec(a_call(), 1..24),
     ) {
         play(limit, conducts, calls);
     }

@@ -26,13 +26,20 @@ use crate::request::intake::{Expectation, Intake};
 pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
-    (now, patience): (Instant, Duration),
+    now: Instant,
+    patience: Duration,
 ) -> impl Future<Output = Result<Reply, Fault>> {
     announce(exchange);
     exchange.env.worker.reuse.take_back(&mut exchange.buffers.answer);
-    let (hearing, acknowledged_within, watch) = (Hearing::Unasked, patience.into(), PeerWatch::default());
-    let mut transaction =
-        Transaction { up, seen: (0, 0), since: now, hearing, interim: 0, acknowledged_within, watch };
+    let mut transaction = Transaction {
+        up,
+        seen: Moved::default(),
+        since: now,
+        hearing: Hearing::Unasked,
+        interim: 0,
+        acknowledged_within: patience.into(),
+        watch: PeerWatch::default(),
+    };
     poll_fn(move |cx| transaction.poll(cx, exchange))
 }
 
@@ -56,7 +63,7 @@ const INTERIM: u8 = 8;
 struct Transaction<'a, 'b, U> {
     up: &'a mut U,
     /// What the last look saw: a change is progress.
-    seen: (u64, u64),
+    seen: Moved,
     /// When the last progress was made.
     since: Instant,
     hearing: Hearing,
@@ -65,6 +72,15 @@ struct Transaction<'a, 'b, U> {
     /// When the endpoint is looked at for the first time, should it not have answered by then.
     acknowledged_within: Micros,
     watch: PeerWatch<'b>,
+}
+
+/// Bytes of the request that have moved.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Moved {
+    /// Of the body, from the client.
+    received: u64,
+    /// To the endpoint.
+    sent: u64,
 }
 
 /// Whether the endpoint takes the request.
@@ -98,7 +114,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-        if let Poll::Ready(reply) = self.poll_head(cx, env, (client_side, buffers)) {
+        if let Poll::Ready(reply) = self.poll_head(cx, env, client_side, buffers) {
             return Poll::Ready(match reply {
                 Err(fault) if env.is_cut_in_time(fault) => Err(env.overdue()),
                 reply => reply,
@@ -124,7 +140,8 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         &mut self,
         cx: &mut Context<'_>,
         env: &Environment<'_, N>,
-        (client_side, buffers): (&mut ClientSide<D>, &mut Buffers),
+        client_side: &mut ClientSide<D>,
+        buffers: &mut Buffers,
     ) -> Poll<Result<Reply, Fault>> {
         let mut limits = env.worker.options.limits.head();
         limits.head_bytes = limits.head_bytes.max(env.rule().steps().bounds.head);
@@ -229,13 +246,13 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         client_side: &mut ClientSide<D>,
         body: &mut RequestBody,
     ) -> bool {
-        let seen = (body.received(), self.up.sent());
+        let seen = Moved { received: body.received(), sent: self.up.sent() };
         let mut too_slow = false;
         if self.seen != seen {
             // The first look comes right after the beginning: the clock was just read.
-            if self.seen != (0, 0) {
+            if self.seen != Moved::default() {
                 let now = Instant::now();
-                if self.seen.0 != seen.0 {
+                if self.seen.received != seen.received {
                     too_slow = body.note_wait(now.saturating_duration_since(self.since));
                 }
                 self.since = now;

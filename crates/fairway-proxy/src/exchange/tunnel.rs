@@ -42,8 +42,8 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
     // Bytes that the endpoint was seen to have.
     let mut delivered = up.sent();
     poll_fn(|cx| {
-        let forth = poll_direction(cx, &mut request, (&mut *down, up));
-        let back = poll_direction(cx, &mut answer, (up, &mut *down));
+        let forth = poll_direction(cx, &mut request, &mut *down, up);
+        let back = poll_direction(cx, &mut answer, up, &mut *down);
         match (forth, back) {
             (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
@@ -75,7 +75,8 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
 fn poll_direction<A: Channel, B: Channel>(
     cx: &mut Context<'_>,
     state: &mut Direction,
-    (from, to): (&mut A, &mut B),
+    from: &mut A,
+    to: &mut B,
 ) -> Poll<Result<(), ()>> {
     loop {
         let room = match *state {

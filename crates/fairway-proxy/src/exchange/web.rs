@@ -143,7 +143,8 @@ impl<D: Channel> Outlet<'_, D> {
     pub(super) fn end_early(
         &mut self,
         cx: &mut Context<'_>,
-        (dialect, version): (Dialect, Version),
+        dialect: Dialect,
+        version: Version,
         fault: Fault,
     ) -> bool {
         let has_place = self.encoder.is_some() || (dialect == Dialect::Native && version == Version::Http2);

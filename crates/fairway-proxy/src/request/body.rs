@@ -264,7 +264,7 @@ impl RequestBody {
                     }
                     pieces += 1;
                     let room = self.steps.as_ref().map_or(room, |steps| steps.takes(room));
-                    if has_had_its_turn || self.poll_piece(cx, (down, room), up, replay)?.is_pending() {
+                    if has_had_its_turn || self.poll_piece(cx, down, room, up, replay)?.is_pending() {
                         // What is there leaves before more is waited for.
                         if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
                             return Poll::Ready(Err(BodyFault::Upstream));
@@ -279,7 +279,8 @@ impl RequestBody {
     fn poll_piece<D: Downstream, U: Upstream>(
         &mut self,
         cx: &mut Context<'_>,
-        (down, room): (&mut D, usize),
+        down: &mut D,
+        room: usize,
         up: &mut U,
         replay: &mut Vec<u8>,
     ) -> Result<Poll<()>, BodyFault> {
