@@ -18,7 +18,7 @@ use crate::buffers::{Buffers, Parties};
 use crate::fault::Fault;
 use crate::listener::ListenerId;
 use crate::log::{Process, WallClock};
-use crate::metrics::record::{Detour, Record, UpstreamRecord};
+use crate::metrics::record::{Record, UpstreamRecord};
 use crate::options::AccessLogFormat;
 use crate::peer::{Facts, Noted, Peer, Scheme};
 use crate::request::intake::Fields;
@@ -63,7 +63,7 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
             header: Duration::from_millis(10).into(),
             response: Duration::from_millis(11).into(),
             attempts: 2,
-            detour: Detour::Hedged,
+            hedged: true,
         });
     }
     record

@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::log::{
     Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
 };
-use crate::metrics::record::{Detour, Record};
+use crate::metrics::record::Record;
 use crate::peer::{Noted, Peer};
 use crate::tls::Agreed;
 
@@ -67,7 +67,7 @@ pub(super) fn line<'a>(
             response: up.response.duration(),
             received: &forms.received,
             attempts: up.attempts,
-            hedged: up.detour == Detour::Hedged,
+            hedged: up.hedged,
         }),
         reason: record.fault.map(Fault::label),
         clock,

@@ -16,7 +16,7 @@ use super::environment::{Environment, Exchange};
 use super::transact::transact;
 use crate::fault::Fault;
 use crate::metrics::count;
-use crate::metrics::record::{Detour, Micros, UpstreamRecord};
+use crate::metrics::record::{Micros, UpstreamRecord};
 use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::blame::{blame, unpicked};
@@ -63,7 +63,8 @@ pub(super) struct Connection<H: Hop> {
     pub(super) reused: bool,
     /// What connecting took; zero for an idle connection.
     pub(super) connect: Micros,
-    pub(super) detour: Detour,
+    /// Whether a late connect made the attempt look at another endpoint as well.
+    pub(super) hedged: bool,
 }
 
 /// The head of an endpoint's answer stands in the buffers, and its body waits here.
@@ -71,7 +72,7 @@ pub(super) struct Answer<H: Hop> {
     pub(super) lease: Lease<H>,
     pub(super) reply: Reply,
     pub(super) connect: Micros,
-    pub(super) detour: Detour,
+    pub(super) hedged: bool,
     /// When the request began to be sent.
     pub(super) sent: Instant,
     /// When the head was there.
@@ -139,7 +140,7 @@ impl<'g, N: Network> Attempts<'g, N> {
         exchange: &'e mut Exchange<'_, '_, N, D>,
         connection: Connection<ToEndpoint<N>>,
     ) -> impl Future<Output = Result<Answer<ToEndpoint<N>>, Failure>> {
-        let Connection { mut lease, reused, connect, detour } = connection;
+        let Connection { mut lease, reused, connect, hedged } = connection;
         count(&exchange.env.worker.counters.attempts.sent);
         exchange.env.begin_attempt(self.now);
         let before = (lease.up().sent(), lease.up().received());
@@ -158,7 +159,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             let fault = match transact(exchange, lease.up(), self.now, patience).await {
                 Ok(reply) => {
                     let (sent, headed, attempts) = (self.now, Instant::now(), self.made);
-                    return Ok(Answer { lease, reply, connect, detour, sent, headed, attempts });
+                    return Ok(Answer { lease, reply, connect, hedged, sent, headed, attempts });
                 }
                 Err(fault) => fault_of_attempt(exchange, fault),
             };

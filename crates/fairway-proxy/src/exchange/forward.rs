@@ -276,13 +276,13 @@ fn hand_on<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     answer: Answer<ToEndpoint<N>>,
 ) -> impl Future<Output = Ending> {
-    let Answer { mut lease, reply, connect, detour, sent, headed, attempts } = answer;
+    let Answer { mut lease, reply, connect, hedged, sent, headed, attempts } = answer;
     let status = exchange.buffers.answer.status();
     exchange.record.status = status;
     let header = (headed - sent).into();
     let address = lease.endpoint().identity.address;
     let response = header;
-    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, detour };
+    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, hedged };
     exchange.record.upstream = Some(upstream);
     async move {
         if reply.upgrade == Upgrade::WebSocket {

@@ -14,7 +14,6 @@ use crate::buffers::Buffers;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::copy::copy;
-use crate::request::intake::Expectation;
 
 /// The most copies of a worker that are under way.
 const MOST: usize = 256;
@@ -37,7 +36,7 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     mine.request.clone_from(&buffers.request);
     mine.forms.copy(&buffers.forms);
     let mut intake = env.intake.clone();
-    intake.expectation = Expectation::Nothing;
+    intake.expects_continue = false;
     address(&copying.mirror, env, buffers, &mut mine);
     if copying.mirror.most_body == 0 {
         intake.body = BodySize::None;

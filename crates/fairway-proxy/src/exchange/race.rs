@@ -17,7 +17,7 @@ use tokio::time::Sleep;
 use super::attempt::{Attempts, Connection, Failure, Reuse};
 use super::environment::{ClientSide, Environment, Exchange};
 use crate::fault::Fault;
-use crate::metrics::record::{Detour, Micros};
+use crate::metrics::record::Micros;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::blame::note_connect_failure;
@@ -57,16 +57,16 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
             }
             Err(chosen) => chosen,
         };
-        let (chosen, detour) = if chosen.endpoint.is_opening() {
+        let (chosen, hedged) = if chosen.endpoint.is_opening() {
             let began = record.forwarding_began();
             match Box::pin(share(env, began, attempts, chosen, client_side)).await? {
                 Shared::Connection(connection) => return Ok(connection),
-                Shared::Nothing(chosen, detour) => (chosen, detour),
+                Shared::Nothing { chosen, hedged } => (chosen, hedged),
             }
         } else {
-            (chosen, Detour::None)
+            (chosen, false)
         };
-        let race = Race::begin(env, record.forwarding_began(), attempts, chosen, detour);
+        let race = Race::begin(env, record.forwarding_began(), attempts, chosen, hedged);
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
         let connected = Box::pin(race.run(client_side)).await;
         connected.map_err(|(chosen, fault)| Failure::before_sending(fault, false, chosen.index))
@@ -101,7 +101,10 @@ async fn prove<N: Network, D: Downstream>(
 enum Shared<H: Hop> {
     Connection(Connection<H>),
     /// No connection: one to this endpoint is to be made.
-    Nothing(Chosen<H>, Detour),
+    Nothing {
+        chosen: Chosen<H>,
+        hedged: bool,
+    },
 }
 
 /// Waits for a connection that is under way and can be shared. When none comes, or not before the connect is late, the exchange
@@ -118,7 +121,7 @@ async fn share<N: Network, D: Downstream>(
 ) -> Result<Shared<To<N>>, Failure> {
     let group = attempts.group;
     let ClientSide { down, deadline, .. } = client_side;
-    let (mut detour, mut has_waited) = (Detour::None, false);
+    let (mut hedged, mut has_waited) = (false, false);
     let mut late = timer(patience(env, group, &chosen.endpoint));
     while let Some(since) = chosen.endpoint.await_opened(has_waited) {
         has_waited = true;
@@ -138,15 +141,15 @@ async fn share<N: Network, D: Downstream>(
             // Without another endpoint, this one's next connection is waited for, or made.
             let Some(rival) = rival else { continue };
             count(&env.worker.counters.attempts.hedges.moved);
-            (chosen, detour, has_waited) = (rival, Detour::Hedged, false);
+            (chosen, hedged, has_waited) = (rival, true, false);
             late = timer(patience(env, group, &chosen.endpoint));
         }
         chosen = match at_hand(chosen, attempts) {
-            Ok(idle) => return Ok(Shared::Connection(Connection { detour, ..idle })),
+            Ok(idle) => return Ok(Shared::Connection(Connection { hedged, ..idle })),
             Err(chosen) => chosen,
         };
     }
-    Ok(Shared::Nothing(chosen, detour))
+    Ok(Shared::Nothing { chosen, hedged })
 }
 
 /// When a connect is late: none where nothing may race it.
@@ -189,12 +192,12 @@ fn at_hand<N: Network>(
     if chosen.endpoint.health().is_suspect() {
         return Err(chosen);
     }
-    idle(chosen, attempts).map(|lease| Connection::reused(lease, Detour::None))
+    idle(chosen, attempts).map(Connection::reused)
 }
 
 impl<H: Hop> Connection<H> {
-    fn reused(lease: Lease<H>, detour: Detour) -> Self {
-        Self { lease, reused: true, connect: Micros::default(), detour }
+    fn reused(lease: Lease<H>) -> Self {
+        Self { lease, reused: true, connect: Micros::default(), hedged: false }
     }
 }
 
@@ -218,7 +221,8 @@ struct Race<'a, 's, 'g, N: Network> {
     racers: Vec<Racer<N>>,
     /// When the youngest racer is late.
     late: Late,
-    detour: Detour,
+    /// Whether another endpoint was looked at as well.
+    hedged: bool,
 }
 
 struct Racer<N: Network> {
@@ -254,9 +258,9 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         begun: Instant,
         attempts: &'a mut Attempts<'g, N>,
         chosen: Chosen<To<N>>,
-        detour: Detour,
+        hedged: bool,
     ) -> Self {
-        let mut race = Self { env, begun, attempts, racers: Vec::new(), late: None, detour };
+        let mut race = Self { env, begun, attempts, racers: Vec::new(), late: None, hedged };
         race.enter(chosen, Entry::Free);
         race
     }
@@ -357,17 +361,17 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
                 count(&hedges.reused);
                 self.attempts.tried.insert(lease.index());
                 self.leave_behind();
-                return Some(Connection::reused(lease, Detour::Hedged));
+                return Some(Connection { hedged: true, ..Connection::reused(lease) });
             }
             Err(rival) => rival,
         };
         if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
             count(&hedges.moved);
-            self.detour = Detour::Hedged;
+            self.hedged = true;
             let entry = self.racers.swap_remove(which).entry;
             self.enter(rival, entry);
         } else if self.env.worker.budgets.hedges.spend(Instant::now()) {
-            self.detour = Detour::Hedged;
+            self.hedged = true;
             self.enter(rival, Entry::Paid);
         } else {
             count(&hedges.refused);
@@ -385,7 +389,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         self.attempts.now = began + connect;
         let lease = welcome(self.env.worker, chosen, hop, connect);
         self.leave_behind();
-        Connection { lease, reused: false, connect: connect.into(), detour: self.detour }
+        Connection { lease, reused: false, connect: connect.into(), hedged: self.hedged }
     }
 
     /// What is still on its way goes on without this exchange.

@@ -35,8 +35,8 @@ pub(super) async fn replace<N: Network, D: Downstream>(
         return respond::refuse_without_page(exchange, Fault::NoBackend, Made::ByRule).await;
     };
     let outer = &env.intake;
-    (intake.version, intake.persistence, intake.expectation, intake.upgrade) =
-        (outer.version, outer.persistence, outer.expectation, outer.upgrade);
+    (intake.version, intake.persistence, intake.expects_continue, intake.upgrade) =
+        (outer.version, outer.persistence, outer.expects_continue, outer.upgrade);
     question.body = RequestBody::none(env.client.trust);
     question.forms.take_session_cookie(&mut buffers.forms);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);

@@ -17,7 +17,7 @@ use crate::filter::{self, Made};
 use crate::grpc::{self, code_of, dialect_of, dialect_of_answers};
 use crate::metrics::record::Record;
 use crate::network::Network;
-use crate::request::intake::{Expectation, Intake};
+use crate::request::intake::Intake;
 use crate::worker::{Phase, Worker};
 
 /// How long the client may take to receive an answer that Fairway made.
@@ -208,7 +208,7 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
     let most = worker.clients(client_side.peer.listener, |clients| clients.requests_per_connection);
     let drainable = match client_side.down.unread() {
         Some(0) => true,
-        Some(rest) => rest <= WORTH_DRAINING && intake.expectation == Expectation::Nothing,
+        Some(rest) => rest <= WORTH_DRAINING && !intake.expects_continue,
         None => false,
     };
     if intake.persistence == Persistence::KeepAlive

@@ -18,7 +18,7 @@ use crate::metrics::count;
 use crate::metrics::record::Micros;
 use crate::network::Network;
 use crate::request::body::{BodyFault, RequestBody};
-use crate::request::intake::{Expectation, Intake};
+use crate::request::intake::Intake;
 
 /// Sends the request that waits in `up`, with its body, and waits for the answer's head.
 ///
@@ -46,7 +46,7 @@ pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
 /// The client that waits for a word before it sends its body gets it now, once.
 fn announce<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) {
     let Exchange { env, client_side, buffers, .. } = exchange;
-    if env.intake.expectation == Expectation::Continue && buffers.body.take_announcement() {
+    if env.intake.expects_continue && buffers.body.take_announcement() {
         env.worker.reuse.lend(&mut buffers.answer);
         buffers.answer.start_response(100);
         client_side.down.send_interim(&buffers.answer);

@@ -74,15 +74,6 @@ impl From<Duration> for Micros {
     }
 }
 
-/// Whether a late connect made the attempt look at another endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detour {
-    /// The endpoint that was chosen first.
-    None,
-    /// Another one beside it.
-    Hedged,
-}
-
 /// The last attempt, which gave the answer or the failure.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamRecord {
@@ -98,16 +89,23 @@ pub struct UpstreamRecord {
     pub response: Micros,
     /// How many attempts it took.
     pub attempts: u8,
-    /// Whether another endpoint was looked at.
-    pub detour: Detour,
+    /// Whether a late connect made the attempt look at another endpoint as well.
+    pub hedged: bool,
 }
 
 impl UpstreamRecord {
     /// An attempt that brought no answer in `took`.
     pub fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
         let none = Micros::default();
-        let (response, detour) = (took.into(), Detour::None);
-        Self { endpoint, status: 0, connect: none, header: none, response, attempts, detour }
+        Self {
+            endpoint,
+            status: 0,
+            connect: none,
+            header: none,
+            response: took.into(),
+            attempts,
+            hedged: false,
+        }
     }
 }
 

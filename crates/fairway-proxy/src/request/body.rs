@@ -24,7 +24,8 @@ pub(crate) struct RequestBody {
     arrival: Arrival,
     sending: Sending,
     held: Held,
-    announcement: Announcement,
+    /// Whether the client was told to go on (`100 Continue`), or does not wait for that.
+    is_announced: bool,
     /// As [`BodyBounds`] has them.
     most: Option<u64>,
     replay: usize,
@@ -40,13 +41,6 @@ pub(crate) struct RequestBody {
 }
 
 struct Copies(Vec<CopyWriter>);
-
-/// Whether the client was told to go on (`100 Continue`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Announcement {
-    Due,
-    Made,
-}
 
 /// What a body may be.
 #[derive(Clone, Copy, Default)]
@@ -120,7 +114,7 @@ impl RequestBody {
             arrival: Arrival::Coming,
             sending: Sending::Flowing,
             held: Held::All,
-            announcement: Announcement::Due,
+            is_announced: false,
             most: bounds.most,
             replay: bounds.replay,
             pace: Pace::new(bounds.rate),
@@ -133,7 +127,7 @@ impl RequestBody {
 
     /// The same, of a client that waits for no word.
     pub(crate) fn announced(bounds: BodyBounds, trust: Trust) -> Self {
-        Self { announcement: Announcement::Made, ..Self::new(bounds, trust) }
+        Self { is_announced: true, ..Self::new(bounds, trust) }
     }
 
     /// Of a request that has none, whatever its client sends.
@@ -200,7 +194,7 @@ impl RequestBody {
 
     /// Whether `100 Continue` is still to be said; it is said once, whatever the number of attempts.
     pub(crate) fn take_announcement(&mut self) -> bool {
-        std::mem::replace(&mut self.announcement, Announcement::Made) == Announcement::Due
+        !std::mem::replace(&mut self.is_announced, true)
     }
 
     /// Nothing is held any more: an answer has begun, there is no other attempt.

@@ -20,7 +20,8 @@ pub(crate) struct Intake {
     pub(crate) body: BodySize,
     /// What the client wishes.
     pub(crate) persistence: Persistence,
-    pub(crate) expectation: Expectation,
+    /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
+    pub(crate) expects_continue: bool,
     pub(crate) upgrade: Upgrade,
     pub(crate) dialect: Dialect,
     origin: Origin,
@@ -28,7 +29,8 @@ pub(crate) struct Intake {
     path: u32,
     /// Bytes of the path that the prefix of the rule covers; 0 until a rule has matched.
     pub(crate) prefix: u32,
-    shape: PathShape,
+    /// Whether the path as received is its own normal form.
+    is_plain: bool,
 }
 
 /// Where path and query stand as received, in origin form (RFC 9112 §3.2.1).
@@ -38,20 +40,6 @@ enum Origin {
     Target,
     /// The target is absolute; the buffers has their copy, with the `/` that the client may leave out.
     Buffers,
-}
-
-/// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expectation {
-    Nothing,
-    Continue,
-}
-
-/// Whether the path as received is its own normal form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PathShape {
-    Plain,
-    Changed,
 }
 
 impl Intake {
@@ -78,19 +66,14 @@ impl Intake {
         }
         let path = u32::try_from(target.path.len());
         let path = path.map_err(|_| Fault::Malformed(Malformed::HeadTooLarge))?;
-        let shape = if path::is_plain(target.path) {
-            PathShape::Plain
-        } else {
+        let is_plain = path::is_plain(target.path);
+        if !is_plain {
             let forms = forms.write();
             path::normalise(target.path, &mut forms.normalised).map_err(Fault::Malformed)?;
             path::decode(target.path, &mut forms.decoded).map_err(Fault::Malformed)?;
-            PathShape::Changed
-        };
+        }
         host_of(request, &target, host)?;
-        let expectation = match arrival.expects_continue.map_err(Fault::Malformed)? {
-            true if body != BodySize::None => Expectation::Continue,
-            _ => Expectation::Nothing,
-        };
+        let expects_continue = arrival.expects_continue.map_err(Fault::Malformed)? && body != BodySize::None;
         check_upgrade(request, body, arrival.upgrade)?;
         let (persistence, upgrade) = (arrival.persistence, arrival.upgrade);
         let (version, dialect) = (request.version(), dialect_of(request));
@@ -110,13 +93,13 @@ impl Intake {
             version,
             body,
             persistence,
-            expectation,
+            expects_continue,
             upgrade,
             dialect,
             origin,
             path,
             prefix: 0,
-            shape,
+            is_plain,
         })
     }
 
@@ -134,17 +117,19 @@ impl Intake {
 
     /// The path as the Gateway API sees it.
     pub(crate) fn normalised<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
-        match self.shape {
-            PathShape::Plain => &self.received(buffers)[..self.path as usize],
-            PathShape::Changed => &buffers.forms.read().normalised,
+        if self.is_plain {
+            &self.received(buffers)[..self.path as usize]
+        } else {
+            &buffers.forms.read().normalised
         }
     }
 
     /// The path as nginx sees it.
     pub(crate) fn decoded<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
-        match self.shape {
-            PathShape::Plain => &self.received(buffers)[..self.path as usize],
-            PathShape::Changed => &buffers.forms.read().decoded,
+        if self.is_plain {
+            &self.received(buffers)[..self.path as usize]
+        } else {
+            &buffers.forms.read().decoded
         }
     }
 
@@ -195,7 +180,7 @@ impl Intake {
 
     /// Whether the path as received is its own normal form.
     pub(crate) fn is_plain(&self) -> bool {
-        self.shape == PathShape::Plain
+        self.is_plain
     }
 
     /// Path and query as received, in origin form (RFC 9112 §3.2.1).
