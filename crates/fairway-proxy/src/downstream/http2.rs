@@ -61,11 +61,12 @@ pub(crate) fn serve<N: Network, S: Transport>(
     let slots = Slots::new(frames);
     let connection = Connection::new(&open, peer, wire, slots);
     // Its own turns are bounded; a budget of the runtime would end within one, and leave exchanges that were not asked.
-    tokio::task::unconstrained(run((open, share), Box::new(connection), exchange::<N, H2Side>))
+    tokio::task::unconstrained(run(open, share, Box::new(connection), exchange::<N, H2Side>))
 }
 
 async fn run<N: Network, S: Transport, F: Future<Output = Over>>(
-    (open, _share): (Open<N>, Share),
+    open: Open<N>,
+    _share: Share,
     mut connection: Box<Connection<N, S, F>>,
     begin: impl Fn(Request<N, H2Side>) -> F,
 ) {
@@ -126,8 +127,10 @@ struct Clock {
     moved: Instant,
     /// When a stream was open last. Frames without one keep no connection open.
     used: Instant,
-    /// How many streams there had been at the last look, and whether none was open.
-    seen: (u64, bool),
+    /// How many streams there had been at the last look.
+    seen_streams: u64,
+    /// Whether none was open then.
+    was_idle: bool,
     deadline: Deadline,
     /// How many streams there had been when memory was given back.
     rested_after: u64,
@@ -137,17 +140,26 @@ struct Clock {
 
 impl Clock {
     fn new(now: Instant) -> Self {
-        let (deadline, seen) = (Deadline::unset(), (0, true));
-        Self { began: now, moved: now, used: now, seen, deadline, rested_after: 0, is_ending: false }
+        Self {
+            began: now,
+            moved: now,
+            used: now,
+            seen_streams: 0,
+            was_idle: true,
+            deadline: Deadline::unset(),
+            rested_after: 0,
+            is_ending: false,
+        }
     }
 
-    /// Notes how much waits and what is open, at the end of a turn.
-    fn look(&mut self, now: Instant, waits: bool, seen: (u64, bool)) {
+    /// Notes at the end of a turn whether anything waits to be written, how many streams there have been, and whether none is
+    /// open.
+    fn look(&mut self, now: Instant, waits: bool, streams: u64, is_idle: bool) {
         if !waits {
             self.moved = now;
         }
-        if !seen.1 || self.seen != seen {
-            (self.used, self.seen) = (now, seen);
+        if !is_idle || !self.was_idle || self.seen_streams != streams {
+            (self.used, self.seen_streams, self.was_idle) = (now, streams, is_idle);
         }
     }
 
@@ -384,7 +396,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
             };
-            self.clock.look(now, waits, (self.conduct.served, idle));
+            self.clock.look(now, waits, self.conduct.served, idle);
             let rests = self.clock.rested_after == self.conduct.served;
             let limit = match (waits, idle) {
                 (true, _) => Some(self.clock.moved + write_timeout),
@@ -502,10 +514,10 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                 Event::Wait(wait) => return (used, Reading::Held(wait)),
                 Event::Closed(_) => return (used, Reading::Over),
                 Event::Head { stream, end, length, protocol } => {
-                    let mut arrival = arrival(&mut loan.request, count, (end, length));
+                    let mut arrival = arrival(&mut loan.request, count, end, length);
                     if let Some(protocol) = protocol {
                         let nonce = self.worker.random(|random| random.u128(..));
-                        switch(&mut loan.request, &mut arrival, (protocol, length, nonce));
+                        switch(&mut loan.request, &mut arrival, protocol, length, nonce);
                     }
                     let slot = streams.open(stream, end);
                     drop(streams);
@@ -580,7 +592,7 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
 /// Makes CONNECT for a WebSocket the handshake that it would be in HTTP/1, with a key of ours: a client has none here (RFC 8441
 /// §5). Any other protocol stays CONNECT, which is refused.
 #[cold]
-fn switch(head: &mut Head, arrival: &mut Arrival, (protocol, length, nonce): (Span, Option<u64>, u128)) {
+fn switch(head: &mut Head, arrival: &mut Arrival, protocol: Span, length: Option<u64>, nonce: u128) {
     if !head.text(protocol).eq_ignore_ascii_case(b"websocket") {
         return;
     }
@@ -594,7 +606,7 @@ fn switch(head: &mut Head, arrival: &mut Arrival, (protocol, length, nonce): (Sp
 }
 
 /// What a head says about this hop; it is removed from the head.
-fn arrival(head: &mut Head, head_bytes: usize, (end, length): (bool, Option<u64>)) -> Arrival {
+fn arrival(head: &mut Head, head_bytes: usize, end: bool, length: Option<u64>) -> Arrival {
     head.set_version(Version::Http2);
     let body = match (end, length) {
         (true, _) => BodySize::None,

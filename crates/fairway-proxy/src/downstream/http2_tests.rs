@@ -300,7 +300,7 @@ async fn cancelled_at_once(stage: &Stage, after: impl Fn(u32) -> Vec<u8>) -> u64
 const ALL_AT_ONCE: u64 = 90;
 
 /// A frame of this type and these flags on a stream.
-fn frame_on(id: u32, (kind, flags): (u8, u8), payload: &[u8]) -> Vec<u8> {
+fn frame_on(id: u32, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let header = [&[0, 0, payload.len() as u8, kind, flags][..], &id.to_be_bytes()].concat();
     [&header, payload].concat()
 }
@@ -309,14 +309,14 @@ fn frame_on(id: u32, (kind, flags): (u8, u8), payload: &[u8]) -> Vec<u8> {
 async fn a_request_that_is_reset_in_the_read_that_brought_it_reaches_no_endpoint() {
     let ways: [fn(u32) -> Vec<u8>; 7] = [
         // CVE-2023-44487
-        |id| frame_on(id, (3, 0), &8_u32.to_be_bytes()),
+        |id| frame_on(id, 3, 0, &8_u32.to_be_bytes()),
         // CVE-2025-8671: WINDOW_UPDATE, PRIORITY, HEADERS and DATA for which the server must reset the stream.
-        |id| frame_on(id, (8, 0), &[0; 4]),
-        |id| frame_on(id, (8, 0), &0x7fff_ffff_u32.to_be_bytes()),
-        |id| frame_on(id, (2, 0), &[0; 4]),
-        |id| frame_on(id, (2, 0), &[&id.to_be_bytes()[..], &[16]].concat()),
-        |id| frame_on(id, (1, 5), &[0x82, 0x86, 0x84]),
-        |id| frame_on(id, (0, 1), b"x"),
+        |id| frame_on(id, 8, 0, &[0; 4]),
+        |id| frame_on(id, 8, 0, &0x7fff_ffff_u32.to_be_bytes()),
+        |id| frame_on(id, 2, 0, &[0; 4]),
+        |id| frame_on(id, 2, 0, &[&id.to_be_bytes()[..], &[16]].concat()),
+        |id| frame_on(id, 1, 5, &[0x82, 0x86, 0x84]),
+        |id| frame_on(id, 0, 1, b"x"),
     ];
     for (way, after) in ways.into_iter().enumerate() {
         on_stage(async move {

@@ -14,8 +14,10 @@ use crate::worker::Worker;
 pub(super) struct Ledger {
     /// What its windows may have grown by.
     grown: Loan,
-    /// Open streams of the worker, and those of this connection among them.
-    open: (Rc<Cell<u64>>, u64),
+    /// Open streams of the worker.
+    open: Rc<Cell<u64>>,
+    /// Those of this connection among them.
+    own_open: u64,
     client: IpAddr,
     /// Whether the log has a line about it.
     is_told: bool,
@@ -24,8 +26,8 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Of a connection that begins.
     pub(super) fn new<N: Network>(worker: &Worker<N>, client: IpAddr) -> Self {
-        let open = (worker.counters.http2.streams(), 0);
-        Self { grown: Loan::new(&worker.budgets.windows), open, client, is_told: false }
+        let open = worker.counters.http2.streams();
+        Self { grown: Loan::new(&worker.budgets.windows), open, own_open: 0, client, is_told: false }
     }
 
     /// Brings it up to date.
@@ -45,9 +47,8 @@ impl Ledger {
     }
 
     fn count_streams(&mut self, now: u64) {
-        let (all, mine) = &mut self.open;
-        all.set((all.get() + now).saturating_sub(*mine));
-        *mine = now;
+        self.open.set((self.open.get() + now).saturating_sub(self.own_open));
+        self.own_open = now;
     }
 
     /// Logs the first thing that is the client's fault; what follows is only counted.

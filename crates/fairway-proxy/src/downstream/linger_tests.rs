@@ -55,7 +55,7 @@ async fn sent_whole(stage: &Stage, head: &str, piece: &[u8]) -> u16 {
 
 /// How long the connection stays when its client has sent this much of a body and sends so many more bytes, one every so
 /// often.
-async fn kept(stage: &Stage, first: &str, (more, every): (usize, Duration)) -> Duration {
+async fn kept(stage: &Stage, first: &str, more: usize, every: Duration) -> Duration {
     let mut client = stage.client();
     let began = Instant::now();
     client.send(first).await;
@@ -131,10 +131,10 @@ async fn a_client_in_the_middle_of_a_body_has_five_seconds_for_more_and_thirty_f
     on_stage(async {
         let stage = stage();
         let head = with_length(UPLOAD);
-        assert_about(kept(&stage, &head, (0, seconds(1))).await, 5);
-        assert_about(kept(&stage, &head, (2, seconds(4))).await, 13);
-        assert_about(kept(&stage, &head, (100, seconds(4))).await, 30);
-        assert_about(kept(&stage, &upload("Content-Length: x"), (100, seconds(4))).await, 30);
+        assert_about(kept(&stage, &head, 0, seconds(1)).await, 5);
+        assert_about(kept(&stage, &head, 2, seconds(4)).await, 13);
+        assert_about(kept(&stage, &head, 100, seconds(4)).await, 30);
+        assert_about(kept(&stage, &upload("Content-Length: x"), 100, seconds(4)).await, 30);
     })
     .await;
 }
@@ -144,8 +144,8 @@ async fn a_client_that_owes_nothing_has_two_seconds() {
     on_stage(async {
         let stage = stage();
         let whole = format!("{}xx", upload("Content-Length: 2\r\nConnection: close"));
-        assert_about(kept(&stage, &whole, (0, seconds(1))).await, 2);
-        assert_about(kept(&stage, &whole, (100, seconds(1))).await, 2);
+        assert_about(kept(&stage, &whole, 0, seconds(1)).await, 2);
+        assert_about(kept(&stage, &whole, 100, seconds(1)).await, 2);
         // The rest of the body, and then nothing but more.
         let head = with_length(MEGABYTE + 1);
         let mut client = stage.client();
@@ -169,7 +169,7 @@ async fn while_connections_are_scarce_no_client_has_more_than_two_seconds() {
         };
         let stage = Stage::new(1, few, |_| Meeting::with(unauthorized));
         let head = with_length(UPLOAD);
-        assert_about(kept(&stage, &head, (0, seconds(1))).await, 5);
+        assert_about(kept(&stage, &head, 0, seconds(1)).await, 5);
         let other = stage.client();
         tokio::task::yield_now().await;
         let mut client = stage.client();

@@ -135,7 +135,7 @@ pub(super) struct Http2Endpoint {
 }
 
 impl Http2Endpoint {
-    async fn serve(mut stream: DuplexStream, seen: Shared, (offers, late): (bool, Duration)) {
+    async fn serve(mut stream: DuplexStream, seen: Shared, offers: bool, late: Duration) {
         let config = Config { extended_connect: offers, ..Config::default() };
         let mut endpoint = Self { codec: Server::new(config, 0), tunnels: BTreeMap::new(), seen };
         let mut input = Vec::new();
@@ -265,7 +265,7 @@ pub(super) fn stage_with(spoken: Spoken, offers: bool, late: Duration) -> (Stage
         let seen = Rc::clone(&shared);
         match spoken {
             H1 => Meeting::with(|stream| http1_endpoint(stream, seen)),
-            H2 => Meeting::with(move |stream| Http2Endpoint::serve(stream, seen, (offers, late))),
+            H2 => Meeting::with(move |stream| Http2Endpoint::serve(stream, seen, offers, late)),
         }
     });
     (stage, seen)
