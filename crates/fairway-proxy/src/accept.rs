@@ -102,7 +102,7 @@ impl<N: Network + 'static> AcceptLoops<N> {
                 PortSocket::Tcp(socket) => TcpListener::from_std(socket)
                     .map(|socket| spawn_local(accept(worker, accepting, (id, socket), closed))),
                 PortSocket::Udp(socket) => UdpSocket::from_std(socket)
-                    .map(|socket| spawn_local(stream::serve_datagrams(worker, (id, socket), closed))),
+                    .map(|socket| spawn_local(stream::serve_datagrams(worker, id, socket, closed))),
             };
             match task {
                 Ok(task) => {

@@ -8,7 +8,7 @@ mod tests;
 mod words;
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_net::output::OutputSender;
 
 use crate::buffers::Buffers;
-use crate::log::{Forwarded, Process, StreamLine, WallClock};
+use crate::log::{Forwarded, Process, StreamLine, StreamUpstream, WallClock};
 use crate::metrics::record::Record;
 use crate::options::AccessLogFormat;
 
@@ -205,7 +205,7 @@ pub(crate) struct StreamSeen<'a> {
     pub(crate) forwarded: Forwarded,
     pub(crate) client: IpAddr,
     pub(crate) name: Option<&'a str>,
-    pub(crate) upstream: Option<(SocketAddr, u8)>,
+    pub(crate) upstream: Option<StreamUpstream>,
     pub(crate) status: u16,
     pub(crate) received: u64,
     pub(crate) sent: u64,

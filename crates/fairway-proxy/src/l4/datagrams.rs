@@ -343,7 +343,7 @@ impl<F: Forward> Shared<F> {
             match connect(beginning.endpoint).and_then(|socket| send_first(socket, &room[from..])) {
                 Ok(Ok(socket)) => {
                     let Beginning { held, responses, .. } = beginning;
-                    return self.insert(client, socket, (held, responses), received);
+                    return self.insert(client, socket, held, responses, received);
                 }
                 // What it says of the client is said once: a session begins with a datagram that went out.
                 Ok(Err(reason)) => return self.forward.note(Fate::Dropped(reason)),
@@ -359,7 +359,8 @@ impl<F: Forward> Shared<F> {
         self: &Rc<Self>,
         client: SocketAddr,
         socket: UdpSocket,
-        (held, responses): (F::Held, Option<NonZeroU32>),
+        held: F::Held,
+        responses: Option<NonZeroU32>,
         received: usize,
     ) {
         self.forward.begun(&held);

@@ -69,14 +69,15 @@ impl Pump {
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
-        (client, endpoint): (&mut Wire<C>, &mut Wire<E>),
+        client: &mut Wire<C>,
+        endpoint: &mut Wire<E>,
     ) -> Poll<Result<(), Side>> {
         let is_last = self.back.state == State::Closed;
-        let sides = ((&mut *client, Side::Client), (&mut *endpoint, Side::Endpoint));
-        let forth = self.forth.poll(cx, workspace, sides, is_last);
+        let (from, to) = (Peer::client(client), Peer::endpoint(endpoint));
+        let forth = self.forth.poll(cx, workspace, from, to, is_last);
         let is_last = self.forth.state == State::Closed;
-        let back =
-            self.back.poll(cx, workspace, ((endpoint, Side::Endpoint), (client, Side::Client)), is_last);
+        let (from, to) = (Peer::endpoint(endpoint), Peer::client(client));
+        let back = self.back.poll(cx, workspace, from, to, is_last);
         match (forth, back) {
             (Poll::Ready(Err(side)), _) | (_, Poll::Ready(Err(side))) => Poll::Ready(Err(side)),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
@@ -85,18 +86,33 @@ impl Pump {
     }
 }
 
-/// Who is read, and who gets it.
-type FromTo<'w, F, T> = ((&'w mut Wire<F>, Side), (&'w mut Wire<T>, Side));
+/// A peer, as a direction sees it.
+struct Peer<'w, T> {
+    wire: &'w mut Wire<T>,
+    side: Side,
+}
+
+impl<'w, T> Peer<'w, T> {
+    fn client(wire: &'w mut Wire<T>) -> Self {
+        Self { wire, side: Side::Client }
+    }
+
+    fn endpoint(wire: &'w mut Wire<T>) -> Self {
+        Self { wire, side: Side::Endpoint }
+    }
+}
 
 impl Direction {
-    /// `is_last` says that the other direction has ended.
+    /// Reads from one peer and sends to the other; `is_last` says that the other direction has ended.
     fn poll<F: Transport, T: Transport>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
-        ((from, source), (to, target)): FromTo<'_, F, T>,
+        from: Peer<'_, F>,
+        to: Peer<'_, T>,
         is_last: bool,
     ) -> Poll<Result<(), Side>> {
+        let (Peer { wire: from, side: source }, Peer { wire: to, side: target }) = (from, to);
         let broken = |side: Side| move |_: io::Error| side;
         let mut moved = 0;
         loop {
@@ -182,7 +198,7 @@ mod tests {
         let ([mut client, mut endpoint], [mut near, mut far]) = between(100);
         let (workspace, mut pump) = (Workspace::new(), Pump::default());
         let pumped = async move {
-            let end = poll_fn(|cx| pump.poll(cx, &workspace, (&mut near, &mut far))).await;
+            let end = poll_fn(|cx| pump.poll(cx, &workspace, &mut near, &mut far)).await;
             // Both ends are dropped here: the last direction ends by that.
             (end, (near.received(), near.sent(), far.received(), far.sent()))
         };
@@ -208,7 +224,7 @@ mod tests {
         let ((_client, near), (mut endpoint, far)) = (duplex(10_000), duplex(10_000));
         let (mut near, mut far) = (Wire::with_input(near, vec![7; 5_000]), Wire::new(far));
         let (workspace, mut pump) = (Workspace::new(), Pump::default());
-        let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+        let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
         assert!(pumped.is_pending());
         let mut seen = vec![0; 5_000];
         endpoint.read_exact(&mut seen).await.unwrap();
@@ -224,7 +240,7 @@ mod tests {
         let (workspace, mut pump) = (Workspace::new(), Pump::default());
         let mut written = 0;
         loop {
-            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
             assert!(pumped.is_pending());
             let more = tokio::time::timeout(std::time::Duration::ZERO, endpoint.write(&[7; 1_000])).await;
             let Ok(Ok(count)) = more else { break };
@@ -241,14 +257,14 @@ mod tests {
         client.write_all(&vec![7; 50 * CHUNK]).await.unwrap();
         let mut before = 0;
         for turn in 0..5 {
-            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
             assert!(pumped.is_pending());
             let moved = far.sent() - before;
             assert!((TURN..TURN + READ).contains(&(moved as usize)), "{moved} bytes in turn {turn}");
             before = far.sent();
         }
         while far.sent() < 50 * CHUNK as u64 {
-            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
             assert!(pumped.is_pending());
         }
         let mut all = vec![0; 50 * CHUNK];
@@ -265,7 +281,7 @@ mod tests {
         // A chunk and two reads of twice as much, of whose last the pipe takes a half. Then one chunk each time that there is
         // room for one.
         for chunks in [5, 6, 7] {
-            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, (&mut near, &mut far)))).await;
+            let pumped = poll_fn(|cx| Poll::Ready(pump.poll(cx, &workspace, &mut near, &mut far))).await;
             assert!(pumped.is_pending());
             assert_eq!((near.received(), far.queued()), (chunks * CHUNK as u64, CHUNK));
             endpoint.read_exact(&mut vec![0; CHUNK]).await.unwrap();
@@ -280,7 +296,7 @@ mod tests {
         drop(endpoint);
         let mut client = client;
         client.write_all(b"nobody is there").await.unwrap();
-        let pumped = poll_fn(|cx| pump.poll(cx, &workspace, (&mut near, &mut far))).await;
+        let pumped = poll_fn(|cx| pump.poll(cx, &workspace, &mut near, &mut far)).await;
         assert_eq!(pumped, Err(Side::Endpoint));
     }
 }

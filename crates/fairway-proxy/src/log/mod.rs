@@ -15,4 +15,4 @@ pub use clock::WallClock;
 pub use line::{
     Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, argument,
 };
-pub use stream::{Forwarded, StreamLine};
+pub use stream::{Forwarded, StreamLine, StreamUpstream};

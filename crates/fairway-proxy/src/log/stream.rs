@@ -26,6 +26,15 @@ impl Forwarded {
     }
 }
 
+/// The endpoint of a connection or session.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamUpstream {
+    /// The last one that was tried.
+    pub endpoint: SocketAddr,
+    /// How many were tried.
+    pub attempts: u8,
+}
+
 /// One connection or session, when it is over.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLine<'a> {
@@ -37,8 +46,8 @@ pub struct StreamLine<'a> {
     pub listener: &'a str,
     /// The name that the client asked for, as far as it may be in a line: letters, digits, `-`, `.` and `_`.
     pub name: Option<&'a str>,
-    /// The last endpoint that was tried, and how many were.
-    pub upstream: Option<(SocketAddr, u8)>,
+    /// Where it went, if an endpoint was tried.
+    pub upstream: Option<StreamUpstream>,
     /// As nginx has it for streams: 200, 502 or 503.
     pub status: u16,
     /// Bytes from the client.
@@ -85,7 +94,7 @@ impl StreamLine<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         let Self { forwarded, client, name, upstream, status, received, sent, took, reason, clock, .. } =
             self;
-        let endpoint = upstream.map_or_else(|| "-".to_owned(), |(endpoint, _)| endpoint.to_string());
+        let endpoint = upstream.map_or_else(|| "-".to_owned(), |upstream| upstream.endpoint.to_string());
         let (time, took) = (clock.local(), took.as_secs_f64());
         let (name, reason, protocol) = (name.unwrap_or("-"), reason.unwrap_or("-"), forwarded.as_str());
         writeln!(
@@ -110,9 +119,10 @@ impl StreamLine<'_> {
             received_bytes: self.received,
             sent_bytes: self.sent,
             took_us: self.took.as_micros(),
-            upstream: self
-                .upstream
-                .map(|(endpoint, attempts)| UpstreamPart { endpoint: endpoint.to_string(), attempts }),
+            upstream: self.upstream.map(|upstream| UpstreamPart {
+                endpoint: upstream.endpoint.to_string(),
+                attempts: upstream.attempts,
+            }),
         };
         serde_json::to_writer(&mut *out, &members).expect("the line has only text and numbers");
         out.push(b'\n');
@@ -137,7 +147,7 @@ mod tests {
             client: [192, 0, 2, 7].into(),
             listener: "gateway/shop/inner/db",
             name: Some("db.example.com"),
-            upstream: Some((([10, 0, 0, 1], 5432).into(), 2)),
+            upstream: Some(StreamUpstream { endpoint: ([10, 0, 0, 1], 5432).into(), attempts: 2 }),
             status: 200,
             received: 517,
             sent: 4_096,

@@ -3,7 +3,6 @@
 //! and when the client leaves, the search is over.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::end::End;
 use super::peer::StreamPeer;
 use crate::fault::Fault;
 use crate::l4::race::{Event, Race, Racer};
+use crate::log::StreamUpstream;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::blame::{note_connect_failure, unpicked};
@@ -50,9 +50,9 @@ pub(super) struct Reached<N: Network> {
 }
 
 impl<N: Network> Reached<N> {
-    /// The endpoint, and how many were tried.
-    pub(super) fn tried(&self) -> (SocketAddr, u8) {
-        (self.chosen.endpoint.identity.address, self.attempts)
+    /// As the log has it.
+    pub(super) fn upstream(&self) -> StreamUpstream {
+        StreamUpstream { endpoint: self.chosen.endpoint.identity.address, attempts: self.attempts }
     }
 }
 
@@ -60,13 +60,13 @@ impl<N: Network> Reached<N> {
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) end: End,
-    /// The last endpoint that was tried, and how many were.
-    pub(super) tried: Option<(SocketAddr, u8)>,
+    /// As the log has it, if an endpoint was tried.
+    pub(super) upstream: Option<StreamUpstream>,
 }
 
 impl From<Fault> for Refused {
     fn from(fault: Fault) -> Self {
-        Self { end: End::Failed(fault), tried: None }
+        Self { end: End::Failed(fault), upstream: None }
     }
 }
 
@@ -247,8 +247,8 @@ impl<'a, N: Network> Search<'a, N> {
         self.tried.insert(chosen.index);
         self.attempts = self.attempts.saturating_add(1);
         let limit = self.connect.min(self.retry.connect_total.saturating_sub(self.began.elapsed()));
-        let (to, how) = (&chosen.endpoint.identity, (self.adopted.identities(), self.inside));
-        let connecting = self.worker.connector.stream(to, how, &self.ahead, limit);
+        let (to, identities) = (&chosen.endpoint.identity, self.adopted.identities());
+        let connecting = self.worker.connector.stream(to, identities, self.inside, &self.ahead, limit);
         let hedge = self.group.backend().traffic().hedge;
         let patience = chosen.endpoint.hedge_after(hedge.unwrap_or(self.worker.options.limits.connect_hedge));
         let patience = patience.filter(|_| self.race.racers().len() + 1 < MOST_RACERS);
@@ -284,8 +284,9 @@ impl<'a, N: Network> Search<'a, N> {
         let is_in_time = self.began.elapsed().saturating_add(retry.backoff) < retry.connect_total;
         let is_granted = || retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now());
         if !(may && is_in_time && is_granted()) {
-            let tried = Some((runner.chosen.endpoint.identity.address, self.attempts));
-            return Err(Refused { end: End::Failed(fault), tried });
+            let endpoint = runner.chosen.endpoint.identity.address;
+            let upstream = Some(StreamUpstream { endpoint, attempts: self.attempts });
+            return Err(Refused { end: End::Failed(fault), upstream });
         }
         count(&worker.counters.attempts.retried);
         Ok(true)
@@ -296,7 +297,8 @@ impl<'a, N: Network> Search<'a, N> {
         let racers = self.race.racers();
         racers.iter().for_each(|racer| racer.token.lost(self.hedges()));
         let last = racers.last().map(|racer| racer.token.chosen.endpoint.identity.address);
-        Refused { end, tried: last.map(|address| (address, self.attempts)) }
+        let upstream = last.map(|endpoint| StreamUpstream { endpoint, attempts: self.attempts });
+        Refused { end, upstream }
     }
 
     /// One is connected: what is still on its way goes on without the client, for the health of its endpoint.

@@ -23,7 +23,7 @@ use crate::l4::bounds::{Counted, Full, Most};
 use crate::l4::datagrams::{Beginning, Datagrams, End, Fate, Forward, Over, source_towards};
 use crate::listener::{ListenerId, PortId};
 use crate::listening::OpenPort;
-use crate::log::Forwarded;
+use crate::log::{Forwarded, StreamUpstream};
 use crate::network::Network;
 use crate::proxy_protocol;
 use crate::upstream::blame::{note_connect_failure, unpicked};
@@ -34,7 +34,8 @@ use crate::worker::{Adopted, Phase, SessionTicket, ToEndpoint, Worker};
 /// as long as a drain takes.
 pub(crate) async fn serve_datagrams<N: Network>(
     worker: Rc<Worker<N>>,
-    (port, socket): (PortId, UdpSocket),
+    port: PortId,
+    socket: UdpSocket,
     mut closed: oneshot::Receiver<Infallible>,
 ) {
     let (workspace, local) = (Rc::clone(&worker.reuse.workspace), socket.local_addr().ok());
@@ -225,7 +226,7 @@ impl<N: Network> Forward for Forwarder<N> {
             forwarded: Forwarded::Udp,
             client: held.client.ip(),
             name: None,
-            upstream: Some((held.chosen.endpoint.identity.address, 1)),
+            upstream: Some(StreamUpstream { endpoint: held.chosen.endpoint.identity.address, attempts: 1 }),
             status: if end == End::Unreachable { 502 } else { 200 },
             received,
             sent,

@@ -55,11 +55,11 @@ pub(crate) fn serve<N: Network, S: Transport>(
         let (end, upstream) = match Box::pin(connecting).await {
             Ok(mut reached) => {
                 let end = relay::relay(worker, &peer, &mut client, &mut reached).await;
-                (end, Some(reached.tried()))
+                (end, Some(reached.upstream()))
             }
-            Err(Refused { end, tried }) => {
+            Err(Refused { end, upstream }) => {
                 worker.counters.streams.moved(client.received(), 0);
-                (end, tried)
+                (end, upstream)
             }
         };
         worker.counters.stream_ended(end.label());

@@ -34,17 +34,18 @@ struct Watching<'w, N: Network> {
     lasts: bool,
     /// Bytes that the endpoint was seen to have.
     delivered: u64,
-    /// What was received from the client, sent to it, and sent to the endpoint, when that was last looked at.
-    moved: Option<(u64, u64, u64)>,
-    state: State,
+    /// What had moved when that was last looked at.
+    moved: Option<Moved>,
+    /// Whether the endpoint has said anything.
+    has_answered: bool,
 }
 
-/// How far it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The endpoint has said nothing yet.
-    Unanswered,
-    Answered,
+/// Bytes that have moved.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Moved {
+    from_client: u64,
+    to_client: u64,
+    to_endpoint: u64,
 }
 
 /// Relays until the connection ends; who did not end it then sees a reset.
@@ -64,10 +65,10 @@ pub(super) async fn relay<N: Network, S: Transport>(
         lasts: false,
         delivered: 0,
         moved: None,
-        state: State::Unanswered,
+        has_answered: false,
     };
     let end = poll_fn(|cx| {
-        let pumped = pump.poll(cx, &worker.reuse.workspace, (&mut *client, &mut reached.wire));
+        let pumped = pump.poll(cx, &worker.reuse.workspace, &mut *client, &mut reached.wire);
         watching.count(client, reached);
         match pumped {
             Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
@@ -98,17 +99,22 @@ fn broken<N: Network>(worker: &Worker<N>, side: Side, reached: &Reached<N>) -> F
 impl<N: Network> Watching<'_, N> {
     /// Counts what has moved since the last time.
     fn count<S: Transport>(&mut self, client: &Wire<S>, reached: &Reached<N>) {
-        let now = (client.received(), client.sent(), reached.wire.sent());
+        let now = Moved {
+            from_client: client.received(),
+            to_client: client.sent(),
+            to_endpoint: reached.wire.sent(),
+        };
         let before = self.moved.unwrap_or_default();
         if self.moved == Some(now) {
             return;
         }
-        self.worker.counters.streams.moved(now.0 - before.0, now.1 - before.1);
+        let (received, sent) = (now.from_client - before.from_client, now.to_client - before.to_client);
+        self.worker.counters.streams.moved(received, sent);
         self.moved = Some(now);
         let of_listener = || self.worker.clients(self.peer.listener, |clients| clients.stream_idle_timeout);
         self.idle.set(Instant::now(), reached.policy.idle_timeout.unwrap_or_else(of_listener));
-        if self.state == State::Unanswered && reached.wire.received() > 0 {
-            self.state = State::Answered;
+        if !self.has_answered && reached.wire.received() > 0 {
+            self.has_answered = true;
             reached.chosen.endpoint.succeeded(reached.took);
         }
     }

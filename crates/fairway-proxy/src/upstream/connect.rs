@@ -71,7 +71,8 @@ struct Means<N> {
 
 impl<N: Network> Connector<N> {
     pub(crate) fn new(
-        (network, heads): (N, HeadLimits),
+        network: N,
+        heads: HeadLimits,
         room: Rc<Room<N::Hop>>,
         workspace: Rc<Workspace>,
         events: Events,
@@ -123,7 +124,8 @@ impl<N: Network> Connector<N> {
     pub(crate) fn stream(
         &self,
         to: &EndpointIdentity,
-        (identities, inside): (&Identities, bool),
+        identities: &Identities,
+        inside: bool,
         ahead: &Rc<[u8]>,
         limit: Duration,
     ) -> Connecting<UpstreamStream<N::Stream>> {

@@ -89,7 +89,8 @@ impl<N: Network> Worker<N> {
             options,
             began: Instant::now(),
             connector: Connector::new(
-                (network, heads),
+                network,
+                heads,
                 Rc::clone(&room),
                 Rc::clone(&reuse.workspace),
                 counters.http2.endpoints.clone(),

@@ -140,7 +140,10 @@ async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
 }
 
 /// Sends a byte at a time until it has been read from.
-struct Trickle(TcpStream, bool);
+struct Trickle {
+    stream: TcpStream,
+    was_read: bool,
+}
 
 impl AsyncRead for Trickle {
     fn poll_read(
@@ -148,24 +151,24 @@ impl AsyncRead for Trickle {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.0).poll_read(cx, into);
-        self.1 |= read.is_ready();
+        let read = Pin::new(&mut self.stream).poll_read(cx, into);
+        self.was_read |= read.is_ready();
         read
     }
 }
 
 impl AsyncWrite for Trickle {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let most = if self.1 { data.len() } else { data.len().min(1) };
-        Pin::new(&mut self.0).poll_write(cx, &data[..most])
+        let most = if self.was_read { data.len() } else { data.len().min(1) };
+        Pin::new(&mut self.stream).poll_write(cx, &data[..most])
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -181,7 +184,8 @@ async fn a_hello_in_small_segments_and_small_records_is_understood() {
             socket.set_nodelay(true).unwrap();
             let server = ServerName::try_from(name.to_owned()).unwrap();
             let connector = TlsConnector::from(Arc::new(config));
-            let mut stream = connector.connect(server, Trickle(socket, false)).await.unwrap();
+            let mut stream =
+                connector.connect(server, Trickle { stream: socket, was_read: false }).await.unwrap();
             let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = Vec::new();
