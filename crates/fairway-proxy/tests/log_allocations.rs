@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use fairway_http::Head;
 use fairway_model::{Escape, HostPattern, LogFormat, RuleLabels, ServiceName};
 use fairway_proxy::log::{
-    Amounts, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
+    Amounts, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -49,7 +49,12 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             decoded: b"",
         },
         parties: Parties { remote: address, client: Some(address), sender: None, named: None },
-        connection: Connection { requests: 1, noted: Some((2, 3)), tls: Some(tls), certificate: None },
+        connection: Connection {
+            requests: 1,
+            noted: Some(NotedConnection { port: 2, number: 3 }),
+            tls: Some(tls),
+            certificate: None,
+        },
         amounts: Amounts { status: 200, request: 1, body: 2, sent: 3, took: time, grpc_status: None },
         served_by: ServedBy { rule: Some(&rule), host: Some(&HostPattern::Any), canary: Some(&canary) },
         upstream: Some(Upstream {

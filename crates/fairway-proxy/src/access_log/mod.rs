@@ -45,46 +45,29 @@ pub(crate) struct AccessLog {
 
 /// What the configuration wants.
 struct Wanted {
-    switched: Switch,
+    /// Whether the configuration lets the log be written.
+    is_on: bool,
     /// How lines are written that are not JSON.
     words: Arc<LogFormat>,
-    sender: Sender,
-    connections: Connections,
+    /// Whether lines show who sent the bytes.
+    shows_sender: bool,
+    /// Whether lines show what must be noted when a connection begins.
+    notes_connections: bool,
     /// Fields of endpoints' answers that lines have as they came.
     upstream_fields: Box<[Box<str>]>,
-}
-
-/// Whether lines show what must be noted when a connection begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Connections {
-    Noted,
-    Unnoted,
 }
 
 /// Numbers connections, as far as they are noted: workers share nothing else of the log, and this only once a connection.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the configuration lets the log be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switch {
-    On,
-    Off,
-}
-
-/// Whether lines show who sent the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sender {
-    Shown,
-    Unseen,
-}
-
 impl AccessLog {
     pub(crate) fn new(format: AccessLogFormat, to: OutputSender) -> Self {
         let built_in = Arc::new(built_in(format));
         let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let is_on = true;
         Self {
             format,
-            wanted: RefCell::new(Wanted::new(Switch::On, Arc::clone(&built_in), format)),
+            wanted: RefCell::new(Wanted::new(is_on, Arc::clone(&built_in), format)),
             built_in,
             to,
             lines: RefCell::new(Vec::new()),
@@ -96,18 +79,15 @@ impl AccessLog {
 
     /// The configuration's word; whether the lines are JSON is the process's.
     pub(crate) fn adopt(&self, settings: &Settings) {
-        let switched = match settings.access_log {
-            Some(fairway_model::AccessLog::Off) => Switch::Off,
-            Some(fairway_model::AccessLog::On) | None => Switch::On,
-        };
+        let is_on = settings.access_log != Some(fairway_model::AccessLog::Off);
         let words = settings.log_format.as_ref().unwrap_or(&self.built_in);
-        *self.wanted.borrow_mut() = Wanted::new(switched, Arc::clone(words), self.format);
+        *self.wanted.borrow_mut() = Wanted::new(is_on, Arc::clone(words), self.format);
     }
 
     /// Writes the line of an exchange, unless its rule wants none.
     pub(crate) fn write(&self, record: &Record<'_>, buffers: &Buffers, seen: Seen<'_>) {
         let wanted = self.wanted.borrow();
-        if self.format == AccessLogFormat::Off || wanted.switched == Switch::Off {
+        if self.format == AccessLogFormat::Off || !wanted.is_on {
             return;
         }
         if record.served_by.rule.is_some_and(|rule| rule.steps().unlogged) {
@@ -116,7 +96,7 @@ impl AccessLog {
         let mut clock = self.clock.borrow_mut();
         clock.set(SystemTime::now());
         let mut lines = self.lines.borrow_mut();
-        let line = words::line((record, buffers, seen), &clock, &self.process);
+        let line = words::line(record, buffers, seen, &clock, &self.process);
         match self.format {
             AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => line.write(&wanted.words, &mut lines),
             AccessLogFormat::Json => line.write_json(&mut lines),
@@ -129,7 +109,7 @@ impl AccessLog {
 
     /// Writes the line of a connection of `listener`, or a session of datagrams, that was forwarded as it came.
     pub(crate) fn write_stream(&self, listener: &str, seen: &StreamSeen<'_>) {
-        if self.format == AccessLogFormat::Off || self.wanted.borrow().switched == Switch::Off {
+        if self.format == AccessLogFormat::Off || !self.wanted.borrow().is_on {
             return;
         }
         let mut clock = self.clock.borrow_mut();
@@ -160,13 +140,13 @@ impl AccessLog {
 
     /// Whether lines show who sent the bytes.
     pub(crate) fn shows_sender(&self) -> bool {
-        self.wanted.borrow().sender == Sender::Shown
+        self.wanted.borrow().shows_sender
     }
 
     /// The number of a connection that begins, where lines show what must be noted of it.
     pub(crate) fn next_connection(&self) -> Option<u64> {
-        let noted = self.wanted.borrow().connections == Connections::Noted;
-        noted.then(|| CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1)
+        let notes = self.wanted.borrow().notes_connections;
+        notes.then(|| CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Keeps what lines show of the answer of an endpoint, before anything of it is changed.
@@ -214,22 +194,20 @@ pub(crate) struct StreamSeen<'a> {
 }
 
 impl Wanted {
-    fn new(switched: Switch, words: Arc<LogFormat>, format: AccessLogFormat) -> Self {
-        let shown = match format {
+    fn new(is_on: bool, words: Arc<LogFormat>, format: AccessLogFormat) -> Self {
+        let shows_sender = match format {
             AccessLogFormat::Json => true,
             AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => words.has(Word::Sender),
             AccessLogFormat::Off => false,
         };
-        let sender = if shown { Sender::Shown } else { Sender::Unseen };
         let in_words = matches!(format, AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses);
-        let is_written = in_words && switched == Switch::On;
-        let noted = is_written && words.has_connection();
-        let connections = if noted { Connections::Noted } else { Connections::Unnoted };
+        let is_written = in_words && is_on;
+        let notes_connections = is_written && words.has_connection();
         let upstream_fields = match is_written {
             true => words.upstream_fields().into_iter().map(Into::into).collect(),
             false => [].into(),
         };
-        Self { switched, words, sender, connections, upstream_fields }
+        Self { is_on, words, shows_sender, notes_connections, upstream_fields }
     }
 }
 

@@ -70,10 +70,10 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
 }
 
 fn nginx_line(record: &Record<'_>, buffers: &Buffers) -> String {
-    line_in(LogFormat::BUILT_IN, Escape::Nginx, (record, buffers))
+    line_in(LogFormat::BUILT_IN, Escape::Nginx, record, buffers)
 }
 
-fn line_in(format: &str, escape: Escape, (record, buffers): (&Record<'_>, &Buffers)) -> String {
+fn line_in(format: &str, escape: Escape, record: &Record<'_>, buffers: &Buffers) -> String {
     let read = LogFormat::read(format, escape).unwrap();
     assert!(read.unknown.is_empty(), "{:?}", read.unknown);
     let mut clock = WallClock::default();
@@ -81,7 +81,7 @@ fn line_in(format: &str, escape: Escape, (record, buffers): (&Record<'_>, &Buffe
     let (peer, process) = (peer(), Process { id: 7, hostname: "pod-1".to_owned() });
     let seen = Seen { peer: &peer, port: Some(80), introduced: false, served: 4 };
     let mut out = Vec::new();
-    words::line((record, buffers, seen), &clock, &process).write(&read.format, &mut out);
+    words::line(record, buffers, seen, &clock, &process).write(&read.format, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -90,7 +90,7 @@ fn json_line(record: &Record<'_>, buffers: &Buffers) -> serde_json::Value {
     clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
     let (peer, process, mut out) = (peer(), Process::default(), Vec::new());
     let seen = Seen { peer: &peer, port: Some(80), introduced: false, served: 4 };
-    words::line((record, buffers, seen), &clock, &process).write_json(&mut out);
+    words::line(record, buffers, seen, &clock, &process).write_json(&mut out);
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
     serde_json::from_slice(&out).unwrap()
 }
@@ -133,13 +133,13 @@ fn the_alternative_upstream_is_the_canary_that_got_the_request() {
     with_rule(|rule| {
         let mut record = record(Some(rule), None);
         let names = "$proxy_upstream_name $proxy_alternative_upstream_name";
-        assert_eq!(line_in(names, Escape::Nginx, (&record, &buffers(PLAIN))), "default-web-80 \n");
+        assert_eq!(line_in(names, Escape::Nginx, &record, &buffers(PLAIN)), "default-web-80 \n");
         let snapshot = snapshot(Vec::new());
         let mut backend = Backend::clone(snapshot.config().backends.values().next().unwrap());
         backend.service =
             ServiceName { namespace: "default".into(), name: "web-new".into(), port: "http".into() };
         record.served_by.canary = Some(Arc::new(backend));
-        let line = line_in(names, Escape::Nginx, (&record, &buffers(PLAIN)));
+        let line = line_in(names, Escape::Nginx, &record, &buffers(PLAIN));
         assert_eq!(line, "default-web-80 default-web-new-http\n");
         let built_in = nginx_line(&record, &buffers(PLAIN));
         assert!(built_in.contains(" [default-web-80] [default-web-new-http] "), "{built_in}");
@@ -152,7 +152,7 @@ fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
     let plain = nginx_line(&record, &buffers);
     let mut with = |sender| {
         buffers.parties.sender = sender;
-        line_in(&[LogFormat::BUILT_IN, ADDRESSES].concat(), Escape::Nginx, (&record, &buffers))
+        line_in(&[LogFormat::BUILT_IN, ADDRESSES].concat(), Escape::Nginx, &record, &buffers)
     };
     let plain = plain.trim_end();
     assert_eq!(with(Some("10.0.0.1".parse().unwrap())), format!("{plain} 203.0.113.7 10.0.0.1\n"));
@@ -260,7 +260,7 @@ fn the_documented_default_gives_the_line_of_the_flag_but_for_the_reason() {
         {
             for head in [PLAIN, b"GET / HTTP/1.0\r\n\r\n"] {
                 let buffers = buffers(head);
-                let line = line_in(INGRESS_NGINX, Escape::Nginx, (&record, &buffers));
+                let line = line_in(INGRESS_NGINX, Escape::Nginx, &record, &buffers);
                 let built_in = nginx_line(&record, &buffers);
                 assert_eq!(line.trim_end(), built_in.trim_end().strip_suffix(reason).unwrap());
             }
@@ -282,8 +282,7 @@ fn every_word_has_its_value() {
     with_rule(|rule| {
         let mut record = record(Some(rule), None);
         record.served_by.host = Some(&host);
-        let all = (&record, &buffers);
-        let line = |format: &str| line_in(format, Escape::Nginx, all).trim_end().to_owned();
+        let line = |format: &str| line_in(format, Escape::Nginx, &record, &buffers).trim_end().to_owned();
         for (format, value) in [
             ("$ssl_client_verify $ssl_client_s_dn $ssl_client_i_dn", "- - -"),
             ("$remote_user", "ann"),
@@ -318,7 +317,7 @@ fn the_certificate_of_a_client_is_shown_with_its_verdict() {
         let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
         let peer = Peer { scheme: Scheme::Https, ..peer() };
         let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
-        let mut line = words::line((&record, &buffers, seen), &clock, &process);
+        let mut line = words::line(&record, &buffers, seen, &clock, &process);
         line.connection.certificate = certificate.map(|verdict| crate::log::Certificate {
             subject: "CN=a|b",
             issuer: "CN=c",
@@ -347,7 +346,7 @@ fn a_connection_is_shown_as_far_as_it_was_noted() {
         let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
         let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
         let seen = Seen { peer, port: None, introduced, served: 4 };
-        words::line((&record, &buffers, seen), &clock, &process).write(&read.format, &mut out);
+        words::line(&record, &buffers, seen, &clock, &process).write(&read.format, &mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(line(&peer(), true), "- - 5|- - - - - -||-\n");
@@ -421,7 +420,7 @@ fn fields_of_an_answer_that_was_not_sent_are_absent() {
     buffers.answer.append(b"X-A", b"me");
     let mut line = |sent| {
         record.sent_bytes = sent;
-        line_in("$sent_http_x_a", Escape::Nginx, (&record, &buffers))
+        line_in("$sent_http_x_a", Escape::Nginx, &record, &buffers)
     };
     assert_eq!((line(1), line(0)), ("me\n".to_owned(), "-\n".to_owned()));
 }
@@ -431,7 +430,7 @@ fn a_user_is_what_credentials_name_and_cannot_end_the_line() {
     let line = |authorization: &str| {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\n\r\n");
         let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(head.as_bytes()));
-        line_in("$remote_user -", Escape::Nginx, (&record, &buffers)).trim_end().to_owned()
+        line_in("$remote_user -", Escape::Nginx, &record, &buffers).trim_end().to_owned()
     };
     assert_eq!(line("Basic YQpiADpj"), "a\\x0Ab\\x00 -", "of a, line feed, b, NUL");
     assert_eq!(line("basic  YW5uOnNlY3JldA"), "ann -");
@@ -450,8 +449,8 @@ fn what_is_absent_is_a_dash_and_nothing_in_json() {
     let record = record(None, Some(Fault::NoRoute));
     let format =
         "<$remote_user|$http_a|$arg_a|$upstream_addr|$server_name|$cookie_a|$sent_http_a|$is_args$args>";
-    assert_eq!(line_in(format, Escape::Nginx, (&record, &buffers)), "<-|-|-|-|-|-|-|>\n");
-    assert_eq!(line_in(format, Escape::Json, (&record, &buffers)), "<|||||||>\n");
+    assert_eq!(line_in(format, Escape::Nginx, &record, &buffers), "<-|-|-|-|-|-|-|>\n");
+    assert_eq!(line_in(format, Escape::Json, &record, &buffers), "<|||||||>\n");
 }
 
 #[test]
@@ -461,7 +460,7 @@ fn a_value_ends_neither_its_line_nor_its_place() {
           Authorization: Basic YSBbYl06Yw==\r\n\r\n",
     );
     let record = record(None, Some(Fault::NoRoute));
-    let line = |format: &str| line_in(format, Escape::Nginx, (&record, &buffers));
+    let line = |format: &str| line_in(format, Escape::Nginx, &record, &buffers);
     assert_eq!(line("$http_user_agent $status"), "x\\x20200\\x20|\\x22\\x20\\x5C\\x09\\x80\\xC3\\xA9 404\n");
     assert_eq!(line("$http_user_agent|$status"), "x 200 \\x7C\\x22 \\x5C\\x09\\x80\\xC3\\xA9|404\n");
     assert_eq!(line("\"$http_user_agent\""), "\"x 200 |\\x22 \\x5C\\x09\\x80\\xC3\\xA9\"\n");
@@ -479,20 +478,21 @@ fn lines_of_json_stay_lines_of_json_whatever_a_client_sends() {
     let line = line_in(
         "{\"agent\": \"$http_user_agent\", \"status\": \"$status\", \"none\": \"$http_none\"}",
         Escape::Json,
-        (&record, &buffers),
+        &record,
+        &buffers,
     );
     assert!(line.contains("\\\\ \\t \u{fffd}\u{e9} \\u2028 \\u009B\","), "{line}");
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     let agent = "\",\"status\":\"200 \\ \t \u{fffd}\u{e9} \u{2028} \u{9b}";
     assert_eq!(value, json!({ "agent": agent, "status": "404", "none": "" }));
-    let bare = line_in("{\"a\": $http_referer, \"b\": 1}", Escape::Json, (&record, &buffers));
+    let bare = line_in("{\"a\": $http_referer, \"b\": 1}", Escape::Json, &record, &buffers);
     assert_eq!(bare, "{\"a\": 1\\u002C\\\"status\\\":200, \"b\": 1}\n", "no member can be added");
 }
 
 #[test]
 fn a_client_cannot_make_a_line_grow_without_end() {
     let head = [b"GET / HTTP/1.1\r\nX-A: ", &*vec![b'"'; 20_000], b"\r\n\r\n"].concat();
-    let line = line_in(&"$http_x_a".repeat(128), Escape::Nginx, (&record(None, None), &buffers(&head)));
+    let line = line_in(&"$http_x_a".repeat(128), Escape::Nginx, &record(None, None), &buffers(&head));
     assert!(line.len() <= 4 * 80_000 + 125, "{}", line.len());
     assert!(line.ends_with(&format!("\\x22{}\n", "-".repeat(124))), "the rest is absent");
 }

@@ -3,7 +3,8 @@
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::log::{
-    Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
+    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls,
+    Upstream, WallClock,
 };
 use crate::metrics::record::Record;
 use crate::peer::{Noted, Peer};
@@ -23,7 +24,9 @@ pub(crate) struct Seen<'a> {
 
 /// An exchange that is over.
 pub(super) fn line<'a>(
-    (record, buffers, seen): (&'a Record<'_>, &'a Buffers, Seen<'a>),
+    record: &'a Record<'_>,
+    buffers: &'a Buffers,
+    seen: Seen<'a>,
     clock: &'a WallClock,
     process: &'a Process,
 ) -> Line<'a> {
@@ -87,7 +90,7 @@ fn connection(peer: &Peer, served: u64) -> Connection<'_> {
     let noted = peer.noted();
     Connection {
         requests: served + 1,
-        noted: noted.map(|Noted { number, port, .. }| (*port, *number)),
+        noted: noted.map(|&Noted { number, port, .. }| NotedConnection { port, number }),
         tls: noted.and_then(|noted| noted.tls.as_ref()).map(tls),
         certificate,
     }

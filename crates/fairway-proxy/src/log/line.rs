@@ -74,12 +74,21 @@ pub struct Parties {
 pub struct Connection<'a> {
     /// Its requests up to this one.
     pub requests: u64,
-    /// The client's port and the number of the connection, where they were noted.
-    pub noted: Option<(u16, u64)>,
+    /// Where the connection was noted when it began.
+    pub noted: Option<NotedConnection>,
     /// Its TLS, where that was noted.
     pub tls: Option<Tls<'a>>,
     /// The certificate that the client has shown.
     pub certificate: Option<Certificate<'a>>,
+}
+
+/// What is noted of a connection when it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct NotedConnection {
+    /// The client's port.
+    pub port: u16,
+    /// Of the connection, among those that are noted.
+    pub number: u64,
 }
 
 /// What was agreed on in a handshake.

@@ -13,6 +13,7 @@ mod value;
 
 pub use clock::WallClock;
 pub use line::{
-    Amounts, Certificate, Connection, Line, Parties, Process, ServedBy, Target, Tls, Upstream, argument,
+    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls,
+    Upstream, argument,
 };
 pub use stream::{Forwarded, StreamLine, StreamUpstream};

@@ -154,9 +154,9 @@ impl<'a> Line<'a> {
     fn connection(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
         match word {
             Word::ConnectionRequests => out.number(self.connection.requests),
-            Word::Connection => out.number(self.connection.noted?.1),
+            Word::Connection => out.number(self.connection.noted?.number),
             Word::ProxyProtocolPort if self.parties.named.is_none() => return None,
-            _ => out.number(self.connection.noted?.0),
+            _ => out.number(self.connection.noted?.port),
         }
         Some(())
     }
