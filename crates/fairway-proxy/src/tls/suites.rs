@@ -51,7 +51,8 @@ impl<'a> Clients<'a> {
 /// # Errors
 /// Never with suites of this provider.
 pub(crate) fn for_host(
-    (config, spoken): (&ServerConfig, TlsVersions),
+    config: &ServerConfig,
+    spoken: TlsVersions,
     suites: Option<&HostSuites>,
     clients: Clients<'_>,
 ) -> Result<ServerConfig, Error> {

@@ -145,12 +145,13 @@ mod tests {
     /// Whether a client that shows `certificate` and signs with `key` gets through the handshake.
     fn is_let_in(
         trust: &ClientTrust,
-        (certificate, key): (CertificateDer<'static>, &KeyPair),
+        certificate: CertificateDer<'static>,
+        key: &KeyPair,
         version: &'static SupportedProtocolVersion,
     ) -> bool {
         let own = authority();
         let server = server(certified(own.der.clone(), &own.key), version);
-        let server = crate::tls::for_host((&server, TlsVersions::Both), None, Clients::Asked(trust)).unwrap();
+        let server = crate::tls::for_host(&server, TlsVersions::Both, None, Clients::Asked(trust)).unwrap();
         let mut client = client(&unverified(version));
         client.client_auth_cert_resolver = certified(certificate, key);
         shake_hands(client, server).is_ok_and(|server| server.peer_certificates().is_some())
@@ -162,9 +163,9 @@ mod tests {
         let trust = trust(&authority);
         for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
             let own = key();
-            assert!(is_let_in(&trust, (issued(&authority, &own, ALWAYS), &own), version), "{version:?}");
+            assert!(is_let_in(&trust, issued(&authority, &own, ALWAYS), &own, version), "{version:?}");
             let stolen = issued(&authority, &key(), ALWAYS);
-            assert!(!is_let_in(&trust, (stolen, &own), version), "{version:?}");
+            assert!(!is_let_in(&trust, stolen, &own, version), "{version:?}");
         }
     }
 }

@@ -209,7 +209,7 @@ impl<H: Hop> Adopted<H> {
         let config = match (suites, asked) {
             (None, Clients::Unasked) => Arc::clone(config),
             _ => {
-                let own = for_host((config, self.identities().versions()), suites, asked);
+                let own = for_host(config, self.identities().versions(), suites, asked);
                 Arc::new(own.map_err(|_| Fault::ProtectionUnavailable)?)
             }
         };
