@@ -160,7 +160,8 @@ impl ProxyHandle {
         }
         let mut text = Text::of(sum, identity);
         let beginning = text.beginning();
-        write_memory(self.memory.figures(), beginning);
+        let (used, budget) = self.memory.figures();
+        write_memory(used, budget, beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_spent(&Spent::by_process(), self.started, identity, beginning);

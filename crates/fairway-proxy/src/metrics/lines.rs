@@ -14,7 +14,7 @@ pub(crate) fn line(out: &mut String, name: &str, labels: &str, value: impl Displ
 }
 
 /// The two, of a metric with one series.
-pub(crate) fn single(out: &mut String, (name, kind): (&str, &str), labels: &str, value: impl Display) {
+pub(crate) fn single(out: &mut String, name: &str, kind: &str, labels: &str, value: impl Display) {
     head(out, name, kind);
     line(out, name, labels, value);
 }

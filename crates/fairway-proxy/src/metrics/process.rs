@@ -42,14 +42,14 @@ impl Traffic {
     pub(crate) fn write(&self, identity: &str, out: &mut String) {
         let idle = self.open.saturating_sub(self.under_way);
         let now = [("active", self.open), ("writing", self.under_way), ("waiting", idle)];
-        by_state(out, ("connections", "gauge"), identity, &now);
+        by_state(out, "connections", "gauge", identity, &now);
         let ever = [("accepted", self.accepted), ("handled", self.handled)];
-        by_state(out, ("connections_total", "counter"), identity, &ever);
-        single(out, (&format!("{PROCESS}requests_total"), "counter"), identity, self.requests);
+        by_state(out, "connections_total", "counter", identity, &ever);
+        single(out, &format!("{PROCESS}requests_total"), "counter", identity, self.requests);
     }
 }
 
-fn by_state(out: &mut String, (name, kind): (&str, &str), identity: &str, states: &[(&str, u64)]) {
+fn by_state(out: &mut String, name: &str, kind: &str, identity: &str, states: &[(&str, u64)]) {
     let name = format!("{PROCESS}{name}");
     head(out, &name, kind);
     for (state, value) in states {
@@ -62,7 +62,7 @@ pub fn write_spent(spent: &Spent, started: SystemTime, identity: &str, out: &mut
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let memory = spent.memory;
     let storage = spent.storage;
-    single(out, (&format!("{PROCESS}cpu_seconds_total"), "counter"), identity, spent.cpu.as_secs_f64());
+    single(out, &format!("{PROCESS}cpu_seconds_total"), "counter", identity, spent.cpu.as_secs_f64());
     for (name, kind, value) in [
         ("num_procs", "gauge", Some(1)),
         ("oldest_start_time_seconds", "gauge", Some(started)),
@@ -72,7 +72,7 @@ pub fn write_spent(spent: &Spent, started: SystemTime, identity: &str, out: &mut
         ("write_bytes_total", "counter", storage.map(|storage| storage.written)),
     ] {
         if let Some(value) = value {
-            single(out, (&format!("{PROCESS}{name}"), kind), identity, value);
+            single(out, &format!("{PROCESS}{name}"), kind, identity, value);
         }
     }
 }

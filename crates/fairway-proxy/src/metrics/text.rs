@@ -39,7 +39,7 @@ impl Text {
         let text = |labels: &SeriesLabels| joined(&labels_of(labels), identity).into_boxed_str();
         let mut series: Vec<_> = series.into_iter().map(|(labels, series)| (text(&labels), series)).collect();
         series.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        single(&mut beginning, ("fairway_metrics_series", "gauge"), "", series.len());
+        single(&mut beginning, "fairway_metrics_series", "gauge", "", series.len());
         Self { beginning, series, family: 0, at: 0 }
     }
 
@@ -78,7 +78,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
     Traffic::of(&sample).write(identity, out);
     let Sample { counts, hedges, gauges, open_connections, reasons, http2, upstream_http2, series } = sample;
     for (name, value) in &counts {
-        single(out, (&format!("fairway_{name}"), "counter"), "", value);
+        single(out, &format!("fairway_{name}"), "counter", "", value);
     }
     head(out, "fairway_upstream_hedges_total", "counter");
     for (outcome, value) in &hedges {
@@ -94,9 +94,9 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         ("fairway_streams_open", gauges.streams),
         ("fairway_datagram_sessions_open", gauges.sessions),
     ] {
-        single(out, (name, "gauge"), "", value);
+        single(out, name, "gauge", "", value);
     }
-    single(out, ("fairway_config_adoption_seconds", "gauge"), "", gauges.adoption.as_secs_f64());
+    single(out, "fairway_config_adoption_seconds", "gauge", "", gauges.adoption.as_secs_f64());
     write_reasons(&reasons, out);
     for (name, events) in
         [("fairway_http2_events_total", &http2), ("fairway_upstream_http2_events_total", &upstream_http2)]
@@ -129,9 +129,9 @@ fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
 }
 
 /// Writes the memory in use and its budget.
-pub fn write_memory((used, budget): (u64, u64), out: &mut String) {
+pub fn write_memory(used: u64, budget: u64, out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
-        single(out, (name, "gauge"), "", value);
+        single(out, name, "gauge", "", value);
     }
 }
 
@@ -200,17 +200,17 @@ impl Family {
         let name = self.name;
         match &self.values {
             Values::Count(of) => writeln!(out, "{REQUESTS}{name}{{{labels}}} {}", of(series)),
-            Values::Histogram { bounds, unit, of } => {
-                histogram((name, labels), (bounds, *unit), of(series), out)
-            }
+            Values::Histogram { bounds, unit, of } => histogram(name, labels, bounds, *unit, of(series), out),
         }
         .expect("a string takes every write");
     }
 }
 
 fn histogram(
-    (name, labels): (&str, &str),
-    (bounds, unit): (&[u64], f64),
+    name: &str,
+    labels: &str,
+    bounds: &[u64],
+    unit: f64,
     observed: Observed<'_>,
     out: &mut String,
 ) -> std::fmt::Result {
