@@ -100,7 +100,7 @@ impl<N: Network + 'static> AcceptLoops<N> {
             let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
             let task = match socket {
                 PortSocket::Tcp(socket) => TcpListener::from_std(socket)
-                    .map(|socket| spawn_local(accept(worker, accepting, (id, socket), closed))),
+                    .map(|socket| spawn_local(accept(worker, accepting, id, socket, closed))),
                 PortSocket::Udp(socket) => UdpSocket::from_std(socket)
                     .map(|socket| spawn_local(stream::serve_datagrams(worker, id, socket, closed))),
             };
@@ -152,7 +152,8 @@ impl Caller {
 async fn accept<N: Network>(
     worker: Rc<Worker<N>>,
     accepting: Rc<Accepting>,
-    (port, socket): (PortId, TcpListener),
+    port: PortId,
+    socket: TcpListener,
     mut closed: oneshot::Receiver<Infallible>,
 ) {
     let mut accepted_now = 0;
@@ -220,7 +221,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     let expects_header = proxy_protocol::expects(&worker.options.proxy_protocol, open_port, client);
     match (&open_port.carries, expects_header) {
         (Port::Clear(Choice::Listener(listener)), Ok(false)) => {
-            if let Some(serving) = serve_in_the_clear(open, (*listener, caller), stream, Vec::new()) {
+            if let Some(serving) = serve_in_the_clear(open, *listener, caller, stream, Vec::new()) {
                 spawn_local(serving);
             }
         }
@@ -237,7 +238,8 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
 /// What serves HTTP in the clear; none where the listener has as many connections as it may.
 fn serve_in_the_clear<N: Network>(
     open: Open<N>,
-    (listener, caller): (ListenerId, Caller),
+    listener: ListenerId,
+    Caller { client, is_relayed, client_port, .. }: Caller,
     stream: TcpStream,
     input: Vec<u8>,
 ) -> Option<impl Future<Output = ()>> {
@@ -249,7 +251,6 @@ fn serve_in_the_clear<N: Network>(
             return None;
         }
     };
-    let Caller { client, is_relayed, client_port, .. } = caller;
     let noted = note(&open, client_port, None);
     let facts = Facts::of(None, noted, None, place, None);
     let peer = Peer { listener, scheme: Scheme::Http, client, is_relayed, facts };
@@ -288,7 +289,7 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     let listener = open.adopted().listening().port(port).and_then(OpenPort::listener);
     match (caller.scheme, listener) {
         (Some(Scheme::Http), Some(listener)) => {
-            if let Some(serving) = serve_in_the_clear(open, (listener, caller), stream, rest) {
+            if let Some(serving) = serve_in_the_clear(open, listener, caller, stream, rest) {
                 Box::pin(serving).await;
             }
         }
@@ -406,8 +407,7 @@ async fn shake_hands<N: Network>(
 ) -> Option<Shaken<Prefixed<TcpStream>>> {
     let limit = worker.adopted().listening().handshake_timeout(port);
     let began = Instant::now();
-    let known = (|| worker.adopted(), &worker.guards.trusts);
-    match handshake::accept(stream, limit, known, port).await {
+    match handshake::accept(stream, limit, || worker.adopted(), &worker.guards.trusts, port).await {
         Ok(shaken) => {
             worker.counters.handshake(began.elapsed(), &shaken.stream);
             Some(shaken)
@@ -457,8 +457,8 @@ mod tests {
             let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
             let (_open, ends) = oneshot::channel();
             // Of a port that is gone: who is accepted there is closed at once.
-            let port = (PortId(77), TcpListener::from_std(socket).unwrap());
-            spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
+            let socket = TcpListener::from_std(socket).unwrap();
+            spawn_local(accept(Rc::clone(&stage.worker), accepting, PortId(77), socket, ends));
             while closed(&waiting) == 0 {
                 tokio::task::yield_now().await;
             }
@@ -481,8 +481,8 @@ mod tests {
             let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
             let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
             let (open, ends) = oneshot::channel();
-            let port = (PortId(77), TcpListener::from_std(socket).unwrap());
-            let task = spawn_local(accept(Rc::clone(&stage.worker), accepting, port, ends));
+            let socket = TcpListener::from_std(socket).unwrap();
+            let task = spawn_local(accept(Rc::clone(&stage.worker), accepting, PortId(77), socket, ends));
             tokio::task::yield_now().await;
             let waiting: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
             drop(open);

@@ -45,7 +45,8 @@ pub(crate) struct Shaken<S> {
 pub(crate) async fn accept<S: Transport, H: Hop>(
     stream: S,
     limit: Duration,
-    (adopted, trusts): (impl FnOnce() -> Rc<Adopted<H>>, &Trusts),
+    adopted: impl FnOnce() -> Rc<Adopted<H>>,
+    trusts: &Trusts,
     port: PortId,
 ) -> Result<Shaken<S>, Fault> {
     let began = Instant::now();

@@ -173,7 +173,7 @@ impl Sockets {
         self.failed.retain(|key, _| ports.contains_key(key));
         let ids = self.numbers.follow(listeners);
         let mut errors = Vec::new();
-        let entries = self.entries(snapshot, (&ids, &everywhere), &mut errors);
+        let entries = self.entries(snapshot, &ids, &everywhere, &mut errors);
         let mut listening = Listening { ports: Vec::new(), listeners: entries, everywhere };
         for (key, port) in ports {
             let Some(sockets) = self.sockets(key, port, &mut errors) else { continue };
@@ -252,7 +252,8 @@ impl Sockets {
     fn entries(
         &self,
         snapshot: &Snapshot,
-        (ids, everywhere): (&BTreeMap<Arc<str>, ListenerId>, &ClientLimits),
+        ids: &BTreeMap<Arc<str>, ListenerId>,
+        everywhere: &ClientLimits,
         errors: &mut Vec<ListenerError>,
     ) -> Vec<Option<Entry>> {
         let mut entries = Vec::new();

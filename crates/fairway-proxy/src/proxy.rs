@@ -64,7 +64,7 @@ impl Proxy {
         let limits = &options.limits;
         let most = Budget::new(limits.descriptors, workers, limits.connections).addresses();
         let is_of_an_object = of_objects(&first);
-        let (publisher, problems) = Publisher::new(tls, first, (workers, most));
+        let (publisher, problems) = Publisher::new(tls, first, workers, most);
         for problem in problems {
             match problem {
                 PublishProblem::Listener(error) if is_of_an_object(&error) => tracing::warn!("{error}"),
@@ -92,7 +92,7 @@ impl Proxy {
             spread,
             started: SystemTime::now(),
         };
-        for (index, neighbours) in neighbours.into_iter().enumerate() {
+        for (index, (neighbours, arrivals)) in neighbours.into_iter().enumerate() {
             let (commands, receiver) = mpsc::unbounded_channel();
             let launch = Launch {
                 index,
@@ -103,6 +103,7 @@ impl Proxy {
                 memory: Arc::clone(&memory),
                 guards: guards.clone(),
                 neighbours,
+                arrivals,
             };
             handle.workers.push(commands);
             threads.push(

@@ -73,7 +73,8 @@ impl Publisher {
     pub(crate) fn new(
         tls: ServerTls,
         first: Arc<Snapshot>,
-        (workers, most): (usize, usize),
+        workers: usize,
+        most: usize,
     ) -> (Self, Vec<PublishProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
         let mut sockets = Sockets::new(workers, most);

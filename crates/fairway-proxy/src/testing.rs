@@ -420,8 +420,8 @@ fn worker_within<N: Network>(
     let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, fairway_net::output::OutputSender::none());
     let memory = Arc::new(Memory::unwatched(1));
-    let shared = (log, memory, guards.clone());
-    let worker = Rc::new(Worker::new(Arc::new(options), network, &published, shared, Neighbours::none()));
+    let (options, guards, neighbours) = (Arc::new(options), guards.clone(), Neighbours::none());
+    let worker = Rc::new(Worker::new(options, network, &published, log, memory, guards, neighbours));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker
 }
@@ -556,7 +556,7 @@ pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
     let compiled = fairway_routing::compile(config, before);
     let tls = ServerTls::new(&options().fallback_certificate).expect("a certificate of the testkit");
-    let (publisher, _) = Publisher::new(tls, compiled.snapshot, (1, 8));
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1, 8);
     Arc::clone(&publisher.subscribe().borrow())
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct Launch {
     pub(crate) log: AccessLog,
     pub(crate) memory: Arc<Memory>,
     pub(crate) guards: SharedGuards,
-    pub(crate) neighbours: (Neighbours<Open<TcpNetwork>>, Arrivals<Open<TcpNetwork>>),
+    pub(crate) neighbours: Neighbours<Open<TcpNetwork>>,
+    pub(crate) arrivals: Arrivals<Open<TcpNetwork>>,
 }
 
 /// What the rest of the process asks of a worker.
@@ -55,17 +56,17 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, mut commands, log, memory, guards, neighbours } = launch;
-    let (neighbours, arrivals) = neighbours;
+    let Launch { index, options, publisher, mut commands, log, memory, guards, neighbours, arrivals } =
+        launch;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
-    let worker = Rc::new(Worker::new(options, network, &first, (log, memory, guards), neighbours));
+    let worker = Rc::new(Worker::new(options, network, &first, log, memory, guards, neighbours));
     let loops = Rc::new(AcceptLoops::new(&worker, index)?);
     loops.follow()?;
     publisher.note_adoption(index, first.snapshot.version());
 
-    tokio::task::spawn_local(follow((Rc::clone(&worker), Rc::clone(&loops)), publisher, index, updates));
+    tokio::task::spawn_local(follow(Rc::clone(&worker), Rc::clone(&loops), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
     tokio::task::spawn_local(downstream::take_over(Rc::clone(&worker), arrivals));
@@ -87,7 +88,8 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
 
 /// Adopts each newer snapshot as soon as it is published.
 async fn follow(
-    (worker, loops): (Rc<Worker<TcpNetwork>>, Rc<AcceptLoops<TcpNetwork>>),
+    worker: Rc<Worker<TcpNetwork>>,
+    loops: Rc<AcceptLoops<TcpNetwork>>,
     publisher: Publisher,
     index: usize,
     mut updates: watch::Receiver<Arc<Published>>,

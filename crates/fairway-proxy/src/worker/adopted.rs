@@ -94,22 +94,23 @@ impl<H: Hop> Adopted<H> {
     #[inline]
     pub(crate) fn group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
         let known = if self.is_newest.get() { self.groups.known(slot) } else { None };
-        known.or_else(|| self.unknown_group((slot, PortProtocol::Tcp), groups))
+        known.or_else(|| self.unknown_group(slot, PortProtocol::Tcp, groups))
     }
 
     /// The same for datagrams.
     pub(crate) fn datagram_group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
-        self.unknown_group((slot, PortProtocol::Udp), groups)
+        self.unknown_group(slot, PortProtocol::Udp, groups)
     }
 
     #[inline(never)]
     fn unknown_group(
         &self,
-        (slot, transport): (BackendSlot, PortProtocol),
+        slot: BackendSlot,
+        transport: PortProtocol,
         groups: &Groups<H>,
     ) -> Option<Rc<Group<H>>> {
         if self.is_newest.get() {
-            return self.groups.group((slot, transport), self.snapshot(), groups);
+            return self.groups.group(slot, transport, self.snapshot(), groups);
         }
         // Of the endpoints that the backend had, some may be gone. Its slot may be another backend's by now.
         let backend = self.snapshot().backend(slot)?;

@@ -44,7 +44,8 @@ impl<H: Hop> GroupTable<H> {
     /// The group of a backend of the snapshot that was adopted last, made now if this is its first use.
     pub(super) fn group(
         &self,
-        (slot, transport): (BackendSlot, PortProtocol),
+        slot: BackendSlot,
+        transport: PortProtocol,
         snapshot: &Snapshot,
         groups: &Groups<H>,
     ) -> Option<Rc<Group<H>>> {
@@ -52,7 +53,7 @@ impl<H: Hop> GroupTable<H> {
             return Some(group);
         }
         let group = groups.group(Arc::clone(snapshot.backend(slot)?), transport, None);
-        self.put((slot, transport), Some(Rc::clone(&group)));
+        self.put(slot, transport, Some(Rc::clone(&group)));
         Some(group)
     }
 
@@ -64,12 +65,12 @@ impl<H: Hop> GroupTable<H> {
                 let Some(group) = self.known_for(slot, transport) else { continue };
                 let next = successor(&group, newer.backend(slot), transport, groups);
                 groups.retire(&group);
-                self.put((slot, transport), next);
+                self.put(slot, transport, next);
             }
         }
     }
 
-    fn put(&self, (slot, transport): (BackendSlot, PortProtocol), group: Option<Rc<Group<H>>>) {
+    fn put(&self, slot: BackendSlot, transport: PortProtocol, group: Option<Rc<Group<H>>>) {
         match (transport, group) {
             (PortProtocol::Tcp, group) => {
                 let (mut groups, index) = (self.groups.borrow_mut(), slot.0 as usize);

@@ -143,7 +143,7 @@ impl World {
 
     fn use_backend(&mut self, name: &'static str, transport: PortProtocol) {
         let Some(slot) = self.adopted.slot(&name.into()) else { return };
-        let Some(group) = self.table.group((slot, transport), &self.adopted, &self.groups) else { return };
+        let Some(group) = self.table.group(slot, transport, &self.adopted, &self.groups) else { return };
         assert_eq!(&group.backend().key, &BackendKey::from(name));
         self.used.insert((slot, name, transport));
         self.see(transport, &group);
@@ -163,7 +163,7 @@ impl World {
         for slot in (0..u32::try_from(self.adopted.slots()).unwrap()).map(BackendSlot) {
             for transport in TRANSPORTS {
                 let Some(group) = self.table.known_for(slot, transport) else { continue };
-                let scratch = fresh.group((slot, transport), &self.adopted, &fresh_groups).unwrap();
+                let scratch = fresh.group(slot, transport, &self.adopted, &fresh_groups).unwrap();
                 assert!(Arc::ptr_eq(group.backend(), scratch.backend()));
                 assert_eq!(addresses(&group), addresses(&scratch));
                 held.extend(addresses(&group).into_iter().map(|address| (transport, address)));

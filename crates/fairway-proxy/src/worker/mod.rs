@@ -73,7 +73,9 @@ impl<N: Network> Worker<N> {
         options: Arc<ProxyOptions>,
         network: N,
         first: &Arc<Published>,
-        (log, memory, guards): (AccessLog, Arc<Memory>, SharedGuards),
+        log: AccessLog,
+        memory: Arc<Memory>,
+        guards: SharedGuards,
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
         let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
@@ -193,7 +195,8 @@ impl<N: Network> Worker<N> {
         if self.is_shedding() {
             return 0;
         }
-        window_growth(self.admission.memory.figures(), self.options.workers)
+        let (used, budget) = self.admission.memory.figures();
+        window_growth(used, budget, self.options.workers)
     }
 
     /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.
@@ -442,7 +445,7 @@ impl<N: Network> Drop for Open<N> {
 }
 
 /// All workers together may take a quarter of what is left.
-fn window_growth((used, budget): (u64, u64), workers: usize) -> u64 {
+fn window_growth(used: u64, budget: u64, workers: usize) -> u64 {
     match budget {
         0 => WINDOW_GROWTH,
         _ => WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * workers.max(1) as u64)),
@@ -456,10 +459,10 @@ mod tests {
     #[test]
     fn windows_grow_by_less_where_memory_is_short_and_by_nothing_where_there_is_none() {
         const MIB: u64 = 1024 * 1024;
-        assert_eq!(window_growth((0, 0), 2), 32 * MIB, "no budget");
-        assert_eq!(window_growth((100 * MIB, 1_000 * MIB), 2), 32 * MIB);
-        assert_eq!(window_growth((100 * MIB, 180 * MIB), 2), 10 * MIB);
-        assert_eq!(window_growth((180 * MIB, 180 * MIB), 2), 0);
-        assert_eq!(window_growth((200 * MIB, 180 * MIB), 0), 0);
+        assert_eq!(window_growth(0, 0, 2), 32 * MIB, "no budget");
+        assert_eq!(window_growth(100 * MIB, 1_000 * MIB, 2), 32 * MIB);
+        assert_eq!(window_growth(100 * MIB, 180 * MIB, 2), 10 * MIB);
+        assert_eq!(window_growth(180 * MIB, 180 * MIB, 2), 0);
+        assert_eq!(window_growth(200 * MIB, 180 * MIB, 0), 0);
     }
 }
