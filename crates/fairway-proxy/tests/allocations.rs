@@ -77,7 +77,8 @@ fn ask(stream: &mut TcpStream, request: &[u8], end: &[u8], count: usize) {
 fn per_request(
     request: &[u8],
     answer: &'static [u8],
-    (request_end, answer_end): (&'static [u8], &[u8]),
+    request_end: &'static [u8],
+    answer_end: &[u8],
     edit: impl FnOnce(Config) -> Config,
 ) -> f64 {
     let address = endpoint(answer, request_end);
@@ -184,13 +185,13 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
     let chunked_post =
         b"POST /a HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"
             .to_vec();
-    for (name, request, answer, ends, most) in [
+    for (name, request, answer, (request_end, answer_end), most) in [
         ("GET", GET, PLAIN, (&b"\r\n\r\n"[..], &b"9"[..]), 0),
         ("GET, chunked answer", GET, CHUNKED, (b"\r\n\r\n", b"0\r\n\r\n"), 0),
         ("POST of 1,000 bytes", &post, PLAIN, (b".", b"9"), 0),
         ("POST in chunks", &chunked_post, PLAIN, (b"0\r\n\r\n", b"9"), 0),
     ] {
-        let allocations = per_request(request, answer, ends, |config| config);
+        let allocations = per_request(request, answer, request_end, answer_end, |config| config);
         println!("{name}: {allocations:.4} allocations per request");
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
     }
@@ -250,7 +251,7 @@ fn belonging_allocates_nothing() {
     let get = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nCookie: a=b; route=0123456789abcdef|b\r\n\r\n";
     for key in [cookie(SessionStart::Here), cookie(SessionStart::Elsewhere), hash] {
         let of_key = |config| with_session(config, &key);
-        let allocations = per_request(get, PLAIN, (b"\r\n\r\n", b"9"), of_key);
+        let allocations = per_request(get, PLAIN, b"\r\n\r\n", b"9", of_key);
         assert!(allocations < 0.05, "{key:?}: {allocations} allocations per request");
     }
 }
@@ -279,6 +280,6 @@ fn traffic_of_its_own_allocates_nothing() {
         config.backends.insert(backend.key.clone(), Arc::new(backend));
         config
     };
-    let allocations = per_request(GET, PLAIN, (b"\r\n\r\n", b"9"), of_its_own);
+    let allocations = per_request(GET, PLAIN, b"\r\n\r\n", b"9", of_its_own);
     assert!(allocations < 0.05, "{allocations} allocations per request");
 }

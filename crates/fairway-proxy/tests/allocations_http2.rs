@@ -48,7 +48,7 @@ const ASKED: &[u8] = b"\x82\x86\x04\x08/a/b?c=d\x01\x0bexample.com";
 /// 200, with a length of ten.
 const ANSWERED: &[u8] = b"\x88\x0f\x0d\x0210";
 
-fn put(out: &mut Vec<u8>, (kind, flags, stream): (u8, u8, u32), payload: &[u8]) {
+fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_be_bytes()[1..]);
     out.extend_from_slice(&[kind, flags]);
     out.extend_from_slice(&stream.to_be_bytes());
@@ -71,8 +71,8 @@ impl Peer {
         Self { stream, input: vec![0; 1 << 17], filled: 0, seen: 0, output: Vec::with_capacity(1 << 16) }
     }
 
-    fn put(&mut self, frame: (u8, u8, u32), payload: &[u8]) {
-        put(&mut self.output, frame, payload);
+    fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        put(&mut self.output, kind, flags, stream, payload);
     }
 
     fn flush(&mut self) {
@@ -120,7 +120,7 @@ fn endpoint() -> SocketAddr {
 }
 
 fn answer(mut peer: Peer) {
-    peer.put((SETTINGS, 0, 0), &[]);
+    peer.put(SETTINGS, 0, 0, &[]);
     while peer.filled < PREFACE.len() {
         assert!(peer.read());
     }
@@ -129,11 +129,11 @@ fn answer(mut peer: Peer) {
     loop {
         while let Some((kind, flags, stream, _)) = peer.next() {
             match kind {
-                SETTINGS if flags & ACK == 0 => peer.put((SETTINGS, ACK, 0), &[]),
+                SETTINGS if flags & ACK == 0 => peer.put(SETTINGS, ACK, 0, &[]),
                 HEADERS => {
                     assert!(flags & END_STREAM != 0, "these requests have no bodies");
-                    peer.put((HEADERS, END_HEADERS, stream), ANSWERED);
-                    peer.put((DATA, END_STREAM, stream), BODY);
+                    peer.put(HEADERS, END_HEADERS, stream, ANSWERED);
+                    peer.put(DATA, END_STREAM, stream, BODY);
                 }
                 PING if flags & ACK == 0 => panic!("a worker that is busy has nothing to ask"),
                 _ => {}
@@ -157,14 +157,14 @@ impl Client {
     fn connect(to: SocketAddr, streams: u32) -> Self {
         let mut peer = Peer::new(TcpStream::connect(to).unwrap());
         peer.output.extend_from_slice(PREFACE);
-        peer.put((SETTINGS, 0, 0), &[]);
+        peer.put(SETTINGS, 0, 0, &[]);
         Self { peer, next: 1, streams }
     }
 
     fn ask(&mut self, rounds: usize) {
         for _ in 0..rounds {
             for _ in 0..self.streams {
-                self.peer.put((HEADERS, END_HEADERS | END_STREAM, self.next), ASKED);
+                self.peer.put(HEADERS, END_HEADERS | END_STREAM, self.next, ASKED);
                 self.next += 2;
             }
             self.peer.flush();
@@ -172,7 +172,7 @@ impl Client {
             while answered < self.streams {
                 while let Some((kind, flags, _, length)) = self.peer.next() {
                     match kind {
-                        SETTINGS if flags & ACK == 0 => self.peer.put((SETTINGS, ACK, 0), &[]),
+                        SETTINGS if flags & ACK == 0 => self.peer.put(SETTINGS, ACK, 0, &[]),
                         DATA => {
                             bytes += length;
                             answered += u32::from(flags & END_STREAM);
@@ -185,7 +185,7 @@ impl Client {
                 assert!(answered == self.streams || self.peer.read(), "the connection stays");
             }
             assert_eq!(bytes, self.streams * 10);
-            self.peer.put((WINDOW_UPDATE, 0, 0), &bytes.to_be_bytes());
+            self.peer.put(WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes());
         }
     }
 }

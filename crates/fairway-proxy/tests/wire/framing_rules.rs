@@ -16,7 +16,7 @@ async fn all_refused(cases: &[Case<'_>]) {
     let proxy = Setup::to(&[backend.address()]).start();
     for (request, status, reason) in cases {
         let before = proxy.metric(&series(reason)).await;
-        refused(&proxy, request, (*status, reason)).await;
+        refused(&proxy, request, *status, reason).await;
         proxy.expect_metric(&series(reason), before + 1).await;
     }
     for connection in backend.connections() {
@@ -26,7 +26,7 @@ async fn all_refused(cases: &[Case<'_>]) {
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "forwarded");
 }
 
-async fn refused(proxy: &Running, request: &str, (status, reason): (u16, &str)) {
+async fn refused(proxy: &Running, request: &str, status: u16, reason: &str) {
     let mut client = proxy.client().await;
     client.send(request).await.unwrap();
     let answer = client.read_response().await.unwrap_or_else(|error| panic!("{request:?}: {error}"));

@@ -242,7 +242,7 @@ async fn a_worker_without_room_leaves_a_connection_where_it_was_accepted() {
         proxy.expect_metric("fairway_connections_open", open).await;
         let refused = proxy.metric("fairway_refused_connections_total{reason=\"overloaded\"}").await;
         let stream = TcpStream::connect(proxy.http).await.unwrap();
-        if is_refused(&proxy, (open, refused)).await {
+        if is_refused(&proxy, open, refused).await {
             continue;
         }
         let mut browser = Browser::over(Box::new(stream));
@@ -255,8 +255,9 @@ async fn a_worker_without_room_leaves_a_connection_where_it_was_accepted() {
 }
 
 /// Whether the worker that the kernel chose for a new connection has no room: waits until either the open or the refused
-/// connections are more than `before`.
-async fn is_refused(proxy: &Running, before: (u64, u64)) -> bool {
+/// connections are no longer that many.
+async fn is_refused(proxy: &Running, open: u64, refused: u64) -> bool {
+    let before = (open, refused);
     let counts = Cell::new(before);
     eventually("it is accepted or refused", PATIENCE, || async {
         let open = proxy.metric("fairway_connections_open").await;
@@ -264,7 +265,7 @@ async fn is_refused(proxy: &Running, before: (u64, u64)) -> bool {
         counts.get() != before
     })
     .await;
-    counts.get().1 > before.1
+    counts.get().1 > refused
 }
 
 #[tokio::test]
