@@ -298,6 +298,14 @@ mod tests {
             ..kind("RequestRedirect")
         };
         assert!(read(std::slice::from_ref(&redirect), true).is_ok());
+        for (status, is_redirect) in [(300, false), (301, true), (304, false), (305, false), (308, true)] {
+            let to = HttpRequestRedirectFilter {
+                status_code: Some(status),
+                ..HttpRequestRedirectFilter::default()
+            };
+            let redirect = HttpRouteFilter { request_redirect: Some(to), ..kind("RequestRedirect") };
+            assert_eq!(read(&[redirect], true).is_ok(), is_redirect, "{status}");
+        }
         let both = read(&[redirect.clone(), rewrite("ReplaceFullPath")], true);
         assert_eq!(both.unwrap_err().reason, "IncompatibleFilters");
         let twice = read(&[redirect.clone(), redirect], true).unwrap_err();
