@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, Guard, Match, Origin, PathMatch, Phases, Policy, RouteFilters,
-    Rule, RuleLabels, WeightedBackend,
+    Action, Answer, AnswerReason, BackendKey, Forwarding, Guard, Match, Origin, PathMatch, Phases, Policy,
+    RouteFilters, Rule, RuleLabels, WeightedBackend,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
@@ -156,7 +156,7 @@ impl<'a> Builder<'a> {
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
             (Ok(filters), Ok(policy), Some(protection)) => {
                 let mut phases = protected(filters, protection);
-                phases.forwarding.retry_statuses = draft.retry_statuses;
+                phases.add(Forwarding { retry_statuses: draft.retry_statuses, ..Forwarding::default() });
                 (phases, policy, Action::Forward(draft.shares))
             }
             (Ok(_), Ok(policy), None) => (Phases::default(), policy, Action::Answer(closed)),

@@ -39,6 +39,27 @@ pub struct Forwarding {
     pub grpc_web: bool,
 }
 
+impl Forwarding {
+    /// As rules keep it: nothing, where all is as usual.
+    #[must_use]
+    pub fn kept(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+
+    /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
+    pub(crate) fn add(&mut self, more: Self) {
+        let Self { path, fields, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } = more;
+        self.path = path.or(self.path.take());
+        self.fields = fields.or(self.fields.take());
+        self.hop = if hop == EndpointHop::default() { self.hop } else { hop };
+        self.secured = secured.or(self.secured.take());
+        self.fallbacks.extend(fallbacks);
+        self.retry_statuses.extend(retry_statuses);
+        self.mirrors.extend(mirrors);
+        self.grpc_web |= grpc_web;
+    }
+}
+
 /// A copy of the request goes to another backend, whose answer nobody sees (Gateway API `HTTPRequestMirrorFilter`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirror {

@@ -23,16 +23,16 @@ use crate::redirect::Redirect;
 pub struct Phases {
     /// Who the client is; what its connection says where there is nothing.
     #[serde(skip_serializing_if = "is_default")]
-    pub client: Option<RealIp>,
+    pub client: Option<Box<RealIp>>,
     /// Asked in order; the first that answers ends the exchange.
     #[serde(skip_serializing_if = "is_default")]
     pub guards: Vec<Guard>,
     /// Done in order to the heads of requests that every guard let pass.
     #[serde(skip_serializing_if = "is_default")]
     pub request: Vec<RequestEdit>,
-    /// How requests reach endpoints.
+    /// How requests reach endpoints, where it is not as usual. Boxed, like all that most rules do not have: every Ingress keeps phases.
     #[serde(skip_serializing_if = "is_default")]
-    pub forwarding: Forwarding,
+    pub forwarding: Option<Box<Forwarding>>,
     /// What becomes of answers.
     #[serde(skip_serializing_if = "is_default")]
     pub answers: Answers,
@@ -63,7 +63,7 @@ pub struct Answers {
     pub received: Vec<ReceivedEdit>,
     /// Which answers another backend makes, whoever made them first.
     #[serde(skip_serializing_if = "is_default")]
-    pub pages: Option<ErrorPages>,
+    pub pages: Option<Box<ErrorPages>>,
     /// Done to the head of every answer, whoever made it, in order.
     #[serde(skip_serializing_if = "is_default")]
     pub edits: Vec<AnswerEdit>,
@@ -121,10 +121,11 @@ impl From<RouteFilters> for Phases {
     fn from(filters: RouteFilters) -> Self {
         let RouteFilters { cors, redirect, request, path, mirrors, answer } = filters;
         let preflight = cors.clone().map(Guard::Preflight);
+        let forwarding = Forwarding { path, mirrors, ..Forwarding::default() };
         Self {
             guards: preflight.into_iter().chain(redirect.map(Guard::Redirect)).collect(),
             request,
-            forwarding: Forwarding { path, mirrors, ..Forwarding::default() },
+            forwarding: forwarding.kept(),
             answers: Answers {
                 edits: cors
                     .map(AnswerEdit::Cors)
@@ -140,7 +141,7 @@ impl From<RouteFilters> for Phases {
 
 impl From<RealIp> for Phases {
     fn from(client: RealIp) -> Self {
-        Self { client: Some(client), ..Self::default() }
+        Self { client: Some(Box::new(client)), ..Self::default() }
     }
 }
 
@@ -165,7 +166,7 @@ impl From<RequestEdit> for Phases {
 
 impl From<Forwarding> for Phases {
     fn from(forwarding: Forwarding) -> Self {
-        Self { forwarding, ..Self::default() }
+        Self { forwarding: forwarding.kept(), ..Self::default() }
     }
 }
 
@@ -195,7 +196,7 @@ impl From<ReceivedEdit> for Phases {
 
 impl From<ErrorPages> for Phases {
     fn from(pages: ErrorPages) -> Self {
-        Answers { pages: Some(pages), ..Answers::default() }.into()
+        Answers { pages: Some(Box::new(pages)), ..Answers::default() }.into()
     }
 }
 
@@ -238,17 +239,9 @@ impl Phases {
         self.client = client.or(self.client.take());
         self.guards.extend(guards);
         self.request.extend(request);
-        let Forwarding { path, fields, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } =
-            forwarding;
-        let own = &mut self.forwarding;
-        own.path = path.or(own.path.take());
-        own.fields = fields.or(own.fields.take());
-        own.hop = if hop == EndpointHop::default() { own.hop } else { hop };
-        own.secured = secured.or(own.secured.take());
-        own.fallbacks.extend(fallbacks);
-        own.retry_statuses.extend(retry_statuses);
-        own.mirrors.extend(mirrors);
-        own.grpc_web |= grpc_web;
+        if let Some(forwarding) = forwarding {
+            self.forwarding.get_or_insert_default().add(*forwarding);
+        }
         self.answers.received.extend(answers.received);
         self.answers.pages = answers.pages.or(self.answers.pages.take());
         self.answers.edits.extend(answers.edits);
@@ -276,8 +269,10 @@ impl Phases {
     fn shrink_to_fit(&mut self) {
         self.guards.shrink_to_fit();
         self.request.shrink_to_fit();
-        self.forwarding.fallbacks.shrink_to_fit();
-        self.forwarding.mirrors.shrink_to_fit();
+        if let Some(forwarding) = &mut self.forwarding {
+            forwarding.fallbacks.shrink_to_fit();
+            forwarding.mirrors.shrink_to_fit();
+        }
         self.answers.received.shrink_to_fit();
         self.answers.edits.shrink_to_fit();
     }
@@ -285,16 +280,6 @@ impl Phases {
     /// Everything they do, one step after the other: for whoever shows or translates a rule.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let Self { client, guards, request, forwarding, answers, bounds, unlogged } = self;
-        let Forwarding { path, fields, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } =
-            forwarding;
-        let said = [
-            path.as_ref().map(Step::Path),
-            secured.as_ref().map(Step::Secured),
-            (*hop != EndpointHop::default()).then_some(Step::Hop(*hop)),
-            fields.as_deref().map(Step::EndpointFields),
-            grpc_web.then_some(Step::GrpcWeb),
-            (!retry_statuses.is_empty()).then_some(Step::RetryStatuses(retry_statuses)),
-        ];
         let last = [
             (bounds.head > 0).then_some(Step::HeadBound(bounds.head)),
             bounds.rate.map(Step::Rate),
@@ -302,17 +287,30 @@ impl Phases {
         ];
         client
             .iter()
-            .map(Step::Client)
+            .map(|client| Step::Client(client))
             .chain(guards.iter().map(Step::Guard))
             .chain(request.iter().map(Step::Request))
-            .chain(said.into_iter().flatten())
-            .chain(fallbacks.iter().map(Step::Fallback))
-            .chain(mirrors.iter().map(Step::Mirror))
+            .chain(forwarding.iter().flat_map(|forwarding| steps_of(forwarding)))
             .chain(answers.received.iter().map(Step::Received))
-            .chain(answers.pages.iter().map(Step::Pages))
+            .chain(answers.pages.iter().map(|pages| Step::Pages(pages)))
             .chain(answers.edits.iter().map(Step::Answer))
             .chain(last.into_iter().flatten())
     }
+}
+
+/// Those that say how requests reach endpoints.
+fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
+    let Forwarding { path, fields, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } = forwarding;
+    let said = [
+        path.as_ref().map(Step::Path),
+        secured.as_ref().map(Step::Secured),
+        (*hop != EndpointHop::default()).then_some(Step::Hop(*hop)),
+        fields.as_deref().map(Step::EndpointFields),
+        grpc_web.then_some(Step::GrpcWeb),
+        (!retry_statuses.is_empty()).then_some(Step::RetryStatuses(retry_statuses)),
+    ];
+    let others = fallbacks.iter().map(Step::Fallback).chain(mirrors.iter().map(Step::Mirror));
+    said.into_iter().flatten().chain(others)
 }
 
 /// One thing that a rule does, as [`Phases::steps`] gives them.
@@ -379,7 +377,7 @@ mod tests {
                 edits: vec![AnswerEdit::StrictTransportSecurity("a".into())],
                 ..Answers::default()
             },
-            forwarding: Forwarding { grpc_web: true, ..Forwarding::default() },
+            forwarding: Forwarding { grpc_web: true, ..Forwarding::default() }.kept(),
             request: vec![RequestEdit::Host("b".into())],
             guards: vec![Guard::NeedsEndpoint, Guard::OverTls],
             ..Phases::default()

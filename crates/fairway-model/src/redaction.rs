@@ -65,16 +65,6 @@ fn hide(rule: &mut Rule) -> bool {
 /// Lists every phase, so that a new part is decided on. Clients get what is not looked at, or it says who may pass, where to, or how.
 fn hide_in_phases(phases: &mut Phases) -> bool {
     let Phases { client: _, guards, request, forwarding, answers: _, bounds: _, unlogged: _ } = phases;
-    let Forwarding {
-        path: _,
-        fields,
-        hop: _,
-        secured: _,
-        fallbacks: _,
-        retry_statuses: _,
-        mirrors,
-        grpc_web: _,
-    } = forwarding;
     let mut hidden = false;
     for guard in guards {
         hidden |= match guard {
@@ -93,13 +83,28 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
             | Guard::ConcurrencyLimit(_) => false,
         };
     }
+    hidden |= hide_in_edits(request);
+    hidden | forwarding.as_deref_mut().is_some_and(hide_in_forwarding)
+}
+
+fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
+    let Forwarding {
+        path: _,
+        fields,
+        hop: _,
+        secured: _,
+        fallbacks: _,
+        retry_statuses: _,
+        mirrors,
+        grpc_web: _,
+    } = forwarding;
+    let mut hidden = false;
     if let Some(fields) = fields.as_mut().filter(|fields| fields.iter().any(|field| has_text(&field.value))) {
         let mut shown = fields.to_vec();
         shown.iter_mut().for_each(|field| hide_text(&mut field.value));
         *fields = shown.into();
         hidden = true;
     }
-    hidden |= hide_in_edits(request);
     hidden | hide_in_mirrors(mirrors)
 }
 
@@ -282,7 +287,7 @@ mod tests {
     }
 
     fn forwarding(forwarding: Forwarding) -> VirtualHost {
-        host(Phases { forwarding, ..Phases::default() }, None)
+        host(forwarding.into(), None)
     }
 
     fn auth() -> Box<ExternalAuth> {

@@ -180,7 +180,7 @@ impl Maker<'_> {
         }
         let steps = self.shared_steps()?;
         let targets = self.targets(&steps)?;
-        let secured = self.rule.phases.forwarding.secured.as_ref();
+        let secured = self.rule.phases.forwarding.as_ref().and_then(|forwarding| forwarding.secured.as_ref());
         Ok((steps, targets, secured.map(|backend| self.acquired(backend))))
     }
 

@@ -291,7 +291,7 @@ impl<R> Steps<R> {
         let mut forwarding = forwarding(phases, form, inner)?;
         forwarding.drops_trailers = guards.iter().any(GuardStep::speaks_for_the_client);
         Ok(Self {
-            client: phases.client.clone().map(Box::new),
+            client: phases.client.clone(),
             request: request(&phases.request, form)?,
             forwarding,
             answers: answers(&phases.answers, &guards, inner),
@@ -411,9 +411,10 @@ fn forwarding<R>(
     form: PathForm,
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
 ) -> Result<ForwardingSteps<R>, String> {
+    let usual = Forwarding::default();
     // Chooses among backends, as the action does: `secured`.
     let Forwarding { path, fields, hop, secured: _, fallbacks, retry_statuses, mirrors, grpc_web } =
-        &phases.forwarding;
+        phases.forwarding.as_deref().unwrap_or(&usual);
     let mut rule =
         |backend: &BackendKey| inner(InnerRule { backend, timeouts: None, answers: Answers::default() });
     // Fields that Fairway writes itself are edited once they are written.
@@ -451,7 +452,7 @@ fn answers<R>(
     let cookies =
         guards.iter().filter_map(GuardStep::asking).map(|asking| AnswerStep::Cookies(asking.auth.cookies));
     edits.splice(at..at, cookies);
-    let replacing = answers.pages.as_ref().map(|pages| {
+    let replacing = answers.pages.as_deref().map(|pages| {
         let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.of_pages() });
         Box::new(Replacing { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
     });
@@ -473,14 +474,16 @@ impl AnswerStep {
 /// of a backend.
 pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
-    let Forwarding { fields, hop, retry_statuses, grpc_web, .. } = &rule.forwarding;
-    phases.forwarding = Forwarding {
-        fields: fields.clone(),
-        hop: *hop,
-        retry_statuses: retry_statuses.clone(),
-        grpc_web: *grpc_web,
-        ..phases.forwarding
-    };
+    if let Some(of_rule) = &rule.forwarding {
+        let Forwarding { fields, hop, retry_statuses, grpc_web, .. } = &**of_rule;
+        phases.add(Forwarding {
+            fields: fields.clone(),
+            hop: *hop,
+            retry_statuses: retry_statuses.clone(),
+            grpc_web: *grpc_web,
+            ..Forwarding::default()
+        });
+    }
     phases.answers.received.clone_from(&rule.answers.received);
     phases.answers.pages.clone_from(&rule.answers.pages);
     phases.answers.edits.extend_from_slice(&rule.answers.edits);
@@ -674,7 +677,8 @@ mod tests {
                 retry_statuses: vec![500],
                 fallbacks: vec![Fallback { backend: "b".into(), fields: Vec::new() }],
                 ..Forwarding::default()
-            },
+            }
+            .kept(),
             answers: Answers { edits: vec![AnswerEdit::Headers(edit("X-Rule"))], ..Answers::default() },
             unlogged: true,
             ..Phases::default()
@@ -689,7 +693,8 @@ mod tests {
                 path: Some(PathRewrite::Full("/own".into())),
                 retry_statuses: vec![500],
                 ..Forwarding::default()
-            },
+            }
+            .kept(),
             answers: Answers {
                 edits: ["X-Own", "X-Rule"].map(edit).map(AnswerEdit::Headers).into(),
                 ..Answers::default()

@@ -168,7 +168,7 @@ fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
     let mut bad = rule("bad", vec![prefix("/")]);
     let rewrite = PathRewrite::Regex { pattern: "(".into(), replacement: "/".into(), ignore_case: true };
     let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
-    bad.phases = Phases { forwarding, ..Phases::default() }.kept();
+    bad.phases = Phases::from(forwarding).kept();
     let compiled = compile(&config(vec![host("a.test", vec![route("r", None, vec![bad])])]), None);
     assert!(
         compiled.problems[0].text.ends_with("requests of this rule are answered 500"),
@@ -236,7 +236,7 @@ fn rules_with_the_same_phases_share_their_steps_unless_these_forward_by_rules_of
     };
     let mirrored = || {
         let forwarding = Forwarding { mirrors: vec![mirror()], ..Forwarding::default() };
-        Phases { forwarding, ..Phases::default() }
+        Phases::from(forwarding)
     };
     let hosts = vec![
         of_one_rule("a.test", answering("X-A")),

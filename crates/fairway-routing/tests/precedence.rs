@@ -126,7 +126,7 @@ fn a_path_that_is_longer_than_patterns_are_counted_for_has_no_rule() {
     let rewrite =
         PathRewrite::Regex { pattern: "/b(.*)".into(), replacement: "/$1".into(), ignore_case: true };
     let forwarding = Forwarding { path: Some(rewrite), ..Forwarding::default() };
-    let phases = Phases { forwarding, ..Phases::default() }.kept();
+    let phases = Phases::from(forwarding).kept();
     let rewriting = Rule { phases, ..rule("rewriting", vec![exact("/b")]) };
     let rules = [rules, vec![rewriting]].concat();
     assert_eq!(winner_among(rules, &ask(&long)), "no rule of a.test");

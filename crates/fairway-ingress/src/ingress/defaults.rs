@@ -72,7 +72,7 @@ impl Headers {
         let fields = (!self.requests.is_empty()).then(|| Arc::clone(&self.requests));
         let hidden = (!self.hidden.is_empty()).then(|| ReceivedEdit::Hide(Arc::clone(&self.hidden)));
         Phases {
-            forwarding: Forwarding { fields, ..Forwarding::default() },
+            forwarding: Forwarding { fields, ..Forwarding::default() }.kept(),
             answers: Answers { received: hidden.into_iter().collect(), ..Answers::default() },
             ..Phases::default()
         }

@@ -176,7 +176,8 @@ impl<'a, 'i> Drafting<'a, 'i> {
         {
             closed = Some(why);
         }
-        if rule.phases.forwarding.fallbacks.iter().any(filters::is_of_canary) {
+        let fallbacks = rule.phases.forwarding.iter().flat_map(|forwarding| &forwarding.fallbacks);
+        if fallbacks.into_iter().any(filters::is_of_canary) {
             let what =
                 "the share of a canary without endpoints is answered 503, and not served by the main Service";
             self.remarks.add(ingress, Remark::differs(CANARY, what));

@@ -35,7 +35,7 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
     ] {
         on_stage(async {
             let mut copied = mirror(most_body);
-            let copying = &mut copied.forwarding.mirrors[0];
+            let copying = &mut copied.forwarding.as_mut().unwrap().mirrors[0];
             (copying.target, copying.host) = (target, Some("copy.test".into()));
             let rewrite = Phases::from(Forwarding {
                 path: Some(fairway_model::PathRewrite::Full("/new".into())),
