@@ -14,6 +14,8 @@ pub enum Watched {
     Selection,
     /// Objects of a kind, which are passed on.
     Objects(Kind),
+    /// Objects of a kind with all that they have, for who writes such objects; they are not passed on.
+    Whole(Kind),
 }
 
 /// The kinds of the Gateway API that a cluster has, with their versions.
@@ -47,18 +49,21 @@ impl Watched {
         self.read_as().name()
     }
 
-    /// The kind of the objects that are passed on; of Namespaces that only say where to look, none are.
+    /// The kind of the objects that are passed on.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {
-            Self::Selection => None,
+            Self::Selection | Self::Whole(_) => None,
             Self::Objects(kind) => Some(kind),
         }
     }
 
     /// The kind that is asked for.
     pub(super) fn read_as(self) -> Kind {
-        self.kind().unwrap_or(Kind::Namespace)
+        match self {
+            Self::Selection => Kind::Namespace,
+            Self::Objects(kind) | Self::Whole(kind) => kind,
+        }
     }
 }
 
@@ -105,7 +110,7 @@ impl Collection {
     }
 
     /// `ingresses.networking.k8s.io` or `secrets`.
-    pub(super) fn resource(&self) -> String {
+    pub(crate) fn resource(&self) -> String {
         self.kind.read_as().api().map(|api| api.group_resource("")).unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use kube::core::Status;
 
 /// Why a request gave no answer that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// 403; with what the server said.
     Denied(String),
     /// 404 for a kind: this API server does not know it.

@@ -112,8 +112,10 @@ fn consequence(watched: Watched, listed: bool) -> &'static str {
     if listed {
         return "what was known last is served, and it is tried again";
     }
-    let Watched::Objects(kind) = watched else { return "no namespace is selected and nothing is served" };
-    match kind {
+    if watched == Watched::Selection {
+        return "no namespace is selected and nothing is served";
+    }
+    match watched.read_as() {
         Kind::Ingress => "no Ingress there is served",
         Kind::IngressClass => "only class names given by flags are known",
         Kind::Service | Kind::EndpointSlice => "paths to Services there answer 503",

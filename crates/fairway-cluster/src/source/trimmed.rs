@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fairway_objects::object::{Object, ObjectKey};
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
     ConfigMap, LoadBalancerStatus, Namespace, ObjectReference, Secret, Service, ServicePort, ServiceSpec,
     ServiceStatus,
@@ -16,6 +15,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass, IngressClassSpec, IngressSpec, IngressStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::{ByteString, Metadata};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -55,10 +55,10 @@ pub(super) trait Wire: DeserializeOwned + Clone + Send + 'static {
 }
 
 impl Version {
-    fn of(meta: &Meta) -> Self {
+    fn of(uid: &str, revision: &str) -> Self {
         let mut hasher = DefaultHasher::new();
-        (&meta.uid, &meta.resource_version).hash(&mut hasher);
-        Self { stamp: hasher.finish(), number: meta.resource_version.parse().ok() }
+        (uid, revision).hash(&mut hasher);
+        Self { stamp: hasher.finish(), number: revision.parse().ok() }
     }
 }
 
@@ -79,7 +79,8 @@ pub(super) struct Meta {
 impl Meta {
     pub(super) fn item(&self, object: Option<Object>, written: Option<SystemTime>) -> Item {
         let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), &self.name);
-        Item { key, version: Version::of(self), revision: self.resource_version.clone(), object, written }
+        let version = Version::of(&self.uid, &self.resource_version);
+        Item { key, version, revision: self.resource_version.clone(), object, written }
     }
 
     pub(super) fn kept(self) -> ObjectMeta {
@@ -330,6 +331,24 @@ impl Wire for LabelledNamespaceWire {
     }
 }
 
+/// An object with all that it has but for the notes of who wrote which field.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct WholeWire<K>(K);
+
+impl<K: Metadata<Ty = ObjectMeta> + Into<Object> + DeserializeOwned + Clone + Send + 'static> Wire
+    for WholeWire<K>
+{
+    fn trim(self) -> Item {
+        let Self(mut object) = self;
+        let metadata = object.metadata_mut();
+        metadata.managed_fields = None;
+        let revision = metadata.resource_version.clone().unwrap_or_default();
+        let version = Version::of(metadata.uid.as_deref().unwrap_or_default(), &revision);
+        Item { key: ObjectKey::of(metadata), version, revision, object: Some(object.into()), written: None }
+    }
+}
+
 /// RFC 3339, as Kubernetes writes times.
 fn time(text: &str) -> Option<SystemTime> {
     let quoted = serde_json::Value::String(text.to_owned());
@@ -392,9 +411,7 @@ mod tests {
 
     #[test]
     fn another_object_of_the_same_name_is_another_version() {
-        let version = |uid: &str, number: &str| {
-            Version::of(&Meta { uid: uid.into(), resource_version: number.into(), ..Meta::default() })
-        };
+        let version = |uid: &str, number: &str| Version::of(uid, number);
         assert_eq!(version("a", "1"), version("a", "1"));
         assert_ne!(version("a", "1"), version("b", "1"));
         assert_ne!(version("a", "1"), version("a", "2"));

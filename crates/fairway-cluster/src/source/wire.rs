@@ -7,6 +7,8 @@ use std::time::Duration;
 use fairway_objects::kinds::Kind;
 use fairway_objects::with_custom_resource;
 use futures_util::{FutureExt, Stream, StreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};
 use serde::Deserialize;
@@ -15,7 +17,7 @@ use super::collection::{Collection, Watched};
 use super::fault::Fault;
 use super::trimmed::{
     ConfigMapWire, EndpointSliceWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire,
-    NamespaceWire, SecretWire, ServiceWire, Wire,
+    NamespaceWire, SecretWire, ServiceWire, WholeWire, Wire,
 };
 use super::trimmed_gateways::GatewayWire;
 
@@ -75,7 +77,10 @@ macro_rules! with_wire {
             Watched::Objects(Kind::EndpointSlice) = EndpointSliceWire,
             Watched::Objects(Kind::Secret) = SecretWire,
             Watched::Objects(Kind::ConfigMap) = ConfigMapWire,
-            Watched::Objects(Kind::Namespace) = LabelledNamespaceWire
+            Watched::Objects(Kind::Namespace) = LabelledNamespaceWire,
+            Watched::Whole(Kind::ConfigMap) = WholeWire<ConfigMap>,
+            Watched::Whole(Kind::EndpointSlice) = WholeWire<EndpointSlice>,
+            Watched::Whole(Kind::Service) = WholeWire<Service>
         )
     };
     (@ $watched:expr, $wire:ident, $asked:expr; $($kubernetes:pat = $form:ty),*) => {
@@ -84,7 +89,7 @@ macro_rules! with_wire {
                 type $wire = $form;
                 $asked
             })*
-            Watched::Objects(kind) => with_custom_resource!(kind, K => {
+            Watched::Objects(kind) | Watched::Whole(kind) => with_custom_resource!(kind, K => {
                 type $wire = GatewayWire<K>;
                 $asked
             }, _ => async { Err(Fault::NoSuchApi) }.boxed()),

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::Error;
 use kube::core::Status;
 
+use crate::source::fault::Fault;
+
 /// A permission, and what is lost without it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Permit {
@@ -56,6 +58,17 @@ impl Refusals {
         answer
     }
 
+    /// Says what the failure of a watch shows about its permission, when that is new.
+    pub(crate) fn judge_watch(&self, permit: &Permit, fault: &Fault) {
+        match fault {
+            Fault::Denied(answer) => self.refused(permit.clone(), answer),
+            Fault::Unreachable(_) | Fault::Unreadable(_) => {}
+            Fault::NoSuchApi | Fault::Gone | Fault::Unknown(_) | Fault::Refused { .. } => {
+                self.granted(permit);
+            }
+        }
+    }
+
     fn refused(&self, permit: Permit, answer: &str) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.contains(&permit) {
@@ -68,7 +81,8 @@ impl Refusals {
         }
     }
 
-    fn granted(&self, permit: &Permit) {
+    /// Says that the permission is there, when it was not.
+    pub(crate) fn granted(&self, permit: &Permit) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.remove(permit) {
             tracing::info!("granted by now: {permit}");

@@ -2,17 +2,15 @@
 //! and that they are followed; never writes them anywhere.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::Arc;
 
 use fairway_objects::object::ObjectKey;
-use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Error};
+use kube::Client;
 use tokio::sync::watch;
 
 use super::permission::{Permit, Refusals};
+use crate::source::follow::{Followed, News, Whole};
 
 /// Where the addresses for `status.loadBalancer` come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,19 +50,24 @@ async fn follow_service(
     refusals: &Refusals,
     sender: &watch::Sender<Option<Addresses>>,
 ) {
-    let api = Api::<Service>::namespaced(client.clone(), &key.namespace);
-    let mut states = pin!(watcher::watch_object(api, &key.name).default_backoff());
-    while let Some(state) = states.next().await {
-        match state {
-            Ok(service) => {
-                noticed(key, service.as_ref(), sender);
-                for verb in ["list", "watch"] {
-                    _ = refusals.judge(permit(verb, key), Ok(()));
-                }
-            }
-            Err(error) => failed(key, error, refusals),
+    let permit = Permit {
+        verb: "list and watch",
+        resource: "services".into(),
+        namespace: key.namespace.clone(),
+        lost: "changes of the addresses of --publish-service are not seen",
+    };
+    let followed = Followed::default();
+    let tell = |news| match news {
+        News::Listed | News::Changed => {
+            noticed(key, followed.objects().get(key).map(|service| &**service), sender);
+            refusals.granted(&permit);
         }
-    }
+        News::Failed(fault) => {
+            refusals.judge_watch(&permit, &fault);
+            tracing::debug!(service = %key, %fault, "the Service of --publish-service cannot be watched; tried again");
+        }
+    };
+    followed.clone().follow(client.clone(), Service::one(key), tell).await;
 }
 
 fn noticed(key: &ObjectKey, service: Option<&Service>, sender: &watch::Sender<Option<Addresses>>) {
@@ -83,23 +86,6 @@ fn noticed(key: &ObjectKey, service: Option<&Service>, sender: &watch::Sender<Op
         }
         differs
     });
-}
-
-fn failed(key: &ObjectKey, error: watcher::Error, refusals: &Refusals) {
-    let (verb, error) = match error {
-        watcher::Error::InitialListFailed(error) => ("list", error),
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => ("watch", error),
-        watcher::Error::WatchError(status) => ("watch", Error::Api(status)),
-        watcher::Error::NoResourceVersion => return,
-    };
-    if let Err(error) = refusals.judge::<()>(permit(verb, key), Err(error)) {
-        tracing::debug!(service = %key, %error, "the Service of --publish-service cannot be watched; tried again");
-    }
-}
-
-fn permit(verb: &'static str, key: &ObjectKey) -> Permit {
-    let lost = "changes of the addresses of --publish-service are not seen";
-    Permit { verb, resource: "services".into(), namespace: key.namespace.clone(), lost }
 }
 
 /// The addresses of a Service as ingress-nginx publishes them (`statusAddressFromService`), of both IP families.

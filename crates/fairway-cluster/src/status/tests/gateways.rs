@@ -293,6 +293,8 @@ async fn without_a_permission_new_gateways_get_a_place_and_nothing_is_taken_away
     let mut replica = world.replica("one");
     within(5, "the Service", || world.api.object(SERVICE).is_some()).await;
     replica.until("gone", |it| !it.ports[&80].bind.is_empty()).await;
+    let ports = || world.copied().map_or(0, |(_, ports)| ports.len());
+    within(5, "the copy of its endpoints", || ports() == 2).await;
     world.want_without_permission(&[("edge", &[80]), ("new", &[80])]);
     replica.until("new", |it| it.ports.get(&80).is_some_and(|port| port.bind == bind(20_003))).await;
     let made = "/api/v1/namespaces/shop/services/new-fairway";
