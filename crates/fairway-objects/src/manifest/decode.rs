@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use crate::manifest::node::{Entry, Node, Value};
@@ -131,6 +133,8 @@ impl<'a> Place<'a> {
             Value::Int(value) => visitor.visit_i64(*value),
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(text) => visitor.visit_str(text),
+            // Derived visitors take the members of a list for the fields in their order. No list is an object.
+            Value::List(_) if known.is_some() => Err(Unfit::invalid_type(Unexpected::Seq, &visitor)),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), place: self }),
             Value::Map(entries) => {
                 visitor.visit_map(Entries { entries: entries.iter(), value: None, known, place: self })

@@ -465,6 +465,35 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_no_object() {
+        let said = |group: &str, kind: &str, spec: &str| {
+            let text =
+                format!("apiVersion: {group}/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n");
+            let text = if group == GROUP { text.replace("v1alpha1", "v1") } else { text };
+            let reading = reading(&text);
+            assert_eq!(reading.broken.len(), 1, "{kind} {spec}");
+            let said = &reading.diagnostics[0];
+            format!("{} {}: {}", said.code, said.origin.field, said.problem)
+        };
+        assert_eq!(
+            said(GROUP, "HTTPRoute", "[]"),
+            "wrong-type spec: invalid type: sequence, expected struct HttpRouteSpec"
+        );
+        assert_eq!(
+            said(GROUP, "HTTPRoute", "{rules: [{timeouts: [1s, 1s]}]}"),
+            "wrong-type spec.rules[0].timeouts: invalid type: sequence, expected struct HttpRouteTimeouts"
+        );
+        assert_eq!(
+            said(GROUP, "Gateway", "{listeners: [[]]}"),
+            "wrong-type spec.listeners[0]: invalid type: sequence, expected struct Listener"
+        );
+        assert_eq!(
+            said(POLICY_GROUP, "SecurityPolicy", "{basicAuth: []}"),
+            "wrong-type spec.basicAuth: invalid type: sequence, expected struct BasicAuth"
+        );
+    }
+
+    #[test]
     fn a_broken_object_is_known_by_name() {
         let reading = reading("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: 80}\n");
         assert_eq!(codes(&reading), ["wrong-type"]);
