@@ -11,7 +11,7 @@ use crate::external;
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::{LoopbackEndpoints, Options};
-use crate::slice::{Condition, Slice, SliceAddress};
+use crate::slice::{Condition, EndpointSlice, SliceAddress};
 use crate::transport::is_port_of;
 
 /// Which port of a slice is meant.
@@ -72,7 +72,7 @@ fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], pod: Option<&Arc<str>>
 }
 
 /// The port's numbers in a slice: by name (EndpointSlice API: "must match the name of the Service port").
-fn numbers(slice: &Slice, wanted: &PortChoice) -> Vec<u16> {
+fn numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
     if slice.ports.is_empty() {
         return wanted.number.into_iter().collect();
     }

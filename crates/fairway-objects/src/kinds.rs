@@ -89,11 +89,11 @@ macro_rules! with_custom_resource {
 /// The types of the kinds, under the names that they have in the table.
 pub mod types {
     pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
-    pub use k8s_openapi::api::discovery::v1::EndpointSlice;
     pub use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
     pub use crate::gateway_api::*;
     pub use crate::policies::*;
+    pub use crate::slice::EndpointSlice;
 }
 
 /// The API group of the Gateway API.

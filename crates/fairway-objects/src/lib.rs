@@ -6,7 +6,7 @@
 //! [`diagnostic::Diagnostics`] what is wrong with them.
 //!
 //! [`backend`], [`endpoints`], [`certificate`] and [`external`] say what a reference to a Service, a Secret or a name leads to; `few`,
-//! `slice` and `lines` keep small what there is a lot of.
+//! [`mod@slice`] and `lines` keep small what there is a lot of.
 //!
 //! Pure: no I/O and no clock. It keeps the objects of both APIs and judges neither.
 
@@ -25,6 +25,7 @@ pub mod gateway_api;
 pub mod gateway_resources;
 pub mod inputs;
 pub mod issued;
+mod key;
 pub mod kinds;
 mod lines;
 pub mod manifest;
@@ -41,6 +42,6 @@ pub mod service;
 pub mod service_url;
 pub mod shared;
 pub mod sign_in;
-mod slice;
+pub mod slice;
 pub mod transport;
 pub mod users;

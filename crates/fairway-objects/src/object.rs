@@ -1,25 +1,17 @@
 //! Objects of any kind, how they are named and where they were written. Owns no collection of them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
+use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+pub use crate::key::ObjectKey;
 pub use crate::kinds::Kind;
 use crate::kinds::types;
 use crate::lines::Lines;
 use crate::policies::RefusedField;
 use crate::shared;
-
-/// Names an object of a known kind; the namespace is empty for what has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    /// The namespace.
-    pub namespace: Arc<str>,
-    /// The name.
-    pub name: Arc<str>,
-}
 
 /// An object of a kind, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,11 +46,18 @@ macro_rules! objects {
                 }
             }
 
-            /// Its metadata; `None` for what is as it was written.
+            /// Its metadata, where it is kept in the form of the API.
             #[must_use]
             pub fn metadata(&self) -> Option<&ObjectMeta> {
                 match self {
-                    $(Self::$kind(it) => Some(&it.metadata),)*
+                    $(Self::$kind(it) => KeptMetadata::metadata(&**it),)*
+                    Self::OldIngress(_) => None,
+                }
+            }
+
+            fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
+                match self {
+                    $(Self::$kind(it) => KeptMetadata::metadata_mut(Arc::make_mut(it)),)*
                     Self::OldIngress(_) => None,
                 }
             }
@@ -73,6 +72,34 @@ macro_rules! objects {
 }
 
 crate::table_of_kinds!([objects]);
+
+/// Metadata that an object is kept with.
+trait KeptMetadata {
+    fn metadata(&self) -> Option<&ObjectMeta>;
+
+    fn metadata_mut(&mut self) -> Option<&mut ObjectMeta>;
+}
+
+impl<T: Metadata<Ty = ObjectMeta>> KeptMetadata for T {
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        Some(Metadata::metadata(self))
+    }
+
+    fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
+        Some(Metadata::metadata_mut(self))
+    }
+}
+
+/// Of which the name is kept, and the label that counts.
+impl KeptMetadata for types::EndpointSlice {
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        None
+    }
+
+    fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
+        None
+    }
+}
 
 /// Where in a file an object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,44 +124,6 @@ pub struct Sourced<T> {
     pub source: Option<Arc<DocumentSource>>,
 }
 
-impl ObjectKey {
-    /// `namespace/name`.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: shared::namespace(namespace), name: shared::text(name) }
-    }
-
-    /// Reads `namespace/name`; `None` where either part is missing.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (namespace, name) = text.split_once('/')?;
-        let good = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
-        good.then(|| Self::new(namespace, name))
-    }
-
-    /// Of an object of a kind that has namespaces; one without is in `default`.
-    #[must_use]
-    pub fn of(metadata: &ObjectMeta) -> Self {
-        Self::new(
-            metadata.namespace.as_deref().unwrap_or("default"),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
-    }
-
-    fn cluster_wide(metadata: &ObjectMeta) -> Self {
-        Self::new("", metadata.name.as_deref().unwrap_or_default())
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            return f.write_str(&self.name);
-        }
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
 impl ObjectRef {
     /// The object `key` of `kind`.
     #[must_use]
@@ -154,10 +143,20 @@ impl Object {
                 let namespace = text("/metadata/namespace").unwrap_or("default");
                 ObjectKey::new(namespace, text("/metadata/name").unwrap_or_default())
             }
+            Self::EndpointSlice(it) => it.key.clone(),
             it if kind.is_namespaced() => it.metadata().map(ObjectKey::of).unwrap_or_default(),
             it => it.metadata().map(ObjectKey::cluster_wide).unwrap_or_default(),
         };
         ObjectRef { kind, key }
+    }
+
+    /// Says that an object without a namespace, of a kind that has them, is in `default`.
+    pub(crate) fn set_default_namespace(&mut self) {
+        if self.kind().is_namespaced()
+            && let Some(metadata) = self.metadata_mut()
+        {
+            metadata.namespace.get_or_insert_with(|| "default".to_owned());
+        }
     }
 
     /// Refuses an object for a field of it; the first field counts. Only a SecurityPolicy can be refused: what it is for is

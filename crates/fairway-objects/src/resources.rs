@@ -13,7 +13,7 @@ use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
 use crate::service::KeptService;
-use crate::slice::Slice;
+use crate::slice::EndpointSlice;
 use crate::users::Users;
 
 /// An edit of the [`Resources`].
@@ -51,7 +51,7 @@ pub struct Resources {
     /// What is kept of Services.
     pub services: OrdMap<ObjectKey, Sourced<KeptService>>,
     /// What is kept of EndpointSlices.
-    pub slices: OrdMap<ObjectKey, Sourced<Slice>>,
+    pub slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
     /// Secrets.
     pub secrets: OrdMap<ObjectKey, Sourced<Secret>>,
     /// ConfigMaps.
@@ -141,7 +141,7 @@ impl Resources {
     pub(crate) fn slices_of(
         &self,
         service: &ObjectKey,
-    ) -> impl Iterator<Item = (&ObjectKey, &Sourced<Slice>)> {
+    ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
         self.service_slices.of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
@@ -179,11 +179,10 @@ impl Resources {
             Object::OldIngress(it) => keep(&mut self.old_ingresses, key, Arc::new(it), source),
             Object::EndpointSlice(it) => {
                 self.forget_slice(&key);
-                let slice = Slice::of(&key, &it);
-                if let Some(service) = &slice.service {
-                    self.service_slices.add(service, key.clone());
+                if let Some(service) = it.service() {
+                    self.service_slices.add(&service, key.clone());
                 }
-                keep(&mut self.slices, key, Arc::new(slice), source);
+                keep(&mut self.slices, key, it, source);
             }
             of_gateways => self.gateway.set(&key, of_gateways, source),
         }
@@ -208,8 +207,8 @@ impl Resources {
 
     fn forget_slice(&mut self, key: &ObjectKey) {
         let Some(old) = self.slices.remove(key) else { return };
-        if let Some(service) = &old.object.service {
-            self.service_slices.remove(service, key);
+        if let Some(service) = old.object.service() {
+            self.service_slices.remove(&service, key);
         }
     }
 }
@@ -225,11 +224,11 @@ fn keep<T: Clone>(
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::discovery::v1::EndpointSlice;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
     use crate::kinds::KINDS;
+    use crate::slice::SERVICE_LABEL;
     use crate::with_type;
 
     fn ingress(name: &str, version: &str) -> Change {
@@ -282,12 +281,9 @@ mod tests {
     #[test]
     fn a_slice_leaves_the_service_that_it_no_longer_names() {
         let slice = |service: &str| {
-            let labels = [("kubernetes.io/service-name".to_owned(), service.to_owned())].into();
-            let metadata = ObjectMeta { name: Some("s".into()), labels: Some(labels), ..Default::default() };
-            Change::Set(
-                Object::EndpointSlice(Arc::new(EndpointSlice { metadata, ..Default::default() })),
-                None,
-            )
+            let metadata = serde_json::json!({ "name": "s", "labels": { SERVICE_LABEL: service } });
+            let slice = serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();
+            Change::Set(Object::EndpointSlice(slice), None)
         };
         let mut resources = Resources::default();
         resources.apply(slice("a"));

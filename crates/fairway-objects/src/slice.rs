@@ -1,14 +1,23 @@
-//! An EndpointSlice as it is kept: what endpoints are made of. The object as the API has it takes eight times as much, and
-//! there are more endpoints than anything else. Judges no address.
+//! EndpointSlices, decoded straight into what is kept of them: what endpoints are made of. There are more endpoints than
+//! anything else, and as the API has them they take eight times as much. Judges no address.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{self, EndpointConditions, EndpointHints, EndpointPort};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{NamespaceResourceScope, Resource};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
-use crate::object::ObjectKey;
+use crate::key::ObjectKey;
 use crate::shared::{self, Recent};
+
+/// The label of an EndpointSlice with the name of its Service (EndpointSlice API reference).
+pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 thread_local! {
     /// The ports of the slices that were read last.
@@ -16,10 +25,13 @@ thread_local! {
 }
 
 /// What is kept of an EndpointSlice.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Slice {
-    /// The Service that it belongs to (`kubernetes.io/service-name`, EndpointSlice API reference).
-    pub service: Option<ObjectKey>,
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "SliceForm<Option<ObjectMeta>>")]
+pub struct EndpointSlice {
+    /// Its name.
+    pub key: ObjectKey,
+    /// The Service that it belongs to, by its name in the same namespace.
+    pub service: Option<Arc<str>>,
     /// Its ports, as they are written. Most slices have the same as their neighbours, and share them.
     pub ports: Arc<[EndpointPort]>,
     /// The addresses of all its endpoints, in its order.
@@ -50,42 +62,158 @@ pub enum Condition {
     Out,
 }
 
-impl Slice {
-    /// What is kept of the slice `key`.
+impl EndpointSlice {
+    /// The Service that it belongs to.
     #[must_use]
-    pub fn of(key: &ObjectKey, slice: &EndpointSlice) -> Self {
-        let labels = slice.metadata.labels.as_ref();
-        let service = labels.and_then(|labels| labels.get("kubernetes.io/service-name"));
-        let service =
-            service.map(|name| ObjectKey { namespace: key.namespace.clone(), name: shared::text(name) });
-        let endpoints = slice.endpoints.iter().flatten().zip(0..);
-        let addresses = endpoints.flat_map(|(endpoint, number)| addresses(endpoint, number)).collect();
-        let ports = slice.ports.as_deref().unwrap_or_default();
-        let ports = PORTS.with_borrow_mut(|recent| recent.shared(ports.into()));
-        Self { service, ports, addresses }
+    pub fn service(&self) -> Option<ObjectKey> {
+        let name = self.service.clone()?;
+        Some(ObjectKey { namespace: self.key.namespace.clone(), name })
     }
 }
 
-fn addresses(endpoint: &Endpoint, number: u32) -> impl Iterator<Item = SliceAddress> {
-    let condition = condition(endpoint);
-    let pod: Option<Arc<str>> =
-        endpoint.target_ref.as_ref().and_then(|target| target.name.as_deref()).map(Arc::from);
-    endpoint.addresses.iter().map(move |text| SliceAddress {
-        endpoint: number,
-        condition,
-        address: text.parse().map_err(|_| text.as_str().into()),
-        pod: pod.clone(),
-    })
+impl Resource for EndpointSlice {
+    const API_VERSION: &'static str = v1::EndpointSlice::API_VERSION;
+    const GROUP: &'static str = v1::EndpointSlice::GROUP;
+    const KIND: &'static str = v1::EndpointSlice::KIND;
+    const VERSION: &'static str = v1::EndpointSlice::VERSION;
+    const URL_PATH_SEGMENT: &'static str = v1::EndpointSlice::URL_PATH_SEGMENT;
+    type Scope = NamespaceResourceScope;
+}
+
+/// The fields of an EndpointSlice, with as much of its metadata as the reader wants.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "EndpointSlice")]
+pub struct SliceForm<M> {
+    /// What is read of its metadata.
+    pub metadata: M,
+    #[expect(dead_code, reason = "read for its type")]
+    address_type: Option<AnyText>,
+    endpoints: Option<Addresses>,
+    ports: Option<Vec<EndpointPort>>,
+}
+
+impl<M> SliceForm<M> {
+    /// What is kept of the slice, which has this name and these labels.
+    pub fn kept(self, key: ObjectKey, labels: Option<&BTreeMap<String, String>>) -> EndpointSlice {
+        let service = labels.and_then(|labels| labels.get(SERVICE_LABEL)).map(|name| shared::text(name));
+        let ports = PORTS.with_borrow_mut(|recent| recent.shared(self.ports.unwrap_or_default().into()));
+        let Addresses(addresses) = self.endpoints.unwrap_or_default();
+        EndpointSlice { key, service, ports, addresses: addresses.into() }
+    }
+}
+
+impl From<SliceForm<Option<ObjectMeta>>> for EndpointSlice {
+    fn from(mut form: SliceForm<Option<ObjectMeta>>) -> Self {
+        let metadata = form.metadata.take().unwrap_or_default();
+        form.kept(ObjectKey::of(&metadata), metadata.labels.as_ref())
+    }
+}
+
+/// The addresses of a list of endpoints, which are read one by one.
+#[derive(Clone, Debug, Default)]
+struct Addresses(Vec<SliceAddress>);
+
+impl<'de> Deserialize<'de> for Addresses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for Addresses {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut endpoints: A) -> Result<Self, A::Error> {
+        for number in 0.. {
+            let Some(endpoint) = endpoints.next_element::<EndpointForm>()? else { break };
+            let condition = condition(&endpoint.conditions.unwrap_or_default());
+            let pod = endpoint.target_ref.and_then(|target| target.name).map(|Pod(name)| name);
+            let address =
+                |Address(address)| SliceAddress { endpoint: number, condition, address, pod: pod.clone() };
+            self.0.extend(endpoint.addresses.into_iter().flatten().map(address));
+        }
+        Ok(self)
+    }
+}
+
+/// The fields of an endpoint. What is not kept is read for its type: a manifest with a wrong one is refused.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "Endpoint")]
+#[expect(dead_code, reason = "most are read for their types")]
+struct EndpointForm {
+    addresses: Option<Vec<Address>>,
+    conditions: Option<EndpointConditions>,
+    deprecated_topology: Option<BTreeMap<AnyText, AnyText>>,
+    hints: Option<EndpointHints>,
+    hostname: Option<AnyText>,
+    node_name: Option<AnyText>,
+    target_ref: Option<TargetForm>,
+    zone: Option<AnyText>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "ObjectReference")]
+#[expect(dead_code, reason = "most are read for their types")]
+struct TargetForm {
+    api_version: Option<AnyText>,
+    field_path: Option<AnyText>,
+    kind: Option<AnyText>,
+    name: Option<Pod>,
+    namespace: Option<AnyText>,
+    resource_version: Option<AnyText>,
+    uid: Option<AnyText>,
+}
+
+/// A text of which nothing is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct AnyText;
+
+struct Address(Result<IpAddr, Box<str>>);
+
+struct Pod(Arc<str>);
+
+/// Reads a text without a copy of its own.
+struct Text<T>(fn(&str) -> T);
+
+impl<T> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        Ok((self.0)(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Text(|_| Self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Text(|text| Self(text.parse().map_err(|_| text.into()))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Text(|text| Self(text.into())))
+    }
 }
 
 /// EndpointSlice API, `EndpointConditions`: nil `ready` and nil `serving` count as true.
-fn condition(endpoint: &Endpoint) -> Condition {
-    let conditions = endpoint.conditions.clone().unwrap_or_default();
-    let serving = conditions.serving.unwrap_or(true);
-    let terminating = conditions.terminating.unwrap_or(false);
-    if conditions.ready.unwrap_or(true) {
+fn condition(conditions: &EndpointConditions) -> Condition {
+    let EndpointConditions { ready, serving, terminating } = *conditions;
+    if ready.unwrap_or(true) {
         Condition::Ready
-    } else if serving && terminating {
+    } else if serving.unwrap_or(true) && terminating.unwrap_or(false) {
         Condition::LastResort
     } else {
         Condition::Out
@@ -103,20 +231,26 @@ mod tests {
 
     #[test]
     fn addresses_conditions_and_pods_are_kept_and_what_is_no_address_as_it_is_written() {
-        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
-            "metadata": { "name": "web-1", "labels": { "kubernetes.io/service-name": "web" } },
-            "addressType": "IPv4",
-            "endpoints": [
-                { "addresses": ["10.0.0.1", "nonsense"], "targetRef": { "name": "web-abc" } },
-                { "addresses": ["10.0.0.2"], "conditions": { "ready": false, "terminating": true } },
-                { "addresses": ["10.0.0.3"], "conditions": { "ready": false } },
-            ],
-        }))
-        .expect("an EndpointSlice");
-        let Slice { service, addresses, ports } = Slice::of(&ObjectKey::new("shop", "web-1"), &slice);
-        assert_eq!(service, Some(ObjectKey::new("shop", "web")));
-        assert!(Arc::ptr_eq(&ports, &Slice::of(&ObjectKey::new("shop", "web-2"), &slice).ports));
-        let kept = addresses.iter().map(|it| {
+        let slice = |name: &str| -> EndpointSlice {
+            let labels = serde_json::json!({ SERVICE_LABEL: "web", "app": "web" });
+            serde_json::from_value(serde_json::json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": { "namespace": "shop", "name": name, "labels": labels },
+                "addressType": "IPv4",
+                "endpoints": [
+                    { "addresses": ["10.0.0.1", "nonsense"], "targetRef": { "name": "web-abc" } },
+                    { "addresses": ["10.0.0.2"], "conditions": { "ready": false, "terminating": true } },
+                    { "addresses": ["10.0.0.3"], "conditions": { "ready": false } },
+                ],
+                "ports": [{ "port": 8080 }],
+            }))
+            .expect("an EndpointSlice")
+        };
+        let first = slice("web-1");
+        assert_eq!(first.key, ObjectKey::new("shop", "web-1"));
+        assert_eq!(first.service(), Some(ObjectKey::new("shop", "web")));
+        assert!(Arc::ptr_eq(&first.ports, &slice("web-2").ports));
+        let kept = first.addresses.iter().map(|it| {
             let address = it.address.as_ref().map_or_else(ToString::to_string, ToString::to_string);
             (it.endpoint, address, it.condition, it.pod.as_deref())
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fairway_objects::kinds::Kind;
-use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
 use super::probe::Alarm;
+use super::trimmed::Content;
 use super::watch::{Lists, Watch, WatchContext, WatchEvent, WatchId};
 
 /// Reports that wait; a watch that is faster waits.
@@ -23,9 +24,6 @@ const WAITING: usize = 64;
 pub(crate) trait Whole: Sized + Send + Sync + 'static {
     /// The kind.
     const KIND: Kind;
-
-    /// An object of the kind.
-    fn of(object: Object) -> Option<Arc<Self>>;
 
     /// All objects of the kind, in the namespace if there is one.
     fn within(namespace: Option<&Arc<str>>) -> Collection {
@@ -38,21 +36,17 @@ pub(crate) trait Whole: Sized + Send + Sync + 'static {
     }
 }
 
-macro_rules! whole {
-    ($($kind:ident)*) => {$(
-        impl Whole for $kind {
-            const KIND: Kind = Kind::$kind;
-
-            fn of(object: Object) -> Option<Arc<Self>> {
-                match object {
-                    Object::$kind(it) => Some(it),
-                    _ => None,
-                }
-            }
-        }
-    )*};
+impl Whole for ConfigMap {
+    const KIND: Kind = Kind::ConfigMap;
 }
-whole!(ConfigMap Service EndpointSlice);
+
+impl Whole for Service {
+    const KIND: Kind = Kind::Service;
+}
+
+impl Whole for EndpointSlice {
+    const KIND: Kind = Kind::EndpointSlice;
+}
 
 /// The objects of a collection as they are now: empty until the first list is complete, and never emptied by a failure.
 #[derive(Debug)]
@@ -100,7 +94,8 @@ impl<K: Whole> Followed<K> {
                 match report.event {
                     WatchEvent::Began => list = Some(BTreeMap::new()),
                     WatchEvent::Set(item) => {
-                        let Some(object) = item.object.and_then(K::of) else { continue };
+                        let Content::Whole(object) = item.content else { continue };
+                        let Ok(object) = object.downcast::<K>() else { continue };
                         match &mut list {
                             Some(list) => _ = list.insert(item.key, object),
                             None => {

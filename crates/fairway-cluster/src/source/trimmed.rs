@@ -2,17 +2,17 @@
 //! the API server sends beside them (`managedFields` above all, often the larger half) is skipped while reading and never
 //! allocated. Never judges a value.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::slice::SliceForm;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, LoadBalancerStatus, Namespace, ObjectReference, Secret, Service, ServicePort, ServiceSpec,
-    ServiceStatus,
+    ConfigMap, LoadBalancerStatus, Namespace, Secret, Service, ServicePort, ServiceSpec, ServiceStatus,
 };
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass, IngressClassSpec, IngressSpec, IngressStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::{ByteString, Metadata};
@@ -23,7 +23,6 @@ use serde::de::DeserializeOwned;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// When what an EndpointSlice tells of happened (Kubernetes well-known annotations).
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 
 /// An object that was heard of.
@@ -33,10 +32,26 @@ pub(super) struct Item {
     pub(super) version: Version,
     /// Its resource version, from which a watch can continue.
     pub(super) revision: String,
-    /// `None` for a Namespace, of which the name is all.
-    pub(super) object: Option<Object>,
+    pub(super) content: Content,
     /// When it was written, where it says.
     pub(super) written: Option<SystemTime>,
+}
+
+/// What an object has besides its name.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    /// Nothing that counts: a Namespace is selected by its name.
+    Nothing,
+    /// What translation and status read.
+    Kept(Object),
+    /// All of it, in the type that the API has for the kind.
+    Whole(Arc<dyn Any + Send + Sync>),
+}
+
+impl Content {
+    pub(super) fn kept(object: impl Into<Object>) -> Self {
+        Self::Kept(object.into())
+    }
 }
 
 /// Which state of an object it is.
@@ -77,10 +92,12 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    pub(super) fn item(&self, object: Option<Object>, written: Option<SystemTime>) -> Item {
+    /// The object by its name.
+    pub(super) fn item(&self) -> Item {
         let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), &self.name);
         let version = Version::of(&self.uid, &self.resource_version);
-        Item { key, version, revision: self.resource_version.clone(), object, written }
+        let revision = self.resource_version.clone();
+        Item { key, version, revision, content: Content::Nothing, written: None }
     }
 
     pub(super) fn kept(self) -> ObjectMeta {
@@ -110,10 +127,9 @@ impl Meta {
         self
     }
 
-    fn only(mut self, label: &str, annotation: &str) -> Self {
-        if let Some(labels) = &mut self.labels {
-            labels.retain(|name, _| name == label);
-        }
+    /// Without labels, and without annotations but this one.
+    fn only(mut self, annotation: &str) -> Self {
+        self.labels = None;
         if let Some(annotations) = &mut self.annotations {
             annotations.retain(|name, _| name == annotation);
         }
@@ -133,10 +149,10 @@ impl Wire for IngressWire {
         if let Some(spec) = &mut self.spec {
             fit_spec(spec);
         }
-        let item = self.metadata.item(None, None);
+        let item = self.metadata.item();
         let metadata = self.metadata.without_labels().without_copy().kept();
         let object = Ingress { metadata, spec: self.spec, status: self.status };
-        Item { object: Some(Object::Ingress(Arc::new(object))), ..item }
+        Item { content: Content::kept(object), ..item }
     }
 }
 
@@ -166,10 +182,10 @@ pub(super) struct IngressClassWire {
 
 impl Wire for IngressClassWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item(None, None);
-        let metadata = self.metadata.only("", DEFAULT_CLASS).kept();
+        let item = self.metadata.item();
+        let metadata = self.metadata.only(DEFAULT_CLASS).kept();
         let object = IngressClass { metadata, spec: self.spec };
-        Item { object: Some(Object::IngressClass(Arc::new(object))), ..item }
+        Item { content: Content::kept(object), ..item }
     }
 }
 
@@ -203,8 +219,8 @@ struct ServiceStatusWire {
 impl Wire for ServiceWire {
     fn trim(mut self) -> Item {
         fit(&mut self.spec.ports);
-        let item = self.metadata.item(None, None);
-        let metadata = self.metadata.only("", "").kept();
+        let item = self.metadata.item();
+        let metadata = self.metadata.only("").kept();
         let spec = ServiceSpec {
             ports: self.spec.ports,
             type_: self.spec.r#type,
@@ -217,60 +233,18 @@ impl Wire for ServiceWire {
         let status = addresses
             .map(|addresses| ServiceStatus { load_balancer: Some(addresses), ..ServiceStatus::default() });
         let object = Service { metadata, spec: Some(spec), status };
-        Item { object: Some(Object::Service(Arc::new(object))), ..item }
+        Item { content: Content::kept(object), ..item }
     }
 }
 
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EndpointSliceWire {
-    metadata: Meta,
-    #[serde(default)]
-    address_type: String,
-    endpoints: Option<Vec<EndpointWire>>,
-    ports: Option<Vec<EndpointPort>>,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct EndpointWire {
-    addresses: Vec<String>,
-    conditions: Option<EndpointConditions>,
-    target_ref: Option<TargetWire>,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-struct TargetWire {
-    name: Option<String>,
-}
-
-impl Wire for EndpointSliceWire {
+impl Wire for SliceForm<Meta> {
     fn trim(mut self) -> Item {
-        fit(&mut self.ports);
         let annotations = self.metadata.annotations.as_ref();
         let written = annotations.and_then(|all| all.get(TRIGGER_TIME)).and_then(|text| time(text));
-        let item = self.metadata.item(None, written);
-        let metadata = self.metadata.only(SERVICE_NAME, "").kept();
-        let endpoints =
-            self.endpoints.map(|endpoints| endpoints.into_iter().map(EndpointWire::trim).collect());
-        let object =
-            EndpointSlice { address_type: self.address_type, endpoints, metadata, ports: self.ports };
-        Item { object: Some(Object::EndpointSlice(Arc::new(object))), ..item }
-    }
-}
-
-impl EndpointWire {
-    fn trim(mut self) -> Endpoint {
-        self.addresses.shrink_to_fit();
-        let target =
-            self.target_ref.map(|target| ObjectReference { name: target.name, ..Default::default() });
-        Endpoint {
-            addresses: self.addresses,
-            conditions: self.conditions,
-            target_ref: target,
-            ..Endpoint::default()
-        }
+        let item = self.metadata.item();
+        let labels = self.metadata.labels.take();
+        let object = self.kept(item.key.clone(), labels.as_ref());
+        Item { content: Content::kept(object), written, ..item }
     }
 }
 
@@ -283,10 +257,10 @@ pub(super) struct SecretWire {
 
 impl Wire for SecretWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item(None, None);
-        let metadata = self.metadata.only("", "").kept();
+        let item = self.metadata.item();
+        let metadata = self.metadata.only("").kept();
         let object = Secret { metadata, data: self.data, type_: self.r#type, ..Secret::default() };
-        Item { object: Some(Object::Secret(Arc::new(object))), ..item }
+        Item { content: Content::kept(object), ..item }
     }
 }
 
@@ -298,10 +272,10 @@ pub(super) struct ConfigMapWire {
 
 impl Wire for ConfigMapWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item(None, None);
-        let metadata = self.metadata.only("", "").kept();
+        let item = self.metadata.item();
+        let metadata = self.metadata.only("").kept();
         let object = ConfigMap { metadata, data: self.data, ..ConfigMap::default() };
-        Item { object: Some(Object::ConfigMap(Arc::new(object))), ..item }
+        Item { content: Content::kept(object), ..item }
     }
 }
 
@@ -312,7 +286,7 @@ pub(super) struct NamespaceWire {
 
 impl Wire for NamespaceWire {
     fn trim(self) -> Item {
-        self.metadata.item(None, None)
+        self.metadata.item()
     }
 }
 
@@ -325,9 +299,9 @@ pub(super) struct LabelledNamespaceWire {
 impl Wire for LabelledNamespaceWire {
     fn trim(mut self) -> Item {
         self.metadata.annotations = None;
-        let item = self.metadata.item(None, None);
+        let item = self.metadata.item();
         let object = Namespace { metadata: self.metadata.kept(), ..Namespace::default() };
-        Item { object: Some(Object::Namespace(Arc::new(object))), ..item }
+        Item { content: Content::kept(object), ..item }
     }
 }
 
@@ -336,16 +310,15 @@ impl Wire for LabelledNamespaceWire {
 #[serde(transparent)]
 pub(super) struct WholeWire<K>(K);
 
-impl<K: Metadata<Ty = ObjectMeta> + Into<Object> + DeserializeOwned + Clone + Send + 'static> Wire
-    for WholeWire<K>
-{
+impl<K: Metadata<Ty = ObjectMeta> + DeserializeOwned + Clone + Send + Sync + 'static> Wire for WholeWire<K> {
     fn trim(self) -> Item {
         let Self(mut object) = self;
         let metadata = object.metadata_mut();
         metadata.managed_fields = None;
         let revision = metadata.resource_version.clone().unwrap_or_default();
         let version = Version::of(metadata.uid.as_deref().unwrap_or_default(), &revision);
-        Item { key: ObjectKey::of(metadata), version, revision, object: Some(object.into()), written: None }
+        let key = ObjectKey::of(metadata);
+        Item { key, version, revision, content: Content::Whole(Arc::new(object)), written: None }
     }
 }
 
@@ -358,6 +331,8 @@ fn time(text: &str) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use fairway_objects::slice::SERVICE_LABEL;
+
     use super::*;
 
     #[test]
@@ -375,7 +350,7 @@ mod tests {
         .expect("an Ingress");
         let item = wire.trim();
         assert_eq!((item.key, item.version.number), (ObjectKey::new("shop", "web"), Some(7)));
-        let Some(Object::Ingress(ingress)) = item.object else { panic!("not an Ingress") };
+        let Content::Kept(Object::Ingress(ingress)) = item.content else { panic!("not an Ingress") };
         let metadata = &ingress.metadata;
         assert_eq!(metadata.annotations.as_ref().map(BTreeMap::len), Some(1));
         assert_eq!((metadata.generation, metadata.uid.as_deref()), (Some(3), Some("u")));
@@ -384,10 +359,10 @@ mod tests {
 
     #[test]
     fn a_slice_says_when_its_pods_changed_and_keeps_their_names() {
-        let wire: EndpointSliceWire = serde_json::from_value(serde_json::json!({
+        let wire: SliceForm<Meta> = serde_json::from_value(serde_json::json!({
             "metadata": {
                 "name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "8",
-                "labels": { SERVICE_NAME: "web", "endpointslice.kubernetes.io/managed-by": "x" },
+                "labels": { SERVICE_LABEL: "web", "endpointslice.kubernetes.io/managed-by": "x" },
                 "annotations": { TRIGGER_TIME: "2026-01-02T03:04:05.5Z" },
             },
             "addressType": "IPv4",
@@ -401,12 +376,11 @@ mod tests {
         let item = wire.trim();
         let since_epoch = item.written.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
         assert_eq!(since_epoch.map(|at| at.as_millis()), Some(1_767_323_045_500));
-        let Some(Object::EndpointSlice(slice)) = item.object else { panic!("not an EndpointSlice") };
-        assert_eq!(slice.metadata.labels.as_ref().map(BTreeMap::len), Some(1));
-        assert!(slice.metadata.annotations.is_none());
-        let endpoint = &slice.endpoints.as_ref().expect("endpoints")[0];
-        assert_eq!(endpoint.target_ref.as_ref().and_then(|target| target.name.as_deref()), Some("web-abc"));
-        assert!(endpoint.node_name.is_none());
+        let Content::Kept(Object::EndpointSlice(slice)) = item.content else {
+            panic!("not an EndpointSlice")
+        };
+        assert_eq!((&slice.key, slice.service()), (&item.key, Some(ObjectKey::new("shop", "web"))));
+        assert_eq!(slice.addresses[0].pod.as_deref(), Some("web-abc"));
     }
 
     #[test]

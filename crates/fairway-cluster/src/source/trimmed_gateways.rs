@@ -5,7 +5,7 @@ use fairway_objects::custom_resource::CustomResource;
 use fairway_objects::object::Object;
 use serde::Deserialize;
 
-use super::trimmed::{Item, Meta, Wire};
+use super::trimmed::{Content, Item, Meta, Wire};
 
 /// An object of the Gateway API on the wire.
 #[derive(Clone, Deserialize)]
@@ -19,10 +19,10 @@ pub(super) struct GatewayWire<K: CustomResource> {
 
 impl<K: CustomResource + Into<Object>> Wire for GatewayWire<K> {
     fn trim(self) -> Item {
-        let item = self.metadata.item(None, None);
+        let item = self.metadata.item();
         let metadata = self.metadata.without_labels().without_copy().kept();
         let status = self.status.as_ref().map(fitted);
-        Item { object: Some(K::from_parts(metadata, fitted(&self.spec), status).into()), ..item }
+        Item { content: Content::kept(K::from_parts(metadata, fitted(&self.spec), status)), ..item }
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         .expect("an HTTPRoute");
         let item = wire.trim();
         assert_eq!(item.version.number, Some(7));
-        let Some(Object::HttpRoute(route)) = item.object else { panic!("not an HTTPRoute") };
+        let Content::Kept(Object::HttpRoute(route)) = item.content else { panic!("not an HTTPRoute") };
         assert_eq!(route.spec.hostnames, ["a.test"]);
         assert_eq!(route.status.as_ref().unwrap().parents[0].controller_name, "example.com/other");
         let metadata = &route.metadata;
@@ -71,7 +71,9 @@ mod tests {
             "spec": { "from": [], "to": [{ "group": "", "kind": "Secret" }] },
         }))
         .expect("a ReferenceGrant");
-        let Some(Object::ReferenceGrant(grant)) = wire.trim().object else { panic!("not a ReferenceGrant") };
+        let Content::Kept(Object::ReferenceGrant(grant)) = wire.trim().content else {
+            panic!("not a ReferenceGrant")
+        };
         assert_eq!(grant.spec.to[0].kind, "Secret");
     }
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use fairway_objects::kinds::Kind;
+use fairway_objects::slice::SliceForm;
 use fairway_objects::with_custom_resource;
 use futures_util::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -16,8 +17,8 @@ use serde::Deserialize;
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
 use super::trimmed::{
-    ConfigMapWire, EndpointSliceWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire,
-    NamespaceWire, SecretWire, ServiceWire, WholeWire, Wire,
+    ConfigMapWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire, Meta, NamespaceWire,
+    SecretWire, ServiceWire, WholeWire, Wire,
 };
 use super::trimmed_gateways::GatewayWire;
 
@@ -74,7 +75,7 @@ macro_rules! with_wire {
             Watched::Objects(Kind::Ingress) = IngressWire,
             Watched::Objects(Kind::IngressClass) = IngressClassWire,
             Watched::Objects(Kind::Service) = ServiceWire,
-            Watched::Objects(Kind::EndpointSlice) = EndpointSliceWire,
+            Watched::Objects(Kind::EndpointSlice) = SliceForm<Meta>,
             Watched::Objects(Kind::Secret) = SecretWire,
             Watched::Objects(Kind::ConfigMap) = ConfigMapWire,
             Watched::Objects(Kind::Namespace) = LabelledNamespaceWire,

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use fairway_objects::object::ObjectKey;
+pub use fairway_objects::slice::SERVICE_LABEL;
 
 /// The name of the Gateway that something belongs to (GEP-1762).
 pub const GATEWAY_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
@@ -11,8 +12,6 @@ pub(crate) const CLASS_LABEL: &str = "gateway.networking.k8s.io/gateway-class-na
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`].
 pub const FAIRWAY: &str = "fairway";
-/// The label of an EndpointSlice with the name of its Service.
-pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// The label of an EndpointSlice with who writes it.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of [`SLICE_MANAGED_BY`], which may not have a slash.

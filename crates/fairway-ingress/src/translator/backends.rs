@@ -17,7 +17,7 @@ impl State {
     /// Marks the backends whose slices changed: those of the Service that each names, and named before.
     pub(super) fn assign_slices(&mut self, resources: &Resources, work: &mut Work) {
         for key in filling(std::mem::take(&mut work.slices)) {
-            let service = resources.slices.get(&key).and_then(|slice| slice.object.service.clone());
+            let service = resources.slices.get(&key).and_then(|slice| slice.object.service());
             let before = match &service {
                 Some(service) => self.slice_services.insert(key, service.clone()),
                 None => self.slice_services.remove(&key),

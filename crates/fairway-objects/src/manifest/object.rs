@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
 use k8s_openapi::ByteString;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Severity};
@@ -114,14 +113,12 @@ struct Place<'a> {
 impl Place<'_> {
     fn typed<T>(&self, kind: Kind, reading: &mut Reading)
     where
-        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta> + Into<Object>,
+        T: for<'de> Deserialize<'de> + Into<Object>,
     {
         match decode::<T>(self.node) {
-            Ok(Decoded { mut value, unknown }) => {
-                if kind.is_namespaced() {
-                    value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
-                }
+            Ok(Decoded { value, unknown }) => {
                 let mut object = value.into();
+                object.set_default_namespace();
                 move_string_entries(&mut object);
                 // Not all types of kinds have what names them.
                 let named_by = |misfit: &Misfit| matches!(misfit.field.as_str(), "apiVersion" | "kind");
@@ -154,14 +151,14 @@ impl Place<'_> {
     /// Hands on what closes the targets of a SecurityPolicy that cannot be read; says what follows from that.
     fn close<T>(&self, misfit: &Misfit, reading: &mut Reading) -> String
     where
-        T: for<'de> Deserialize<'de> + k8s_openapi::Metadata<Ty = ObjectMeta> + Into<Object>,
+        T: for<'de> Deserialize<'de> + Into<Object>,
     {
         let decoded = |it: Remains| Some((decode::<T>(&it.node).ok()?.value, it.unread));
-        let Some((mut value, unread)) = remains::of(self.node).and_then(decoded) else {
+        let Some((value, unread)) = remains::of(self.node).and_then(decoded) else {
             return "neither the policy nor its name can be read; it protects nothing".to_owned();
         };
-        value.metadata_mut().namespace.get_or_insert_with(|| "default".to_owned());
         let mut object = value.into();
+        object.set_default_namespace();
         object.refuse(&misfit.field, &misfit.problem);
         reading.stand_ins.push(self.sourced(object));
         let consequence = "the policy is not read; what was known of it before stays, otherwise requests to its \
@@ -491,6 +488,70 @@ mod tests {
             said(POLICY_GROUP, "SecurityPolicy", "{basicAuth: []}"),
             "wrong-type spec.basicAuth: invalid type: sequence, expected struct BasicAuth"
         );
+    }
+
+    #[test]
+    fn fields_of_a_slice_that_do_not_fit_are_named_also_where_nothing_is_kept_of_them() {
+        let said = |fields: &str| {
+            let text = format!("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n{fields}\n");
+            let said = |it: Diagnostic| format!("{} {}: {}", it.code, it.origin.field, it.problem);
+            reading(&text).diagnostics.into_iter().map(said).collect::<Vec<_>>().join("; ")
+        };
+        let unknown = "is a field that this kind does not have";
+        for (fields, field, problem) in [
+            ("metadata: []", "metadata", "invalid type: sequence, expected ObjectMeta"),
+            ("metadata: {name: 5}", "metadata.name", "invalid type: integer `5`, expected a string"),
+            ("metadata: {name: a, x: 1}", "metadata.x", unknown),
+            ("addressType: 5", "addressType", "invalid type: integer `5`, expected a string"),
+            ("endpoints: {}", "endpoints", "invalid type: map, expected a sequence"),
+            ("endpoints: [{}, []]", "endpoints[1]", "invalid type: sequence, expected Endpoint"),
+            ("endpoints: [null]", "endpoints[0]", "invalid type: unit value, expected Endpoint"),
+            ("ports: [{port: \"80\"}]", "ports[0].port", "invalid type: string \"80\", expected i32"),
+            ("ports: [{x: 1}]", "ports[0].x", unknown),
+            ("spec: {}", "spec", unknown),
+        ] {
+            let code = if problem == unknown { "unknown-field" } else { "wrong-type" };
+            let fields = if fields.starts_with("metadata") {
+                fields
+            } else {
+                &format!("metadata: {{name: a}}\n{fields}")
+            };
+            assert_eq!(said(fields), format!("{code} {field}: {problem}"));
+        }
+        for (fields, field, problem) in [
+            ("addresses: 5", "addresses", "invalid type: integer `5`, expected a sequence"),
+            ("addresses: [null]", "addresses[0]", "invalid type: unit value, expected a string"),
+            ("address: []", "address", unknown),
+            ("conditions: []", "conditions", "invalid type: sequence, expected EndpointConditions"),
+            ("conditions: {ready: 1}", "conditions.ready", "invalid type: integer `1`, expected a boolean"),
+            ("targetRef: []", "targetRef", "invalid type: sequence, expected ObjectReference"),
+            ("targetRef: {name: 5}", "targetRef.name", "invalid type: integer `5`, expected a string"),
+            ("targetRef: {uid: 5}", "targetRef.uid", "invalid type: integer `5`, expected a string"),
+            ("targetRef: {uids: a}", "targetRef.uids", unknown),
+            ("nodeName: 5", "nodeName", "invalid type: integer `5`, expected a string"),
+            ("zone: []", "zone", "invalid type: sequence, expected a string"),
+            ("hostname: {}", "hostname", "invalid type: map, expected a string"),
+            ("hints: {forZones: [5]}", "hints.forZones[0]", "invalid type: integer `5`, expected ForZone"),
+            (
+                "deprecatedTopology: {a: 5}",
+                "deprecatedTopology.a",
+                "invalid type: integer `5`, expected a string",
+            ),
+            ("unheard: 5", "unheard", unknown),
+        ] {
+            let code = if problem == unknown { "unknown-field" } else { "wrong-type" };
+            let said = said(&format!("metadata: {{name: a}}\nendpoints: [{{{fields}}}]"));
+            assert_eq!(said, format!("{code} endpoints[0].{field}: {problem}"));
+        }
+        let nothing =
+            "addresses: null, conditions: null, targetRef: null, nodeName: null, hints: null, zone: null";
+        let target =
+            "{apiVersion: v1, kind: Pod, namespace: a, name: b, uid: c, resourceVersion: d, fieldPath: e}";
+        let endpoints =
+            format!("[{{}}, {{{nothing}}}, {{targetRef: {target}, deprecatedTopology: {{a: b}}}}]");
+        let complete =
+            format!("metadata: {{name: a}}\naddressType: IPv4\nports: null\nendpoints: {endpoints}");
+        assert_eq!(said(&complete), "");
     }
 
     #[test]

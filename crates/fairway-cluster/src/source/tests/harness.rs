@@ -126,7 +126,7 @@ impl Harness {
         begun.elapsed()
     }
 
-    /// Names of the objects passed on of a kind as `namespace/name@version`.
+    /// Names of the objects passed on of a kind as `namespace/name@version`, with what [`version`] gives.
     pub(super) fn names(&self, kind: Kind) -> BTreeSet<String> {
         let of_kind = self.objects.iter().filter(|(reference, _)| reference.kind == kind);
         of_kind.map(|(it, version)| format!("{}/{}@{version}", it.key.namespace, it.key.name)).collect()
@@ -138,7 +138,12 @@ impl Harness {
     }
 }
 
+/// The version of an object; the first address of a slice, of which no version is kept.
 fn version(object: &Object) -> String {
+    if let Object::EndpointSlice(slice) = object {
+        let first = slice.addresses.first().and_then(|it| it.address.as_ref().ok());
+        return first.map(ToString::to_string).unwrap_or_default();
+    }
     let metadata = object.metadata().expect("a cluster has no old Ingress");
     metadata.resource_version.clone().unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairway_objects::object::Kind;
 use fairway_testkit::api_server::{ApiServer, Failure, Network};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::harness::{Harness, class, ingress, lists, secret, service, slice, within};
 use crate::source::selection::Selection;
@@ -66,19 +66,19 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 async fn play(steps: &[Step]) -> (ApiServer, Harness) {
     let server = ApiServer::new();
     let mut harness = Harness::start(&server, Selection::default());
-    for step in steps {
+    for (number, step) in steps.iter().enumerate() {
         if let Step::Pass(milliseconds) = step {
             harness.pass(Duration::from_millis((*milliseconds).into())).await;
         } else {
-            happen(&server, step);
+            happen(&server, number, step);
         }
     }
-    happen(&server, &Step::Heal);
+    disturb(&server, &Step::Heal);
     harness.pass(Duration::from_secs(150)).await;
     (server, harness)
 }
 
-fn happen(server: &ApiServer, step: &Step) {
+fn happen(server: &ApiServer, number: usize, step: &Step) {
     let at = |namespace: &u8, name: &u8| (NAMESPACES[usize::from(*namespace)], NAMES[usize::from(*name)]);
     match step {
         Step::Ingress(namespace, name, secrets) => {
@@ -94,7 +94,11 @@ fn happen(server: &ApiServer, step: &Step) {
         }
         Step::Secret(a, b) => server.put("secrets", secret(at(a, b).0, at(a, b).1)),
         Step::Service(a, b) => server.put("services", service(at(a, b).0, at(a, b).1)),
-        Step::Slice(a, b) => server.put("endpointslices", slice(at(a, b).0, at(a, b).1)),
+        Step::Slice(a, b) => {
+            let mut slice = slice(at(a, b).0, at(a, b).1);
+            slice["endpoints"][0]["addresses"][0] = json!(format!("10.0.1.{number}"));
+            server.put("endpointslices", slice);
+        }
         Step::Class => server.put("ingressclasses", class("edge")),
         Step::NoIngress(a, b) => server.delete("ingresses", at(a, b).0, at(a, b).1),
         Step::NoSecret(a, b) => server.delete("secrets", at(a, b).0, at(a, b).1),
@@ -141,6 +145,16 @@ fn named_secrets(server: &ApiServer, served: impl Fn(&str) -> bool) -> BTreeSet<
     named
 }
 
+/// The slices as `namespace/name@address`.
+fn slices(server: &ApiServer) -> BTreeSet<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = |slice: &Value| {
+        let address = text(&slice["endpoints"][0]["addresses"][0]);
+        format!("{}/{}@{address}", text(&slice["metadata"]["namespace"]), text(&slice["metadata"]["name"]))
+    };
+    server.objects("endpointslices").iter().map(name).collect()
+}
+
 /// The Secrets that exist and that an Ingress of ours names.
 fn wanted(server: &ApiServer) -> BTreeSet<String> {
     let ours_too = !server.names("ingressclasses").is_empty();
@@ -158,7 +172,7 @@ proptest! {
         let (server, harness) = runtime.block_on(play(&steps));
         prop_assert_eq!(harness.names(Kind::Ingress), server.names("ingresses"));
         prop_assert_eq!(harness.names(Kind::Service), server.names("services"));
-        prop_assert_eq!(harness.names(Kind::EndpointSlice), server.names("endpointslices"));
+        prop_assert_eq!(harness.names(Kind::EndpointSlice), slices(&server));
         prop_assert_eq!(harness.names(Kind::IngressClass), server.names("ingressclasses"));
         prop_assert_eq!(harness.names(Kind::Secret), wanted(&server));
         prop_assert!(harness.condition().is_synced(), "{:#?}", harness.condition());

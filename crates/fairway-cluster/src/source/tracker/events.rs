@@ -10,7 +10,7 @@ use super::{Entry, HOLD, HOLD_AT_START, Heard, Name, Phase, Shown, Tracker};
 use crate::source::fault::Fault;
 use crate::source::held::Waiting;
 use crate::source::stage::Stage;
-use crate::source::trimmed::Item;
+use crate::source::trimmed::{Content, Item};
 use crate::source::watch::{WatchEvent, WatchId, WatchReport};
 
 impl Tracker {
@@ -61,9 +61,10 @@ impl Tracker {
         self.entries.insert(name, entry);
         // What is old when it is first seen says nothing about how fast it came.
         self.outbox.date(item.written.filter(|_| listed));
-        match item.object {
-            None => self.select(&item.key.name),
-            Some(object) => self.tell(object, at),
+        match item.content {
+            Content::Nothing => self.select(&item.key.name),
+            Content::Kept(object) => self.tell(object, at),
+            Content::Whole(_) => debug_assert!(false, "no collection of the tracker is followed whole"),
         }
     }
 
