@@ -1,0 +1,57 @@
+//! Filters as a client and an endpoint see them; a file per phase. Owns the backend and the questions that they share.
+
+mod answers;
+mod cors;
+mod guards;
+mod header_edits;
+mod request_edits;
+
+use std::sync::Arc;
+
+use fairway_model::{FieldTemplate, HeaderField, Phases, Template, TemplatePart};
+use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
+
+use crate::support::{HOST, Running, Setup};
+
+async fn behind(filters: Vec<Phases>) -> (Backend, Running) {
+    let backend = Backend::http(|request| {
+        Answer::with_headers(200, &[("X-Backend", "1"), ("X-Extra", "a")], &request.target)
+    })
+    .await;
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.filters = filters;
+    let proxy = setup.start();
+    (backend, proxy)
+}
+
+async fn ask(proxy: &Running, request: Request) -> RawResponse {
+    proxy.client().await.exchange(&request).await.unwrap()
+}
+
+async fn ask_tls(proxy: &Running, request: Request) -> RawResponse {
+    let offer = TlsOffer::new(certificates::trusting_anything(), HOST);
+    Client::connect_tls(proxy.https, &offer).await.unwrap().exchange(&request).await.unwrap()
+}
+
+/// Asks for a target in absolute form, which has the host in it.
+async fn ask_absolutely(proxy: &Running, target: &str) -> RawResponse {
+    let mut client = proxy.client().await;
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n")).await.unwrap();
+    client.read_response().await.unwrap()
+}
+
+fn field(name: &str, value: &str) -> HeaderField {
+    HeaderField { name: name.into(), value: value.into() }
+}
+
+fn fields(all: &[(&str, Vec<TemplatePart>)]) -> Arc<[FieldTemplate]> {
+    let field = |(name, value): &(&str, Vec<TemplatePart>)| FieldTemplate {
+        name: (*name).into(),
+        value: Template(value.clone()),
+    };
+    all.iter().map(field).collect()
+}
+
+fn text(text: &str) -> TemplatePart {
+    TemplatePart::Text(text.into())
+}
