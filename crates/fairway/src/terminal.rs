@@ -1,16 +1,33 @@
 //! Output that objects and answers are part of, which anybody may have written. Control characters in it would move the cursor of a
-//! terminal, hide lines or set the title, others turn text around or are not shown. Text shows them as question marks; JSON has them
-//! as escapes, which keep the values.
+//! terminal, hide lines or set the title, others turn text around or are not shown. Text shows them as question marks; JSON and YAML
+//! have them as escapes, which keep the values.
 
 use std::io::{self, Write};
 
+use anyhow::Result;
 use fairway_model::is_layout_control;
+use serde::Serialize;
 
 /// Passes on everything but layout controls.
 pub(crate) struct Plain<W>(pub(crate) W);
 
 /// Passes on JSON, with the layout controls in its strings as escapes.
 pub(crate) struct EscapedJson<W>(pub(crate) W);
+
+/// Passes on JSON as YAML, with the layout controls in its strings as escapes of YAML, which has no surrogate pairs.
+struct EscapedYaml<W>(W);
+
+/// Writes a value as YAML. Where a string of it has layout controls, all its strings are in double quotes and have them as escapes.
+pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
+    let text = serde_saphyr::to_string(value)?;
+    if !text.chars().any(is_hidden) {
+        return Ok(text);
+    }
+    let mut escaped = Vec::new();
+    serde_json::to_writer_pretty(EscapedYaml(&mut escaped), value)?;
+    escaped.push(b'\n');
+    Ok(String::from_utf8(escaped)?)
+}
 
 impl<W: Write> Write for Plain<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -36,6 +53,17 @@ impl<W: Write> Write for EscapedJson<W> {
     }
 }
 
+impl<W: Write> Write for EscapedYaml<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // YAML 1.2 §5.7: one escape for each character.
+        pass(&mut self.0, bytes, |out, control| write!(out, "\\U{:08x}", u32::from(control)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Writes what comes before the first layout control or, where that is the first, something else for it.
 fn pass<W: Write>(
     out: &mut W,
@@ -49,21 +77,27 @@ fn pass<W: Write>(
     }
 }
 
-/// The layout control at the start of this UTF-8, except for what lays out lines.
+/// Whether it is a layout control that does not lay out lines.
+fn is_hidden(c: char) -> bool {
+    is_layout_control(c) && !matches!(c, '\n' | '\t')
+}
+
+/// The hidden character at the start of this UTF-8.
 fn control(bytes: &[u8]) -> Option<char> {
     let length = match bytes.first()? {
-        b'\n' | b'\t' => return None,
         0..=0x7f => 1,
         0xc0..=0xdf => 2,
         0xe0..=0xef => 3,
         _ => 4,
     };
     let text = str::from_utf8(bytes.get(..length)?).ok()?;
-    text.chars().next().filter(|c| is_layout_control(*c))
+    text.chars().next().filter(|c| is_hidden(*c))
 }
 
 #[cfg(test)]
 mod tests {
+    use fairway_objects::manifest::{self, Schema};
+
     use super::*;
 
     #[test]
@@ -86,5 +120,19 @@ mod tests {
         assert!(text.contains("\"a\\u202e\"") && text.contains("\"\\udb40\\udc41\\u2066c\\\"\""), "{text}");
         assert!(!text.chars().any(|c| is_layout_control(c) && c != '\n'), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn yaml_has_the_same_values_and_shows_no_control_character() {
+        for (hidden, is_block) in
+            [("b c", true), ("b\u{202e}", false), ("\u{e0041}\u{7f}\r\"\\\n\t😀", false)]
+        {
+            let value = serde_json::json!({ "a": [hidden, "line\n\tline\n"] });
+            let text = yaml(&value).unwrap();
+            assert_eq!(text.starts_with("a:\n"), is_block, "{text}");
+            assert!(!text.chars().any(is_hidden), "{text}");
+            let root = manifest::parse_single(&text, Schema::Yaml11).unwrap().unwrap();
+            assert_eq!(root.to_json(), value);
+        }
     }
 }

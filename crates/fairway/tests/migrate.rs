@@ -118,6 +118,22 @@ fn flags_are_read_as_the_program_reads_them() {
     assert_eq!(said, ["enable-topology-aware-routing", "new", "stream-port", "v"], "{err}");
 }
 
+/// Values, and names of values, that turn a line around, end it, or are not shown.
+#[test]
+fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
+    let hidden = "5\u{202e}0\u{200b}\u{e0041}\u{1b}[2J";
+    let input =
+        serde_json::json!({ "controller": { hidden: 1, "affinity": { hidden: hidden } } }).to_string();
+    let (code, out, err) = migrated(&["-"], &input);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.starts_with("lost: controller.5?0???[2J: "), "{err}");
+    for text in [&out, &err] {
+        assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{e0041}', '\u{1b}']), "{text}");
+    }
+    let values = manifest::parse_single(&out, Schema::Yaml11).unwrap().unwrap().to_json();
+    assert_eq!(values["affinity"][hidden], hidden, "{out}");
+}
+
 #[test]
 fn what_is_said_of_several_values_is_said_once() {
     let (_, _, err) = migrated(&["-"], "controller: {image: {tag: a, registry: b}, name: c}");

@@ -45,6 +45,21 @@ fn whole_installations() {
     }
 }
 
+/// A path that turns a line around, which clients may send all the same.
+#[test]
+fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
+    let service = serde_json::json!({ "name": "web", "port": { "number": 80 } });
+    let path =
+        serde_json::json!({ "path": "/a\u{202e}b", "pathType": "Prefix", "backend": { "service": service } });
+    let ingress = serde_json::json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "ingressClassName": "nginx", "rules": [{ "host": "a.test", "http": { "paths": [path] } }] },
+    });
+    let (_, out, err) = migrated(&["-"], Some(&ingress.to_string()));
+    assert!(out.contains(r#""value": "/a\U0000202eb""#), "{out}{err}");
+    assert!(!out.contains('\u{202e}') && !err.contains('\u{202e}'), "{out}{err}");
+}
+
 /// What the report of a case says of generated requests: all, and those that are served alike.
 fn proof(said: &str) -> (usize, usize) {
     let line = said.lines().find(|line| line.contains("generated requests lead to")).unwrap();

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use fairway_migrate::gateway::{self, Choice, Entry, Fate, Missing, Moved, Written};
+use fairway_model::on_one_line;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Change;
 
 use super::{output, proof};
 use crate::args::GatewayApiArgs;
 use crate::offline::{Input, Offline};
-use crate::terminal::Plain;
+use crate::terminal::{self, Plain};
 
 /// At most so many requests that are served otherwise are written.
 const MOST_DIFFERING: usize = 20;
@@ -81,9 +82,9 @@ fn yaml(moved: &Moved) -> Result<String> {
             text.push_str("---\n");
         }
         for line in about {
-            _ = writeln!(text, "# {}", line.replace('\n', " "));
+            _ = writeln!(text, "# {}", on_one_line(line));
         }
-        text.push_str(&serde_saphyr::to_string(object).context("cannot write an object as YAML")?);
+        text.push_str(&terminal::yaml(object).context("cannot write an object as YAML")?);
     }
     Ok(text)
 }

@@ -10,14 +10,15 @@ use serde_json::{Map, Value};
 
 use super::output;
 use crate::args::ValuesArgs;
+use crate::terminal::{self, Plain};
 use crate::{nginx_flags, standard_input};
 
 /// 0 when nothing is lost, 1 when something is.
 pub(super) fn migrate(args: &ValuesArgs) -> Result<ExitCode> {
     let Converted { values, lost, notes } = values::convert(&read(args)?, &nginx_flags::of_chart);
-    let text = serde_saphyr::to_string(&values).context("cannot write the values as YAML")?;
+    let text = terminal::yaml(&values).context("cannot write the values as YAML")?;
     output::write(args.output.as_deref(), &text)?;
-    let mut err = io::stderr().lock();
+    let mut err = Plain(io::stderr().lock());
     for (word, findings) in [("lost", &lost), ("note", &notes)] {
         for (paths, what) in by_words(findings) {
             writeln!(err, "{word}: {}: {what}", paths.join(", "))?;
