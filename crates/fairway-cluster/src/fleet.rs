@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fairway_control::admin::Served;
-use fairway_objects::kinds::GATEWAY_KINDS;
+use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS};
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -38,7 +38,7 @@ pub struct Replica {
 pub enum Asked {
     /// An Ingress.
     Ingress(ObjectKey),
-    /// An object of the Gateway API, of a kind that has a status.
+    /// An object of the Gateway API or a policy, of a kind that has a status.
     Object(ObjectRef),
 }
 
@@ -54,13 +54,16 @@ pub struct Written {
 }
 
 impl Asked {
+    /// The kinds of [`Asked::Object`]. Without conditions nothing is known of when an object serves.
+    pub fn kinds() -> impl Iterator<Item = &'static ApiResource> {
+        GATEWAY_KINDS.iter().filter(|known| known.has_conditions)
+    }
+
     /// `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace; the kind in any case.
     #[must_use]
     pub fn object(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
-        // Without conditions nothing is known of when it serves.
-        let mut known = GATEWAY_KINDS.iter().filter(|known| known.has_conditions);
-        let known = known.find(|known| known.name.eq_ignore_ascii_case(kind))?;
+        let known = Self::kinds().find(|known| known.name.eq_ignore_ascii_case(kind))?;
         let key = if known.is_namespaced { ObjectKey::parse(name)? } else { ObjectKey::new("", name) };
         Some(Self::Object(ObjectRef::new(known.kind, key)))
     }

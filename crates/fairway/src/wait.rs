@@ -166,12 +166,15 @@ fn asked(args: &WaitArgs) -> Result<Option<(&'static str, Asked)>> {
         return Ok(Some(("--ingress", Asked::Ingress(key))));
     }
     let Some(text) = &args.object else { return Ok(None) };
-    let asked = Asked::object(text).with_context(|| {
-        format!(
-            "--object {text}: is no KIND/NAMESPACE/NAME of a kind of the Gateway API with a status, as in httproute/shop/web"
-        )
-    })?;
-    Ok(Some(("--object", asked)))
+    Ok(Some(("--object", object(text)?)))
+}
+
+fn object(text: &str) -> Result<Asked> {
+    Asked::object(text).with_context(|| {
+        let kinds: Vec<_> = Asked::kinds().map(|known| known.name.to_ascii_lowercase()).collect();
+        let kinds = kinds.join(", ");
+        format!("--object {text}: is no KIND/NAMESPACE/NAME, as in httproute/shop/web, of one of the kinds {kinds}")
+    })
 }
 
 /// The digest that all serve; else who does not, and why.
@@ -308,6 +311,16 @@ mod tests {
         let absent = [replica("p0", "x", None), replica("p1", "x", None)];
         assert_eq!(judge(&absent, &wanted(None)), Ok("x".to_owned()));
         assert!(judge(&absent, &wanted(Some("9"))).unwrap_err().contains("does not serve"));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_asked_for_is_refused_with_the_kinds_that_can() {
+        assert_eq!(
+            object("service/a/web").unwrap_err().to_string(),
+            "--object service/a/web: is no KIND/NAMESPACE/NAME, as in httproute/shop/web, of one of the kinds \
+             gatewayclass, gateway, listenerset, httproute, grpcroute, tlsroute, tcproute, udproute, backendtlspolicy, \
+             clienttrafficpolicy, backendtrafficpolicy, securitypolicy"
+        );
     }
 
     #[test]

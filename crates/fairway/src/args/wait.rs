@@ -29,8 +29,9 @@ pub(crate) struct WaitArgs {
     /// Wait until the current version of this Ingress is served; or, if it does not exist, until it is no longer served
     #[arg(long, value_name = "NS/NAME")]
     pub(crate) ingress: Option<String>,
-    /// Wait until the current generation of this object of the Gateway API is served: httproute, grpcroute, tlsroute, tcproute,
-    /// udproute, gateway, listenerset, backendtlspolicy or gatewayclass; or, if it does not exist, until it is no longer served
+    /// Wait until the current generation of this object of the Gateway API is served, or of a policy: httproute, grpcroute,
+    /// tlsroute, tcproute, udproute, gateway, listenerset, gatewayclass, backendtlspolicy, clienttrafficpolicy,
+    /// backendtrafficpolicy or securitypolicy; or, if it does not exist, until it is no longer served
     #[arg(long, value_name = "KIND/NS/NAME", conflicts_with = "ingress")]
     pub(crate) object: Option<String>,
     /// Wait until the configuration with this digest is served
