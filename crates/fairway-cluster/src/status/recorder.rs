@@ -6,14 +6,12 @@ use std::time::Duration;
 use fairway_control::engine::Outcome;
 use fairway_model::Origin;
 use fairway_objects::diagnostic::Diagnostic;
-use fairway_objects::kinds::ApiResource;
+use fairway_objects::kinds::{ApiResource, KINDS};
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Secret, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::Event as CoreEvent;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -211,29 +209,27 @@ impl Recorder {
     /// The uid of an object, so that `kubectl describe` finds its Events; empty where it may not be read, `None` where
     /// the object is gone.
     async fn uid(&self, it: &Diagnostic) -> Result<Option<String>, Error> {
-        let (namespace, name, client) = (&it.origin.namespace, &it.origin.name, self.client.clone());
-        let metadata = match &*it.origin.kind {
-            "Ingress" => {
-                Api::<Ingress>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
-            }
-            "IngressClass" => Api::<IngressClass>::all(client).get_metadata_opt(name).await.map(uid_of),
-            "Service" => {
-                Api::<Service>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
-            }
-            "EndpointSlice" => {
-                Api::<EndpointSlice>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
-            }
-            "Secret" => Api::<Secret>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of),
-            "ConfigMap" => {
-                Api::<ConfigMap>::namespaced(client, namespace).get_metadata_opt(name).await.map(uid_of)
-            }
-            // An object of the Gateway API that is not known any more.
-            _ => Ok(None),
+        let known = KINDS.iter().find(|known| known.name == &*it.origin.kind);
+        // An object of the Gateway API that is not known any more is gone.
+        let Some(known) = known.filter(|known| known.kind.of_gateways().is_none()) else { return Ok(None) };
+        let version = known.versions[0];
+        let resource = kube::core::ApiResource {
+            group: known.group.to_owned(),
+            version: version.to_owned(),
+            api_version: known.api_version(version),
+            kind: known.name.to_owned(),
+            plural: known.resource.to_owned(),
         };
-        match metadata {
+        let client = self.client.clone();
+        let api: Api<DynamicObject> = match known.is_namespaced {
+            true => Api::namespaced_with(client, &it.origin.namespace, &resource),
+            false => Api::all_with(client, &resource),
+        };
+        match api.get_metadata_opt(&it.origin.name).await {
+            Ok(found) => Ok(found.map(|object| object.metadata.uid.unwrap_or_default())),
             // Without it the Event is still of use; what is lost by not reading the kind is said by who reads it.
             Err(Error::Api(status)) if status.is_forbidden() => Ok(Some(String::new())),
-            other => other,
+            Err(error) => Err(error),
         }
     }
 }
@@ -249,8 +245,4 @@ fn known_uid(outcome: &Outcome, origin: &Origin) -> Option<String> {
         }
     };
     uid.filter(|uid| !uid.is_empty())
-}
-
-fn uid_of<K>(found: Option<kube::core::PartialObjectMeta<K>>) -> Option<String> {
-    found.map(|object| object.metadata.uid.unwrap_or_default())
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fairway_objects::object::ObjectKey;
+use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::resources::Change;
 use fairway_testkit::api_server::Failure;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -52,6 +53,33 @@ async fn what_stands_is_repeated_before_it_expires_and_what_is_solved_is_not() {
     world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
     pass(3 * 60 * 60).await;
     assert_eq!((series(), notes(&world).len()), (json!(2), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_about_an_object_of_another_kind_has_its_uid() {
+    let world = World::new();
+    let service =
+        json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": { "ports": [{ "port": 80 }] } });
+    let slice = json!({
+        "metadata": {
+            "namespace": "a", "name": "web-1", "uid": "uid-slice", "labels": { "kubernetes.io/service-name": "web" }
+        },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["169.254.0.1"] }], "ports": [{ "port": 80 }],
+    });
+    world.api.put_at("/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/web-1", slice.clone());
+    let set = |object| Change::Set(object, None);
+    world.change(vec![
+        set(Object::Service(serde_json::from_value(service).unwrap())),
+        set(Object::EndpointSlice(serde_json::from_value(slice).unwrap())),
+    ]);
+    world.ingress("web", "fairway");
+    let _replica = world.replica_with("one", PublishAddresses::Unset);
+    let said = || {
+        let events = world.api.below(EVENTS);
+        events.into_iter().find(|event| event["regarding"]["kind"] == "EndpointSlice")
+    };
+    within(5, "it is said", || said().is_some()).await;
+    assert_eq!(said().unwrap()["regarding"]["uid"], "uid-slice");
 }
 
 #[tokio::test(start_paused = true)]
