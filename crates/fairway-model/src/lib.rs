@@ -32,6 +32,7 @@ mod route;
 mod settings;
 mod stream;
 mod text;
+mod tickets;
 mod tls;
 mod traffic;
 pub mod variables;
@@ -74,5 +75,6 @@ pub use settings::{
 };
 pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
 pub use text::{is_layout_control, on_one_line};
+pub use tickets::{SessionTickets, SharedTicketSecret, TicketSecret};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
 pub use traffic::{BackendTraffic, ClientTraffic, Ejection, Introduction};

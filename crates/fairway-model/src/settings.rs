@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::default::is_default;
 use crate::log_format::LogFormat;
+use crate::tickets::SessionTickets;
 use crate::tls::TlsVersions;
 
 /// Settings that belong to no rule.
@@ -27,6 +28,9 @@ pub struct Settings {
     /// The format of its lines; `None` leaves it to the flag.
     #[serde(default)]
     pub log_format: Option<Arc<LogFormat>>,
+    /// How TLS clients resume sessions.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tickets: SessionTickets,
     /// The number of workers; `None` leaves it to the flag. Applied at restart only.
     pub workers: Option<u32>,
 }

@@ -16,6 +16,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, SelfSigned,
+    SessionTickets,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -116,6 +117,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::ZERO },
+        tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -8,7 +8,9 @@ use fairway_model::{
     Listener, ListenerProtocol, Match, Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder,
     ServiceName, VirtualHost, WeightedBackend,
 };
-use fairway_proxy::{AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned};
+use fairway_proxy::{
+    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned, SessionTickets,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let addresses: Vec<SocketAddr> =
@@ -21,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         drain: DrainOptions::default(),
+        tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -7,7 +7,7 @@ use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use ipnet::IpNet;
 
 use crate::peer::Scheme;
-use crate::tls::SelfSigned;
+use crate::tls::{SelfSigned, SessionTickets};
 
 /// How a [`crate::Proxy`] is started.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct ProxyOptions {
     pub drain: DrainOptions,
     /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
     pub fallback_certificate: SelfSigned,
+    /// What clients resume their TLS sessions with.
+    pub tickets: SessionTickets,
     /// Returns freed memory to the system. It is called where there is a memory budget.
     pub return_memory: ReturnMemory,
 }

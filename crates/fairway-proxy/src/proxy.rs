@@ -14,11 +14,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
 use crate::listener::BindError;
-use crate::metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread};
+use crate::metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread, write_tickets};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
-use crate::tls::{IdentityError, ServerTls};
+use crate::tls::{IdentityError, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, SharedGuards};
 
 /// The running data plane.
@@ -35,6 +35,7 @@ pub struct ProxyHandle {
     workers: Vec<mpsc::UnboundedSender<Command>>,
     memory: Arc<Memory>,
     spread: Arc<Spread>,
+    tickets: SessionTickets,
     started: SystemTime,
 }
 
@@ -60,7 +61,7 @@ impl Proxy {
     /// running then. An address that objects alone ask for is tried again later ([`Publisher::bind_again`]).
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
-        let tls = ServerTls::new(&options.fallback_certificate)?;
+        let tls = ServerTls::new(&options.fallback_certificate, options.tickets.clone())?;
         let limits = &options.limits;
         let most = Budget::new(limits.descriptors, workers, limits.connections).addresses();
         let is_of_an_object = of_objects(&first);
@@ -90,6 +91,7 @@ impl Proxy {
             workers: Vec::new(),
             memory: Arc::clone(&memory),
             spread,
+            tickets: options.tickets.clone(),
             started: SystemTime::now(),
         };
         for (index, (neighbours, arrivals)) in neighbours.into_iter().enumerate() {
@@ -165,6 +167,7 @@ impl ProxyHandle {
         write_memory(used, budget, beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
+        write_tickets(&self.tickets.figures(), beginning);
         write_spent(&Spent::by_process(), self.started, identity, beginning);
         text
     }

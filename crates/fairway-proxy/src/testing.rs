@@ -36,7 +36,7 @@ use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyP
 use crate::peer::{Facts, Peer, Scheme};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
-use crate::tls::{SelfSigned, ServerTls};
+use crate::tls::{SelfSigned, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Open, SharedGuards, Worker};
 
 /// What an in-memory stream holds before its writer must wait.
@@ -555,7 +555,8 @@ pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
     let compiled = fairway_routing::compile(config, before);
-    let tls = ServerTls::new(&options().fallback_certificate).expect("a certificate of the testkit");
+    let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default())
+        .expect("a certificate of the testkit");
     let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1, 8);
     Arc::clone(&publisher.subscribe().borrow())
 }
@@ -595,6 +596,7 @@ fn options() -> ProxyOptions {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         drain: DrainOptions::default(),
+        tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),

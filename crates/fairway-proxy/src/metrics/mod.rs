@@ -17,4 +17,5 @@ pub use counters::{Counters, Datagrams, Hedges, Streams, count};
 pub use http2::Events;
 pub use process::write_spent;
 pub use sample::{Gauges, Sample};
+pub(crate) use text::write_tickets;
 pub use text::{Text, write_cpu, write_memory, write_spread};

@@ -11,6 +11,7 @@ use crate::metrics::process::Traffic;
 use crate::metrics::reason::{Reason, Stage};
 use crate::metrics::sample::Sample;
 use crate::metrics::series::{AllSeries, Series, SeriesLabels};
+use crate::tls::{KeySource, TicketFigures};
 
 const REQUESTS: &str = "nginx_ingress_controller_";
 
@@ -150,6 +151,21 @@ pub fn write_spread(workers: &[u64], out: &mut String) {
     for (worker, open) in workers.iter().enumerate() {
         line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
     }
+}
+
+/// Writes which key encrypts the tickets of TLS sessions, and how many tickets none opened.
+pub(crate) fn write_tickets(tickets: &TicketFigures, out: &mut String) {
+    if let Some(keys) = &tickets.keys {
+        let source = match keys.source {
+            KeySource::Fixed => "fixed",
+            KeySource::Shared => "shared",
+            KeySource::Own => "own",
+        };
+        let labels = format!("source=\"{source}\"");
+        single(out, "fairway_tls_ticket_key_age_seconds", "gauge", &labels, keys.age.as_secs());
+        single(out, "fairway_tls_ticket_keys", "gauge", "", keys.accepted as u64);
+    }
+    single(out, "fairway_tls_tickets_unopened_total", "counter", "", tickets.unopened);
 }
 
 /// A metric that has the labels of requests.

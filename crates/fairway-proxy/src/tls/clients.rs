@@ -18,6 +18,7 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 use crate::tls::chain::{Purpose, Rules, alert};
 use crate::tls::roots::Roots;
 use crate::tls::signatures;
+use crate::tls::tickets::Group;
 
 /// Who may issue the certificates of a host's clients.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct ClientTrust {
     revoked: Vec<CertRevocationList<'static>>,
     depth: usize,
     verifier: Arc<Asking>,
+    group: Group,
 }
 
 /// What a client's certificate says.
@@ -62,7 +64,12 @@ impl ClientTrust {
         let subjects = roots.anchors().iter().map(|anchor| DistinguishedName::in_sequence(&anchor.subject));
         let verifier = Arc::new(Asking { hints: subjects.collect() });
         let depth = rules.depth.map_or(usize::MAX, usize::from);
-        Ok(Self { roots, revoked, depth, verifier })
+        Ok(Self { roots, revoked, depth, verifier, group: Group::asked(rules) })
+    }
+
+    /// Which sessions of clients may be resumed.
+    pub(crate) fn group(&self) -> Group {
+        self.group
     }
 
     pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {

@@ -1,7 +1,7 @@
 //! Certificates ready for use, made from the configuration away from the workers.
 //!
-//! A certificate whose content did not change keeps its parsed form from snapshot to snapshot; all of them share one
-//! ticket key, so that a session resumes on every worker and after every change.
+//! A certificate whose content did not change keeps its parsed form from snapshot to snapshot; all of them share the
+//! ticket keys of the process, so that a session resumes on every worker and after every change.
 
 use std::sync::Arc;
 
@@ -15,10 +15,15 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::tls::suites;
+use crate::tls::tickets::{Group, SessionTickets};
 
 /// What clients may agree on (ALPN), the best first. As in nginx since 1.21.4, a client that offers only others is refused
 /// (RFC 7301 §3.2): its connection may be meant for a server of another protocol.
 const PROTOCOLS: [&str; 3] = ["h2", "http/1.1", "http/1.0"];
+
+/// Tickets of TLS 1.3 after each handshake. A client uses each only once (RFC 8446 §C.4), and opens two connections at a time
+/// more often than more.
+const TICKETS: usize = 2;
 
 /// A certificate and key that the caller made for clients that name no known host.
 #[derive(Clone, Debug)]
@@ -44,7 +49,9 @@ pub enum IdentityError {
 #[derive(Clone)]
 pub(crate) struct ServerTls {
     provider: Arc<CryptoProvider>,
-    tickets: Arc<dyn ProducesTickets>,
+    tickets: SessionTickets,
+    /// Those of clients that are asked for no certificate.
+    unasked: Arc<dyn ProducesTickets>,
     fallback: Arc<CertifiedKey>,
 }
 
@@ -57,6 +64,7 @@ pub(crate) struct Identities {
     default: Arc<ServerConfig>,
     /// That clients may speak.
     versions: TlsVersions,
+    tickets: SessionTickets,
 }
 
 struct Identity {
@@ -69,11 +77,11 @@ impl ServerTls {
     ///
     /// # Errors
     /// The certificate cannot be used.
-    pub(crate) fn new(fallback: &SelfSigned) -> Result<Self, IdentityError> {
+    pub(crate) fn new(fallback: &SelfSigned, tickets: SessionTickets) -> Result<Self, IdentityError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+        let unasked = tickets.of_group(Group::UNASKED);
         let fallback = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
-        let tls = Self { provider, tickets, fallback };
+        let tls = Self { provider, tickets, unasked, fallback };
         // What holds for one choice of versions holds for all.
         tls.server_config(&tls.fallback, TlsVersions::Both)?;
         Ok(tls)
@@ -87,6 +95,7 @@ impl ServerTls {
         config: &Config,
         previous: Option<&Identities>,
     ) -> (Identities, Vec<(CertificateKey, IdentityError)>) {
+        self.tickets.configure(&config.settings.tickets);
         let mut problems = Vec::new();
         let nothing = OrdMap::new();
         let versions = config.settings.downstream.tls_versions;
@@ -117,7 +126,8 @@ impl ServerTls {
         );
         let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
         let default = Arc::clone(chosen.map_or(&fallback, |identity| &identity.server));
-        (Identities { sources: config.certificates.clone(), by_key, fallback, default, versions }, problems)
+        let (sources, tickets) = (config.certificates.clone(), self.tickets.clone());
+        (Identities { sources, by_key, fallback, default, versions, tickets }, problems)
     }
 
     fn identity(&self, source: &Arc<Certificate>, versions: TlsVersions) -> Result<Identity, IdentityError> {
@@ -137,9 +147,9 @@ impl ServerTls {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
         config.alpn_protocols = PROTOCOLS.map(|name| name.as_bytes().to_vec()).into();
-        config.ticketer = Arc::clone(&self.tickets);
+        config.ticketer = Arc::clone(&self.unasked);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 1;
+        config.send_tls13_tickets = TICKETS;
         Ok(Arc::new(config))
     }
 }
@@ -149,6 +159,12 @@ impl Identities {
     #[must_use]
     pub(crate) fn server(&self, certificate: Option<&CertificateKey>) -> &Arc<ServerConfig> {
         certificate.and_then(|key| self.by_key.get(key)).map_or(&self.default, |identity| &identity.server)
+    }
+
+    /// The ticket keys of the process.
+    #[must_use]
+    pub(crate) fn tickets(&self) -> &SessionTickets {
+        &self.tickets
     }
 
     /// The versions of TLS that clients may speak.

@@ -12,6 +12,7 @@ mod roots;
 mod signatures;
 mod subject;
 mod suites;
+mod tickets;
 mod upstream;
 mod version_one;
 
@@ -25,4 +26,6 @@ pub(crate) use clients::{ClientTrust, Shown};
 pub(crate) use identities::{Identities, ServerTls};
 pub use identities::{IdentityError, SelfSigned};
 pub(crate) use suites::{Clients, for_host};
+pub use tickets::SessionTickets;
+pub(crate) use tickets::{KeySource, TicketFigures};
 pub(crate) use upstream::client_config;

@@ -9,6 +9,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::tls::clients::ClientTrust;
+use crate::tls::tickets::SessionTickets;
 
 /// With these suites of TLS 1.2, the most wanted first; with all of them where there are none.
 pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
@@ -45,8 +46,8 @@ impl<'a> Clients<'a> {
 /// The same settings with the suites of a host, and with what is asked of its clients. Next to a handshake, making them costs
 /// nothing.
 ///
-/// A handshake that verifies clients is never a resumed one: the session might be of another listener, with the same name and
-/// the same key for tickets, that asks for other certificates or for none.
+/// A handshake that verifies clients is never a resumed one: a resumed session would skip what the listener's rules demand. Where
+/// clients are asked for certificates, only sessions that began under the same rules are resumed.
 ///
 /// # Errors
 /// Never with suites of this provider.
@@ -55,6 +56,7 @@ pub(crate) fn for_host(
     spoken: TlsVersions,
     suites: Option<&HostSuites>,
     clients: Clients<'_>,
+    tickets: &SessionTickets,
 ) -> Result<ServerConfig, Error> {
     let provider = match suites {
         Some(suites) => Arc::new(provider(&suites.offered)),
@@ -75,7 +77,10 @@ pub(crate) fn for_host(
         own.session_storage = Arc::new(NoServerSessionStorage {});
         own.send_tls13_tickets = 0;
     } else {
-        own.ticketer = Arc::clone(&config.ticketer);
+        own.ticketer = match clients {
+            Clients::Asked(trust) => tickets.of_group(trust.group()),
+            _ => Arc::clone(&config.ticketer),
+        };
         own.session_storage = Arc::clone(&config.session_storage);
         own.send_tls13_tickets = config.send_tls13_tickets;
     }

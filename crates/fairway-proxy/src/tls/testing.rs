@@ -19,6 +19,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::tls::clients::ClientTrust;
 use crate::tls::der::sequence;
 use crate::tls::identities::{SelfSigned, ServerTls};
+use crate::tls::tickets::SessionTickets;
 use crate::tls::upstream::client_config;
 
 const SHA256_WITH_ECDSA: &[u8] = &[0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
@@ -131,7 +132,8 @@ pub(crate) fn unverified(version: &SupportedProtocolVersion) -> UpstreamTls {
 pub(crate) fn client(tls: &UpstreamTls) -> ClientConfig {
     let own = authority();
     let own = SelfSigned { chain: vec![own.der.to_vec()], private_key: own.key.serialize_der() };
-    let (identities, _) = ServerTls::new(&own).unwrap().identities(&Config::default(), None);
+    let server = ServerTls::new(&own, SessionTickets::default()).unwrap();
+    let (identities, _) = server.identities(&Config::default(), None);
     client_config(tls, &identities).unwrap()
 }
 

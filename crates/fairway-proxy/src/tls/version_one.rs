@@ -97,6 +97,7 @@ mod tests {
         ALWAYS, Authority, authority, certified, client, issued, key, server, shake_hands, unverified,
         verdict,
     };
+    use crate::tls::tickets::SessionTickets;
 
     fn trust(authority: &Authority) -> ClientTrust {
         crate::tls::testing::trust(&authority.pem, "")
@@ -151,7 +152,9 @@ mod tests {
     ) -> bool {
         let own = authority();
         let server = server(certified(own.der.clone(), &own.key), version);
-        let server = crate::tls::for_host(&server, TlsVersions::Both, None, Clients::Asked(trust)).unwrap();
+        let tickets = SessionTickets::default();
+        let asked = Clients::Asked(trust);
+        let server = crate::tls::for_host(&server, TlsVersions::Both, None, asked, &tickets).unwrap();
         let mut client = client(&unverified(version));
         client.client_auth_cert_resolver = certified(certificate, key);
         shake_hands(client, server).is_ok_and(|server| server.peer_certificates().is_some())

@@ -248,7 +248,7 @@ pub(crate) fn fault_of(error: &io::Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use crate::tls::{SelfSigned, ServerTls};
+    use crate::tls::{SelfSigned, ServerTls, SessionTickets};
     use fairway_model::{Certificate, Config, Origin, PrivateKey, TlsVersions, UpstreamVerification};
     use fairway_testkit::Authority;
 
@@ -316,10 +316,11 @@ mod tests {
         on_stage(async {
             let stage = Stage::serving(&filtered(1, Vec::new()), |_| Meeting::Refused);
             let fallback = Authority::new("stage").leaf(&["stage.invalid"]);
-            let server = ServerTls::new(&SelfSigned {
+            let fallback = SelfSigned {
                 chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
                 private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
-            });
+            };
+            let server = ServerTls::new(&fallback, SessionTickets::default());
             let (server, connector) = (server.unwrap(), &stage.worker.connector);
             let tls = unverified(Some("client"));
             let settings =

@@ -210,7 +210,8 @@ impl<H: Hop> Adopted<H> {
         let config = match (suites, asked) {
             (None, Clients::Unasked) => Arc::clone(config),
             _ => {
-                let own = for_host(config, self.identities().versions(), suites, asked);
+                let (versions, tickets) = (self.identities().versions(), self.identities().tickets());
+                let own = for_host(config, versions, suites, asked, tickets);
                 Arc::new(own.map_err(|_| Fault::ProtectionUnavailable)?)
             }
         };

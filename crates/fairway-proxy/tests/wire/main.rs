@@ -29,6 +29,7 @@ mod pipelining;
 mod proxy_protocol;
 mod publish;
 mod retries;
+mod session_tickets;
 mod sessions;
 mod spread;
 mod streams;

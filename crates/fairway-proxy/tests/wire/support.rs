@@ -13,7 +13,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
-    Publisher, SelfSigned,
+    Publisher, SelfSigned, SessionTickets,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -205,6 +205,7 @@ fn options() -> ProxyOptions {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
+        tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),

@@ -67,6 +67,19 @@ pub(crate) struct ListenArgs {
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
+    /// How often the key of TLS session tickets changes; each opens tickets for twice as long
+    #[arg(
+        long, env = "FAIRWAY_SESSION_TICKET_ROTATION", value_name = "SECONDS", default_value = "43200",
+        value_parser = ticket_rotation
+    )]
+    pub(crate) session_ticket_rotation: Duration,
+}
+
+/// From a minute to the 12 hours after which a stolen key should be worth less each day.
+fn ticket_rotation(text: &str) -> Result<Duration, String> {
+    let rotation = seconds(text)?;
+    let (least, most) = (Duration::from_secs(60), Duration::from_secs(12 * 60 * 60));
+    if (least..=most).contains(&rotation) { Ok(rotation) } else { Err("is not from 60 to 43200".to_owned()) }
 }
 
 /// When `/healthz` answers 200.
@@ -250,6 +263,21 @@ mod tests {
         assert_eq!(of(""), Some((16_384, 1_024, 60)));
         assert_eq!(of("--udp-sessions 5 --udp-sessions-per-client 3"), Some((5, 3, 60)));
         assert_eq!((of("--udp-sessions 0"), of("--udp-sessions-per-client 0")), (None, None));
+    }
+
+    #[test]
+    fn ticket_keys_rotate_within_bounds() {
+        let rotation = |flags: &str| {
+            let cli =
+                Cli::try_parse_from(format!("fairway run --manifests m {flags}").split_whitespace()).ok()?;
+            let Command::Run(run) = cli.command else { panic!() };
+            Some(run.listen.session_ticket_rotation.as_secs())
+        };
+        assert_eq!(rotation(""), Some(12 * 60 * 60));
+        assert_eq!(rotation("--session-ticket-rotation 60"), Some(60));
+        for outside in ["59", "43201", "-1", "day"] {
+            assert_eq!(rotation(&format!("--session-ticket-rotation {outside}")), None, "{outside}");
+        }
     }
 
     #[test]

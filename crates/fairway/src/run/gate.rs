@@ -13,7 +13,8 @@ use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
-    BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher, StartError,
+    BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher,
+    SessionTickets, StartError,
 };
 
 use super::bound::BoundAddresses;
@@ -30,6 +31,7 @@ pub(super) struct Gate {
     draining: AtomicBool,
     propagation: Arc<Propagation>,
     bound: Arc<BoundAddresses>,
+    tickets: SessionTickets,
 }
 
 #[derive(Default)]
@@ -49,6 +51,16 @@ struct Serving {
 }
 
 impl Gate {
+    /// Nothing is published yet; clients will resume their sessions by `tickets`.
+    pub(super) fn new(tickets: SessionTickets) -> Self {
+        Self { tickets, ..Self::default() }
+    }
+
+    /// What clients resume their sessions by.
+    pub(super) fn tickets(&self) -> SessionTickets {
+        self.tickets.clone()
+    }
+
     /// Keeps what is published on disk too.
     pub(super) fn keep(&self, keeper: Keeper) {
         self.lock().keeper = Some(keeper);

@@ -18,7 +18,7 @@ use std::{iter, thread};
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
-use fairway_proxy::{ProxyOptions, SelfSigned, refuse_huge_pages};
+use fairway_proxy::{ProxyOptions, SelfSigned, SessionTickets, refuse_huge_pages};
 
 use crate::args::{ReportArgs, RunArgs};
 use crate::{allocator, logging, version};
@@ -42,14 +42,14 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
         );
     }
     let admins = bind_admins(args)?;
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(Gate::new(SessionTickets::rotating(args.listen.session_ticket_rotation)));
     signals::stop_on_signals(gate.clone())?;
     let pipeline = start_pipeline(args, &gate)?;
     let feed = Feed::start(args, &source, &pipeline, &gate)?;
     gate.tell(feed.reporting());
     serve_admins(admins, pages(args, &pipeline, &gate, &feed))?;
     feed.wait_for_first(args, &pipeline)?;
-    let proxy = gate.open(options(args)?)?;
+    let proxy = gate.open(options(args, &gate)?)?;
     let addresses = &args.listen.addresses;
     tracing::info!(
         http = ?addresses.http, https = ?addresses.https, admin = %addresses.admin,
@@ -123,7 +123,7 @@ fn serve_admins(admins: Vec<(Admin, Audience)>, pages: Pages) -> Result<()> {
     Ok(())
 }
 
-fn options(args: &RunArgs) -> Result<ProxyOptions> {
+fn options(args: &RunArgs, gate: &Gate) -> Result<ProxyOptions> {
     Ok(ProxyOptions {
         workers: match args.listen.workers {
             Some(workers) => usize::from(workers),
@@ -134,6 +134,7 @@ fn options(args: &RunArgs) -> Result<ProxyOptions> {
         proxy_protocol: args.translation.trust.proxy_protocol(),
         limits: args.limits.limits(),
         drain: args.drain.options(),
+        tickets: gate.tickets(),
         fallback_certificate: self_signed()?,
         return_memory: allocator::return_memory,
     })

@@ -1,0 +1,149 @@
+//! The keys of the process as TLS and the rest of the process see them: shared by all workers, changed while they serve.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use fairway_model::SharedTicketSecret;
+use rustls::server::ProducesTickets;
+use rustls_pki_types::UnixTime;
+use tokio::time::Instant;
+
+use crate::tls::tickets::group::Group;
+use crate::tls::tickets::ring::{KeyFigures, Moment, Ring};
+
+/// The ticket keys of a process. A clone has the same ones.
+///
+/// A handshake takes a lock to read, as the tickets of rustls do; it is taken to write when keys change.
+#[derive(Clone, Default)]
+pub struct SessionTickets(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    ring: RwLock<Ring>,
+    off: AtomicBool,
+    unopened: AtomicU64,
+}
+
+/// What metrics say about tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TicketFigures {
+    /// About the keys, where there are some.
+    pub(crate) keys: Option<KeyFigures>,
+    /// Tickets that no key opened.
+    pub(crate) unopened: u64,
+}
+
+impl SessionTickets {
+    /// Keys that change each `rotation`.
+    #[must_use]
+    pub fn rotating(rotation: Duration) -> Self {
+        let tickets = Self::default();
+        tickets.0.write().rotate_every(rotation);
+        tickets
+    }
+
+    /// Takes the secrets that all replicas have in place of those before, the newest first. Without any, this process has keys of its
+    /// own; tickets that only keys of before would open are worth nothing any more.
+    pub fn adopt(&self, secrets: &[SharedTicketSecret]) {
+        self.0.write().adopt(secrets, Instant::now().into_std());
+    }
+
+    /// Does what the configuration says.
+    pub(crate) fn configure(&self, tickets: &fairway_model::SessionTickets) {
+        let (off, secret) = match tickets {
+            fairway_model::SessionTickets::Rotating => (false, None),
+            fairway_model::SessionTickets::Fixed { secret } => {
+                (false, Some(secret).filter(|secret| !secret.is_empty()))
+            }
+            fairway_model::SessionTickets::Off => (true, None),
+        };
+        self.0.off.store(off, Ordering::Relaxed);
+        self.0.write().fix(secret);
+    }
+
+    /// What makes and opens the tickets of a group.
+    pub(crate) fn of_group(&self, group: Group) -> Arc<dyn ProducesTickets> {
+        Arc::new(Ticketer { keys: Arc::clone(&self.0), group })
+    }
+
+    pub(crate) fn figures(&self) -> TicketFigures {
+        let keys = if self.0.off.load(Ordering::Relaxed) {
+            None
+        } else {
+            let now = Instant::now().into_std();
+            self.0.current(now).figures(now)
+        };
+        TicketFigures { keys, unopened: self.0.unopened.load(Ordering::Relaxed) }
+    }
+}
+
+impl fmt::Debug for SessionTickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionTickets(..)")
+    }
+}
+
+impl Shared {
+    /// The keys as they are now, those that are over forgotten.
+    fn current(&self, now: std::time::Instant) -> RwLockReadGuard<'_, Ring> {
+        let ring = self.read();
+        if !ring.is_due(now) {
+            return ring;
+        }
+        drop(ring);
+        self.write().tidy(now);
+        self.read()
+    }
+
+    // Keys are put in and taken out whole, whoever panics.
+    fn read(&self) -> RwLockReadGuard<'_, Ring> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Ring> {
+        self.ring.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tickets of a group.
+struct Ticketer {
+    keys: Arc<Shared>,
+    group: Group,
+}
+
+impl ProducesTickets for Ticketer {
+    fn enabled(&self) -> bool {
+        !self.keys.off.load(Ordering::Relaxed)
+    }
+
+    fn lifetime(&self) -> u32 {
+        let now = Instant::now().into_std();
+        self.keys.current(now).lifetime(now)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let now = now();
+        self.keys.current(now.instant).seal(self.group, now, plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        let now = now();
+        let opened = self.keys.current(now.instant).open(self.group, now, cipher);
+        if opened.is_none() {
+            self.keys.unopened.fetch_add(1, Ordering::Relaxed);
+        }
+        opened
+    }
+}
+
+impl fmt::Debug for Ticketer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticketer").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+fn now() -> Moment {
+    Moment { instant: Instant::now().into_std(), wall: UnixTime::now().as_secs() }
+}
