@@ -1,7 +1,7 @@
 //! Every key that ingress-nginx or the F5 controller documents is known: it works, or a diagnostic says what is lost.
 
 use fairway_ingress::translate;
-use fairway_model::{DownstreamSettings, Settings};
+use fairway_model::{DownstreamSettings, SessionTickets, Settings};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{HostOptions, Options, UnsupportedProtection};
 use fairway_objects::resources::{Change, Resources};
@@ -124,6 +124,51 @@ fn keys_of_a_template_that_mean_the_same_in_both_dialects_have_the_same_effect()
         "keepalive": "200", "http2": "false",
     });
     assert_eq!(settings(&ours), settings(&theirs));
+}
+
+#[test]
+fn the_keys_about_session_tickets_are_honoured() {
+    let tickets = |data: &Value| {
+        let map = json!({"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}, "data": data});
+        let mut resources = Resources::default();
+        resources.apply(Change::Set(object(map), None));
+        let options = Options { configmap: ObjectKey::parse("default/settings"), ..Options::default() };
+        let translated = translate(&resources, &options, NOW);
+        let said: String = translated.diagnostics.iter().map(|found| format!("{found}\n")).collect();
+        (translated.config.settings.tickets, said)
+    };
+    // "openssl rand 80 | openssl enc -A -base64", as the documentation of ingress-nginx says.
+    let key = "WW9gcPHgfcrw6DNqY5VE2NjM6gtgUhJ4Vn6ZwRGi/7+A9TNFa4Fvfe1cmlPec9bxDoenN70aMBeZBlcrKshnKT4WJxFNLCuTHhfn4loTOEo=";
+    for (data, bytes) in [
+        (json!({"ssl-session-ticket-key": key}), 80),
+        (json!({"ssl-session-ticket-key": key, "ssl-session-tickets": "true"}), 80),
+        (json!({"ssl-session-ticket-key": &key[..64]}), 48),
+    ] {
+        let (set, said) = tickets(&data);
+        let SessionTickets::Fixed { secret } = set else { panic!("{said}") };
+        assert_eq!((secret.bytes().len(), &secret.bytes()[..3]), (bytes, &b"Yo`"[..]));
+        assert!(
+            said.contains("note[setting]: ConfigMap default/settings data.ssl-session-ticket-key"),
+            "{said}"
+        );
+        assert!(!said.contains("WW9gcPHg"), "{said}");
+    }
+    for wrong in [&key[..60], &key[..8], "WW9gcPHgfcrw!", "YQ=="] {
+        let (set, said) = tickets(&json!({"ssl-session-ticket-key": wrong}));
+        assert_eq!(set, SessionTickets::Rotating);
+        assert!(said.contains("warning[invalid-setting]") && !said.contains(wrong), "{said}");
+    }
+    for data in [
+        json!({"ssl-session-tickets": "false"}),
+        json!({"ssl-session-tickets": "false", "ssl-session-ticket-key": key}),
+    ] {
+        let (set, said) = tickets(&data);
+        assert_eq!(set, SessionTickets::Off, "{said}");
+    }
+    for data in [json!({}), json!({"ssl-session-tickets": "true"}), json!({"ssl-session-ticket-key": ""})] {
+        assert_eq!(tickets(&data), (SessionTickets::Rotating, String::new()), "{data}");
+    }
+    assert!(tickets(&json!({"ssl-session-tickets": "perhaps"})).1.contains("is not true or false"));
 }
 
 #[test]

@@ -78,6 +78,8 @@ impl<'a> Draft<'a> {
         let found = match problem {
             KeyProblem::NotA(what) => found(Severity::Warning, "invalid-setting")
                 .because(format!("{name}: \"{value}\" is not {what}"), "the default is used"),
+            KeyProblem::NotASecret(what) => found(Severity::Warning, "invalid-setting")
+                .because(format!("{name}: the value is not {what}"), "the default is used"),
             KeyProblem::Partly(what, consequence) => found(Severity::Error, "invalid-setting")
                 .because(format!("{name}: \"{value}\" is not {what}"), consequence),
             KeyProblem::Note(problem, consequence) => {

@@ -13,6 +13,7 @@ use crate::ingress::settings::draft::Draft;
 use crate::ingress::settings::forwarded::Switch;
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
+use crate::ingress::settings::tickets;
 
 /// Streams of HTTP/2 that a connection has room for.
 const MOST_STREAMS: u32 = 128;
@@ -247,6 +248,7 @@ impl Draft<'_> {
             return self.versions(value);
         }
         let read = self.log_format.read(name, value).or_else(|| self.headers.read(name, value));
+        let read = read.or_else(|| tickets::read(&mut self.settings.tickets, name, value));
         if let Some(read) = read {
             return read;
         }

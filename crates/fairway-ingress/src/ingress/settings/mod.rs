@@ -10,6 +10,7 @@ mod keys;
 mod log_format;
 mod needless;
 mod problem;
+mod tickets;
 
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};

@@ -80,13 +80,7 @@ const GROUPS: &[Group] = &[
         "they end after upstream-keepalive-requests and after upstream-keepalive-timeout without use",
     ),
     needless(
-        &[
-            "ssl-buffer-size",
-            "ssl-session-cache*",
-            "ssl-session-tickets",
-            "ssl-session-ticket-key",
-            "ssl-session-timeout",
-        ],
+        &["ssl-buffer-size", "ssl-session-cache*", "ssl-session-timeout"],
         "sessions are resumed by tickets whose keys change by themselves",
         NOT_NEEDED,
     ),

@@ -5,6 +5,8 @@
 pub(super) enum KeyProblem {
     /// The value is not what it should be.
     NotA(&'static str),
+    /// The same of a value that must not be shown.
+    NotASecret(&'static str),
     /// A part of the value is not what it should be, and what becomes of it.
     Partly(&'static str, &'static str),
     /// The key works, with something to know.
