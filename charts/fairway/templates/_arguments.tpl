@@ -75,6 +75,10 @@
 {{- with .Values.maxMemory }}
 - --max-memory={{ . }}
 {{- end }}
+{{- if not .Values.sessionTickets.shared }}
+- --own-session-tickets
+{{- end }}
+- --session-ticket-rotation={{ .Values.sessionTickets.rotation | int }}
 - --drain-delay={{ .Values.drain.delay }}
 - --drain-timeout={{ .Values.drain.timeout }}
 {{- if .Values.stateDir.enabled }}

@@ -80,6 +80,15 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- printf "%s-gateway-ports" (include "fairway.electionId" .) -}}
 {{- end -}}
 
+{{- define "fairway.ticketKeys" -}}
+{{- printf "%s-session-tickets" (include "fairway.electionId" .) -}}
+{{- end -}}
+
+{{/* Whether replicas share ticket keys: "true" or nothing. Who writes no status has no leader who could make them. */}}
+{{- define "fairway.sharesTickets" -}}
+{{- if and .Values.status.enabled .Values.sessionTickets.shared -}}true{{- end -}}
+{{- end -}}
+
 {{- define "fairway.webhookSecret" -}}
 {{- default (printf "%s-webhook" (include "fairway.fullname" .)) .Values.webhook.existingSecret -}}
 {{- end -}}

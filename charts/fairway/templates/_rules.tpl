@@ -123,6 +123,12 @@
   resourceNames: [{{ include "fairway.electionId" . }}]
   verbs: [get, update, patch]
 {{- end }}
+{{- if include "fairway.sharesTickets" . }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "fairway.ticketKeys" . }}]
+  verbs: [get, list, watch, update]
+{{- end }}
 {{- if .Values.gatewayApi.enabled }}
 {{ include "fairway.rules.ports" . }}
 {{- end }}

@@ -57,6 +57,10 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 					strings.Contains(rule, "create")
 			}), {"*" + secrets}},
 		},
+		"ticket keys of its own": {
+			[]string{`sessionTickets.shared=false`},
+			[][]string{own[:len(own)-1], watched("*"), {"*" + secrets}},
+		},
 		"no address to publish": {
 			[]string{`service.enabled=false`},
 			[][]string{own, slices.DeleteFunc(watched("*"), func(rule string) bool {
@@ -156,4 +160,5 @@ var own = []string{
 	"edge pods get list",
 	"edge coordination.k8s.io/leases create",
 	"edge coordination.k8s.io/leases[fairway] get update patch",
+	"edge secrets[fairway-session-tickets] get list watch update",
 }

@@ -34,6 +34,8 @@ func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
 		{"kind", []string{`kind="StatefulSet"`}},
 		{"drain", []string{`drain.timeout="4m"`}},
 		{"drain/margin", []string{`drain.margin=0`}},
+		{"sessionTickets/rotation", []string{`sessionTickets.rotation=59`}},
+		{"sessionTickets/rotation", []string{`sessionTickets.rotation=43201`}},
 		{"ports/http", []string{`ports.http=0`}},
 		{"externalTrafficPolicy", []string{`service.externalTrafficPolicy="local"`}},
 		{"hsts", []string{`settings.hsts=false`}},

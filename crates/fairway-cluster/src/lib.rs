@@ -12,5 +12,5 @@ mod testing;
 pub mod webhook;
 
 pub use source::Cluster;
-pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode};
+pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode, TicketDuties};
 pub use webhook::Webhook;

@@ -199,7 +199,7 @@ mod tests {
 
     use fairway_model::{
         Action, Answer, AnswerReason, AnyGuard, BasicAuth, Guard, HostKey, HostPattern, Origin, PathForm,
-        Phases, Route, Rule, RuleLabels, RuleOrder, Users, VirtualHost,
+        Phases, Route, Rule, RuleLabels, RuleOrder, SessionTickets, TicketSecret, Users, VirtualHost,
     };
 
     use super::*;
@@ -259,6 +259,20 @@ mod tests {
         assert!(load(directory.path()).unwrap().is_none());
         write(directory.path(), config()).unwrap();
         assert_eq!(load(directory.path()).unwrap().unwrap(), config());
+    }
+
+    #[test]
+    fn the_ticket_key_of_an_operator_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut with_key = config();
+        let secret = TicketSecret::new(vec![77; 80]);
+        with_key.settings.tickets = SessionTickets::Fixed { secret };
+        write(directory.path(), with_key).unwrap();
+        let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert!(!text.contains("77,77") && !text.contains("MMMM"), "{text}");
+        let mut without = config();
+        without.settings.tickets = SessionTickets::Fixed { secret: TicketSecret::default() };
+        assert_eq!(load(directory.path()).unwrap().unwrap(), without);
     }
 
     #[test]

@@ -15,7 +15,12 @@ pub(super) struct Backoff {
 impl Backoff {
     /// The time to wait after one more failure.
     pub(super) fn next(&mut self) -> Duration {
-        let whole = FIRST.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
+        self.next_up_to(LONGEST)
+    }
+
+    /// The same, where it may wait up to `longest`.
+    pub(super) fn next_up_to(&mut self, longest: Duration) -> Duration {
+        let whole = FIRST.saturating_mul(1 << self.failures.min(10)).min(longest);
         self.failures = self.failures.saturating_add(1);
         whole.mul_f64(0.5 + fastrand::f64() / 2.0)
     }

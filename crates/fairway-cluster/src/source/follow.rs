@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fairway_objects::kinds::Kind;
 use fairway_objects::object::ObjectKey;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -38,6 +38,10 @@ pub(crate) trait Whole: Sized + Send + Sync + 'static {
 
 impl Whole for ConfigMap {
     const KIND: Kind = Kind::ConfigMap;
+}
+
+impl Whole for Secret {
+    const KIND: Kind = Kind::Secret;
 }
 
 impl Whole for Service {
@@ -78,6 +82,11 @@ impl<K: Whole> Followed<K> {
     /// All of them.
     pub(crate) fn objects(&self) -> BTreeMap<ObjectKey, Arc<K>> {
         self.lock().clone()
+    }
+
+    /// Takes one out, for who keeps it elsewhere; the next change of it brings it back.
+    pub(crate) fn take(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.lock().remove(key)
     }
 
     /// Follows the collection and tells what happens, until it is given up.

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
-use super::collection::{Collection, Offered};
+use super::collection::{Collection, Offered, Watched};
 use super::fault::Fault;
 use super::probe::{Alarm, Pulse};
 use super::trimmed::Item;
@@ -26,6 +26,10 @@ const SILENCE: Duration = Duration::from_secs(100);
 const SILENCE_IN_LIST: Duration = Duration::from_secs(10);
 /// A watch that lasted so long was in order, whatever ended it.
 const HEALTHY: Duration = Duration::from_secs(5);
+
+/// What only the writers of status need is asked for this rarely while it is denied: many grant Fairway no more than they granted
+/// ingress-nginx, for good.
+const DENIED: Duration = Duration::from_secs(60);
 
 /// Names a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,7 +149,8 @@ impl Watch {
             let sent = match ended {
                 Ok(()) if lasted >= HEALTHY => Ok(()),
                 Ok(()) => {
-                    self.pause().await;
+                    let pause = self.backoff.next();
+                    self.pause(pause).await;
                     Ok(())
                 }
                 Err(End::Closed) => Err(Closed),
@@ -168,6 +173,7 @@ impl Watch {
         if streamed && !fault.is_definite() {
             self.context.lists = Lists::Paged;
         }
+        let is_withheld = fault.is_definite() && matches!(self.collection.kind, Watched::Whole(_));
         match fault {
             Fault::Gone => self.place = None,
             Fault::Refused { code, message } if streamed => {
@@ -181,14 +187,15 @@ impl Watch {
                 self.context.tell(self.id, WatchEvent::Failed(other)).await?;
             }
         }
-        self.pause().await;
+        let pause = if is_withheld { self.backoff.next_up_to(DENIED) } else { self.backoff.next() };
+        self.pause(pause).await;
         Ok(())
     }
 
     /// Waits, but no longer than until the server answers again.
-    async fn pause(&mut self) {
+    async fn pause(&mut self, pause: Duration) {
         tokio::select! {
-            () = time::sleep(self.backoff.next()) => {}
+            () = time::sleep(pause) => {}
             () = restarted(&mut self.context.pulse) => {}
         }
     }

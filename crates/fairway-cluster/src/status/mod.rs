@@ -6,7 +6,7 @@
 //! fleet, `schedule` says which Ingress's status differs from them, `writer` carries that out, `contest` notices another
 //! writer. `objects` says whose status is due of the Gateway API, `statement` what of it differs from what it should say,
 //! `replacements` whether another writer has replaced it, `object_writer` carries all that out. `fleet` knows whether this is
-//! the last replica. `notices` says which diagnostic is due as an Event, `event` words it, `recorder` writes it. `pace`
+//! the last replica. `tickets` keeps the ticket keys of TLS sessions. `notices` says which diagnostic is due as an Event, `event` words it, `recorder` writes it. `pace`
 //! bounds how often the API server is asked, `permission` words what it refuses, `alternative` remembers which of two
 //! permissions is granted.
 
@@ -33,6 +33,7 @@ mod standing;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod updates;
 mod writer;
 
@@ -41,3 +42,4 @@ pub use object_writer::Versions;
 pub use publish::PublishAddresses;
 pub use reporter::{Connect, GatewayDuties, Reporter, ReporterOptions, StatusMode};
 pub use standing::Standing;
+pub use tickets::{AdoptTicketKeys, TicketDuties};

@@ -20,6 +20,7 @@ use super::permission::Refusals;
 use super::publish::{self, PublishAddresses};
 use super::recorder::{Recorder, Sources};
 use super::standing::Standing;
+use super::tickets::{TicketDuties, TicketKeeper};
 use super::updates::Updates;
 use super::writer::{self, Order, Writer};
 
@@ -45,6 +46,8 @@ pub struct ReporterOptions {
     pub mode: StatusMode,
     /// What the Gateway API adds; nothing where its objects are not served.
     pub gateways: Option<GatewayDuties>,
+    /// How replicas share the ticket keys of TLS sessions; nothing where each has its own.
+    pub tickets: Option<TicketDuties>,
 }
 
 /// What the Gateway API adds to what is written.
@@ -105,12 +108,20 @@ impl Reporter {
         let (stop, stopped) = oneshot::channel();
         let (ends, ended) = mpsc::channel();
         let (pod, election_id, told) = (options.pod, options.election_id, standing.clone());
-        let gateways = options.gateways;
+        let (gateways, tickets) = (options.gateways, options.tickets);
         let work = async move {
             match connect() {
                 Ok(client) => {
-                    let setting =
-                        Setting { client, pod, election_id, publish, viewer, standing: told, gateways };
+                    let setting = Setting {
+                        client,
+                        pod,
+                        election_id,
+                        publish,
+                        viewer,
+                        standing: told,
+                        gateways,
+                        tickets,
+                    };
                     run(setting, stopped).await;
                 }
                 Err(error) => tracing::error!(
@@ -148,6 +159,7 @@ pub(super) struct Setting {
     pub(super) viewer: Viewer,
     pub(super) standing: Standing,
     pub(super) gateways: Option<GatewayDuties>,
+    pub(super) tickets: Option<TicketDuties>,
 }
 
 /// The parts that run at the same time.
@@ -183,7 +195,7 @@ pub(super) async fn run(setting: Setting, mut stop: oneshot::Receiver<Duration>)
 
 impl Parts {
     fn start(setting: Setting) -> Self {
-        let Setting { client, pod, election_id, publish, viewer, standing, gateways } = setting;
+        let Setting { client, pod, election_id, publish, viewer, standing, gateways, tickets } = setting;
         let refusals = Arc::<Refusals>::default();
         let candidacy = Candidacy { namespace: &pod.namespace, lease: &election_id, identity: &pod.name };
         let election = Election::new(&client, &candidacy, refusals.clone(), standing.clone());
@@ -207,6 +219,10 @@ impl Parts {
                 let keeper = Keeper::new(client, &pod, &election_id, refusals, standing.clone(), places);
                 others.push(tokio::spawn(keeper.run(signals)));
             }
+        }
+        if let Some(duties) = tickets {
+            let keeper = TicketKeeper::new(client.clone(), &pod, &election_id, standing.clone(), duties);
+            others.push(tokio::spawn(keeper.run(role.clone())));
         }
         let mut writer = None;
         if publish != PublishAddresses::Unset {

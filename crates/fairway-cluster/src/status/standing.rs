@@ -21,7 +21,9 @@ struct Shared {
     events: AtomicU64,
     gateways_placed: AtomicBool,
     contests: Mutex<BTreeMap<StatusOf, Vec<Diagnostic>>>,
-    /// Counts their changes.
+    /// What is wrong with the Secret of ticket keys.
+    ticket_keys: Mutex<Option<Diagnostic>>,
+    /// Counts the changes of both.
     contested: watch::Sender<u64>,
 }
 
@@ -41,18 +43,20 @@ impl Standing {
         self.0.leads.load(Ordering::Relaxed)
     }
 
-    /// What is wrong beyond the configuration: status that another writer fights for.
+    /// What is wrong beyond the configuration: status that another writer fights for, and the Secret of ticket keys.
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let contests = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
-        contests.values().flatten().cloned().collect()
+        let ticket_keys = self.0.ticket_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        contests.values().flatten().chain(&*ticket_keys).cloned().collect()
     }
 
     /// The metrics of status, Lease and Events in the Prometheus text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let contested = self.diagnostics().len() as u64;
+        let contests = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
+        let contested = contests.values().map(Vec::len).sum::<usize>() as u64;
         let mut out = String::new();
         for (name, kind, help, value) in [
             ("leader", "gauge", "1 when this replica writes status and Events.", u64::from(self.leads())),
@@ -111,6 +115,19 @@ impl Standing {
     /// Changes with the fights.
     pub(crate) fn contested(&self) -> watch::Receiver<u64> {
         self.0.contested.subscribe()
+    }
+
+    /// Takes what is wrong with the Secret of ticket keys, and says what is new of it.
+    pub(crate) fn ticket_keys(&self, now: Option<Diagnostic>) {
+        let mut before = self.0.ticket_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if *before == now {
+            return;
+        }
+        if let Some(it) = &now {
+            tracing::warn!(code = it.code, origin = %it.origin, "{}; {}", it.problem, it.consequence);
+        }
+        *before = now;
+        self.0.contested.send_modify(|count| *count += 1);
     }
 
     /// Takes the fights as they are now; says each new one, but of one other writer only the first.

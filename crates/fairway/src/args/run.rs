@@ -307,6 +307,7 @@ mod tests {
             ),
             ("--manifests m --no-status", "--no-status is about a cluster"),
             ("--manifests m --election-id a", "--election-id is about a cluster"),
+            ("--manifests m --own-session-tickets", "--own-session-tickets is about a cluster"),
             ("--kubernetes --webhook-client-ca f", "--webhook-client-ca without --webhook"),
             ("--kubernetes --webhook-key f", "--webhook-key without --webhook"),
             (

@@ -62,6 +62,9 @@ pub(crate) struct ReportArgs {
     /// Write no status, Events or Lease, to run alongside another controller of the same Ingresses
     #[arg(long, env = "FAIRWAY_NO_STATUS")]
     pub(crate) no_status: bool,
+    /// Share no ticket keys of TLS sessions with the other replicas: each resumes only the sessions that it began
+    #[arg(long, env = "FAIRWAY_OWN_SESSION_TICKETS")]
+    pub(crate) own_session_tickets: bool,
     /// The name of this pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub(crate) pod_name: Option<String>,
@@ -155,6 +158,7 @@ impl ReportArgs {
             (!self.publish_status_address.is_empty(), "--publish-status-address"),
             (self.election_id.is_some(), "--election-id"),
             (self.no_status, "--no-status"),
+            (self.own_session_tickets, "--own-session-tickets"),
         ])
         .or(self.webhook.given())
     }

@@ -68,7 +68,7 @@ impl Feed {
         let selection = cluster.selection(args.options()?)?;
         let source =
             Cluster::start(cluster.credentials(), selection, pipeline.inlet()).context("--kubernetes")?;
-        let reporting = Reporting::start(args, &source, pipeline, gate.bindings())?;
+        let reporting = Reporting::start(args, &source, pipeline, gate.bindings(), gate.tickets())?;
         Ok(Self::Cluster(Arc::new(source), reporting))
     }
 

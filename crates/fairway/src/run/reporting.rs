@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail};
 use fairway_cluster::source::{Cluster, ServeGateways};
 use fairway_cluster::status::{
     Asker, Bindings, GatewayDuties, PlaceOptions, PublishAddresses, Reporter, ReporterOptions, Standing,
-    StatusMode,
+    StatusMode, TicketDuties,
 };
 use fairway_cluster::webhook::{Files, Reviews, Webhook};
 use fairway_control::Pipeline;
 use fairway_objects::object::ObjectKey;
+use fairway_proxy::SessionTickets;
 
 use crate::args::{ReportArgs, RunArgs, WebhookArgs};
 
@@ -37,8 +38,11 @@ impl Reporting {
         cluster: &Cluster,
         pipeline: &Pipeline,
         bindings: Bindings,
+        tickets: SessionTickets,
     ) -> Result<Self> {
-        let duties = duties(args, cluster, pipeline, bindings)?;
+        let gateways = duties(args, cluster, pipeline, bindings)?;
+        let tickets = (!args.report.own_session_tickets)
+            .then(|| ticket_duties(args.listen.session_ticket_rotation, tickets));
         let args = &args.report;
         let mut reviews = None;
         if let WebhookArgs {
@@ -55,7 +59,7 @@ impl Reporting {
         }
         let reporter = match options(args)? {
             Some(options) => {
-                let options = ReporterOptions { gateways: duties, ..options };
+                let options = ReporterOptions { gateways, tickets, ..options };
                 let client = cluster.client();
                 Some(Reporter::start(Box::new(move || Ok(client)), options, pipeline.viewer())?)
             }
@@ -118,6 +122,11 @@ fn duties(
     Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places }))
 }
 
+/// How ticket keys reach the data plane.
+fn ticket_duties(rotation: Duration, tickets: SessionTickets) -> TicketDuties {
+    TicketDuties::new(rotation, Arc::new(move |keys| tickets.adopt(keys)))
+}
+
 /// The name of the Lease.
 fn lease(args: &ReportArgs) -> &str {
     args.election_id.as_deref().unwrap_or(DEFAULT_LEASE)
@@ -144,5 +153,11 @@ fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
             "status is written by one pod of the fleet: give POD_NAME and POD_NAMESPACE, or --no-status"
         ),
     };
-    Ok(Some(ReporterOptions { pod, election_id: lease(args).to_owned(), mode, gateways: None }))
+    Ok(Some(ReporterOptions {
+        pod,
+        election_id: lease(args).to_owned(),
+        mode,
+        gateways: None,
+        tickets: None,
+    }))
 }

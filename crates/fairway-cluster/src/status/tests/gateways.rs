@@ -169,6 +169,7 @@ impl World {
             viewer: self.viewer.clone(),
             standing: standing.clone(),
             gateways: Some(GatewayDuties { versions: Arc::new(|_| Some("v1")), places: Some(places) }),
+            tickets: None,
         };
         let task = tokio::spawn(run(setting, stopped));
         Replica { standing, outlet, bindings, placed: BTreeMap::new(), _stop: stop, task }

@@ -6,4 +6,5 @@ mod events;
 mod gateways;
 mod objects;
 mod status;
+mod tickets;
 mod world;

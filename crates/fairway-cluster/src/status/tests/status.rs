@@ -302,6 +302,7 @@ fn shadow_mode_does_not_even_connect() {
         election_id: "fairway-leader".into(),
         mode: StatusMode::Shadow,
         gateways: None,
+        tickets: None,
     };
     let connect = Box::new(|| panic!("it connects"));
     let reporter = Reporter::start(connect, options, Viewer::blank()).unwrap();

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::status::publish::PublishAddresses;
 use crate::status::reporter::{Setting, run};
 use crate::status::standing::Standing;
+use crate::status::tickets::TicketDuties;
 use crate::testing::client;
 
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/infra/leases/fairway-leader";
@@ -48,6 +49,7 @@ pub(crate) fn ingress_path(key: &ObjectKey) -> String {
 pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) viewer: Viewer,
+    pub(crate) start: Instant,
     engine: Arc<Mutex<Engine>>,
 }
 
@@ -67,6 +69,7 @@ impl World {
         let world = Self {
             api: api_server(),
             viewer: Viewer::blank(),
+            start: Instant::now(),
             engine: Arc::new(Mutex::new(Engine::new(Options::default()))),
         };
         let class = json!({
@@ -130,6 +133,16 @@ impl World {
     }
 
     pub(crate) fn replica_with(&self, name: &str, publish: PublishAddresses) -> Replica {
+        self.replica_sharing(name, publish, None)
+    }
+
+    /// The same, which may share ticket keys.
+    pub(crate) fn replica_sharing(
+        &self,
+        name: &str,
+        publish: PublishAddresses,
+        tickets: Option<TicketDuties>,
+    ) -> Replica {
         if self.api.object(&format!("/api/v1/namespaces/infra/pods/{name}")).is_none() {
             self.pod(name, &json!({}));
         }
@@ -143,6 +156,7 @@ impl World {
             viewer: self.viewer.clone(),
             standing: standing.clone(),
             gateways: None,
+            tickets,
         };
         Replica { standing, stop, task: tokio::spawn(run(setting, stopped)), cut }
     }

@@ -1,0 +1,246 @@
+//! The ticket keys that replicas share: who makes and rotates them, and what becomes of a Secret that is not as it should be.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fairway_model::{SharedTicketSecret, TicketSecret};
+use fairway_testkit::api_server::Failure;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::world::{Replica, World, pass, requests, within};
+use crate::status::publish::PublishAddresses;
+use crate::status::tickets::TicketDuties;
+
+const SECRET: &str = "/api/v1/namespaces/infra/secrets/fairway-leader-session-tickets";
+const TYPE: &str = "fairway.dev/session-ticket-keys";
+const HOUR: u64 = 60 * 60;
+
+/// A replica, and what its data plane was told last.
+struct Sharing {
+    replica: Replica,
+    adopted: Arc<Mutex<Adopted>>,
+}
+
+#[derive(Default)]
+struct Adopted {
+    keys: Vec<SharedTicketSecret>,
+    times: usize,
+}
+
+impl Sharing {
+    /// A replica in `world` whose clock is ahead of the others by `skew` seconds.
+    fn start(world: &World, name: &str, skew: i64) -> Self {
+        let adopted = Arc::<Mutex<Adopted>>::default();
+        let (told, start) = (adopted.clone(), world.start);
+        let duties = TicketDuties {
+            rotation: Duration::from_secs(12 * HOUR),
+            adopt: Arc::new(move |keys| {
+                let mut adopted = told.lock().unwrap();
+                (adopted.keys, adopted.times) = (keys.to_vec(), adopted.times + 1);
+            }),
+            wall: Arc::new(move || wall(start, skew)),
+        };
+        let replica = world.replica_sharing(name, PublishAddresses::Unset, Some(duties));
+        Self { replica, adopted }
+    }
+
+    fn secrets(&self) -> Vec<TicketSecret> {
+        self.adopted.lock().unwrap().keys.iter().map(|key| key.secret.clone()).collect()
+    }
+
+    fn encrypts_in(&self) -> Vec<u64> {
+        self.adopted.lock().unwrap().keys.iter().map(|key| key.encrypts_in.as_secs()).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.replica.standing.diagnostics().iter().map(ToString::to_string).collect()
+    }
+}
+
+/// What a clock shows that is ahead by `skew` seconds.
+fn wall(start: Instant, skew: i64) -> Timestamp {
+    let passed = i64::try_from(start.elapsed().as_secs()).unwrap();
+    Timestamp::from_second(1_700_000_000 + passed + skew).unwrap()
+}
+
+fn data(world: &World) -> BTreeMap<String, String> {
+    let object = world.api.object(SECRET).unwrap_or_default();
+    serde_json::from_value(object["data"].clone()).unwrap_or_default()
+}
+
+/// Somebody edits the Secret.
+fn edit(world: &World, edit: impl FnOnce(&mut Value)) {
+    let mut object = world.api.object(SECRET).unwrap();
+    edit(&mut object);
+    world.api.put_at(SECRET, object);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_makes_keys_that_every_replica_adopts() {
+    let world = World::new();
+    let replicas = ["one", "two", "three"].map(|name| Sharing::start(&world, name, 0));
+    within(10, "all have the key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
+    assert_eq!(replicas[0].secrets(), replicas[1].secrets());
+    assert_eq!(replicas[0].secrets(), replicas[2].secrets());
+    let object = world.api.object(SECRET).unwrap();
+    assert_eq!(object["type"], json!(TYPE));
+    assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/managed-by"], json!("fairway"));
+    let names: Vec<_> = data(&world).into_keys().collect();
+    assert_eq!(names, ["current", "current-made"]);
+    assert_eq!(world.api.asked("POST", "/secrets"), 1, "one of them");
+    assert!(replicas.iter().all(|it| it.problems().is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_rotated_every_12_hours_and_published_half_an_hour_before_it_encrypts() {
+    let world = World::new();
+    let replicas = ["one", "two"].map(|name| Sharing::start(&world, name, 0));
+    within(10, "both have a key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
+    let mut before = replicas[0].secrets();
+    for rotation in 0..2 {
+        pass(12 * HOUR - 60).await;
+        assert_eq!(replicas[0].secrets(), before, "rotation {rotation}");
+        within(120, "rotated", || replicas.iter().all(|it| it.secrets()[0] != before[0])).await;
+        for replica in &replicas {
+            assert_eq!(replica.secrets()[1], before[0], "the one before stays");
+            assert_eq!(replica.encrypts_in(), [30 * 60, 0]);
+        }
+        before = replicas[0].secrets();
+    }
+    assert_eq!((world.api.asked("POST", "/secrets"), world.api.asked("PUT", "/secrets")), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_leader_goes_on_with_the_keys_and_a_new_replica_adopts_them() {
+    let world = World::new();
+    let first = Sharing::start(&world, "one", 0);
+    within(10, "it has a key", || first.secrets().len() == 1).await;
+    let second = Sharing::start(&world, "two", -600);
+    pass(9 * HOUR).await;
+    let keys = first.secrets();
+    first.replica.stop(Duration::from_secs(5)).await;
+    let third = Sharing::start(&world, "three", 600);
+    pass(2 * HOUR).await;
+    assert_eq!((second.secrets(), third.secrets()), (keys.clone(), keys.clone()));
+    assert_eq!(world.api.asked("PUT", "/secrets"), 0);
+    within(2 * HOUR, "rotated in time", || second.secrets().len() == 2).await;
+    assert_eq!(second.secrets()[1], keys[0]);
+    within(10, "everywhere", || third.secrets() == second.secrets()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_torn_secret_changes_no_key_and_the_leader_mends_it() {
+    let world = World::new();
+    let leader = Sharing::start(&world, "one", 0);
+    within(10, "it leads", || leader.secrets().len() == 1).await;
+    let follower = Sharing::start(&world, "two", 0);
+    within(10, "it follows", || follower.secrets() == leader.secrets()).await;
+    pass(60).await;
+    let (keys, whole) = (leader.secrets(), data(&world));
+    world.api.fail(Failure::Broken, requests("PUT", "/secrets"));
+    for (name, value) in
+        [("current", json!("AAAA")), ("current-made", json!("AAAA")), ("previous", json!("AAAA"))]
+    {
+        edit(&world, |object| object["data"][name] = value);
+        let said = || [&leader, &follower].map(|it| it.problems().join("\n"));
+        within(5, name, || {
+            said().iter().all(|it| it.contains("warning[session-ticket-keys]: Secret infra/"))
+        })
+        .await;
+        assert_eq!((leader.secrets(), follower.secrets()), (keys.clone(), keys.clone()));
+        assert!(!said()[0].contains(whole["current"].as_str()), "no key in a diagnostic");
+    }
+    world.api.heal();
+    within(600, "mended", || data(&world) == whole).await;
+    within(5, "nothing is wrong", || leader.problems().is_empty() && follower.problems().is_empty()).await;
+    assert_eq!((leader.secrets(), follower.secrets()), (keys.clone(), keys));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_secret_is_left_alone() {
+    let world = World::new();
+    let metadata = json!({ "name": "fairway-leader-session-tickets", "namespace": "infra" });
+    let foreign = json!({ "metadata": metadata, "type": "Opaque", "data": { "current": "AAAA" } });
+    world.api.put_at(SECRET, foreign.clone());
+    let replica = Sharing::start(&world, "one", 0);
+    within(5, "it is said", || replica.problems().join("").contains("its type is not fairway.dev/session"))
+        .await;
+    pass(HOUR).await;
+    assert_eq!(world.api.asked("PUT", "/secrets") + world.api.asked("POST", "/secrets"), 0);
+    assert!(replica.secrets().is_empty() && replica.replica.standing.leads());
+    world.api.delete_at(SECRET);
+    within(10, "it makes one", || replica.secrets().len() == 1 && replica.problems().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_too_young_for_the_clock_is_said_and_replaced_in_time() {
+    let world = World::new();
+    // Its clock is two days ahead.
+    let ahead = Sharing::start(&world, "one", 48 * 3600);
+    within(10, "it has a key", || ahead.secrets().len() == 1).await;
+    let others = Sharing::start(&world, "two", 0);
+    within(5, "it is said", || others.problems().join("").contains("made in the future")).await;
+    assert!(ahead.problems().is_empty());
+    assert_eq!(others.secrets(), ahead.secrets(), "it opens the tickets of the others all the same");
+    assert_eq!(others.encrypts_in(), [30 * 60]);
+    let first = ahead.secrets();
+    ahead.replica.stop(Duration::from_secs(5)).await;
+    within(13 * HOUR, "the next leader replaces it", || others.secrets().len() == 2).await;
+    assert_eq!(others.secrets()[1], first[0]);
+    within(5, "and nothing is wrong", || others.problems().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn emptying_or_deleting_the_secret_makes_all_tickets_worthless() {
+    let world = World::new();
+    // As the chart makes it.
+    let metadata =
+        json!({ "name": "fairway-leader-session-tickets", "namespace": "infra", "labels": { "a": "b" } });
+    world.api.put_at(SECRET, json!({ "metadata": metadata, "type": TYPE }));
+    let replica = Sharing::start(&world, "one", 0);
+    within(10, "it fills it", || replica.secrets().len() == 1).await;
+    assert_eq!(world.api.object(SECRET).unwrap()["metadata"]["labels"]["a"], json!("b"));
+    for deletes in [false, true] {
+        pass(HOUR).await;
+        let before = replica.secrets();
+        if deletes {
+            world.api.delete_at(SECRET);
+        } else {
+            edit(&world, |object| object["data"] = json!({}));
+        }
+        within(20, "another key", || replica.secrets().len() == 1 && replica.secrets() != before).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_permission_replicas_keep_their_own_keys_and_nothing_else_suffers() {
+    for (method, failure) in
+        [("GET", Failure::Forbidden), ("POST", Failure::Forbidden), ("POST", Failure::Broken)]
+    {
+        let world = World::new();
+        world.api.fail(failure, requests(method, "/secrets"));
+        let replica = Sharing::start(&world, "one", 0);
+        within(5, "it leads", || replica.replica.standing.leads()).await;
+        pass(HOUR).await;
+        assert!(replica.secrets().is_empty() && world.api.object(SECRET).is_none());
+        let asked = world.api.asked("POST", "/secrets") + world.api.asked("GET", "/secrets");
+        assert!(asked <= 130, "it asks twice a minute at most: {asked}");
+        world.api.heal();
+        within(90, "granted by now", || replica.secrets().len() == 1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_lead_at_once_make_one_key() {
+    let world = World::new();
+    world.api.fail_times(1, Failure::Conflict, requests("POST", "/secrets"));
+    let replica = Sharing::start(&world, "one", 0);
+    within(20, "it tries again", || replica.secrets().len() == 1).await;
+    // Somebody else rotates at the same moment.
+    pass(12 * HOUR - 60).await;
+    world.api.fail_times(1, Failure::Conflict, requests("PUT", "/secrets"));
+    within(180, "rotated", || replica.secrets().len() == 2).await;
+}
