@@ -52,6 +52,7 @@ begin=$SECONDS
 server=$(command -v redis-server || command -v redis-check-rdb) ||
     { echo "e2e: redis-check-rdb is missing; on Debian and Ubuntu: sudo apt-get install redis-tools" >&2; exit 2; }
 "$testbed" image build --name "$redis" --binary "$server:/usr/bin/redis-server" --entrypoint /usr/bin/redis-server -o "$work/redis.tar"
+command -v openssl >/dev/null || { echo "e2e: openssl is missing; on Debian and Ubuntu: sudo apt-get install openssl" >&2; exit 2; }
 programs=$("$testbed" binaries)
 "$testbed" image build --name "$coredns" --binary "$(ls -t "$programs"/coredns-*/coredns | head -n 1):/coredns" \
     --entrypoint /coredns -o "$work/coredns.tar"

@@ -84,6 +84,11 @@ func (a *Authority) Issue(hosts ...string) (Issued, error) {
 	}, nil
 }
 
+// PEM is its certificate, for clients that read it from a file.
+func (a *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
 // Client is what a client of the host trusts.
 func (a *Authority) Client(host string) *tls.Config {
 	trusted := x509.NewCertPool()
