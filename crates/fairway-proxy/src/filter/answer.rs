@@ -34,7 +34,11 @@ pub(super) fn add_session_cookie(buffers: &mut Buffers) {
 
 /// The host as redirects write it: as the client sent it, without port.
 pub(crate) fn host_for_redirect(buffers: &Buffers) -> &[u8] {
-    let host = buffers.request.first(Known::Host).unwrap_or(buffers.host.as_bytes());
+    without_port(buffers.request.first(Known::Host).unwrap_or(buffers.host.as_bytes()))
+}
+
+/// A host without the port behind it.
+pub(super) fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if host[at] == b':' => &host[..at],
         _ => host,

@@ -3,12 +3,14 @@
 use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
-use super::answer::{host_for_redirect, own_answer};
+use super::answer::{host_for_redirect, own_answer, without_port};
 use super::verdict::{FilterContext, Made, Verdict};
 use crate::buffers::Buffers;
 use crate::peer::Scheme;
+use crate::request::client::{Trust, forwarded_host};
 
-/// To https, where the request came in the clear for certain.
+/// To https, where the request came in the clear for certain: at the host that the client asked, as far as a trusted peer says it
+/// (ingress-nginx, `best_http_host`).
 pub(super) fn to_https<'r>(
     to: &HttpsRedirect,
     context: &FilterContext<'_>,
@@ -18,7 +20,11 @@ pub(super) fn to_https<'r>(
         return Verdict::Pass;
     }
     let mut location = b"https://".to_vec();
-    location.extend_from_slice(host_for_redirect(buffers));
+    let said = match context.client.trust {
+        Trust::Trusted => forwarded_host(&buffers.request),
+        Trust::Stranger => None,
+    };
+    location.extend_from_slice(said.map_or_else(|| host_for_redirect(buffers), without_port));
     match to.explicit_port {
         true => write_port(&mut location, context.https_port),
         false => push_port(&mut location, Scheme::Https, context.https_port),

@@ -403,6 +403,34 @@ async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
     }
 }
 
+/// What a balancer that changes `Host` says of the host that the client asked is where the client can be sent.
+#[tokio::test]
+async fn clients_are_sent_to_https_at_the_host_that_a_trusted_peer_names() {
+    let to_https = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
+    let backend = Backend::http(|_| Answer::ok("never asked")).await;
+    let setup =
+        || Setup::to(&[backend.address()]).filter(Phases::from(Guard::HttpsRedirect(to_https.clone())));
+    let (believing, strict) = (trusting(setup()).start(), setup().start());
+    let own = format!("https://{HOST}");
+    for (said, expected) in [
+        ("shop.example", "https://shop.example"),
+        ("shop.example:8080", "https://shop.example"),
+        ("[2001:db8::1]:80", "https://[2001:db8::1]"),
+        ("shop.example, inner.example", "https://shop.example"),
+        ("no host/", &*own),
+        ("", &*own),
+    ] {
+        let request =
+            Request::get(HOST, "/").header("X-Forwarded-Proto", "http").header("X-Forwarded-Host", said);
+        let location = async |proxy: &Running| {
+            let answer = proxy.client().await.exchange(&request).await.unwrap();
+            answer.header("Location").map(str::to_owned)
+        };
+        assert_eq!(location(&believing).await.as_deref(), Some(expected), "{said:?}");
+        assert_eq!(location(&strict).await.as_deref(), Some(&*own), "a stranger says {said:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_first_of_several_ports_is_the_one_that_the_client_asked() {
     for (said, port) in [
