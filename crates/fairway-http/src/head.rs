@@ -9,6 +9,7 @@ mod known;
 mod method;
 pub(crate) mod ready;
 mod reason;
+pub(crate) mod spelling;
 
 pub use field::{FieldRef, Span};
 pub use known::Known;
@@ -270,6 +271,9 @@ impl Head {
 
     /// Replaces all fields of this name by one, where the first of them stood.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        if self.has_loose_names() {
+            self.remove_spellings(name);
+        }
         let known = Known::of(name);
         let found = match self.may_have(known.bit()) {
             true => self.fields.iter().position(|field| field.is(known, name, &self.bytes)),
@@ -312,6 +316,9 @@ impl Head {
 
     /// Removes all fields of this name.
     pub fn remove(&mut self, name: &[u8]) {
+        if self.has_loose_names() {
+            self.remove_spellings(name);
+        }
         let known = Known::of(name);
         if known == Known::Other {
             let bytes = &self.bytes;

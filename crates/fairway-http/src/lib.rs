@@ -21,6 +21,7 @@ mod words;
 pub use address::{OF_HTTP, OF_HTTPS, write_ip};
 pub use authority::{Authority, parse_authority};
 pub use head::ready::ReadyFields;
+pub use head::spelling::hyphenated;
 pub use head::{FieldRef, Head, HeadLimits, Known, Method, Span, Version};
 pub use id::identify;
 pub use malformed::Malformed;

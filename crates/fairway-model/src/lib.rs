@@ -20,6 +20,7 @@ mod forwarding;
 mod guard;
 mod hop;
 mod host;
+mod introduction;
 mod listener;
 mod log_format;
 mod matches;
@@ -35,6 +36,7 @@ mod text;
 mod tickets;
 mod tls;
 mod traffic;
+mod value_test;
 pub mod variables;
 
 pub use access::{AccessList, ConcurrencyLimit, RateLimit};
@@ -57,6 +59,7 @@ pub use forwarding::{Fallback, Forwarding, Mirror, MirrorTarget};
 pub use guard::{ClientCertificate, Deny, Guard};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
+pub use introduction::Introduction;
 pub use listener::{Listener, ListenerProtocol, ListenerTls, PortProtocol};
 pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Variable, Word};
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
@@ -70,11 +73,12 @@ pub use route::{
     VirtualHost, WeightedBackend,
 };
 pub use settings::{
-    AccessLog, DatagramSettings, DownstreamSettings, ForwardedTrust, Http2Settings, Settings, StreamSettings,
-    UpstreamSettings,
+    AccessLog, DatagramSettings, DownstreamSettings, ForwardedTrust, HeaderNames, Http2Settings, Settings,
+    StreamSettings, UpstreamSettings,
 };
 pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
 pub use text::{is_layout_control, on_one_line};
 pub use tickets::{SessionTickets, SharedTicketSecret, TicketSecret};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
-pub use traffic::{BackendTraffic, ClientTraffic, Ejection, Introduction};
+pub use traffic::{BackendTraffic, ClientTraffic, Ejection};
+pub use value_test::{BlockedClients, ValueTest};

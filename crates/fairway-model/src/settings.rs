@@ -7,9 +7,11 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::default::is_default;
+use crate::introduction::Introduction;
 use crate::log_format::LogFormat;
 use crate::tickets::SessionTickets;
 use crate::tls::TlsVersions;
+use crate::value_test::{BlockedClients, ValueTest};
 
 /// Settings that belong to no rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +25,12 @@ pub struct Settings {
     pub streams: StreamSettings,
     /// Whose forwarding headers are believed.
     pub forwarded: ForwardedTrust,
+    /// How connections to the listeners of Ingresses begin; `None` leaves it to the flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub introduction: Option<Introduction>,
+    /// Clients that are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Arc<BlockedClients>>,
     /// Whether requests are logged; `None` leaves it to the flag.
     pub access_log: Option<AccessLog>,
     /// The format of its lines; `None` leaves it to the flag.
@@ -31,6 +39,9 @@ pub struct Settings {
     /// How TLS clients resume sessions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tickets: SessionTickets,
+    /// Requests that are not logged, by their targets as they were sent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unlogged_targets: Arc<[ValueTest]>,
     /// The number of workers; `None` leaves it to the flag. Applied at restart only.
     pub workers: Option<u32>,
 }
@@ -56,6 +67,25 @@ pub struct DownstreamSettings {
     /// The versions of TLS that are spoken.
     #[serde(default)]
     pub tls_versions: TlsVersions,
+    /// Which names the headers of a request may have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub header_names: HeaderNames,
+    /// Whether TLS clients are refused that ask for no name, or for one that no host has; else they get a certificate.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reject_unknown_names: bool,
+}
+
+/// Which names the headers of a request may have; headers with other names are removed. In CGI, PHP and many frameworks `A-B`,
+/// `A_B` and `A.B` are one name, so only [`HeaderNames::Plain`] names are never taken for another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeaderNames {
+    /// Letters, digits and `-`.
+    #[default]
+    Plain,
+    /// `_` as well (nginx `underscores_in_headers on`).
+    Underscores,
+    /// Whatever HTTP allows (nginx `ignore_invalid_headers off`).
+    Any,
 }
 
 /// HTTP/2 of the clients' side.
@@ -105,6 +135,13 @@ pub struct DatagramSettings {
 pub struct ForwardedTrust {
     /// Peers in these ranges may say who the client is.
     pub ranges: Vec<IpNet>,
+    /// The header with the client's address, in lower case; `x-forwarded-for` where there is none. From other peers it is
+    /// removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Arc<str>>,
+    /// Whether these peers are believed about the client's address and nothing else (nginx `real_ip_header`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub address_only: bool,
     /// Whether the client's own chain is extended (`a, b`) instead of replaced (ingress-nginx
     /// `compute-full-forwarded-for`).
     pub append: bool,
@@ -130,6 +167,8 @@ impl Default for DownstreamSettings {
             write_timeout: Duration::from_secs(30),
             http2: Http2Settings::default(),
             tls_versions: TlsVersions::default(),
+            header_names: HeaderNames::default(),
+            reject_unknown_names: false,
         }
     }
 }

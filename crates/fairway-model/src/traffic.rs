@@ -4,11 +4,12 @@ use std::num::{NonZeroU8, NonZeroU32};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::introduction::Introduction;
 use crate::policy::Retry;
-use crate::settings::ForwardedTrust;
+use crate::settings::{ForwardedTrust, HeaderNames};
+use crate::value_test::BlockedClients;
 
 /// What holds for the clients of a listener. `None` is as [`crate::Settings`] and the flags have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,18 +39,15 @@ pub struct ClientTraffic {
     /// Streams of HTTP/2 that a connection may have open at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<NonZeroU32>,
-}
-
-/// How a connection of a client begins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Introduction {
-    /// With what the listener speaks.
-    None,
-    /// With a header of the PROXY protocol, version 1 or 2.
-    ProxyProtocol {
-        /// Who may send it; others are refused. Everybody where there is none.
-        trusted: Vec<IpNet>,
-    },
+    /// Which names the headers of a request may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_names: Option<HeaderNames>,
+    /// Whether TLS clients are refused that ask for no name, or for one that no host has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reject_unknown_names: Option<bool>,
+    /// Clients that are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Arc<BlockedClients>>,
 }
 
 /// How the endpoints of a backend are used. `None` is as everywhere.

@@ -10,10 +10,10 @@ use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
     AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
-    ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
-    ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP, HashPart, Hedging, LoadBalancing,
-    OutlierEjection, ProxyProtocol, RateLimit, RetryPolicy, SecretReference, SecurityPolicy,
-    SecurityPolicySpec, ServiceReference, SessionCookie, SourceRanges, VERSION,
+    BlockedClients, ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy,
+    ClientTrafficPolicySpec, ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP, HashPart, HeaderValue,
+    Hedging, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit, RetryPolicy, SecretReference,
+    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -106,13 +106,25 @@ fn every_policy_of_the_table_has_a_crd_whose_fields_are_read_and_there_is_no_oth
 
 // No value below may be abbreviated with `..`: a field that is added must be added here.
 
+fn values() -> Vec<HeaderValue> {
+    vec![HeaderValue { type_: text("Exact"), value: "x".into() }]
+}
+
 #[test]
 fn a_client_traffic_policy_has_the_fields_of_its_crd() {
     let ranges = vec!["10.0.0.0/8".to_owned()];
     check::<ClientTrafficPolicy>(&ClientTrafficPolicySpec {
         target_refs: targets(),
         proxy_protocol: Some(ProxyProtocol { mode: "Required".into(), trusted_sources: ranges.clone() }),
-        forwarded_headers: Some(ForwardedHeaders { trusted_sources: ranges, chain: text("Append") }),
+        forwarded_headers: Some(ForwardedHeaders {
+            trusted_sources: ranges,
+            chain: text("Append"),
+            address_header: text("X-Client"),
+            scope: text("Address"),
+        }),
+        header_names: text("Any"),
+        unknown_names: text("Reject"),
+        blocked_clients: Some(BlockedClients { user_agents: values(), referers: values() }),
         timeouts: Some(ClientTimeouts {
             idle: text("1s"),
             request_head: text("1s"),

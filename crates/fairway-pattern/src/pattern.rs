@@ -49,14 +49,14 @@ impl Pattern {
         SHARED.get((text.into(), anchor, ignore_case), || Self::new(text, anchor, ignore_case))
     }
 
-    /// A pattern that may match anywhere in a text, as nginx matches variables (`~`). Case counts.
+    /// A pattern that may match anywhere in a text, as nginx matches variables (`~`, and `~*` without regard to case).
     ///
     /// # Errors
     /// Why it cannot be used. Look-around cannot, unless it has one place in every text.
-    pub fn anywhere(text: &str) -> Result<Arc<Self>, Refusal> {
+    pub fn anywhere(text: &str, ignore_case: bool) -> Result<Arc<Self>, Refusal> {
         // By itself too: parentheses that do not match would change what the group around them means.
-        Self::shared(text, Anchor::Start, false)?;
-        Self::shared(&format!("(?s:.*)(?:{text})"), Anchor::Start, false)
+        Self::shared(text, Anchor::Start, ignore_case)?;
+        Self::shared(&format!("(?s:.*)(?:{text})"), Anchor::Start, ignore_case)
     }
 
     /// Whether `text` matches. Allocates nothing.

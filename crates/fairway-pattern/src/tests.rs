@@ -177,11 +177,11 @@ fn look_around_is_match_and_not_match() {
 
 #[test]
 fn a_pattern_anywhere_in_a_text_is_what_it_is_by_itself() {
-    let pattern = Pattern::anywhere("CN=(a|b)").unwrap();
+    let pattern = Pattern::anywhere("CN=(a|b)", false).unwrap();
     assert!(pattern.is_match(b"CN=a") && pattern.is_match(b"O=x\n,CN=b,C=y"));
     assert!(!pattern.is_match(b"cn=a") && !pattern.is_match(b"CN=c"));
     for refused in ["CN=a)|(b", "CN=(?!admin).*", "CN=.*(?<!admin)$"] {
-        assert!(Pattern::anywhere(refused).is_err(), "{refused}");
+        assert!(Pattern::anywhere(refused, false).is_err(), "{refused}");
     }
 }
 

@@ -26,7 +26,7 @@ use crate::l4::hello::host_name;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
 use crate::network::Network;
-use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme};
+use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme, Sender};
 use crate::stream::{self, StreamPeer};
 use crate::tls::Agreed;
 use crate::worker::{Open, Worker};
@@ -130,8 +130,7 @@ struct Caller {
     /// HTTP.
     scheme: Option<Scheme>,
     client: IpAddr,
-    /// Whether that is the address of a balancer that cannot say for whom it speaks.
-    is_relayed: bool,
+    sender: Sender,
     /// Of the client.
     client_port: u16,
     /// What the client connected to, as far as the PROXY protocol says. Boxed: whoever ends TLS has room for it as long as the
@@ -217,7 +216,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
     let open = Open::new(worker);
     let client = address.ip().to_canonical();
     let caller =
-        Caller { port, scheme, client, is_relayed: false, client_port: address.port(), server: None };
+        Caller { port, scheme, client, sender: Sender::Client, client_port: address.port(), server: None };
     let expects_header = proxy_protocol::expects(&worker.options.proxy_protocol, open_port, client);
     match (&open_port.carries, expects_header) {
         (Port::Clear(Choice::Listener(listener)), Ok(false)) => {
@@ -239,7 +238,7 @@ fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, 
 fn serve_in_the_clear<N: Network>(
     open: Open<N>,
     listener: ListenerId,
-    Caller { client, is_relayed, client_port, .. }: Caller,
+    Caller { client, sender, client_port, .. }: Caller,
     stream: TcpStream,
     input: Vec<u8>,
 ) -> Option<impl Future<Output = ()>> {
@@ -253,7 +252,7 @@ fn serve_in_the_clear<N: Network>(
     };
     let noted = note(&open, client_port, None);
     let facts = Facts::of(None, noted, None, place, None);
-    let peer = Peer { listener, scheme: Scheme::Http, client, is_relayed, facts };
+    let peer = Peer { listener, scheme: Scheme::Http, client, sender, facts };
     Some(downstream::serve_http1(open, peer, stream, input))
 }
 
@@ -343,7 +342,7 @@ fn greet_over_tls<N: Network>(
     stream: Prefixed<TcpStream>,
     chosen: Chosen,
 ) -> impl Future<Output = ()> {
-    let Caller { port, client, is_relayed, client_port, .. } = caller;
+    let Caller { port, client, sender, client_port, .. } = caller;
     async move {
         let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
         let Shaken { listener, protocol, stream, proof, place, trust } = shaken;
@@ -360,7 +359,7 @@ fn greet_over_tls<N: Network>(
         };
         let noted = note(&open, client_port, Some(stream.get_ref().1));
         let facts = Facts::of(proof, noted, chosen_by, place, trust);
-        let peer = Peer { listener, scheme: Scheme::Https, client, is_relayed, facts };
+        let peer = Peer { listener, scheme: Scheme::Https, client, sender, facts };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                 serving.await;
@@ -395,7 +394,8 @@ async fn introduce<N: Network>(
     if let Some(client) = header.client {
         (caller.client, caller.client_port) = (client.ip().to_canonical(), client.port());
     }
-    caller.is_relayed = header.client.is_none() && !header.is_local;
+    let says_for_whom = header.client.is_some() || header.is_local;
+    caller.sender = if says_for_whom { Sender::Balancer } else { Sender::BalancerForUnknown };
     caller.server = header.server.map(Box::new);
     Ok((caller, stream, header.rest))
 }

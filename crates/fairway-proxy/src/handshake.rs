@@ -52,11 +52,15 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
     let began = Instant::now();
     let start = LazyConfigAcceptor::new(Acceptor::default(), stream);
     let start = timeout(limit, start).await.map_err(|_| Fault::ClientTimeout)?;
-    let start = start.map_err(|_| Fault::ClientGone)?;
+    let mut start = start.map_err(|_| Fault::ClientGone)?;
     let name = start.client_hello().server_name().map(host_name);
     let (side, offers_http2, limit, place, trust) = {
         let adopted = adopted();
-        let side = adopted.server_tls(port, name.as_deref(), trusts)?;
+        let side = adopted.server_tls(port, name.as_deref(), trusts).inspect_err(|fault| {
+            if *fault == Fault::NoListener {
+                refuse_name(&mut start.io);
+            }
+        })?;
         let limit = adopted.clients(side.listener).handshake_timeout;
         let place = adopted.listening().place(side.listener)?;
         let trust = adopted.listening().verification(side.listener).trust().cloned();
@@ -87,6 +91,13 @@ pub(crate) async fn accept<S: Transport, H: Hop>(
         Box::new(Proof { rules, host: name.unwrap_or_default().into(), shown })
     });
     Ok(Shaken { listener, protocol, stream, proof, place, trust })
+}
+
+/// Tells the client that its name is not served (RFC 6066 §3), as far as the socket takes it: a fatal `unrecognized_name`, in
+/// the clear because nothing has been agreed on.
+fn refuse_name<S: Transport>(io: &mut S) {
+    const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+    let _ = Pin::new(io).poll_write(&mut Context::from_waker(Waker::noop()), &UNRECOGNIZED_NAME);
 }
 
 /// The same settings, but fewer protocols are offered. Next to a handshake the copy costs nothing.

@@ -18,10 +18,20 @@ pub(crate) struct Peer {
     /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
     /// client on a dual-stack socket is an IPv4 client.
     pub(crate) client: IpAddr,
-    /// Whether that is the address of a balancer that cannot say for whom it speaks.
-    pub(crate) is_relayed: bool,
+    pub(crate) sender: Sender,
     /// What else there is to know; of most connections nothing.
     pub(crate) facts: Option<Arc<Facts>>,
+}
+
+/// Who sent the bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The client itself: there was no header of the PROXY protocol.
+    Client,
+    /// A balancer that said for whom.
+    Balancer,
+    /// A balancer that cannot say for whom: its own address stands for the client's.
+    BalancerForUnknown,
 }
 
 /// What is known of few connections, behind one pointer: each that is idle has room for it.
@@ -66,7 +76,13 @@ impl Peer {
     /// The client's address, unless the balancer that speaks for it cannot say.
     #[inline]
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        (!self.is_relayed).then_some(self.client)
+        (self.sender != Sender::BalancerForUnknown).then_some(self.client)
+    }
+
+    /// Whether its connection began with a header of the PROXY protocol.
+    #[inline]
+    pub(crate) fn is_introduced(&self) -> bool {
+        self.sender != Sender::Client
     }
 
     /// What it showed, where the host that it asked for verifies its clients.

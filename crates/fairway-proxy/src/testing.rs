@@ -33,7 +33,7 @@ use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
 use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
-use crate::peer::{Facts, Peer, Scheme};
+use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::tls::{SelfSigned, ServerTls, SessionTickets};
@@ -359,7 +359,7 @@ impl Stage {
         let (ours, theirs) = duplex(PIPE);
         let client = endpoint(9999).ip();
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client, is_relayed: false, facts };
+        let peer = Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, facts };
         let serving = crate::downstream::serve_http1(Open::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use fairway_model::{ClientTraffic, ForwardedTrust, Listener, Settings};
+use fairway_model::{ClientTraffic, ForwardedTrust, HeaderNames, Listener, Settings};
+
+use crate::tested_values::BlockedBy;
 
 /// No time is longer, whatever is configured: what is added to the clock stays within its range.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -25,6 +27,14 @@ pub struct ClientLimits {
     pub stream_idle_timeout: Duration,
     /// Whose forwarding headers are believed.
     pub forwarded: ForwardedTrust,
+    /// Which names the headers of a request may have.
+    pub header_names: HeaderNames,
+    /// Whether TLS clients are refused that ask for no name, or for one that no host has.
+    pub rejects_unknown_names: bool,
+    /// Clients that are refused.
+    pub blocked: Option<BlockedBy>,
+    /// Whether headers have plain names only and nobody is blocked: one look instead of two at each request.
+    pub is_usual: bool,
 }
 
 impl ClientLimits {
@@ -33,6 +43,8 @@ impl ClientLimits {
     #[must_use]
     pub fn of(settings: &Settings, own: &ClientTraffic) -> Self {
         let everywhere = &settings.downstream;
+        let header_names = own.header_names.unwrap_or(everywhere.header_names);
+        let blocked = own.blocked.as_ref().or(settings.blocked.as_ref()).map(BlockedBy::compiled);
         let time = |own: Option<Duration>, everywhere| some_time(own).unwrap_or(everywhere).min(YEAR);
         Self {
             idle_timeout: time(own.idle_timeout, everywhere.idle_timeout),
@@ -46,6 +58,10 @@ impl ClientLimits {
             streams: own.streams.map_or(everywhere.http2.streams, NonZeroU32::get),
             stream_idle_timeout: time(own.idle_timeout, settings.streams.idle_timeout),
             forwarded: own.forwarded.as_ref().unwrap_or(&settings.forwarded).clone(),
+            is_usual: header_names == HeaderNames::Plain && blocked.is_none(),
+            header_names,
+            rejects_unknown_names: own.reject_unknown_names.unwrap_or(everywhere.reject_unknown_names),
+            blocked,
         }
     }
 
@@ -84,7 +100,9 @@ fn some_time(time: Option<Duration>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::ListenerProtocol;
+    use std::sync::Arc;
+
+    use fairway_model::{BlockedClients, ListenerProtocol, ValueTest};
 
     use super::*;
 
@@ -104,7 +122,15 @@ mod tests {
     #[test]
     fn each_value_of_a_listener_comes_before_that_of_all() {
         let second = Duration::from_secs(1);
-        let trust = ForwardedTrust { ranges: vec!["10.0.0.0/8".parse().unwrap()], append: true };
+        let trust = ForwardedTrust {
+            ranges: vec!["10.0.0.0/8".parse().unwrap()],
+            append: true,
+            ..ForwardedTrust::default()
+        };
+        let blocked = Arc::new(BlockedClients {
+            user_agents: vec![ValueTest::AnyCase("bot".into())],
+            ..BlockedClients::default()
+        });
         let own = ClientTraffic {
             forwarded: Some(trust.clone()),
             idle_timeout: Some(second),
@@ -112,6 +138,9 @@ mod tests {
             handshake_timeout: Some(second * 3),
             requests_per_connection: Some(4),
             streams: NonZeroU32::new(5),
+            header_names: Some(HeaderNames::Any),
+            reject_unknown_names: Some(true),
+            blocked: Some(Arc::clone(&blocked)),
             ..ClientTraffic::default()
         };
         let expected = ClientLimits {
@@ -122,6 +151,10 @@ mod tests {
             streams: 5,
             stream_idle_timeout: second,
             forwarded: trust,
+            header_names: HeaderNames::Any,
+            rejects_unknown_names: true,
+            blocked: Some(BlockedBy::compiled(&blocked)),
+            is_usual: false,
         };
         assert_eq!(ClientLimits::of(&Settings::default(), &own), expected);
     }

@@ -42,6 +42,7 @@ mod steps;
 mod streams;
 mod table;
 mod targets;
+mod tested_values;
 mod tree;
 mod unserved;
 
@@ -64,3 +65,4 @@ pub use steps::{
 pub use streams::CompiledStream;
 pub use table::TableId;
 pub use targets::Weighted;
+pub use tested_values::{BlockedBy, ValueTests};

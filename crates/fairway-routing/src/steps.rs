@@ -195,7 +195,7 @@ pub struct CompiledCertificate {
 impl CompiledCertificate {
     fn compiled(of: &ClientCertificate) -> Result<Self, String> {
         let subject = of.subject.as_ref().map(|pattern| {
-            Pattern::anywhere(pattern)
+            Pattern::anywhere(pattern, false)
                 .map_err(|why| format!("the regular expression of the subject, {pattern:?}, {why}"))
         });
         Ok(Self { of: of.clone(), subject: subject.transpose()? })

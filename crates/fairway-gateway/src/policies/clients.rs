@@ -1,15 +1,25 @@
 //! ClientTrafficPolicies: what holds for the clients of a listener.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use fairway_model::{ClientTraffic, ForwardedTrust, Introduction};
-use fairway_objects::policies::{ClientTrafficPolicySpec, ForwardedHeaders, ProxyProtocol};
+use fairway_model::{BlockedClients, ClientTraffic, ForwardedTrust, HeaderNames, Introduction, ValueTest};
+use fairway_objects::annotations::is_of_the_hop;
+use fairway_objects::policies::{
+    self, ClientTrafficPolicySpec, ForwardedHeaders, HeaderValue, ProxyProtocol,
+};
+use fairway_pattern::Pattern;
 
 use crate::policies::reading::{Reading, Warning, Wrong};
 use crate::policies::value::{is_everybody, number, ranges, some_time, word};
 
 /// A connection of HTTP/2 never has more streams.
 const MOST_STREAMS: i64 = 128;
+
+const HEADER_NAMES: [(&str, HeaderNames); 3] =
+    [("Plain", HeaderNames::Plain), ("Underscores", HeaderNames::Underscores), ("Any", HeaderNames::Any)];
+
+const UNKNOWN_NAMES: [(&str, bool); 2] = [("Accept", false), ("Reject", true)];
 
 /// Reads what a policy says.
 ///
@@ -36,6 +46,9 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraff
         )?,
         connections: some("spec.limits.connections", limits.connections)?,
         streams: some("spec.limits.concurrentStreams", limits.concurrent_streams)?,
+        reject_unknown_names: word("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
+        blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
+        header_names: word("spec.headerNames", spec.header_names.as_deref(), &HEADER_NAMES)?,
     };
     Ok(Reading { said, warnings })
 }
@@ -66,7 +79,46 @@ fn forwarded(of: &ForwardedHeaders, warnings: &mut Vec<Warning>) -> Result<Forwa
     warnings.extend(is_everybody(&ranges).then(|| everybody(field)));
     let chain = [("Replace", false), ("Append", true)];
     let append = word("spec.forwardedHeaders.chain", of.chain.as_deref(), &chain)?.unwrap_or_default();
-    Ok(ForwardedTrust { ranges, append })
+    let header = of.address_header.as_deref().map(address_header).transpose()?.flatten();
+    let scope = [("All", false), ("Address", true)];
+    let address_only = word("spec.forwardedHeaders.scope", of.scope.as_deref(), &scope)?.unwrap_or_default();
+    Ok(ForwardedTrust { ranges, header, address_only, append })
+}
+
+/// The name of the header with the client's address, where it is not the usual one.
+fn address_header(name: &str) -> Result<Option<Arc<str>>, Wrong> {
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !is_plain || is_of_the_hop(name) {
+        let problem = format!(
+            "\"{name}\" is not a header with letters, digits and - in its name that does not belong to the connection"
+        );
+        return Err(Wrong::new("spec.forwardedHeaders.addressHeader", problem));
+    }
+    let name = name.to_ascii_lowercase();
+    Ok((name != "x-forwarded-for").then(|| name.into()))
+}
+
+fn blocked(of: &policies::BlockedClients) -> Result<BlockedClients, Wrong> {
+    Ok(BlockedClients {
+        user_agents: value_tests("spec.blockedClients.userAgents", &of.user_agents)?,
+        referers: value_tests("spec.blockedClients.referers", &of.referers)?,
+    })
+}
+
+fn value_tests(field: &str, values: &[HeaderValue]) -> Result<Vec<ValueTest>, Wrong> {
+    let types = [("Exact", false), ("RegularExpression", true)];
+    let test = |(at, HeaderValue { type_, value }): (usize, &HeaderValue)| {
+        let field = format!("{field}[{at}]");
+        let is_pattern = word(&format!("{field}.type"), type_.as_deref(), &types)?.unwrap_or_default();
+        if !is_pattern {
+            return Ok(ValueTest::AnyCase(value.as_str().into()));
+        }
+        Pattern::anywhere(value, false).map_err(|why| {
+            Wrong::new(format!("{field}.value"), format!("the regular expression {value:?} {why}"))
+        })?;
+        Ok(ValueTest::Found { pattern: value.as_str().into(), ignore_case: false })
+    };
+    values.iter().enumerate().map(test).collect()
 }
 
 fn everybody(field: &str) -> Warning {
@@ -94,23 +146,68 @@ mod tests {
     fn all_fields_become_values_of_the_model() {
         let read = of(json!({
             "proxyProtocol": {"mode": "Required", "trustedSources": ["10.1.2.3/8"]},
-            "forwardedHeaders": {"trustedSources": ["192.0.2.1"], "chain": "Append"},
+            "forwardedHeaders": {
+                "trustedSources": ["192.0.2.1"],
+                "chain": "Append",
+                "addressHeader": "CF-Connecting-IP",
+                "scope": "Address",
+            },
+            "headerNames": "Underscores",
+            "unknownNames": "Reject",
+            "blockedClients": {"userAgents": [{"value": "bot"}, {"type": "RegularExpression", "value": "(?i)^curl/"}]},
             "timeouts": {"idle": "1m", "requestHead": "5s", "tlsHandshake": "2s500ms"},
             "limits": {"connections": 1000, "requestsPerConnection": 50, "concurrentStreams": 16},
         }))
         .unwrap();
         let expected = ClientTraffic {
             introduction: Some(Introduction::ProxyProtocol { trusted: vec!["10.0.0.0/8".parse().unwrap()] }),
-            forwarded: Some(ForwardedTrust { ranges: vec!["192.0.2.1/32".parse().unwrap()], append: true }),
+            forwarded: Some(ForwardedTrust {
+                ranges: vec!["192.0.2.1/32".parse().unwrap()],
+                header: Some("cf-connecting-ip".into()),
+                address_only: true,
+                append: true,
+            }),
             idle_timeout: Some(Duration::from_secs(60)),
             head_timeout: Some(Duration::from_secs(5)),
             handshake_timeout: Some(Duration::from_millis(2500)),
             requests_per_connection: Some(50),
             connections: NonZeroU32::new(1000),
             streams: NonZeroU32::new(16),
+            header_names: Some(HeaderNames::Underscores),
+            reject_unknown_names: Some(true),
+            blocked: Some(Arc::new(BlockedClients {
+                user_agents: vec![
+                    ValueTest::AnyCase("bot".into()),
+                    ValueTest::Found { pattern: "(?i)^curl/".into(), ignore_case: false },
+                ],
+                referers: Vec::new(),
+            })),
         };
         assert_eq!((read.said, read.warnings), (expected, Vec::new()));
         assert_eq!(of(json!({})).unwrap().said, ClientTraffic::default());
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_compared_is_named() {
+        let value = |value: Value| json!({"blockedClients": {"referers": [{"value": "x"}, value]}});
+        let pattern = of(value(json!({"type": "RegularExpression", "value": "("}))).unwrap_err();
+        assert_eq!(pattern.field, "spec.blockedClients.referers[1].value");
+        assert_eq!(
+            of(value(json!({"type": "Prefix"}))).unwrap_err().field,
+            "spec.blockedClients.referers[1].type"
+        );
+    }
+
+    #[test]
+    fn the_header_with_the_address_is_one_that_a_proxy_may_pass_on() {
+        let of = |name: &str| {
+            of(json!({"forwardedHeaders": {"trustedSources": ["10.0.0.1"], "addressHeader": name}}))
+        };
+        let usual = of("X-Forwarded-For").unwrap().said.forwarded.unwrap();
+        assert_eq!(usual.header, None);
+        for wrong in ["", "X_Real", "Connection", "Host", "a b"] {
+            assert_eq!(of(wrong).unwrap_err().field, "spec.forwardedHeaders.addressHeader", "{wrong}");
+        }
     }
 
     #[test]

@@ -84,6 +84,9 @@ impl Head {
             let moved = |place: u32| place - field.start + start;
             self.add(Field { start, name_end: moved(field.name_end), end: moved(field.end), ..*field });
         }
+        if from.has_loose_names() {
+            self.note_loose_names();
+        }
     }
 
     /// Joins all fields of this name into one at the end, which is sensitive if one of them was.

@@ -37,6 +37,15 @@ pub struct ClientTrafficPolicySpec {
     /// Whose `X-Forwarded-*` headers are believed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_headers: Option<ForwardedHeaders>,
+    /// `Plain` (default), `Underscores` or `Any`: which names the headers of a request may have; others are removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_names: Option<String>,
+    /// `Accept` (default) or `Reject`: what becomes of TLS clients that ask for no name, or for one that no host has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_names: Option<String>,
+    /// Clients that are refused with 403.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_clients: Option<BlockedClients>,
     /// How long clients may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<ClientTimeouts>,
@@ -66,6 +75,35 @@ pub struct ForwardedHeaders {
     /// `Replace` (default) or `Append`: what becomes of the `X-Forwarded-For` of a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
+    /// The header with the client's address, instead of `X-Forwarded-For`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_header: Option<String>,
+    /// `All` (default) or `Address`: what the trusted sources are believed about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+}
+
+/// Clients that are refused with 403, whatever they ask for. Any value is enough.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BlockedClients {
+    /// Values of `User-Agent`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub user_agents: Vec<HeaderValue>,
+    /// Values of `Referer`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub referers: Vec<HeaderValue>,
+}
+
+/// A value of a header.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HeaderValue {
+    /// `Exact` (default), in upper or lower case, or `RegularExpression`, which is found anywhere in it.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
+    /// The text; of an absent header it is empty.
+    pub value: String,
 }
 
 /// How long clients may take.

@@ -13,8 +13,8 @@ pub use backends::{
     OutlierEjection, RetryPolicy, SessionCookie,
 };
 pub use clients::{
-    ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec, ForwardedHeaders,
-    ProxyProtocol,
+    BlockedClients, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
+    ForwardedHeaders, HeaderValue, ProxyProtocol,
 };
 pub use security::{
     AuthorityReference, BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit,

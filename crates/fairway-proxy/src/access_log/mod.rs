@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use fairway_model::{Escape, LogFormat, Settings, Word};
 use fairway_net::output::OutputSender;
+use fairway_routing::ValueTests;
 
 use crate::buffers::Buffers;
 use crate::log::{Forwarded, Process, StreamLine, StreamUpstream, WallClock};
@@ -55,6 +56,8 @@ struct Wanted {
     notes_connections: bool,
     /// Fields of endpoints' answers that lines have as they came.
     upstream_fields: Box<[Box<str>]>,
+    /// Targets of requests that have no line.
+    unlogged: ValueTests,
 }
 
 /// Numbers connections, as far as they are noted: workers share nothing else of the log, and this only once a connection.
@@ -67,7 +70,7 @@ impl AccessLog {
         let is_on = true;
         Self {
             format,
-            wanted: RefCell::new(Wanted::new(is_on, Arc::clone(&built_in), format)),
+            wanted: RefCell::new(Wanted::new(is_on, Arc::clone(&built_in), format, ValueTests::default())),
             built_in,
             to,
             lines: RefCell::new(Vec::new()),
@@ -81,16 +84,20 @@ impl AccessLog {
     pub(crate) fn adopt(&self, settings: &Settings) {
         let is_on = settings.access_log != Some(fairway_model::AccessLog::Off);
         let words = settings.log_format.as_ref().unwrap_or(&self.built_in);
-        *self.wanted.borrow_mut() = Wanted::new(is_on, Arc::clone(words), self.format);
+        let unlogged = ValueTests::compiled(&settings.unlogged_targets);
+        *self.wanted.borrow_mut() = Wanted::new(is_on, Arc::clone(words), self.format, unlogged);
     }
 
-    /// Writes the line of an exchange, unless its rule wants none.
+    /// Writes the line of an exchange, unless its rule or its target wants none.
     pub(crate) fn write(&self, record: &Record<'_>, buffers: &Buffers, seen: Seen<'_>) {
         let wanted = self.wanted.borrow();
         if self.format == AccessLogFormat::Off || !wanted.is_on {
             return;
         }
         if record.served_by.rule.is_some_and(|rule| rule.steps().unlogged) {
+            return;
+        }
+        if !wanted.unlogged.is_empty() && wanted.unlogged.hold(buffers.request.target()) {
             return;
         }
         let mut clock = self.clock.borrow_mut();
@@ -194,7 +201,7 @@ pub(crate) struct StreamSeen<'a> {
 }
 
 impl Wanted {
-    fn new(is_on: bool, words: Arc<LogFormat>, format: AccessLogFormat) -> Self {
+    fn new(is_on: bool, words: Arc<LogFormat>, format: AccessLogFormat, unlogged: ValueTests) -> Self {
         let shows_sender = match format {
             AccessLogFormat::Json => true,
             AccessLogFormat::Nginx | AccessLogFormat::NginxAddresses => words.has(Word::Sender),
@@ -207,7 +214,7 @@ impl Wanted {
             true => words.upstream_fields().into_iter().map(Into::into).collect(),
             false => [].into(),
         };
-        Self { is_on, words, shows_sender, notes_connections, upstream_fields }
+        Self { is_on, words, shows_sender, notes_connections, upstream_fields, unlogged }
     }
 }
 

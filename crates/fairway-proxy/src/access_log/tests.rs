@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairway_connection::sides::Upgrade;
 use fairway_http::HeadLimits;
-use fairway_model::{Backend, Escape, LogFormat, Phases, ServiceName, Settings};
+use fairway_model::{Backend, Escape, LogFormat, Phases, ServiceName, Settings, ValueTest};
 use fairway_net::clock::Instant;
 use fairway_net::output::OutputSender;
 use fairway_routing::{CompiledRule, Matched, Request};
@@ -20,7 +20,7 @@ use crate::listener::ListenerId;
 use crate::log::{Process, WallClock};
 use crate::metrics::record::{Record, UpstreamRecord};
 use crate::options::AccessLogFormat;
-use crate::peer::{Facts, Noted, Peer, Scheme};
+use crate::peer::{Facts, Noted, Peer, Scheme, Sender};
 use crate::request::intake::Fields;
 use crate::testing::{endpoint, snapshot};
 use crate::tls::Agreed;
@@ -32,7 +32,7 @@ const PLAIN: &[u8] =
 fn peer() -> Peer {
     let listener = ListenerId { slot: 0, generation: 1 };
     let client = "2001:db8::7".parse().unwrap();
-    Peer { listener, scheme: Scheme::Http, client, is_relayed: false, facts: None }
+    Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, facts: None }
 }
 
 fn buffers(head: &[u8]) -> Buffers {
@@ -243,6 +243,23 @@ fn an_exchange_whose_rule_wants_no_line_has_none() {
         with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), seen));
         log.flush();
         assert_eq!(receiver.try_iter().count(), lines);
+    }
+}
+
+#[test]
+fn an_exchange_whose_target_is_not_logged_has_no_line() {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(4);
+    let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
+    let found = |pattern: &str| ValueTest::Found { pattern: pattern.into(), ignore_case: false };
+    let unlogged_targets = [ValueTest::AnyCase("/HealthZ".into()), found("^/probe[?]"), found("(")].into();
+    log.adopt(&Settings { unlogged_targets, ..Settings::default() });
+    let peer = peer();
+    let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
+    for (target, lines) in [("/healthz", 0), ("/healthz?x", 1), ("/probe?x=1", 0), ("/probe", 1), ("/(", 1)] {
+        let buffers = buffers(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        log.write(&record(None, None), &buffers, seen);
+        log.flush();
+        assert_eq!(receiver.try_iter().count(), lines, "{target}");
     }
 }
 

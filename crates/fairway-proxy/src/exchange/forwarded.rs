@@ -1,6 +1,6 @@
 //! Who the client is, and how the endpoint is told.
 //!
-//! What the client says of itself counts only when its peer is in a trusted range; else it is replaced and kept under
+//! What the client says of itself counts only when its peer is in a trusted range. What is replaced is kept under
 //! `X-Original-*`, as ingress-nginx does. Other claims of strangers never come here (`fields`).
 
 use fairway_http::{Head, Known, identify, write_ip};
@@ -11,10 +11,7 @@ use crate::request::client::{Client, Trust, forwarded_host};
 /// Rewrites the forwarding headers of the request in the buffers.
 pub(crate) fn rewrite(buffers: &mut Buffers, client: &Client, id: impl FnOnce() -> u128) {
     let Buffers { request, text, forms, .. } = buffers;
-    match client.trust {
-        Trust::Stranger => keep_original(request, text),
-        Trust::Trusted => {}
-    }
+    keep_original(request, client, text);
     let mut chain = Vec::new();
     let appends = client.appends && client.trust == Trust::Trusted;
     if appends {
@@ -57,14 +54,14 @@ pub(crate) fn name_client(request: &mut Head, client: &Client, id: impl FnOnce()
     identify(request, id);
 }
 
-fn keep_original(request: &mut Head, text: &mut Vec<u8>) {
-    request.remove_known(Known::XOriginalForwardedFor);
-    request.remove_known(Known::XOriginalForwardedHost);
-    for (said, kept) in [
-        (Known::XForwardedFor, Known::XOriginalForwardedFor),
+fn keep_original(request: &mut Head, client: &Client, text: &mut Vec<u8>) {
+    let all = [
         (Known::XForwardedHost, Known::XOriginalForwardedHost),
-    ] {
-        let Some(value) = request.first(said) else { continue };
+        (Known::XForwardedFor, Known::XOriginalForwardedFor),
+    ];
+    for (said, kept) in all.into_iter().take(if client.keeps_original { 1 } else { 2 }) {
+        request.remove_known(kept);
+        let Some(value) = request.first(said).filter(|value| !value.is_empty()) else { continue };
         text.clear();
         text.extend_from_slice(value);
         request.append_known(kept, |value| value.extend_from_slice(text));

@@ -26,7 +26,7 @@ use super::{ClientSide, Request, exchange};
 use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
-use crate::peer::{Peer, Scheme};
+use crate::peer::{Peer, Scheme, Sender};
 use crate::testing::{at_rest, endpoint, on_stage, worker_over};
 use crate::worker::Worker;
 
@@ -423,7 +423,7 @@ impl Pair {
             listener,
             scheme: Scheme::Http,
             client: endpoint(9999).ip(),
-            is_relayed: false,
+            sender: Sender::Client,
             facts: None,
         };
         let side = Box::new(ClientSide::new(down, peer));

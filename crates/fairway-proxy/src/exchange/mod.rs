@@ -134,7 +134,7 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         worker.counters.exchange(&record);
         let peer = &client_side.peer;
         let port = adopted.listener(peer.listener).map(|facts| facts.public_port);
-        let (introduced, served) = (is_introduced(&worker, peer), u64::from(client_side.served));
+        let (introduced, served) = (peer.is_introduced(), u64::from(client_side.served));
         worker.log.write(&record, &buffers, Seen { peer, port, introduced, served });
         (client_side, ending, ended)
     }
@@ -152,13 +152,9 @@ pub(crate) struct Request<N: Network, D> {
 /// log shows it, so that no idle connection needs room for the answer.
 fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<D>) -> Parties {
     let peer = &client_side.peer;
-    let introduced = is_introduced(worker, peer);
+    let introduced = peer.is_introduced();
     let sender = (introduced && worker.log.shows_sender()).then(|| client_side.down.peer()).flatten();
     Parties { client: peer.address(), sender: if introduced { sender } else { Some(peer.client) } }
-}
-
-fn is_introduced<N: Network>(worker: &Worker<N>, peer: &Peer) -> bool {
-    worker.options.proxy_protocol.on.expects_header(peer.scheme)
 }
 
 /// Acts on the verdict.
@@ -251,10 +247,12 @@ fn admit<'a, N: Network>(
     record.method = intake.method;
     let limit = call_limit(&intake, &buffers.request, record);
     let listener = adopted.listener(peer.listener);
-    let trust = &adopted.clients(peer.listener).forwarded;
-    let client = Client::of(peer, listener, trust, &buffers.request);
-    fields::admit(&mut buffers.request, client.trust);
+    let limits = adopted.clients(peer.listener);
+    let client = Client::of(peer, listener, &limits.forwarded, &mut buffers.request);
     buffers.parties.client = client.address;
+    if let Err(fault) = fields::admit(&mut buffers.request, client.trust, limits) {
+        return Err(Unroutable::Unserved(intake, fault));
+    }
     if adopted.is_unverified(peer, listener) {
         // Only a new handshake can show what the listener asks for by now.
         intake.persistence = Persistence::Close;

@@ -78,9 +78,7 @@ fn write_question<N: Network>(
         query => question.start_request(method, &[b"/?", query].concat()),
     }
     let skipped = |known| matches!(known, Known::ContentLength | Known::Expect) || known.is_of_the_client();
-    for field in request.fields().filter(|field| !skipped(field.known)) {
-        question.append(field.name, field.value);
-    }
+    question.copy_fields(request, |field| !skipped(field.known));
     let received = &forms.read().host;
     if !received.is_empty() || request.first(Known::Host).is_none() {
         question.set(b"Host", received);

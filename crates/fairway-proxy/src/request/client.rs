@@ -26,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) trust: Trust,
     /// Whether the chain of a trusted peer is extended instead of replaced.
     pub(crate) appends: bool,
+    /// Whether `X-Original-Forwarded-For` has what named the client already.
+    pub(crate) keeps_original: bool,
 }
 
 /// Whether the peer may speak for others.
@@ -41,7 +43,7 @@ impl Client {
         peer: &Peer,
         listener: Option<ListenerFacts>,
         trust: &ForwardedTrust,
-        request: &Head,
+        request: &mut Head,
     ) -> Self {
         let address = peer.address();
         let public_port = listener.map_or(0, |facts| facts.public_port);
@@ -54,17 +56,31 @@ impl Client {
             link_port: public_port,
             trust: Trust::Stranger,
             appends: trust.append,
+            keeps_original: false,
         };
-        if trust.ranges.is_empty() || !address.is_some_and(|address| is_in(trust, address)) {
+        if trust.ranges.is_empty() {
             return stranger;
         }
-        let list = request.all(Known::XForwardedFor);
-        let address = listed_client(list, peer.client, |address| is_in(trust, address));
+        let is_trusted = |address| is_in(trust, address);
+        let is_believed = address.is_some_and(is_trusted);
+        let address = match &trust.header {
+            _ if !is_believed => {
+                remove_named(trust, request);
+                return stranger;
+            }
+            None => listed_client(request.all(Known::XForwardedFor), peer.client, is_trusted),
+            Some(header) => listed_client(request.all_named(header.as_bytes()), peer.client, is_trusted),
+        };
+        if trust.address_only {
+            return Self { address, ..stranger };
+        }
         let (scheme, in_the_clear) = forwarded_scheme(request, peer.scheme);
         let forwarded = forwarded_port(request);
         let port = forwarded.unwrap_or(public_port);
         let link_port = forwarded.unwrap_or_else(|| port_for_links(scheme, peer.scheme, listener));
-        Self { address, scheme, in_the_clear, port, link_port, trust: Trust::Trusted, ..stranger }
+        let keeps_original = keep_named(trust, request);
+        let trust = Trust::Trusted;
+        Self { address, scheme, in_the_clear, port, link_port, trust, keeps_original, ..stranger }
     }
 
     /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its
@@ -135,6 +151,25 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     let found = text.parse().ok().or_else(before_port).or_else(in_brackets);
     // The address of another link (RFC 4007 §11).
     found.filter(|_| !text.contains('%')).map(|found: IpAddr| found.to_canonical())
+}
+
+/// A stranger names the client in a header that only trusted peers may use.
+fn remove_named(trust: &ForwardedTrust, request: &mut Head) {
+    if let Some(header) = &trust.header {
+        request.remove(header.as_bytes());
+    }
+}
+
+/// Keeps what a trusted peer said of the client in a header of its own, as ingress-nginx does. Says whether there is such a header.
+fn keep_named(trust: &ForwardedTrust, request: &mut Head) -> bool {
+    let Some(header) = &trust.header else { return false };
+    let said: Vec<_> = request.all_named(header.as_bytes()).filter(|value| !value.is_empty()).collect();
+    let said = said.join(&b", "[..]);
+    request.remove_known(Known::XOriginalForwardedFor);
+    if !said.is_empty() {
+        request.append_known(Known::XOriginalForwardedFor, |value| value.extend_from_slice(&said));
+    }
+    true
 }
 
 fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {

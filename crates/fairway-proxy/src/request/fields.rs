@@ -5,19 +5,68 @@
 //! sets stays.
 
 use fairway_http::bytes::is_plain_name;
-use fairway_http::{FieldRef, Head, Known};
+use fairway_http::{FieldRef, Head, Known, hyphenated};
+use fairway_model::HeaderNames;
+use fairway_routing::ClientLimits;
 
+use crate::fault::Fault;
 use crate::request::client::Trust;
 
 /// Removes from the head what does not go on. Fields for one hop are gone already.
-pub(crate) fn admit(request: &mut Head, trust: Trust) {
-    request.retain(|FieldRef { name, known, .. }| match known {
+///
+/// # Errors
+/// The client is one of those that are blocked.
+pub(crate) fn admit(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result<(), Fault> {
+    if limits.is_usual {
+        request.retain(|field| is_admitted(field, trust));
+        return Ok(());
+    }
+    admit_some(request, trust, limits)
+}
+
+#[inline]
+fn is_admitted(FieldRef { name, known, .. }: FieldRef<'_>, trust: Trust) -> bool {
+    match known {
         // `forwarded` replaces them, and keeps what a stranger said under `X-Original-*`.
         Known::XForwardedFor | Known::XForwardedHost => true,
         // In nearly every request, and no claim: nothing of the name need be looked at.
         Known::Host | Known::UserAgent | Known::Referer | Known::ContentLength | Known::Origin => true,
         _ => is_usual(name) || passes(name, trust),
-    });
+    }
+}
+
+/// The same where some clients are blocked, or where names with other bytes pass that are read like no name with a meaning.
+#[cold]
+fn admit_some(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result<(), Fault> {
+    if limits.blocked.as_ref().is_some_and(|blocked| blocked.by_header(request).is_some()) {
+        return Err(Fault::Denied(403));
+    }
+    request.retain(|field| is_admitted(field, trust) || is_own_name(field.name, limits));
+    if request.fields().any(|field| !is_plain_name(field.name)) {
+        request.note_loose_names();
+    }
+    Ok(())
+}
+
+/// Whether a name with other bytes than letters, digits and `-` is the client's own: no backend that reads these bytes as `-`
+/// takes it for the claim of a proxy, for what Fairway reads or writes, or for the header that names the client. From trusted
+/// peers nothing else passes either: a proxy that removes `X-Forwarded-User` of strangers need not know of `X_Forwarded_User`.
+fn is_own_name(name: &[u8], limits: &ClientLimits) -> bool {
+    let allowed = |byte: &u8| match limits.header_names {
+        HeaderNames::Plain => false,
+        HeaderNames::Underscores => *byte == b'_' || *byte == b'-' || byte.is_ascii_alphanumeric(),
+        HeaderNames::Any => true,
+    };
+    if is_plain_name(name) || !name.iter().all(allowed) {
+        return false;
+    }
+    let read = hyphenated(name);
+    let names_client = limits.forwarded.header.as_ref().is_some_and(|header| is_named(&read, header));
+    Known::of(&read) == Known::Other && !is_claim(&read) && !names_client
+}
+
+fn is_named(name: &[u8], header: &str) -> bool {
+    name.eq_ignore_ascii_case(&hyphenated(header.as_bytes()))
 }
 
 /// Whether it is a name that browsers always send, as they spell it in HTTP/1 or HTTP/2: it passes without a closer look.
@@ -30,7 +79,7 @@ fn is_usual(name: &[u8]) -> bool {
 ///
 /// `a_b` and `a-b` are one variable to CGI-like backends, to PHP `a.b` is too, so a client could slip a forged field
 /// past whoever checks the other: like nginx (`ignore_invalid_headers`), Fairway drops names of other bytes than letters,
-/// digits and `-`.
+/// digits and `-` unless a setting lets them pass ([`HeaderNames`]), and from trailers always.
 pub(crate) fn passes(name: &[u8], trust: Trust) -> bool {
     is_plain_name(name) && (trust == Trust::Trusted || !is_claim(name))
 }
@@ -71,6 +120,46 @@ mod tests {
         }
         for other in ["", "Accep", "Accept_Encoding", "accept.language", "X-Forwarded-By", "cookie "] {
             assert!(!is_usual(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_loose_name_passes_unless_it_is_read_like_one_with_a_meaning() {
+        let mut limits = ClientLimits::default();
+        limits.forwarded.header = Some("cf-connecting-ip".into());
+        let passes = |names, limits: &mut ClientLimits, name: &str| {
+            limits.header_names = names;
+            is_own_name(name.as_bytes(), limits)
+        };
+        for name in ["x_team", "X_Request", "_x", "cf_ray", "Api_Key", "x-a_b"] {
+            assert!(!passes(HeaderNames::Plain, &mut limits, name), "{name}");
+            assert!(passes(HeaderNames::Underscores, &mut limits, name), "{name}");
+            assert!(passes(HeaderNames::Any, &mut limits, name), "{name}");
+        }
+        for name in ["x.team", "x!", "a.b_c"] {
+            assert!(!passes(HeaderNames::Underscores, &mut limits, name), "{name}");
+            assert!(passes(HeaderNames::Any, &mut limits, name), "{name}");
+        }
+        for name in [
+            "X_Forwarded_User",
+            "x_forwarded-for",
+            "X.Forwarded.For",
+            "SSL_CLIENT_VERIFY",
+            "X_Auth_Request_User",
+            "X_Real_IP",
+            "X.Original.URL",
+            "Content_Length",
+            "transfer_encoding",
+            "Transfer.Encoding",
+            "Keep_Alive",
+            "User_Agent",
+            "X_Request_ID",
+            "CF_Connecting_IP",
+            "cf.connecting-ip",
+        ] {
+            for names in [HeaderNames::Underscores, HeaderNames::Any] {
+                assert!(!passes(names, &mut limits, name), "{name}");
+            }
         }
     }
 }

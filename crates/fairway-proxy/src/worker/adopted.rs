@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_connection::sides::Hop;
-use fairway_model::{ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
+use fairway_model::{ClientVerification, HostPattern, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
@@ -178,7 +178,12 @@ impl<H: Hop> Adopted<H> {
             _ if self.passes_through(listener, name) => return Err(Fault::NoListener),
             ListenerProtocol::Https => {
                 let facts = self.listener(listener).ok_or(Fault::NoListener)?;
-                name.and_then(|name| self.snapshot().host(facts.table, name))
+                let host = name.and_then(|name| self.snapshot().host(facts.table, name));
+                let is_known = host.is_some_and(|host| host.key().host != HostPattern::Any);
+                if !is_known && self.clients(listener).rejects_unknown_names {
+                    return Err(Fault::NoListener);
+                }
+                host
             }
             ListenerProtocol::Tls => self.stream(listener, name).map(|_| None)?,
             _ => return Err(Fault::NoListener),

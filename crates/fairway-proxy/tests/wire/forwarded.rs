@@ -322,7 +322,8 @@ fn guarded(backend: &Backend, way: TrustedBy, allow: &[&str], deny: &[&str]) -> 
         TrustedBy::Listener => {
             let mut config = setup.config();
             let mut listener = Listener::clone(&config.listeners["http"]);
-            listener.clients.forwarded = Some(ForwardedTrust { ranges: trusted, append: false });
+            listener.clients.forwarded =
+                Some(ForwardedTrust { ranges: trusted, ..ForwardedTrust::default() });
             config.listeners.insert(listener.name.clone(), Arc::new(listener));
             setup.start_by(&config)
         }

@@ -108,7 +108,11 @@ async fn a_connection_has_as_many_streams_as_its_listener_says() {
 
 #[tokio::test]
 async fn whose_word_is_believed_the_listener_says() {
-    let trust = ForwardedTrust { ranges: vec!["127.0.0.0/8".parse().unwrap()], append: true };
+    let trust = ForwardedTrust {
+        ranges: vec!["127.0.0.0/8".parse().unwrap()],
+        append: true,
+        ..ForwardedTrust::default()
+    };
     let (backend, proxy) = started("http", |clients| clients.forwarded = Some(trust)).await;
     let request = Request::get(HOST, "/").header("X-Forwarded-For", "192.0.2.7");
     for client in [&mut proxy.client().await, &mut secure(&proxy).await.unwrap()] {

@@ -5,6 +5,7 @@
 
 mod support;
 
+mod admitted;
 mod asked_names;
 mod bodies;
 mod client_certificates;

@@ -138,7 +138,7 @@ fn subject(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     if !value.starts_with("CN=") {
         return Err(wrong(format!("\"{value}\" does not begin with CN=")));
     }
-    if let Err(why) = Pattern::anywhere(value) {
+    if let Err(why) = Pattern::anywhere(value, false) {
         return Err(wrong(format!("the regular expression \"{value}\" {why}")));
     }
     if !ends_with_the_name(value) {
