@@ -120,16 +120,22 @@ impl UrlHost {
     }
 
     /// The backend behind it: the endpoints of the Service that has this name or address, else whatever the name stands for.
+    /// Whoever answers `https` there is not verified.
     pub fn backend(&self, resources: &Resources, purpose: Purpose) -> BackendRef {
+        self.backend_over(resources, purpose, &TlsOrigination::default())
+    }
+
+    /// The same, where TLS begins like `tls`. It asks for the name of the URL, unless `tls` has another one.
+    pub fn backend_over(&self, resources: &Resources, purpose: Purpose, tls: &TlsOrigination) -> BackendRef {
         let by_address = self.address().and_then(|address| resources.service_at(address).cloned());
         let service = self.service().or(by_address).unwrap_or_else(|| ObjectKey::new("", &self.name));
         let transport = match self.scheme {
             OwnScheme::Http => Transport::Plain,
             OwnScheme::Https => Transport::Tls(Arc::new(TlsOrigination {
-                name: Some(self.name.clone()),
+                name: Some(tls.name.clone().unwrap_or_else(|| self.name.clone())),
                 // An address is no name (RFC 6066 §3).
-                sni: self.address().is_none(),
-                ..TlsOrigination::default()
+                sni: tls.name.is_some() || self.address().is_none(),
+                ..tls.clone()
             })),
         };
         BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })

@@ -299,6 +299,40 @@ async fn a_service_with_a_certificate_is_asked_over_tls() {
     assert_eq!(get(&fairway, "clear").await.status, 500, "nobody speaks TLS there");
 }
 
+#[tokio::test]
+async fn the_certificate_of_a_service_is_verified_where_its_ingress_asks_for_it() {
+    let (authority, another) = (Authority::new("login"), Authority::new("another"));
+    let leaf = authority.leaf(&["auth.secure.svc"]);
+    let secure = Backend::https(leaf.server_config(&[]), say).await;
+    let (yes, no) =
+        (("auth-url", "https://auth.secure.svc/204"), ("auth-url", "https://auth.secure.svc/403"));
+    let (by_its_own, by_another) = (("proxy-ssl-secret", "a/login"), ("proxy-ssl-secret", "a/another"));
+    let verified = ("proxy-ssl-verify", "on");
+    let site = Site::new(&[
+        ("good", &[yes, verified, by_its_own]),
+        ("no", &[no, verified, by_its_own]),
+        ("another", &[yes, verified, by_another]),
+        ("named", &[yes, verified, by_its_own, ("proxy-ssl-name", "elsewhere.test")]),
+        ("unasked", &[yes, by_another]),
+        ("nothing", &[yes, verified]),
+    ])
+    .await;
+    for (name, authority) in [("login", &authority), ("another", &another)] {
+        let secret = serde_json::json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "a"},
+            "stringData": {"ca.crt": authority.pem()},
+        });
+        site.manifests.put(&format!("{name}-authority.yaml"), secret.to_string());
+    }
+    site.manifests.put("secure.yaml", service_with_endpoints("secure", "auth", 443, &[secure.address()]));
+    let fairway = site.run().await;
+    for (name, status) in
+        [("good", 200), ("no", 403), ("another", 500), ("named", 500), ("unasked", 200), ("nothing", 503)]
+    {
+        assert_eq!(get(&fairway, name).await.status, status, "{name}");
+    }
+}
+
 const USERS: &str = "\
 plain:{PLAIN}secret
 sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=

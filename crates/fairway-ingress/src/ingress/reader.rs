@@ -102,7 +102,10 @@ impl<'a> Reader<'a> {
 
     /// Notes that something is wrong.
     pub(crate) fn report(&mut self, found: Diagnostic) {
-        self.diagnostics.push(found);
+        // An annotation may be read for the endpoints and again for the service that is asked.
+        if !self.diagnostics.contains(&found) {
+            self.diagnostics.push(found);
+        }
     }
 
     /// Notes that an annotation is not what it should be.

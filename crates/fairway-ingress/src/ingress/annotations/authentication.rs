@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AnyGuard, AuthService, BasicAuth, ExternalAuth, Guard, HeaderEdit, KeptAuth, RequestEdit, variables,
+    AnyGuard, AuthService, BasicAuth, ExternalAuth, Guard, HeaderEdit, KeptAuth, OwnScheme, RequestEdit,
+    variables,
 };
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Purpose;
@@ -18,6 +19,7 @@ use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 use fairway_password::NotAHash;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
+use crate::ingress::annotations::upstream;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
@@ -221,7 +223,9 @@ fn external(
     };
     let Question { mut auth, host } = question;
     if let Some(host) = host {
-        let reference = host.backend(context.inputs.resources, Purpose::Word);
+        let own = place == "auth-url" && host.scheme == OwnScheme::Https;
+        let tls = if own { upstream::tls(reader, context)? } else { Arc::default() };
+        let reference = host.backend_over(context.inputs.resources, Purpose::Word, &tls);
         auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
         let origin = if place.is_empty() { reader.field("") } else { reader.at(place) };
         contributions.added.name_backend(reference, origin, Purpose::Word);

@@ -95,7 +95,7 @@ fn transport(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Transport
 
 /// ingress-nginx reads the other `proxy-ssl-*` only beside `proxy-ssl-secret`; an Ingress that asks to verify without it is
 /// refused here, because nothing would be verified.
-fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOrigination>, Closed> {
+pub(super) fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOrigination>, Closed> {
     let verify = on(reader, "proxy-ssl-verify");
     let Some(value) = reader.value("proxy-ssl-secret") else {
         if verify {
