@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use fairway_model::{Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute};
+use fairway_model::{
+    ClientTraffic, Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute,
+};
 use fairway_objects::options::{ListenAt, Options};
 
 /// The route table of all Ingresses.
@@ -14,7 +16,8 @@ pub(crate) fn ingress_table() -> Arc<str> {
     NAME.clone()
 }
 
-/// Puts the listeners of all Ingresses into `config`, in place of those that are there under their names.
+/// Puts the listeners of all Ingresses into `config`, in place of those that are there under their names. Its settings say how
+/// their connections begin.
 pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {
     let at = &options.listeners;
     for (name, flag, protocol, ListenAt { bind, public_port }) in [
@@ -24,6 +27,10 @@ pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {
         let listener = Listener {
             origin: Origin::object("Flag", "", flag),
             bind: bind.clone(),
+            clients: ClientTraffic {
+                introduction: config.settings.introduction.clone(),
+                ..ClientTraffic::default()
+            },
             ..Listener::new(name, protocol, *public_port, INGRESS_TABLE)
         };
         config.listeners.insert(listener.name.clone(), Arc::new(listener));

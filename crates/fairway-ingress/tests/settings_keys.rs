@@ -1,7 +1,13 @@
 //! Every key that ingress-nginx or the F5 controller documents is known: it works, or a diagnostic says what is lost.
+//! `docs/configmap.md` lists what becomes of each key of ingress-nginx, as the diagnostics say it.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration settings_keys::` writes the page.
+
+use std::path::Path;
 
 use fairway_ingress::translate;
 use fairway_model::{DownstreamSettings, SessionTickets, Settings};
+use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{HostOptions, Options, UnsupportedProtection};
 use fairway_objects::resources::{Change, Resources};
@@ -9,48 +15,8 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, object};
 
-/// docs/user-guide/nginx-configuration/configmap.md of ingress-nginx, with the keys that only its code has.
-const INGRESS_NGINX: &str = "
-    access-log-params access-log-path add-headers allow-backend-server-header allow-cross-namespace-resources
-    allow-snippet-annotations annotation-value-word-blocklist annotations-risk-level bind-address block-cidrs block-referers
-    block-user-agents brotli-level brotli-min-length brotli-types client-body-buffer-size client-body-timeout
-    client-header-buffer-size client-header-timeout compute-full-forwarded-for custom-http-errors datadog-collector-host
-    datadog-sample-rate debug-connections default-type denylist-source-range disable-access-log disable-http-access-log
-    disable-ipv6 disable-ipv6-dns disable-proxy-intercept-errors disable-stream-access-log
-    enable-access-log-for-default-backend enable-aio-write enable-brotli enable-modsecurity enable-multi-accept enable-ocsp
-    enable-opentelemetry enable-opentracing enable-owasp-modsecurity-crs enable-real-ip enable-serial-reloads enable-syslog
-    enable-underscores-in-headers error-log-level error-log-path force-ssl-redirect forwarded-for-header generate-request-id
-    geoip2-autoreload-in-minutes global-allowed-response-headers global-auth-always-set-cookie global-auth-cache-duration
-    global-auth-cache-key global-auth-method global-auth-request-redirect global-auth-response-headers global-auth-signin
-    global-auth-signin-redirect-param global-auth-snippet global-auth-url global-rate-limit-memcached-connect-timeout
-    global-rate-limit-memcached-host global-rate-limit-memcached-max-idle-timeout global-rate-limit-memcached-pool-size
-    global-rate-limit-memcached-port global-rate-limit-status-code grpc-buffer-size-kb gzip-disable gzip-level gzip-min-length
-    gzip-types hide-headers hsts hsts-include-subdomains hsts-max-age hsts-preload http-access-log-path http-redirect-code
-    http-snippet http2-max-concurrent-streams http2-max-field-size http2-max-header-size http2-max-requests
-    ignore-invalid-headers jaeger-collector-host jaeger-sampler-type keep-alive keep-alive-requests large-client-header-buffers
-    limit-conn-status-code limit-conn-zone-variable limit-rate limit-rate-after limit-req-status-code load-balance
-    location-snippet log-format-escape-json log-format-escape-none log-format-stream log-format-upstream lua-shared-dicts
-    main-snippet map-hash-bucket-size max-worker-connections max-worker-open-files modsecurity-snippet
-    nginx-status-ipv4-whitelist nginx-status-ipv6-whitelist no-auth-locations no-tls-redirect-locations opentelemetry-config
-    opentelemetry-operation-name opentelemetry-trust-incoming-span opentracing-location-operation-name
-    opentracing-operation-name otel-max-export-batch-size otel-max-queuesize otel-sampler otel-sampler-parent-based
-    otel-sampler-ratio otel-schedule-delay-millis otel-service-name otlp-collector-host otlp-collector-port plugins
-    preserve-trailing-slash proxy-add-original-uri-header proxy-body-size proxy-buffer-size proxy-buffering
-    proxy-buffers-number proxy-busy-buffers-size proxy-connect-timeout proxy-cookie-domain proxy-cookie-path
-    proxy-headers-hash-bucket-size proxy-headers-hash-max-size proxy-http-version proxy-max-temp-file-size
-    proxy-next-upstream proxy-next-upstream-timeout proxy-next-upstream-tries proxy-protocol-header-timeout
-    proxy-read-timeout proxy-real-ip-cidr proxy-redirect-from proxy-redirect-to proxy-request-buffering proxy-send-timeout
-    proxy-set-headers proxy-ssl-location-only proxy-stream-next-upstream proxy-stream-next-upstream-timeout
-    proxy-stream-next-upstream-tries proxy-stream-responses proxy-stream-timeout relative-redirects retry-non-idempotent
-    reuse-port server-name-hash-bucket-size server-name-hash-max-size server-snippet server-tokens service-upstream
-    skip-access-log-urls ssl-buffer-size ssl-ciphers ssl-dh-param ssl-early-data ssl-ecdh-curve ssl-protocols ssl-redirect
-    ssl-reject-handshake ssl-session-cache ssl-session-cache-size ssl-session-ticket-key ssl-session-tickets
-    ssl-session-timeout stream-access-log-path stream-snippet strict-validate-path-type syslog-host syslog-port
-    upstream-keepalive-connections upstream-keepalive-requests upstream-keepalive-time upstream-keepalive-timeout
-    use-forwarded-headers use-geoip use-geoip2 use-gzip use-http2 use-port-in-redirects use-proxy-protocol
-    variables-hash-bucket-size variables-hash-max-size whitelist-source-range worker-cpu-affinity worker-processes
-    worker-serial-reloads worker-shutdown-timeout zipkin-collector-host zipkin-sample-rate
-";
+/// Every key of ingress-nginx, with a value that asks for another thing than its default.
+const INGRESS_NGINX: &str = include_str!("upstream/configmap-keys.txt");
 
 /// docs/content/configuration/global-configuration/configmap-resource.md of the F5 controller.
 const F5: &str = "
@@ -70,13 +36,23 @@ const F5: &str = "
     worker-connections worker-cpu-affinity worker-processes worker-rlimit-nofile worker-shutdown-timeout
 ";
 
-/// The codes of what is said about a key with this value.
-fn codes(key: &str, value: &str) -> Vec<&'static str> {
+/// The keys of ingress-nginx with their values.
+fn keys_of_ingress_nginx() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = INGRESS_NGINX.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(' ').expect("a key and its value"))
+}
+
+/// What is said about a key with this value.
+fn said(key: &str, value: &str) -> Vec<Diagnostic> {
     let data: Map<String, Value> = [(key.to_owned(), json!(value))].into_iter().collect();
-    let metadata = json!({"name": "settings", "namespace": "default"});
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
     let mut resources = Resources::default();
-    let map = json!({"kind": "ConfigMap", "metadata": metadata, "data": data});
-    resources.apply(Change::Set(object(map), None));
+    for map in [
+        json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": data}),
+        json!({"kind": "ConfigMap", "metadata": metadata("headers"), "data": {"X-One": "1"}}),
+    ] {
+        resources.apply(Change::Set(object(map), None));
+    }
     let options = Options {
         configmap: ObjectKey::parse("default/settings"),
         hosts: HostOptions {
@@ -85,12 +61,71 @@ fn codes(key: &str, value: &str) -> Vec<&'static str> {
         },
         ..Options::default()
     };
-    translate(&resources, &options, NOW).diagnostics.iter().map(|found| found.code).collect()
+    translate(&resources, &options, NOW).diagnostics.iter().cloned().collect()
+}
+
+/// The codes of it.
+fn codes(key: &str, value: &str) -> Vec<&'static str> {
+    said(key, value).iter().map(|found| found.code).collect()
+}
+
+/// What becomes of a key.
+fn fate(key: &str, value: &str) -> String {
+    if key == "worker-processes" {
+        return "| served | at the next start |".to_owned();
+    }
+    let said = said(key, value);
+    let about =
+        said.iter().find(|found| found.code.ends_with("setting") || found.code.ends_with("protection"));
+    let Some(about) = about else { return "| served | |".to_owned() };
+    let why = about.problem.strip_prefix(&format!("{key}: ")).unwrap_or(&about.problem);
+    let why = why.strip_prefix(&format!("{key} is not supported yet: ")).unwrap_or(why).replace('|', "\\|");
+    // What the column before it says.
+    let said_already = ["it has no effect", "it is not needed"].contains(&about.consequence.as_str());
+    let consequence = if said_already { String::new() } else { format!("; {}", about.consequence) };
+    match about.code {
+        "setting" => format!("| no effect | {why}{consequence} |"),
+        "unsupported-setting" => format!("| not served | {why}{consequence} |"),
+        "unsupported-protection" => format!("| refused | {why} |"),
+        other => panic!("{key}: {value}: {other}: {}", about.problem),
+    }
 }
 
 #[test]
+fn the_page_lists_what_becomes_of_every_key_of_ingress_nginx() {
+    let mut page = INTRODUCTION.to_owned();
+    for (key, value) in keys_of_ingress_nginx() {
+        page.push_str(&format!("| `{key}` {}\n", fate(key, value)));
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configmap.md");
+    fairway_testkit::golden::check(file, &page);
+}
+
+const INTRODUCTION: &str = "# Keys of ingress-nginx's ConfigMap
+
+Look up here what Fairway does with each key of the ConfigMap that `--configmap` names, as ingress-nginx v1.15.1 and its \
+predecessors read it. [operate.md](operate.md#the-settings-configmap) describes the keys that are served, with their defaults; \
+`fairway check` prints what is said here about the keys of your own ConfigMap.
+
+* **served**: the key has the effect that it has in ingress-nginx, or the difference that operate.md and \
+[record 0003](design/0003-differences-from-ingress-nginx.md) describe.
+* **no effect**: a note says why nothing is lost.
+* **not served**: a warning says what is lost.
+* **refused**: the key protects. While it is set, all Ingresses return 503, unless you set `--ignore-unsupported-protection`.
+
+A value of the wrong type gives a diagnostic that names the key, and the default is used; other keys are not affected. A list of \
+addresses or clients to keep out that cannot be read counts as refused.
+
+This page is generated from the diagnostics of `crates/fairway-ingress/tests/upstream/configmap-keys.txt`, where each key has a \
+value that is not its default.
+
+| key | with Fairway | why |
+| --- | --- | --- |
+";
+
+#[test]
 fn every_documented_key_is_known() {
-    let keys = || INGRESS_NGINX.split_whitespace().chain(F5.split_whitespace());
+    let keys = || keys_of_ingress_nginx().map(|(key, _)| key).chain(F5.split_whitespace());
     let unknown: Vec<_> = keys()
         .filter(|key| ["true", "1", "x"].iter().any(|value| codes(key, value).contains(&"unknown-setting")))
         .collect();

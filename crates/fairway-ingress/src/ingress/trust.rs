@@ -75,7 +75,10 @@ impl AddressSource {
     pub(crate) const fn remedy(self) -> &'static str {
         match self {
             Self::ForwardedHeaders => "proxy-real-ip-cidr or --trusted-forwarders names the proxies in front",
-            Self::ProxyProtocol => "--proxy-protocol-trusted names the load balancers in front",
+            Self::ProxyProtocol => {
+                "--proxy-protocol-trusted, or proxy-real-ip-cidr where the ConfigMap has use-proxy-protocol, names the load \
+                 balancers in front"
+            }
         }
     }
 }
@@ -84,7 +87,7 @@ impl fmt::Display for AddressSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ForwardedHeaders => "in X-Forwarded-For (use-forwarded-headers)",
-            Self::ProxyProtocol => "in a PROXY header (--proxy-protocol)",
+            Self::ProxyProtocol => "in a PROXY header (--proxy-protocol or use-proxy-protocol)",
         })
     }
 }

@@ -7,6 +7,7 @@ use fairway_objects::inputs::Inputs;
 
 use crate::ingress::class::Classes;
 use crate::ingress::settings;
+use crate::listeners;
 use crate::translator::state::State;
 use crate::translator::work::Work;
 
@@ -26,7 +27,12 @@ impl State {
             all |= read.defaults != self.defaults;
             self.defaults = read.defaults;
             work.report_trust = true;
+            let introduced_otherwise =
+                read.settings.introduction != self.current.config.settings.introduction;
             self.current.config.settings = read.settings;
+            if introduced_otherwise {
+                listeners::of_ingresses(inputs.options, &mut self.current.config);
+            }
             let mut found = read.diagnostics;
             found.extend(missing_defaults(inputs));
             self.current.diagnostics.replace(Scope::Settings, found);

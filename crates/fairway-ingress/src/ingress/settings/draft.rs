@@ -1,6 +1,6 @@
 //! The settings while they are read key by key, and what is wrong with a key. Owns no key.
 
-use fairway_model::{AnswerReason, Origin, Settings, StreamSettings};
+use fairway_model::{AnswerReason, HeaderNames, Origin, Settings, StreamSettings};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::{Options, UnsupportedProtection};
 use fairway_objects::resources::Resources;
@@ -11,6 +11,7 @@ use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
 use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
+use crate::ingress::settings::map_entries::MapKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::trust::TrustsEverybody;
 
@@ -31,10 +32,31 @@ pub(super) struct Draft<'a> {
     pub(super) keep_alive: bool,
     pub(super) hsts: Hsts,
     pub(super) forwarded: Forwarded,
+    pub(super) header_names: HeaderNameKeys,
     pub(super) global_auth: GlobalAuth,
     pub(super) log_format: LogFormatKeys,
     pub(super) headers: HeaderKeys,
+    pub(super) maps: MapKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// The keys about names of headers, as nginx combines them.
+#[derive(Debug, Default)]
+pub(super) struct HeaderNameKeys {
+    /// `enable-underscores-in-headers`.
+    pub(super) underscores: bool,
+    /// `ignore-invalid-headers` is false.
+    pub(super) any: bool,
+}
+
+impl HeaderNameKeys {
+    fn settle(&self) -> HeaderNames {
+        match (self.any, self.underscores) {
+            (true, _) => HeaderNames::Any,
+            (false, true) => HeaderNames::Underscores,
+            (false, false) => HeaderNames::Plain,
+        }
+    }
 }
 
 /// A key with its value and its place.
@@ -64,9 +86,11 @@ impl<'a> Draft<'a> {
             keep_alive: true,
             hsts: Hsts::default(),
             forwarded: Forwarded::default(),
+            header_names: HeaderNameKeys::default(),
             global_auth: GlobalAuth::default(),
             log_format: LogFormatKeys::default(),
             headers: HeaderKeys::default(),
+            maps: MapKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -91,6 +115,10 @@ impl<'a> Draft<'a> {
                 format!("{name} is not a setting that is read"),
                 format!("\"{}\" has no effect", value.lines().next().unwrap_or_default()),
             ),
+            KeyProblem::Unreadable(problem) => {
+                let (severity, consequence) = self.unprotected();
+                found(severity, "unsupported-protection").because(format!("{name}: {problem}"), consequence)
+            }
             KeyProblem::Unprotected(effect) => {
                 let (severity, consequence) = self.unprotected();
                 found(severity, "unsupported-protection")
@@ -121,15 +149,21 @@ impl<'a> Draft<'a> {
         }
         self.defaults.hsts = self.hsts.value();
         self.diagnostics.extend(self.headers.settle(resources, &mut self.defaults, &at));
-        let TrustedForwarders { ranges, everybody, problem } =
+        let introduced = self.forwarded.introduced(&at);
+        self.settings.introduction = introduced.introduction;
+        self.diagnostics.extend(introduced.problem);
+        let TrustedForwarders { trust, everybody, problem } =
             self.forwarded.settle(&self.options.trust.forwarders, &at);
-        self.settings.forwarded.ranges = ranges;
+        self.settings.forwarded = trust;
+        self.settings.downstream.header_names = self.header_names.settle();
+        (self.settings.blocked, self.settings.unlogged_targets) = self.maps.settle();
         self.diagnostics.extend(problem);
         let choice = self.options.hosts.log_format;
         self.diagnostics.extend(self.log_format.settle(choice, &mut self.settings, &at));
         self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
-        let trusts: Vec<_> = everybody.into_iter().chain(by_proxy_protocol).collect();
+        let trusts: Vec<_> =
+            everybody.into_iter().chain(by_proxy_protocol).chain(introduced.everybody).collect();
         self.defaults.source_ranges.claimable_by = trusts.iter().map(|trust| trust.source).collect();
         self.defaults.trusts_everybody = trusts;
         Reading { settings: self.settings, defaults: self.defaults, diagnostics: self.diagnostics }

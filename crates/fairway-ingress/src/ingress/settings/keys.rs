@@ -9,8 +9,9 @@ use fairway_objects::annotations::text::{self, bytes, switch};
 use fairway_objects::options::ProxySenders;
 use ipnet::IpNet;
 
+use crate::ingress::external_auth::is_of_the_hop;
 use crate::ingress::settings::draft::Draft;
-use crate::ingress::settings::forwarded::Switch;
+use crate::ingress::settings::forwarded::{AddressHeader, Switch};
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::settings::tickets;
@@ -23,6 +24,15 @@ const NOT_A_NUMBER: KeyProblem = KeyProblem::NotA("a whole number");
 const NOT_A_TIME: KeyProblem = KeyProblem::NotA("a time such as 60, 60s or 1h");
 const NOT_ALL_RANGES: KeyProblem =
     KeyProblem::Partly("a list of addresses and ranges", "only the ranges that can be read are believed");
+const NOT_ALL_STATUSES: KeyProblem = KeyProblem::Partly(
+    "a list of statuses from 400 to 599, separated by commas",
+    "only the statuses that can be read have pages",
+);
+const NOT_A_HEADER: KeyProblem = KeyProblem::Partly(
+    "a header with letters, digits and - in its name that does not belong to the connection",
+    "nobody's X-Forwarded-* are believed: requests through a proxy have the proxy's address, also where source ranges are \
+     checked",
+);
 const NOT_RANGES: KeyProblem = KeyProblem::NotA("a list of addresses and ranges");
 
 fn flag(value: &str) -> Result<bool, KeyProblem> {
@@ -216,17 +226,25 @@ impl Draft<'_> {
             "global-allowed-response-headers" => {
                 self.defaults.allowed_headers = list(value).map(str::to_owned).collect();
             }
-            "compute-full-forwarded-for" => self.settings.forwarded.append = flag(value)?,
-            "use-forwarded-headers"
+            "ssl-reject-handshake" => self.settings.downstream.reject_unknown_names = flag(value)?,
+            "enable-underscores-in-headers" => self.header_names.underscores = flag(value)?,
+            "ignore-invalid-headers" => self.header_names.any = !flag(value)?,
+            "compute-full-forwarded-for"
+            | "use-forwarded-headers"
             | "proxy-real-ip-cidr"
             | "forwarded-for-header"
             | "enable-real-ip"
             | "proxy-protocol"
             | "use-proxy-protocol" => return self.read_proxies(name, value),
             "custom-http-errors" => {
-                let statuses = text::statuses(value);
-                self.defaults.errors = statuses
-                    .ok_or(KeyProblem::NotA("a list of statuses from 400 to 599, separated by commas"))?;
+                let read: Vec<_> = list(value).map(text::statuses).collect();
+                let unread = read.iter().any(Option::is_none);
+                self.defaults.errors = read.into_iter().flatten().flatten().collect();
+                self.defaults.errors.sort_unstable();
+                self.defaults.errors.dedup();
+                if unread {
+                    return Err(NOT_ALL_STATUSES);
+                }
             }
             "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
             "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
@@ -249,6 +267,7 @@ impl Draft<'_> {
         }
         let read = self.log_format.read(name, value).or_else(|| self.headers.read(name, value));
         let read = read.or_else(|| tickets::read(&mut self.settings.tickets, name, value));
+        let read = read.or_else(|| self.maps.read(name, value));
         if let Some(read) = read {
             return read;
         }
@@ -269,27 +288,18 @@ impl Draft<'_> {
                     return Err(NOT_ALL_RANGES);
                 }
             }
-            "forwarded-for-header" if !value.eq_ignore_ascii_case("X-Forwarded-For") => {
-                self.forwarded.in_another_header = true;
-                return Err(KeyProblem::Lost(
-                    "only X-Forwarded-For is read",
-                    "nobody's X-Forwarded-* are believed: requests through a proxy have the proxy's address, also \
-                     where source ranges are checked",
-                ));
+            "compute-full-forwarded-for" => self.forwarded.append = flag(value)?,
+            "enable-real-ip" => self.forwarded.real_ip = flag(value)?,
+            "forwarded-for-header" => {
+                self.forwarded.header = address_header(value);
+                if self.forwarded.header == AddressHeader::Unreadable {
+                    return Err(NOT_A_HEADER);
+                }
             }
-            "enable-real-ip" if flag(value)? => {
-                return Err(KeyProblem::Lost(
-                    "X-Forwarded-For is believed with use-forwarded-headers only",
-                    "it has no effect",
-                ));
-            }
-            "use-proxy-protocol" | "proxy-protocol"
-                if flag(value)? && self.options.trust.proxy_protocol == ProxySenders::Nobody =>
-            {
-                return Err(KeyProblem::Lost(
-                    "listeners expect a PROXY protocol header by the flag --proxy-protocol, which is not given",
-                    "it has no effect",
-                ));
+            "use-proxy-protocol" | "proxy-protocol" => {
+                // The flag comes first: it says more, and takes effect before the ConfigMap is read.
+                let by_flag = self.options.trust.proxy_protocol != ProxySenders::Nobody;
+                self.forwarded.proxy_protocol = flag(value)? && !by_flag;
             }
             _ => {}
         }
@@ -350,10 +360,21 @@ impl Draft<'_> {
     }
 }
 
+/// The header that names the client. One that belongs to the connection is written anew by each proxy.
+fn address_header(value: &str) -> AddressHeader {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_readable = is_plain && !is_of_the_hop(value);
+    match value.to_ascii_lowercase() {
+        name if name.is_empty() || name == "x-forwarded-for" => AddressHeader::Usual,
+        name if is_readable => AddressHeader::Other(name.into()),
+        _ => AddressHeader::Unreadable,
+    }
+}
+
 /// A list that keeps somebody out: one that cannot be read keeps everybody out.
 fn guard(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
     ranges(value)
-        .map_err(|_| KeyProblem::Unprotected("the list has something that is neither an address nor a range"))
+        .map_err(|_| KeyProblem::Unreadable("the list has something that is neither an address nor a range"))
 }
 
 /// Keys that protect and do not work yet.
@@ -363,14 +384,7 @@ fn protection(name: &str, value: &str) -> Result<(), KeyProblem> {
         "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" if asked => {
             Err(KeyProblem::Unprotected("requests would pass without the web application firewall"))
         }
-        "block-user-agents" | "block-referers" if asked => {
-            Err(KeyProblem::Unprotected("the clients it names would be let in"))
-        }
-        "enable-modsecurity"
-        | "enable-owasp-modsecurity-crs"
-        | "modsecurity-snippet"
-        | "block-user-agents"
-        | "block-referers" => Ok(()),
+        "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" => Ok(()),
         _ => needless::read(name, value),
     }
 }

@@ -8,6 +8,7 @@ mod forwarded;
 mod headers;
 mod keys;
 mod log_format;
+mod map_entries;
 mod needless;
 mod problem;
 mod tickets;

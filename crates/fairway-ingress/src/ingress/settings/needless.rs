@@ -100,18 +100,12 @@ const GROUPS: &[Group] = &[
         NOT_NEEDED,
     ),
     needless(
-        &["ignore-invalid-headers"],
-        "requests with an invalid header field are answered 400",
+        &["access-log-params"],
+        "lines are gathered and written by a thread of its own, so that buffer, flush and gzip have nothing to do",
         NO_EFFECT,
     ),
     needless(
-        &[
-            "access-log-params",
-            "access-log-path",
-            "error-log-*",
-            "http-access-log-path",
-            "stream-access-log-path",
-        ],
+        &["access-log-path", "error-log-*", "http-access-log-path", "stream-access-log-path"],
         "the access log goes to standard output, and what Fairway says of itself to standard error",
         NO_EFFECT,
     ),
@@ -132,6 +126,26 @@ const GROUPS: &[Group] = &[
         ],
         "it configures a part of nginx that is not here",
         NO_EFFECT,
+    ),
+    needless(
+        &["app-root", "upstream-hash-by*"],
+        "in ingress-nginx, too, only the annotation of this name has an effect",
+        NO_EFFECT,
+    ),
+    needless(
+        &["forwarded-for-proxy-protocol-header"],
+        "no header is needed to hand the address of a PROXY header on inside of Fairway",
+        NOT_NEEDED,
+    ),
+    lost(
+        &["forwarded-host-header"],
+        "X-Original-Forwarded-Host has the X-Forwarded-Host of the client",
+        "backends do not get the header that it names there",
+    ),
+    lost(
+        &["enable-auth-access-log"],
+        "requests to authentication services have no lines of their own in the access log",
+        "they are not logged",
     ),
     needless(
         &["proxy-ssl-location-only"],
@@ -186,11 +200,6 @@ const GROUPS: &[Group] = &[
         NO_EFFECT,
     ),
     lost(
-        &["enable-underscores-in-headers"],
-        "header fields with an underscore in their name are dropped",
-        "backends do not see them",
-    ),
-    lost(
         &["enable-brotli", "use-gzip"],
         "answers are not compressed yet",
         "clients get them as backends send them",
@@ -233,11 +242,6 @@ const GROUPS: &[Group] = &[
         "clients do not see it",
     ),
     lost(&["server-tokens"], "Fairway does not name itself in answers", NO_EFFECT),
-    lost(
-        &["skip-access-log-urls"],
-        "enable-access-log switches the log off for an Ingress",
-        "they are logged",
-    ),
     lost(&["enable-syslog"], "the access log goes to standard output", "nothing is sent to syslog"),
     lost(
         &["enable-opentelemetry", "enable-opentracing", "opentracing", "otel-trace-in-http"],
@@ -256,11 +260,6 @@ const GROUPS: &[Group] = &[
     lost(&["use-geoip", "use-geoip2"], "there is no database of places", NO_EFFECT),
     lost(&["ssl-early-data"], "requests in early data could be replayed, and are not taken", NO_EFFECT),
     lost(&["enable-ocsp"], "no OCSP responses are stapled", "clients that want to know ask the authority"),
-    lost(
-        &["ssl-reject-handshake"],
-        "clients that name no host with a certificate get the default one",
-        "their handshakes succeed",
-    ),
     Group {
         names: &[
             "http-snippet",
