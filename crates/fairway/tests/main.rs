@@ -20,6 +20,7 @@ mod manifests_of_ingress_nginx;
 mod many_routes;
 mod migrate;
 mod migrate_gateway_api;
+mod nginx;
 mod passthrough;
 mod patterns;
 mod policies;

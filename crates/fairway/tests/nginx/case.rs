@@ -1,0 +1,124 @@
+//! The recorded cases as values, and how they are written: one exchange on a line. Owns what counts as the same.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+use fairway_testkit::RecordedRequest;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Headers of the request to the backend that are not compared: of the connection, made anew for each request, or told otherwise
+/// by the port of a test.
+const NOT_COMPARED: [&str; 5] = ["host", "connection", "content-length", "x-request-id", "x-forwarded-port"];
+
+/// One file of `cases/`.
+pub(crate) struct File {
+    path: PathBuf,
+    pub(crate) cases: Vec<Case>,
+}
+
+/// Keys of the ConfigMap, and what was asked with them.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) keys: BTreeMap<String, String>,
+    /// The ranges that may ask, where not everybody may.
+    pub(crate) allow: Option<String>,
+    pub(crate) exchanges: Vec<Exchange>,
+}
+
+/// A request, and what came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Exchange {
+    /// What comes before the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) proxy_header: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    /// What nginx made of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nginx: Option<Answered>,
+    /// What Fairway makes of it, where that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fairway: Option<Answered>,
+    /// Why it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
+}
+
+/// What the client got, and what the backend saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answered {
+    /// 0 where the connection ended without an answer.
+    pub(crate) status: u16,
+    /// Headers of the request that reached the backend, by name in lower case; none where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seen: Option<BTreeMap<String, Vec<String>>>,
+}
+
+impl File {
+    pub(crate) fn read(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/nginx/cases/{name}.json"));
+        let text = fs::read(&path).unwrap();
+        let cases =
+            serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { path, cases }
+    }
+
+    pub(crate) fn write(&self) {
+        let mut text = "[\n".to_owned();
+        for (number, case) in self.cases.iter().enumerate() {
+            let json = |value: &Value| serde_json::to_string(value).unwrap();
+            let allow = case
+                .allow
+                .as_ref()
+                .map(|allow| format!("\"allow\": {},\n  ", json(&Value::from(allow.as_str()))));
+            _ = write!(
+                text,
+                " {{\"name\": {},\n  \"keys\": {},\n  {}\"exchanges\": [\n",
+                json(&Value::from(case.name.as_str())),
+                serde_json::to_string(&case.keys).unwrap(),
+                allow.unwrap_or_default(),
+            );
+            let lines: Vec<_> = case
+                .exchanges
+                .iter()
+                .map(|it| format!("   {}", serde_json::to_string(it).unwrap()))
+                .collect();
+            text.push_str(&lines.join(",\n"));
+            text.push_str(if number + 1 < self.cases.len() { "\n  ]},\n" } else { "\n  ]}\n" });
+        }
+        text.push_str("]\n");
+        fs::write(&self.path, text).unwrap();
+    }
+}
+
+impl Exchange {
+    /// What is wrong with what Fairway made of it now.
+    pub(crate) fn judge(&self, now: &Answered) -> Option<String> {
+        let nginx = self.nginx.as_ref().expect("nginx was asked");
+        let asked = format!("{:?} {:?}", self.proxy_header.as_deref().unwrap_or_default(), self.headers);
+        match (&self.fairway, &self.why) {
+            (None, None) if now == nginx => None,
+            (None, None) => Some(format!("{asked}: nginx {nginx:?}, now {now:?}")),
+            (Some(meant), Some(_)) if meant == nginx => Some(format!("{asked}: it is no difference")),
+            (Some(meant), Some(_)) if now == meant => None,
+            (Some(meant), Some(_)) => Some(format!("{asked}: meant {meant:?}, now {now:?}")),
+            _ => Some(format!("{asked}: a difference has an answer and a reason")),
+        }
+    }
+}
+
+/// What counts of a request that reached the backend.
+pub(crate) fn seen(request: &RecordedRequest) -> BTreeMap<String, Vec<String>> {
+    let mut seen = BTreeMap::<String, Vec<String>>::new();
+    for (name, value) in &request.headers {
+        let name = name.to_ascii_lowercase();
+        if !NOT_COMPARED.contains(&name.as_str()) {
+            seen.entry(name).or_default().push(value.clone());
+        }
+    }
+    seen
+}
