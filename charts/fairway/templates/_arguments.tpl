@@ -112,6 +112,8 @@
 - --election-id={{ include "fairway.electionId" . }}
 {{- if .Values.status.publishAddresses }}
 - --publish-status-address={{ join "," .Values.status.publishAddresses }}
+{{- else if .Values.status.publishNodes }}
+- --publish-nodes={{ .Values.status.publishNodes }}
 {{- else if include "fairway.publishService" . }}
 - --publish-service={{ include "fairway.publishService" . }}
 {{- end }}
@@ -120,7 +122,7 @@
 
 {{/* Whether addresses are written into the status of Ingresses: "true" or nothing. Events do not need them. */}}
 {{- define "fairway.publishes" -}}
-{{- if and .Values.status.enabled (or .Values.status.publishAddresses (include "fairway.publishService" .)) -}}true{{- end -}}
+{{- if and .Values.status.enabled (or .Values.status.publishAddresses .Values.status.publishNodes (include "fairway.publishService" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Values that contradict each other, which a schema cannot see. */}}

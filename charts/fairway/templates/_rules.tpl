@@ -83,6 +83,11 @@
   resources: [namespaces]
   verbs: [get, list, watch]
 {{- end }}
+{{- if and .Values.status.enabled .Values.status.publishNodes (not .Values.status.publishAddresses) }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get]
+{{- end }}
 {{- if .Values.gatewayApi.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]

@@ -12,5 +12,7 @@ mod testing;
 pub mod webhook;
 
 pub use source::Cluster;
-pub use status::{PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode, TicketDuties};
+pub use status::{
+    NodeAddresses, PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode, TicketDuties,
+};
 pub use webhook::Webhook;

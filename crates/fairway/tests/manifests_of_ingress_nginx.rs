@@ -182,6 +182,9 @@ fn published(server: &ListeningServer) -> Value {
 const NO_EVENTS: &str =
     "cannot create resource \"events\" in API group \"events.k8s.io\" in the namespace \"shop\"";
 
+const NO_PATCH: &str =
+    "cannot patch resource \"ingresses/status\" in API group \"networking.k8s.io\" in the namespace \"shop\"";
+
 #[tokio::test]
 async fn kinds_of_the_gateway_api_that_may_not_be_read_are_no_error() {
     let server = cluster_with_gateway_api().await;
@@ -212,23 +215,34 @@ async fn the_manifest_for_clouds_serves_and_writes_status_and_events() {
     assert_eq!(controller.messages("ERROR"), [""; 0]);
     let warnings = controller.messages("WARN");
     assert!(matches!(&warnings[..], [it] if said.ends_with(it)), "{warnings:?} {said}");
-    let no_patch = "cannot patch resource \"ingresses/status\" in API group \"networking.k8s.io\" in the namespace \"shop\"";
-    assert_eq!(refused(&server), BTreeSet::from([NO_EVENTS, no_patch].map(str::to_owned)));
+    assert_eq!(refused(&server), BTreeSet::from([NO_EVENTS, NO_PATCH].map(str::to_owned)));
 }
 
 #[tokio::test]
-async fn the_manifest_for_bare_metal_serves_and_warns_that_no_address_is_published() {
+async fn the_manifest_for_bare_metal_serves_and_writes_the_addresses_of_its_nodes() {
     let server = cluster().await;
+    let addresses = json!([
+        { "type": "InternalIP", "address": "10.0.0.1" }, { "type": "ExternalIP", "address": "203.0.113.8" },
+    ]);
+    server.put("nodes", json!({ "metadata": { "name": "node-1" }, "status": { "addresses": addresses } }));
+    let ready = json!([{ "type": "Ready", "status": "True" }]);
+    server.put(
+        "pods",
+        json!({
+            "metadata": { "namespace": NAMESPACE, "name": "controller" },
+            "spec": { "nodeName": "node-1", "containers": [] },
+            "status": { "phase": "Running", "conditions": ready },
+        }),
+    );
     let controller = Controller::start(&BARE_METAL, &server);
     controller.until_ready().await;
+    let address = json!([{ "ip": "203.0.113.8" }]);
+    eventually("the address is published", PATIENCE * 2, || async { published(&server) == address }).await;
     let said = event(&server).await;
     assert_eq!(controller.messages("ERROR"), [""; 0]);
-    let mut warnings = controller.messages("WARN");
-    warnings.retain(|it| !said.ends_with(it));
-    let no_address = "status of Ingresses: ingress-nginx writes the addresses of its nodes";
-    assert!(matches!(&warnings[..], [it] if it.starts_with(no_address)), "{warnings:?}");
-    assert_eq!(refused(&server), BTreeSet::from([NO_EVENTS.to_owned()]));
     let own_keys = |it: &String| it.contains("TLS sessions resume only on the replica that began them");
     assert_eq!(controller.messages("INFO").iter().filter(|it| own_keys(it)).count(), 1);
-    assert!(published(&server).is_null());
+    let warnings = controller.messages("WARN");
+    assert!(matches!(&warnings[..], [it] if said.ends_with(it)), "{warnings:?} {said}");
+    assert_eq!(refused(&server), BTreeSet::from([NO_EVENTS, NO_PATCH].map(str::to_owned)));
 }

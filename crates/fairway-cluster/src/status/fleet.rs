@@ -1,7 +1,7 @@
-//! Whether other replicas of this fleet are left: the pods in the own namespace with the own labels (as ingress-nginx
-//! does), without those that are going. Never waits for any of them.
+//! The other replicas of this fleet, which are the pods in the own namespace with the own labels (as ingress-nginx does):
+//! whether one is left that is not going, and on which nodes they are ready. Never waits for any of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_objects::object::ObjectKey;
@@ -74,17 +74,32 @@ impl Fleet {
     /// Another pod of the fleet that goes on.
     pub(crate) async fn others(&mut self) -> Result<Others, Error> {
         self.learn().await?;
-        let Labels::Of(labels) = &self.labels else { return Ok(Others::None) };
-        if labels.is_empty() {
-            // Any pod would match. Without labels no Deployment or DaemonSet made it: it is alone.
-            return Ok(Others::None);
-        }
-        let selector: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let list = self.pods.list(&ListParams::default().labels(&selector.join(","))).await;
+        let Some(selector) = self.selector() else { return Ok(Others::None) };
+        let list = self.pods.list(&ListParams::default().labels(&selector)).await;
         let pods = self.judge("list", list)?;
         let name = |pod: &Pod| pod.metadata.name.clone().unwrap_or_default();
         let other = pods.items.iter().find(|pod| name(pod) != *self.own.name && goes_on(pod));
         Ok(other.map_or(Others::None, |pod| Others::Pod(name(pod))))
+    }
+
+    /// The nodes on which pods of the fleet are ready.
+    pub(crate) async fn nodes(&mut self) -> Result<BTreeSet<String>, Error> {
+        self.learn().await?;
+        let pods = match self.selector() {
+            Some(selector) => {
+                let list = self.pods.list(&ListParams::default().labels(&selector)).await;
+                self.judge("list", list)?.items
+            }
+            None => self.judge("get", self.pods.get_opt(&self.own.name).await)?.into_iter().collect(),
+        };
+        Ok(pods.into_iter().filter(is_ready).filter_map(|pod| pod.spec?.node_name).collect())
+    }
+
+    /// The own labels. Without any no Deployment or DaemonSet made the pod: it is alone, and any pod would match.
+    fn selector(&self) -> Option<String> {
+        let Labels::Of(labels) = &self.labels else { return None };
+        let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        (!pairs.is_empty()).then(|| pairs.join(","))
     }
 
     fn judge<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
@@ -92,6 +107,12 @@ impl Fleet {
         let namespace = self.own.namespace.clone();
         self.refusals.judge(Permit { verb, resource: "pods".into(), namespace, lost }, answer)
     }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    goes_on(pod) && ready.any(|condition| condition.status == "True")
 }
 
 fn goes_on(pod: &Pod) -> bool {

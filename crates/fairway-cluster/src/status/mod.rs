@@ -17,6 +17,7 @@ mod event;
 mod fleet;
 mod gateways;
 mod lease;
+mod nodes;
 mod notices;
 mod object_writer;
 mod objects;
@@ -38,6 +39,7 @@ mod updates;
 mod writer;
 
 pub use gateways::{Asker, Bindings, PlaceOptions, PortRange, ServiceType};
+pub use nodes::NodeAddresses;
 pub use object_writer::Versions;
 pub use publish::PublishAddresses;
 pub use reporter::{Connect, GatewayDuties, Reporter, ReporterOptions, StatusMode};

@@ -1,4 +1,4 @@
-//! The addresses that clients reach this fleet at: from a Service or from flags. Owns how a Service's addresses are read
+//! The addresses that clients reach this fleet at: from a Service, from nodes or from flags. Owns how a Service's addresses are read
 //! and that they are followed; never writes them anywhere.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::Client;
 use tokio::sync::watch;
 
+use super::nodes::{self, NodeAddresses};
 use super::permission::{Permit, Refusals};
 use crate::source::follow::{Followed, News, Whole};
 
@@ -22,6 +23,8 @@ pub enum PublishAddresses {
     Service(ObjectKey),
     /// IP addresses and host names.
     Addresses(Vec<String>),
+    /// The nodes on which pods of the fleet are ready.
+    Nodes(NodeAddresses),
 }
 
 /// Addresses in the order of status; IP addresses and host names. An empty one means that there are none.
@@ -30,6 +33,7 @@ pub(crate) type Addresses = Arc<BTreeSet<Arc<str>>>;
 /// Follows the addresses and tells them; `None` until they are known. Ends only when they cannot change.
 pub(crate) async fn follow(
     client: Client,
+    pod: ObjectKey,
     publish: PublishAddresses,
     refusals: Arc<Refusals>,
     sender: watch::Sender<Option<Addresses>>,
@@ -41,6 +45,9 @@ pub(crate) async fn follow(
             sender.send_replace(Some(Arc::new(texts.collect())));
         }
         PublishAddresses::Service(key) => follow_service(&client, &key, &refusals, &sender).await,
+        PublishAddresses::Nodes(which) => {
+            nodes::follow(&client, &pod, which, &refusals, |found| tell("nodes", found, &sender)).await;
+        }
     }
 }
 
@@ -77,12 +84,15 @@ fn noticed(key: &ObjectKey, service: Option<&Service>, sender: &watch::Sender<Op
         );
         return;
     };
-    let addresses = Arc::new(addresses(service));
+    tell(&format!("Service {key}"), addresses(service), sender);
+}
+
+fn tell(of: &str, addresses: BTreeSet<Arc<str>>, sender: &watch::Sender<Option<Addresses>>) {
     sender.send_if_modified(|before| {
-        let differs = before.as_ref() != Some(&addresses);
+        let differs = before.as_deref() != Some(&addresses);
         if differs {
-            tracing::info!(service = %key, ?addresses, "addresses for the status of Ingresses");
-            *before = Some(addresses);
+            tracing::info!(of, ?addresses, "addresses for the status of Ingresses");
+            *before = Some(Arc::new(addresses));
         }
         differs
     });

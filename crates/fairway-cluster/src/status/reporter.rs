@@ -232,7 +232,13 @@ impl Parts {
                 writer::Signals { updates, addresses, role: role.clone(), order: order.subscribe() };
             let part = Writer::new(client.clone(), refusals.clone(), standing);
             writer = Some(tokio::spawn(part.run(signals)));
-            others.push(tokio::spawn(publish::follow(client.clone(), publish, refusals.clone(), told)));
+            others.push(tokio::spawn(publish::follow(
+                client.clone(),
+                pod.clone(),
+                publish,
+                refusals.clone(),
+                told,
+            )));
         }
         let fleet = Fleet::new(&client, pod, refusals);
         let election = tokio::spawn(election.run(wishes));

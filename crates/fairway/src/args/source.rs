@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fairway_cluster::source::{Credentials, Namespaces, Selection};
 use fairway_objects::options::{GatewayOptions, GatewayScope, LoopbackEndpoints, Options, Places};
 
@@ -56,6 +56,10 @@ pub(crate) struct ReportArgs {
     /// Addresses or names to write to the status of Ingresses instead
     #[arg(long, env = "FAIRWAY_PUBLISH_STATUS_ADDRESS", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) publish_status_address: Vec<String>,
+    /// The addresses of the nodes with ready pods, to write to the status of Ingresses instead; internal ones count for a node
+    /// that has no external one
+    #[arg(long, env = "FAIRWAY_PUBLISH_NODES", value_name = "WHICH")]
+    pub(crate) publish_nodes: Option<NodeAddressChoice>,
     /// The Lease, in the pod's namespace, that elects the replica that writes [default: fairway-leader]
     #[arg(long, env = "FAIRWAY_ELECTION_ID", value_name = "NAME")]
     pub(crate) election_id: Option<String>,
@@ -130,6 +134,13 @@ impl SourceArgs {
     }
 }
 
+/// Which addresses of nodes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NodeAddressChoice {
+    External,
+    Internal,
+}
+
 impl ReportArgs {
     /// # Errors
     /// A flag would have no effect.
@@ -143,6 +154,7 @@ impl ReportArgs {
         let publishes = [
             (self.publish_service.is_some(), "--publish-service"),
             (!self.publish_status_address.is_empty(), "--publish-status-address"),
+            (self.publish_nodes.is_some(), "--publish-nodes"),
         ];
         if let (true, Some(flag)) = (self.no_status, first(publishes)) {
             bail!("{flag} and --no-status contradict each other: no status is written");
@@ -156,6 +168,7 @@ impl ReportArgs {
             (self.webhook.address.is_some(), "--webhook"),
             (self.publish_service.is_some(), "--publish-service"),
             (!self.publish_status_address.is_empty(), "--publish-status-address"),
+            (self.publish_nodes.is_some(), "--publish-nodes"),
             (self.election_id.is_some(), "--election-id"),
             (self.no_status, "--no-status"),
             (self.own_session_tickets, "--own-session-tickets"),

@@ -39,6 +39,9 @@ fn meaning(flag: &Flag) -> String {
         Meaning::Port(Place::Https) => "the port of `--https`".to_owned(),
         Meaning::Port(Place::Health) => "the port of `--probe`; that of `--admin` is one above".to_owned(),
         Meaning::Port(Place::Metrics) => "one more port of `--probe`".to_owned(),
+        Meaning::InternalNodes => {
+            "`--publish-nodes=internal` if it is true and no flag names the addresses; else `--publish-nodes=external`".to_owned()
+        }
         Meaning::Status => "`--no-status` if it is false".to_owned(),
         Meaning::Lost { without: ["true", "false"], .. } => "no effect, and nothing is lost".to_owned(),
         Meaning::Lost { without: [], what } | Meaning::Needless(what) => format!("warning: {what}"),

@@ -69,6 +69,10 @@ pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
         Meaning::Address(own) | Meaning::OfThisNamespace(own) => {
             FlagMeaning::Lost(format!("give --{own} in extraArgs by hand"))
         }
+        Meaning::InternalNodes if value == "true" => FlagMeaning::Lost(
+            "set status.publishNodes to internal if the addresses of no Service are published".to_owned(),
+        ),
+        Meaning::InternalNodes => FlagMeaning::Nothing("it is off by default".to_owned()),
         Meaning::Port(_) | Meaning::Status => FlagMeaning::Lost("set it by hand".to_owned()),
     }
 }
@@ -86,6 +90,8 @@ struct Translation<'n> {
     /// The port of each listener.
     ports: table::Ports,
     writes_status: bool,
+    /// Whether the internal addresses of nodes are published, where no flag says which addresses.
+    internal_nodes: bool,
     lost: Vec<String>,
 }
 
@@ -93,7 +99,7 @@ impl<'n> Translation<'n> {
     fn new(dialect: Dialect, program: &str, namespace: Option<&'n str>) -> Self {
         let arguments = [program, "run", "--kubernetes"].map(str::to_owned).into();
         let (ports, writes_status, lost) = (dialect.ports(), dialect.writes_status(), dialect.lost());
-        Self { dialect, namespace, arguments, ports, writes_status, lost }
+        Self { dialect, namespace, arguments, ports, writes_status, internal_nodes: false, lost }
     }
 
     fn take(&mut self, flag: &Flag, given: &Given) {
@@ -120,6 +126,7 @@ impl<'n> Translation<'n> {
             }
             Meaning::SwitchOn(own) => self.set(own, if is_true { "true" } else { "false" }),
             Meaning::Status => self.writes_status = is_true,
+            Meaning::InternalNodes => self.internal_nodes = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
             Meaning::Lost { what, .. } | Meaning::Needless(what) => self.lose(given, what),
         }
@@ -152,8 +159,11 @@ impl<'n> Translation<'n> {
             if !is_given(&self.arguments, "no-status") {
                 self.arguments.push("--no-status".to_owned());
             }
-        } else if !self.arguments.iter().any(|argument| argument.starts_with("--publish-")) {
-            self.lost.extend(self.dialect.lost_without_publishing().map(str::to_owned));
+        } else if self.dialect.publishes_nodes()
+            && !self.arguments.iter().any(|argument| argument.starts_with("--publish-"))
+        {
+            let which = if self.internal_nodes { "internal" } else { "external" };
+            self.arguments.push(format!("--publish-nodes={which}"));
         }
         for (own, address) in self.ports.addresses() {
             if !is_given(&self.arguments, own) {
@@ -228,8 +238,11 @@ mod tests {
              --configmap=ingress-nginx/ingress-nginx-controller --validating-webhook=:8443 \
              --validating-webhook-certificate=/usr/local/certificates/cert \
              --validating-webhook-key=/usr/local/certificates/key";
-        let (_, lost) = run(common);
-        assert!(matches!(&lost[..], [status] if status.contains("addresses of its nodes")), "{lost:?}");
+        for (more, which) in [("", "external"), (" --report-node-internal-ip-address", "internal")] {
+            let (arguments, lost) = run(&format!("{common}{more}"));
+            assert_eq!(lost, [""; 0]);
+            assert!(arguments.contains(&format!("--publish-nodes={which}")), "{arguments:?}");
+        }
         let (arguments, lost) = run(&format!(
             "{common} --watch-ingress-without-class=true --enable-metrics=false --publish-status-address=localhost"
         ));
@@ -237,6 +250,7 @@ mod tests {
         for own in ["--watch-ingress-without-class", "--publish-status-address=localhost"] {
             assert!(arguments.iter().any(|argument| argument == own), "{own} {arguments:?}");
         }
+        assert!(!arguments.iter().any(|argument| argument.starts_with("--publish-nodes")), "{arguments:?}");
     }
 
     /// Its names and its values: `fairway run` starts with them.
@@ -303,7 +317,7 @@ mod tests {
         assert!(arguments.contains(&"--http=0.0.0.0:8081".to_owned()), "{arguments:?}");
         assert!(arguments.contains(&"--default-backend=a/c".to_owned()), "{arguments:?}");
         let flags: Vec<_> = lost.iter().map(|lost| lost.split(':').next().unwrap()).collect();
-        assert_eq!(flags, ["--sync-rate-limit=0.5", "--nonsense=1", "status of Ingresses"]);
+        assert_eq!(flags, ["--sync-rate-limit=0.5", "--nonsense=1"]);
     }
 
     #[test]

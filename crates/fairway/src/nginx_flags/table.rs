@@ -41,6 +41,8 @@ pub(super) enum Meaning {
     SwitchOn(&'static str),
     /// Whether status is written.
     Status,
+    /// Whether the internal addresses of nodes are written to it, where no flag says which addresses.
+    InternalNodes,
     /// Nothing. `what` is lost, or why there is nothing to lose; not with one of the values `without`.
     Lost { without: &'static [&'static str], what: &'static str },
     /// Nothing, and nothing is lost: it is about what Fairway does not have or need.
@@ -176,15 +178,9 @@ impl Dialect {
         }
     }
 
-    /// What is lost where status is written and no flag says which addresses.
-    pub(super) fn lost_without_publishing(self) -> Option<&'static str> {
-        match self {
-            Self::IngressNginx => Some(
-                "status of Ingresses: ingress-nginx writes the addresses of its nodes, and Fairway none; give \
-                 --publish-service or --publish-status-address",
-            ),
-            Self::NginxInc => None,
-        }
+    /// Whether the addresses of nodes are written to the status where no flag says which addresses.
+    pub(super) fn publishes_nodes(self) -> bool {
+        self == Self::IngressNginx
     }
 
     /// Every flag of Fairway that is named.
@@ -196,7 +192,11 @@ impl Dialect {
             | Meaning::OfThisNamespace(own)
             | Meaning::Switch(own)
             | Meaning::SwitchOn(own) => Some(own),
-            Meaning::Port(_) | Meaning::Status | Meaning::Lost { .. } | Meaning::Needless(_) => None,
+            Meaning::Port(_)
+            | Meaning::Status
+            | Meaning::InternalNodes
+            | Meaning::Lost { .. }
+            | Meaning::Needless(_) => None,
         });
         flags.chain(self.defaults().iter().map(|(own, _)| *own))
     }
@@ -305,11 +305,7 @@ const INGRESS_NGINX: &[Flag] = &[
     inner("profiler-port"),
     value("publish-service", Meaning::Is("publish-service")),
     value("publish-status-address", Meaning::Is("publish-status-address")),
-    unless(
-        "report-node-internal-ip-address",
-        OFF,
-        "addresses of nodes are not published; use --publish-status-address",
-    ),
+    switch("report-node-internal-ip-address", Meaning::InternalNodes),
     unless("report-status-classes", OFF, "metrics have whole statuses"),
     value("shutdown-grace-period", Meaning::Is("drain-delay")),
     value("size-buckets", Meaning::Lost { without: &[], what: "histograms have their own buckets" }),

@@ -7,15 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fairway_cluster::source::{Cluster, ServeGateways};
 use fairway_cluster::status::{
-    Asker, Bindings, GatewayDuties, PlaceOptions, PublishAddresses, Reporter, ReporterOptions, Standing,
-    StatusMode, TicketDuties,
+    Asker, Bindings, GatewayDuties, NodeAddresses, PlaceOptions, PublishAddresses, Reporter, ReporterOptions,
+    Standing, StatusMode, TicketDuties,
 };
 use fairway_cluster::webhook::{Files, Reviews, Webhook};
 use fairway_control::Pipeline;
 use fairway_objects::object::ObjectKey;
 use fairway_proxy::SessionTickets;
 
-use crate::args::{ReportArgs, RunArgs, WebhookArgs};
+use crate::args::{NodeAddressChoice, ReportArgs, RunArgs, WebhookArgs};
 
 /// How long the cluster is told that this replica ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -134,16 +134,21 @@ fn lease(args: &ReportArgs) -> &str {
 
 /// Who writes what; `None` when nobody can be elected.
 fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
-    let publish = match (&args.publish_service, args.publish_status_address.as_slice()) {
-        (Some(_), [_, ..]) => {
+    let publish = match (&args.publish_service, args.publish_status_address.as_slice(), args.publish_nodes) {
+        (Some(_), [_, ..], _) => {
             bail!("--publish-service and --publish-status-address contradict each other: give one of them")
         }
-        (Some(text), []) => PublishAddresses::Service(
+        (Some(_), _, Some(_)) | (_, [_, ..], Some(_)) => bail!(
+            "--publish-nodes contradicts --publish-service and --publish-status-address: give one of them"
+        ),
+        (Some(text), [], None) => PublishAddresses::Service(
             ObjectKey::parse(text)
                 .with_context(|| format!("--publish-service {text}: is no NAMESPACE/NAME"))?,
         ),
-        (None, []) => PublishAddresses::Unset,
-        (None, addresses) => PublishAddresses::Addresses(addresses.to_vec()),
+        (None, [], None) => PublishAddresses::Unset,
+        (None, [], Some(NodeAddressChoice::External)) => PublishAddresses::Nodes(NodeAddresses::External),
+        (None, [], Some(NodeAddressChoice::Internal)) => PublishAddresses::Nodes(NodeAddresses::Internal),
+        (None, addresses, None) => PublishAddresses::Addresses(addresses.to_vec()),
     };
     let mode = if args.no_status { StatusMode::Shadow } else { StatusMode::Written(publish.clone()) };
     let pod = match (&args.pod_namespace, &args.pod_name) {

@@ -5,15 +5,15 @@ use std::time::Duration;
 use fairway_control::pipeline::Viewer;
 use fairway_objects::object::ObjectKey;
 use fairway_testkit::api_server::{Failure, Network};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::{World, pass, requests, within};
-use crate::status::{PublishAddresses, Reporter, ReporterOptions, StatusMode};
+use crate::status::{NodeAddresses, PublishAddresses, Reporter, ReporterOptions, StatusMode};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
 const SERVICE: &str = "/api/v1/namespaces/infra/services/edge";
 
-fn balancer(entries: &serde_json::Value) -> serde_json::Value {
+fn balancer(entries: &Value) -> Value {
     json!({
         "metadata": { "name": "edge", "namespace": "infra" }, "spec": { "type": "LoadBalancer" },
         "status": { "loadBalancer": { "ingress": entries } }
@@ -88,6 +88,35 @@ async fn the_addresses_of_the_publish_service_are_followed() {
     within(2, "its address", || world.status("web") == ["192.0.2.7", "lb.example"]).await;
     world.api.put_at(SERVICE, balancer(&json!([{ "ip": "192.0.2.8" }])));
     within(2, "its next address", || world.status("web") == ["192.0.2.8"]).await;
+}
+
+fn node(name: &str, addresses: &Value) -> (String, Value) {
+    let node = json!({ "metadata": { "name": name }, "status": { "addresses": addresses } });
+    (format!("/api/v1/nodes/{name}"), node)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_addresses_of_the_nodes_with_ready_pods_are_followed() {
+    let world = World::new();
+    world.ingress("web", "fairway");
+    let both = json!([{ "type": "InternalIP", "address": "10.0.0.1" }, { "type": "ExternalIP", "address": "192.0.2.1" }]);
+    let internal = json!([{ "type": "InternalIP", "address": "10.0.0.2" }]);
+    for (path, node) in [node("a", &both), node("b", &internal)] {
+        world.api.put_at(&path, node);
+    }
+    world.pod_on("one", "a", false);
+    let replica = world.replica_with("one", PublishAddresses::Nodes(NodeAddresses::External));
+    pass(60).await;
+    assert_eq!(world.api.status_writes(), 0, "no pod is ready, no word");
+    world.pod_on("one", "a", true);
+    within(20, "its node", || world.status("web") == ["192.0.2.1"]).await;
+    world.pod_on("two", "b", true);
+    within(20, "the node of the other one", || world.status("web") == ["10.0.0.2", "192.0.2.1"]).await;
+    world.pod_on("two", "b", false);
+    within(20, "only nodes with a ready pod", || world.status("web") == ["192.0.2.1"]).await;
+    world.api.delete_at("/api/v1/namespaces/infra/pods/two");
+    replica.stop(Duration::from_secs(5)).await;
+    assert_eq!(world.status("web"), [""; 0], "the last one clears");
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,6 +126,17 @@ impl World {
         self.api.put_at(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
     }
 
+    /// A pod on a node.
+    pub(crate) fn pod_on(&self, name: &str, node: &str, is_ready: bool) {
+        let ready = if is_ready { "True" } else { "False" };
+        let pod = json!({
+            "metadata": { "name": name, "labels": { "app": "fairway", "pod-template-hash": name } },
+            "spec": { "nodeName": node, "containers": [] },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": ready }] },
+        });
+        self.api.put_at(&format!("/api/v1/namespaces/infra/pods/{name}"), pod);
+    }
+
     /// Starts a replica in the pod `name`, which publishes `addresses`.
     pub(crate) fn replica(&self, name: &str, addresses: &[&str]) -> Replica {
         let addresses = addresses.iter().map(ToString::to_string).collect();
