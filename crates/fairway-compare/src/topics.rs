@@ -217,14 +217,23 @@ pub(crate) fn settings(part: &Part, statuses: &[u16]) -> &'static [&'static str]
             "compute-full-forwarded-for",
             "forwarded-for-header",
             "proxy-real-ip-cidr",
+            "enable-real-ip",
+            "use-proxy-protocol",
         ],
+        Part::SeenField(name) if name.contains('_') => {
+            &["enable-underscores-in-headers", "ignore-invalid-headers", "proxy-set-headers"]
+        }
         Part::SeenField(_) => &["proxy-set-headers"],
         Part::Seen("path") => &["forwarded-path"],
         Part::Status => match statuses {
             [300..=399, _] | [_, 300..=399] => &["ssl-redirect", "force-ssl-redirect", "http-redirect-code"],
-            [403, _] | [_, 403] => {
-                &["whitelist-source-range", "denylist-source-range", "block-cidrs", "block-user-agents"]
-            }
+            [403, _] | [_, 403] => &[
+                "whitelist-source-range",
+                "denylist-source-range",
+                "block-cidrs",
+                "block-user-agents",
+                "block-referers",
+            ],
             [401, _] | [_, 401] => &["global-auth-url"],
             _ => &[],
         },

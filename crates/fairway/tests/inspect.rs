@@ -301,6 +301,36 @@ fn explain_tells_where_tls_goes_that_is_passed_through() {
     assert!(no_route.contains("no route is for the name: the connection is closed"), "{no_route}");
 }
 
+#[test]
+fn explain_tells_whom_a_listener_refuses_and_whose_word_it_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let shop = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shop");
+    for name in ["shop.yaml", "machine.yaml"] {
+        std::fs::copy(shop.join(name), dir.path().join(name)).unwrap();
+    }
+    let keys = [
+        ("use-forwarded-headers", "true"),
+        ("proxy-real-ip-cidr", "10.0.0.0/8"),
+        ("forwarded-for-header", "CF-Connecting-IP"),
+        ("enable-underscores-in-headers", "true"),
+        ("block-user-agents", "~*bot"),
+        ("ssl-reject-handshake", "true"),
+    ];
+    let settings = fairway_testkit::manifests::config_map("shop", "settings", &keys);
+    std::fs::write(dir.path().join("settings.yaml"), settings).unwrap();
+    let explain = |url: &str, more: &[&str]| {
+        let folder = dir.path().to_str().unwrap();
+        printed(&[&["explain", url, "--manifests", folder, "--configmap", "shop/settings"], more].concat())
+    };
+    let served = explain("http://shop.example.com/cart", &["--header", "User-Agent: curl"]);
+    assert!(served.contains("the address is that in cf-connecting-ip of 10.0.0.0/8"), "{served}");
+    assert!(served.contains("names of headers may have _") && !served.contains("blocked"), "{served}");
+    let blocked = explain("http://shop.example.com/cart", &["--header", "User-Agent: a Bot"]);
+    assert!(blocked.contains("the client is blocked by its User-Agent: answered 403"), "{blocked}");
+    let unknown = explain("https://nobody.test/", &[]);
+    assert!(unknown.contains("no host has the name: the TLS handshake is refused"), "{unknown}");
+}
+
 /// `docs/gateway-api.md` leads through it.
 #[test]
 fn the_example_of_a_gateway_is_clean_and_served_as_its_document_says() {

@@ -1,7 +1,7 @@
 //! The request that is asked about, read as the data plane would read it.
 
 use anyhow::{Context, Result, anyhow, bail};
-use fairway_http::{Method, Target, parse_authority, path};
+use fairway_http::{Head, Method, Target, parse_authority, path};
 use fairway_routing::{Fields, Request};
 
 /// `http` or `https`.
@@ -51,6 +51,14 @@ impl Fields for Headers {
 }
 
 impl Asked {
+    /// Its headers as the data plane has them.
+    pub(super) fn head(&self) -> Head {
+        let mut head = Head::new();
+        head.start_request(self.method.as_bytes(), self.target.as_bytes());
+        self.headers.0.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
+        head
+    }
+
     /// Reads a URL as a client would; a fragment is never sent.
     pub(super) fn read(url: &str, method: &str, headers: &[String]) -> Result<Self> {
         let url = url.split('#').next().unwrap_or(url);

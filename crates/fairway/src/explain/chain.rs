@@ -12,6 +12,7 @@ use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVer
 
 use super::arrival::{self, Arrival};
 use super::asked::{Asked, Scheme};
+use super::clients::{self, Admission};
 use super::served::Served;
 use super::words;
 
@@ -49,6 +50,13 @@ fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     row(out, "listener", &format!("{}, public port {}: {spoken}{by}", listener.name, listener.public_port));
     if !listener.protocol.is_http() || passes_through {
         return stream(out, asked, served, listener);
+    }
+    let Admission { rows, refused } = clients::admission(&served.snapshot, listener, asked);
+    for (number, said) in rows.iter().enumerate() {
+        row(out, if number == 0 { "client" } else { "" }, said);
+    }
+    if let Some(refused) = refused {
+        return row(out, "outcome", &refused);
     }
     let Some(table) = served.snapshot.table(&listener.table) else {
         row(out, "host", "none is configured: answered 404");

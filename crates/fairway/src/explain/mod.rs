@@ -6,6 +6,7 @@
 mod arrival;
 mod asked;
 mod chain;
+mod clients;
 mod fetched;
 mod served;
 mod words;

@@ -1,0 +1,54 @@
+//! What a listener makes of a client before a host is looked for: whose word about its address counts, which names its headers may
+//! have, and whether it is refused.
+
+use fairway_model::{HeaderNames, HostPattern, Listener};
+use fairway_routing::{ClientLimits, Snapshot};
+use ipnet::IpNet;
+
+use super::asked::{Asked, Scheme};
+
+/// What there is to say of the clients of a listener, and why the request is refused, where it is.
+pub(super) struct Admission {
+    pub(super) rows: Vec<String>,
+    pub(super) refused: Option<String>,
+}
+
+/// What becomes of the request at a listener of HTTP.
+pub(super) fn admission(snapshot: &Snapshot, listener: &Listener, asked: &Asked) -> Admission {
+    let limits = ClientLimits::of(&snapshot.config().settings, &listener.clients);
+    let trust = &limits.forwarded;
+    let mut rows = Vec::new();
+    if !trust.ranges.is_empty() {
+        let header = trust.header.as_deref().unwrap_or("x-forwarded-for");
+        let alone = if trust.address_only { ", and believed about nothing else" } else { "" };
+        rows.push(format!("the address is that in {header} of {}{alone}", listed(&trust.ranges)));
+    }
+    match limits.header_names {
+        HeaderNames::Plain => {}
+        HeaderNames::Underscores => rows.push("names of headers may have _".to_owned()),
+        HeaderNames::Any => rows.push("names of headers may have every character of HTTP".to_owned()),
+    }
+    let refused = unknown_name(snapshot, listener, asked, &limits).or_else(|| blocked(asked, &limits));
+    Admission { rows, refused }
+}
+
+fn unknown_name(
+    snapshot: &Snapshot,
+    listener: &Listener,
+    asked: &Asked,
+    limits: &ClientLimits,
+) -> Option<String> {
+    let over_tls = asked.scheme == Scheme::Https && limits.rejects_unknown_names;
+    let host = snapshot.table(&listener.table).and_then(|table| snapshot.host(table, &asked.host));
+    let is_known = host.is_some_and(|host| host.key().host != HostPattern::Any);
+    (over_tls && !is_known).then(|| "no host has the name: the TLS handshake is refused".to_owned())
+}
+
+fn blocked(asked: &Asked, limits: &ClientLimits) -> Option<String> {
+    let header = limits.blocked.as_ref()?.by_header(&asked.head())?;
+    Some(format!("the client is blocked by its {}: answered 403", header.name()))
+}
+
+fn listed(ranges: &[IpNet]) -> String {
+    ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
