@@ -320,7 +320,8 @@ def ask(snippet, request, backend, auth):
             return {"request": asked, "answer": {"status": 0, "headers": []}}
     finally:
         connection.close()
-    fields = sorted([name.lower(), value] for name, value in response.getheaders() if name.lower() not in NOT_RECORDED)
+    fields = [[name.lower(), value] for name, value in response.getheaders() if name.lower() not in NOT_RECORDED]
+    fields.sort(key=lambda field: field[0])
     sent = {value for name, value in headers.items() if name.lower() in GENERATED}
     for seen in backend.seen + auth.seen:
         for name, values in seen["headers"].items():
