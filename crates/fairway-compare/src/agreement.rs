@@ -123,6 +123,7 @@ fn protects(guard: &Guard) -> bool {
             | Guard::ClientCertificate(_)
             | Guard::OverTls
             | Guard::Deny(_)
+            | Guard::Respond(_)
             | Guard::ExternalAuth(_)
             | Guard::BasicAuth(_)
             | Guard::Any(_)

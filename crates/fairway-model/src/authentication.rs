@@ -92,11 +92,11 @@ pub enum AuthCookies {
 }
 
 /// A text with parts of the request in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Template(pub Vec<TemplatePart>);
 
 /// A part of a [`Template`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TemplatePart {
     /// This text.
     Text(Arc<str>),
@@ -141,7 +141,7 @@ pub enum TemplatePart {
 }
 
 /// One of the labels of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RuleLabel {
     /// The namespace of its object.
     Namespace,

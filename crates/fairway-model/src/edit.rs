@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{CookieRewrite, LocationRewrite};
-use crate::authentication::Template;
+use crate::condition::ChosenFields;
 use crate::cors::Cors;
+use crate::field::FieldTemplate;
 
 /// A change to the head of a request that every guard let pass. It never answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub enum AnswerEdit {
     Headers(HeaderEdit),
     /// Sets fields.
     Fields(Arc<[FieldTemplate]>),
+    /// Sets or adds fields, where conditions hold.
+    Chosen(Arc<ChosenFields>),
     /// Sets `Strict-Transport-Security` on answers over TLS; the header's value (RFC 6797 §6.1).
     StrictTransportSecurity(Arc<str>),
 }
@@ -65,15 +68,6 @@ pub struct HeaderField {
     pub name: Arc<str>,
     /// No CR, LF or NUL.
     pub value: Arc<str>,
-}
-
-/// A header with parts of the request in its value. One whose value comes out empty is removed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FieldTemplate {
-    /// As written; compared without case.
-    pub name: Arc<str>,
-    /// Replaces all of the name.
-    pub value: Template,
 }
 
 /// A new path.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
+use crate::condition::ChosenFields;
 use crate::default::is_default;
-use crate::edit::{FieldTemplate, PathRewrite};
+use crate::edit::PathRewrite;
+use crate::field::FieldTemplate;
 use crate::hop::EndpointHop;
 
 /// How requests that every guard let pass are forwarded. The shares of backends are the rule's action.
@@ -19,6 +21,9 @@ pub struct Forwarding {
     /// Sets fields of the request behind all that the proxy itself writes for its endpoint.
     #[serde(skip_serializing_if = "is_default")]
     pub fields: Option<Arc<[FieldTemplate]>>,
+    /// Sets or adds fields of the request behind these, where conditions hold.
+    #[serde(skip_serializing_if = "is_default")]
+    pub chosen: Vec<Arc<ChosenFields>>,
     /// How endpoints of HTTP/1 are spoken to.
     #[serde(skip_serializing_if = "is_default")]
     pub hop: EndpointHop,
@@ -48,9 +53,10 @@ impl Forwarding {
 
     /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
     pub(crate) fn add(&mut self, more: Self) {
-        let Self { path, fields, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } = more;
+        let Self { path, fields, chosen, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } = more;
         self.path = path.or(self.path.take());
         self.fields = fields.or(self.fields.take());
+        self.chosen.extend(chosen);
         self.hop = if hop == EndpointHop::default() { self.hop } else { hop };
         self.secured = secured.or(self.secured.take());
         self.fallbacks.extend(fallbacks);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::{AccessList, ConcurrencyLimit, RateLimit};
 use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::certificate::ClientVerification;
+use crate::condition::Respond;
 use crate::cors::Cors;
 use crate::matches::{Match, PathMatch};
 use crate::redirect::{HttpsRedirect, Redirect};
@@ -26,6 +27,8 @@ pub enum Guard {
     OverTls,
     /// Refuses some requests.
     Deny(Deny),
+    /// Answers some requests.
+    Respond(Arc<Respond>),
     /// Answers 503 while the rule's backends and fallbacks have no endpoint, before the guards that follow.
     NeedsEndpoint,
     /// Answers preflights (Fetch Standard §3.2.2). Answers get their fields from [`crate::AnswerEdit::Cors`].

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{AnswerRate, ErrorPages};
 use crate::backend::BackendKey;
+use crate::condition::ChosenFields;
 use crate::cors::Cors;
 use crate::default::is_default;
-use crate::edit::{AnswerEdit, FieldTemplate, HeaderEdit, PathRewrite, ReceivedEdit, RequestEdit};
+use crate::edit::{AnswerEdit, HeaderEdit, PathRewrite, ReceivedEdit, RequestEdit};
+use crate::field::FieldTemplate;
 use crate::forwarding::{Fallback, Forwarding, Mirror};
 use crate::guard::Guard;
 use crate::hop::EndpointHop;
@@ -270,6 +272,7 @@ impl Phases {
         self.guards.shrink_to_fit();
         self.request.shrink_to_fit();
         if let Some(forwarding) = &mut self.forwarding {
+            forwarding.chosen.shrink_to_fit();
             forwarding.fallbacks.shrink_to_fit();
             forwarding.mirrors.shrink_to_fit();
         }
@@ -300,7 +303,8 @@ impl Phases {
 
 /// Those that say how requests reach endpoints.
 fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
-    let Forwarding { path, fields, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } = forwarding;
+    let Forwarding { path, fields, chosen, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } =
+        forwarding;
     let said = [
         path.as_ref().map(Step::Path),
         secured.as_ref().map(Step::Secured),
@@ -310,7 +314,7 @@ fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
         (!retry_statuses.is_empty()).then_some(Step::RetryStatuses(retry_statuses)),
     ];
     let others = fallbacks.iter().map(Step::Fallback).chain(mirrors.iter().map(Step::Mirror));
-    said.into_iter().flatten().chain(others)
+    said.into_iter().flatten().chain(chosen.iter().map(|fields| Step::Chosen(fields))).chain(others)
 }
 
 /// One thing that a rule does, as [`Phases::steps`] gives them.
@@ -330,6 +334,8 @@ pub enum Step<'a> {
     Hop(EndpointHop),
     /// [`Forwarding::fields`].
     EndpointFields(&'a [FieldTemplate]),
+    /// One of [`Forwarding::chosen`].
+    Chosen(&'a ChosenFields),
     /// [`Forwarding::grpc_web`].
     GrpcWeb,
     /// [`Forwarding::retry_statuses`].

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use crate::authentication::{ExternalAuth, Template, TemplatePart};
+use crate::condition::{Condition, Test};
 use crate::config::Config;
-use crate::edit::{HeaderEdit, RequestEdit};
+use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
 use crate::forwarding::{Forwarding, Mirror, MirrorTarget};
 use crate::guard::Guard;
 use crate::phases::{Phases, RouteFilters};
@@ -64,12 +65,13 @@ fn hide(rule: &mut Rule) -> bool {
 
 /// Lists every phase, so that a new part is decided on. Clients get what is not looked at, or it says who may pass, where to, or how.
 fn hide_in_phases(phases: &mut Phases) -> bool {
-    let Phases { client: _, guards, request, forwarding, answers: _, bounds: _, unlogged: _ } = phases;
+    let Phases { client: _, guards, request, forwarding, answers, bounds: _, unlogged: _ } = phases;
     let mut hidden = false;
     for guard in guards {
         hidden |= match guard {
             Guard::ExternalAuth(auth) => hide_fields(auth),
             Guard::Any(any) => any.external.as_mut().is_some_and(|auth| hide_fields(auth)),
+            Guard::Respond(respond) => hide_conditions(&mut Arc::make_mut(respond).when),
             Guard::HttpsRedirect(_)
             | Guard::Redirect(_)
             | Guard::Access(_)
@@ -83,6 +85,11 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
             | Guard::ConcurrencyLimit(_) => false,
         };
     }
+    for edit in &mut answers.edits {
+        if let AnswerEdit::Chosen(chosen) = edit {
+            hidden |= hide_conditions(&mut Arc::make_mut(chosen).when);
+        }
+    }
     hidden |= hide_in_edits(request);
     hidden | forwarding.as_deref_mut().is_some_and(hide_in_forwarding)
 }
@@ -91,6 +98,7 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
     let Forwarding {
         path: _,
         fields,
+        chosen,
         hop: _,
         secured: _,
         fallbacks: _,
@@ -105,7 +113,38 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
         *fields = shown.into();
         hidden = true;
     }
+    for chosen in chosen {
+        let chosen = Arc::make_mut(chosen);
+        hidden |= hide_conditions(&mut chosen.when);
+        for field in chosen.fields.iter_mut().filter(|field| has_text(&field.value)) {
+            hide_text(&mut field.value);
+            hidden = true;
+        }
+    }
     hidden | hide_in_mirrors(mirrors)
+}
+
+/// What clients must send to be let in: the texts that their headers, cookies and parameters are compared with.
+fn hide_conditions(conditions: &mut [Condition]) -> bool {
+    let is_said = |part: &TemplatePart| {
+        matches!(
+            part,
+            TemplatePart::Field(_)
+                | TemplatePart::Cookie(_)
+                | TemplatePart::Argument(_)
+                | TemplatePart::Query
+        )
+    };
+    let mut hidden = false;
+    for condition in conditions.iter_mut().filter(|condition| condition.value.0.iter().any(is_said)) {
+        match &mut condition.test {
+            Test::Equal(text) | Test::EqualIgnoringCase(text) if !text.is_empty() => *text = HIDDEN.into(),
+            Test::Pattern { pattern, .. } => *pattern = HIDDEN.into(),
+            _ => continue,
+        }
+        hidden = true;
+    }
+    hidden
 }
 
 fn hide_in_filters(filters: &mut RouteFilters) -> bool {
@@ -264,7 +303,9 @@ pub fn shown_url(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::authentication::{AnyGuard, AuthCookies, AuthService};
-    use crate::edit::{FieldTemplate, HeaderField};
+    use crate::condition::{Content, Respond};
+    use crate::edit::HeaderField;
+    use crate::field::FieldTemplate;
     use crate::host::HostPattern;
     use crate::origin::Origin;
     use crate::policy::{Policy, Timeouts};
@@ -280,6 +321,25 @@ mod tests {
         let field = |name: &str| HeaderField { name: name.into(), value: SECRET.into() };
         let (set, add) = (vec![field("X-Set")], vec![field("X-Add")]);
         vec![RequestEdit::Headers(HeaderEdit { remove: Vec::new(), set, add })]
+    }
+
+    #[test]
+    fn what_snippets_compare_with_what_clients_say_is_hidden() {
+        let condition =
+            |value: TemplatePart, test| Condition { value: Template(vec![value]), test, negated: false };
+        let respond = Respond {
+            origin: "server-snippet line 1: return 403".into(),
+            when: vec![
+                condition(TemplatePart::Field("x_secret".into()), Test::Equal(SECRET.into())),
+                condition(TemplatePart::Method, Test::Equal("POST".into())),
+            ],
+            status: 403,
+            content: Content::Status,
+            of_host: None,
+        };
+        let shown = guarded(Guard::Respond(Arc::new(respond))).without_secrets().unwrap();
+        let shown = serde_json::to_string(&shown).unwrap();
+        assert!(!shown.contains(SECRET) && shown.contains("POST") && shown.contains("line 1"), "{shown}");
     }
 
     fn guarded(guard: Guard) -> VirtualHost {

@@ -13,6 +13,7 @@
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
 mod candidate;
+mod chosen;
 mod client_limits;
 mod compile;
 mod conditions;
@@ -46,6 +47,7 @@ mod tested_values;
 mod tree;
 mod unserved;
 
+pub use chosen::{CompiledChosen, CompiledCondition, CompiledRespond, Rewritten};
 pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
 pub use cors::CorsAnswer;

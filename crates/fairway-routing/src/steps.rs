@@ -16,6 +16,7 @@ use fairway_model::{
 use fairway_pattern::Pattern;
 
 use crate::candidate::PathTest;
+use crate::chosen::{CompiledChosen, CompiledRespond};
 use crate::conditions::Conditions;
 use crate::cors::CorsAnswer;
 use crate::guards::{AnyOf, Asking};
@@ -56,6 +57,8 @@ pub enum GuardStep<R> {
     OverTls,
     /// Refuses requests by what they are.
     Deny(CompiledDeny),
+    /// Answers requests that meet conditions.
+    Respond(Box<CompiledRespond>),
     /// Answers preflights of allowed origins.
     Preflight(Arc<Cors>),
     /// Refuses requests while the action has no endpoint for any.
@@ -92,6 +95,8 @@ pub struct ForwardingSteps<R> {
     pub edits: Box<[FieldEdits]>,
     /// What is set in the request at last, when it is otherwise as its endpoint gets it.
     pub fields: Option<Arc<[FieldTemplate]>>,
+    /// What is set or added behind these, where conditions hold.
+    pub chosen: Box<[CompiledChosen]>,
     /// How endpoints of HTTP/1 are spoken to.
     pub hop: EndpointHop,
     /// Copies of requests.
@@ -128,6 +133,8 @@ pub enum AnswerStep {
     Edit(FieldEdits),
     /// Sets fields.
     Fields(Arc<[FieldTemplate]>),
+    /// Sets or adds fields, where conditions hold.
+    Chosen(Box<CompiledChosen>),
     /// Sets `Strict-Transport-Security` on answers over TLS.
     StrictTransportSecurity(Arc<str>),
 }
@@ -262,6 +269,7 @@ impl<R> Default for Steps<R> {
                 path: None,
                 edits: [].into(),
                 fields: None,
+                chosen: [].into(),
                 hop: EndpointHop::default(),
                 mirrors: [].into(),
                 fallbacks: [].into(),
@@ -294,7 +302,7 @@ impl<R> Steps<R> {
             client: phases.client.clone(),
             request: request(&phases.request, form)?,
             forwarding,
-            answers: answers(&phases.answers, &guards, inner),
+            answers: answers(&phases.answers, &guards, inner)?,
             guards,
             bounds: phases.bounds,
             unlogged: phases.unlogged,
@@ -364,6 +372,7 @@ impl<R> GuardStep<R> {
             Guard::ClientCertificate(of) => Self::Certificate(Box::new(CompiledCertificate::compiled(of)?)),
             Guard::OverTls => Self::OverTls,
             Guard::Deny(deny) => Self::Deny(CompiledDeny::compiled(deny, form)?),
+            Guard::Respond(respond) => Self::Respond(Box::new(CompiledRespond::compiled(respond)?)),
             Guard::NeedsEndpoint => Self::Endpoint,
             Guard::Preflight(cors) => Self::Preflight(Arc::clone(cors)),
             Guard::ExternalAuth(auth) => Self::Ask(Box::new(Asking::new(auth, &mut rule))),
@@ -413,7 +422,7 @@ fn forwarding<R>(
 ) -> Result<ForwardingSteps<R>, String> {
     let usual = Forwarding::default();
     // Chooses among backends, as the action does: `secured`.
-    let Forwarding { path, fields, hop, secured: _, fallbacks, retry_statuses, mirrors, grpc_web } =
+    let Forwarding { path, fields, chosen, hop, secured: _, fallbacks, retry_statuses, mirrors, grpc_web } =
         phases.forwarding.as_deref().unwrap_or(&usual);
     let mut rule =
         |backend: &BackendKey| inner(InnerRule { backend, timeouts: None, answers: Answers::default() });
@@ -428,6 +437,7 @@ fn forwarding<R>(
         path: path.as_ref().map(|path| CompiledRewrite::compiled(path, form)).transpose()?,
         edits: ours.filter(|edits| !edits.is_empty()).collect(),
         fields: fields.clone(),
+        chosen: chosen.iter().map(CompiledChosen::compiled).collect::<Result<_, _>>()?,
         hop: *hop,
         mirrors: mirrors
             .iter()
@@ -444,8 +454,8 @@ fn answers<R>(
     answers: &Answers,
     guards: &[GuardStep<R>],
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
-) -> AnswerSteps<R> {
-    let mut edits: Vec<_> = answers.edits.iter().map(AnswerStep::compiled).collect();
+) -> Result<AnswerSteps<R>, String> {
+    let mut edits = answers.edits.iter().map(AnswerStep::compiled).collect::<Result<Vec<_>, _>>()?;
     // Cookies of whoever was asked come before what the rule says about all answers, so that it may remove them.
     let of_all = |step: &AnswerStep| !matches!(step, AnswerStep::Cors(_) | AnswerStep::Fields(_));
     let at = edits.iter().position(of_all).unwrap_or(edits.len());
@@ -456,17 +466,18 @@ fn answers<R>(
         let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.of_pages() });
         Box::new(Replacing { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
     });
-    AnswerSteps { received: answers.received.as_slice().into(), replacing, edits: edits.into() }
+    Ok(AnswerSteps { received: answers.received.as_slice().into(), replacing, edits: edits.into() })
 }
 
 impl AnswerStep {
-    fn compiled(edit: &AnswerEdit) -> Self {
-        match edit {
+    fn compiled(edit: &AnswerEdit) -> Result<Self, String> {
+        Ok(match edit {
             AnswerEdit::Cors(cors) => Self::Cors(Box::new(CorsAnswer::of(Arc::clone(cors)))),
             AnswerEdit::Headers(edit) => Self::Edit(FieldEdits::of(edit, |_| true)),
             AnswerEdit::Fields(fields) => Self::Fields(Arc::clone(fields)),
+            AnswerEdit::Chosen(fields) => Self::Chosen(Box::new(CompiledChosen::compiled(fields)?)),
             AnswerEdit::StrictTransportSecurity(value) => Self::StrictTransportSecurity(Arc::clone(value)),
-        }
+        })
     }
 }
 
@@ -475,9 +486,10 @@ impl AnswerStep {
 pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
     if let Some(of_rule) = &rule.forwarding {
-        let Forwarding { fields, hop, retry_statuses, grpc_web, .. } = &**of_rule;
+        let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, .. } = &**of_rule;
         phases.add(Forwarding {
             fields: fields.clone(),
+            chosen: chosen.clone(),
             hop: *hop,
             retry_statuses: retry_statuses.clone(),
             grpc_web: *grpc_web,

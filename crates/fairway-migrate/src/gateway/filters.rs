@@ -190,6 +190,7 @@ fn protection(guard: &Guard) -> Option<&'static str> {
         // In the paths of Gateway API a line break stays escaped, and `.` matches that.
         Guard::Deny(of) if *of == Deny::line_breaks() => return None,
         Guard::Deny(_) => "the requests that fairway.dev/deny refuses",
+        Guard::Respond(_) => "the requests that a snippet answers",
         Guard::ExternalAuth(_) => "the question to the authentication service",
         Guard::BasicAuth(_) => "the password",
         Guard::Any(_) => "the guards of satisfy: any",
@@ -230,6 +231,10 @@ fn feature(step: Step<'_>) -> Option<Remark> {
         Step::Request(RequestEdit::ForwardedPrefix(_)) => (
             &["x-forwarded-prefix"],
             "endpoints do not get the field, which has parts of the path in its value",
+        ),
+        Step::Chosen(_) | Step::Answer(AnswerEdit::Chosen(_)) => (
+            &["configuration-snippet", "server-snippet"],
+            "the headers of snippets are neither set nor added",
         ),
         Step::HeadBound(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
         Step::Rate(_) => (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed"),

@@ -166,6 +166,10 @@ fn prepare<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     if let Some(fields) = &env.rule().steps().forwarding.fields {
         filter::set_on_request(fields, env.sources(), buffers);
     }
+    let chosen = &env.rule().steps().forwarding.chosen;
+    if !chosen.is_empty() {
+        filter::choose_for_request(chosen, env.sources(), buffers);
+    }
 }
 
 /// Tries endpoints until one answers.

@@ -2,9 +2,11 @@
 
 mod answer;
 mod certificate;
+mod chosen;
 mod cors;
 mod fields;
 mod limit;
+mod media_type;
 mod received;
 mod redirect;
 mod template;
@@ -12,6 +14,7 @@ mod verdict;
 mod vouched;
 
 pub(crate) use answer::own_answer;
+pub(crate) use chosen::choose_for_request;
 pub(crate) use fields::{hide, set_on_request};
 pub(crate) use received::on_received;
 pub(crate) use template::{Sources, compared, text};
@@ -38,7 +41,7 @@ pub(crate) fn on_request<'r>(
 ) -> Verdict<'r> {
     let steps = rule.steps();
     for (guard, next) in steps.guards.iter().zip(1..).skip(first as usize) {
-        let verdict = ask(guard, next, context, buffers);
+        let verdict = ask(guard, next, rule, context, buffers);
         if !matches!(verdict, Verdict::Pass) {
             return verdict;
         }
@@ -62,10 +65,11 @@ pub(crate) fn before_location<'r>(
     let is_of_host = |guard: &&GuardStep| match guard {
         GuardStep::Certificate(_) => true,
         GuardStep::Deny(requests) => requests.all,
+        GuardStep::Respond(to) => to.of_host.is_some(),
         _ => false,
     };
     let guards = rule.steps().guards.iter().take_while(is_of_host).zip(1..);
-    let mut verdicts = guards.map(|(guard, next)| ask(guard, next, context, buffers));
+    let mut verdicts = guards.map(|(guard, next)| ask(guard, next, rule, context, buffers));
     verdicts.find(|verdict| !matches!(verdict, Verdict::Pass)).unwrap_or(Verdict::Pass)
 }
 
@@ -73,6 +77,7 @@ pub(crate) fn before_location<'r>(
 fn ask<'r>(
     guard: &'r GuardStep,
     next: u32,
+    rule: &CompiledRule,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
@@ -85,6 +90,7 @@ fn ask<'r>(
         GuardStep::OverTls if context.scheme == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
         GuardStep::OverTls => Verdict::Pass,
         GuardStep::Deny(requests) => deny(requests, context, buffers),
+        GuardStep::Respond(to) => chosen::respond(to, rule, context, buffers),
         GuardStep::Preflight(cors) => match context.intake.method {
             Method::Options => cors::preflight(cors, buffers),
             _ => Verdict::Pass,
@@ -140,6 +146,10 @@ pub(crate) fn on_answer(
             AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
             AnswerStep::Edit(edits) => edits.apply(&mut buffers.answer),
             AnswerStep::Fields(fields) => fields::set_on_answer(fields, of, &number, buffers),
+            AnswerStep::Chosen(fields) => {
+                chosen::number(fields, &number, buffers);
+                chosen::on_answer(fields, of, buffers);
+            }
             AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
                 buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
             }
@@ -153,7 +163,10 @@ pub(crate) fn on_answer(
 fn reaches(step: &AnswerStep, made: Made) -> bool {
     match made {
         Made::ByRule => true,
-        Made::AtSignIn => !matches!(step, AnswerStep::Edit(_) | AnswerStep::StrictTransportSecurity(_)),
+        Made::AtSignIn => !matches!(
+            step,
+            AnswerStep::Edit(_) | AnswerStep::Chosen(_) | AnswerStep::StrictTransportSecurity(_)
+        ),
         Made::ByHost => matches!(step, AnswerStep::Fields(_)),
     }
 }

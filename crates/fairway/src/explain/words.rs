@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, ClientCertificate,
-    ClientDemand, Deny, EndpointHop, ExternalAuth, FieldMatch, FieldTemplate, Guard, HeaderEdit,
-    HopConnection, HopVersion, Http2Settings, Match, PathMatch, PathRewrite, Policy, ReceivedEdit,
-    RedirectTarget, RequestEdit, SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch,
-    UpstreamVerification,
+    AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, ChosenFields,
+    ClientCertificate, ClientDemand, Condition, Deny, EndpointHop, ExternalAuth, FieldMatch, FieldTemplate,
+    Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, Manner, Match, PathMatch, PathRewrite,
+    Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash, SessionKey, SessionStart, Step,
+    SubjectName, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -82,6 +82,7 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::Secured(it) => format!("requests over TLS go to {it}"),
         Step::Hop(it) => hop(it),
         Step::EndpointFields(it) => format!("request headers of all Ingresses: {}", fields(it)),
+        Step::Chosen(it) => chosen("request", it),
         Step::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Step::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
         Step::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
@@ -108,6 +109,7 @@ pub(super) fn step(it: Step<'_>) -> String {
         }
         Step::Answer(AnswerEdit::Headers(it)) => format!("response headers: {}", edit(it)),
         Step::Answer(AnswerEdit::Fields(it)) => format!("response headers of all Ingresses: {}", fields(it)),
+        Step::Answer(AnswerEdit::Chosen(it)) => chosen("response", it),
         Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => {
             format!("over TLS: strict-transport-security: {value}")
         }
@@ -129,6 +131,9 @@ fn guard(it: &Guard) -> String {
         }
         Guard::Deny(it) => {
             format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
+        }
+        Guard::Respond(it) => {
+            format!("answers {} where {} hold ({})", it.status, conditions(&it.when), it.origin)
         }
         Guard::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
         Guard::Preflight(it) => format!("cross-origin resource sharing: methods {}", it.methods),
@@ -152,6 +157,22 @@ fn guard(it: &Guard) -> String {
         Guard::ConcurrencyLimit(it) => {
             format!("at most {} requests of each client under way; else {}", it.most, it.status)
         }
+    }
+}
+
+fn chosen(of: &str, it: &ChosenFields) -> String {
+    let how = if it.manner == Manner::Add { " besides" } else { "" };
+    let named = it.fields.iter().map(|field| format!("{}: {}", field.name, field.value)).collect::<Vec<_>>();
+    let when =
+        if it.when.is_empty() { String::new() } else { format!(" where {} hold", conditions(&it.when)) };
+    format!("{of} headers{how}: {}{when} ({})", named.join(", "), it.origin)
+}
+
+fn conditions(when: &[Condition]) -> String {
+    match when.len() {
+        0 => "no conditions".to_owned(),
+        1 => "1 condition".to_owned(),
+        several => format!("{several} conditions"),
     }
 }
 
