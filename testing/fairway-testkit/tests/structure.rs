@@ -25,6 +25,7 @@ const CRATES: &[Place] = &[
     Place { name: "fairway-model", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-pattern", may: &[], never: INPUT_OUTPUT },
     Place { name: "fairway-password", may: &[], never: INPUT_OUTPUT },
+    Place { name: "fairway-snippet", may: &["fairway-model", "fairway-pattern"], never: INPUT_OUTPUT },
     Place {
         name: "fairway-routing",
         may: &["fairway-http", "fairway-model", "fairway-pattern"],
@@ -44,7 +45,14 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-ingress",
-        may: &["fairway-gateway", "fairway-model", "fairway-objects", "fairway-password", "fairway-pattern"],
+        may: &[
+            "fairway-gateway",
+            "fairway-model",
+            "fairway-objects",
+            "fairway-password",
+            "fairway-pattern",
+            "fairway-snippet",
+        ],
         never: INPUT_OUTPUT,
     },
     // What it tells goes to whoever listens: a cluster, or nobody.
@@ -94,7 +102,7 @@ const CRATES: &[Place] = &[
     },
     Place {
         name: "fairway-migrate",
-        may: &["fairway-ingress", "fairway-model", "fairway-objects", "fairway-pattern"],
+        may: &["fairway-ingress", "fairway-model", "fairway-objects", "fairway-pattern", "fairway-snippet"],
         never: &["kube"],
     },
     Place {

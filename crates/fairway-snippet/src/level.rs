@@ -1,0 +1,398 @@
+//! The directives of one block that do not belong to the rewrite phase, read into values: headers, addresses, and what nothing
+//! depends on here. What is not listed is refused.
+
+use std::sync::Arc;
+
+use fairway_model::{OF_SUCCESS, RealIp};
+use ipnet::IpNet;
+
+use crate::own_fields::is_own;
+use crate::problem::Problem;
+use crate::program::is_of_rewrite_phase;
+use crate::syntax::Directive;
+
+/// Which block directives stand in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// `configuration-snippet`, or `location-snippet` of the ConfigMap.
+    Path,
+    /// `server-snippet`.
+    Host,
+    /// `http-snippet`.
+    Http,
+    /// `location` in a `server-snippet`.
+    Location,
+    /// `if`.
+    If,
+}
+
+/// A field of a message, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) line: u32,
+    pub(crate) origin: Arc<str>,
+    pub(crate) name: String,
+    /// A word with variables; empty removes the field, or adds none.
+    pub(crate) value: String,
+    /// Of the responses that get it; none is all.
+    pub(crate) statuses: Vec<u16>,
+}
+
+/// What the directives of a block say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Level {
+    /// `more_set_headers`, `more_clear_headers`.
+    pub(crate) more: Vec<Written>,
+    /// `add_header`.
+    pub(crate) adds: Vec<Written>,
+    /// `proxy_hide_header`, in lower case.
+    pub(crate) hides: Vec<String>,
+    /// `more_set_input_headers`, `more_clear_input_headers`.
+    pub(crate) inputs: Vec<Written>,
+    /// `proxy_set_header`.
+    pub(crate) sets: Vec<Written>,
+    pub(crate) access: Access,
+    pub(crate) client: Option<RealIp>,
+    pub(crate) default_type: Option<String>,
+    pub(crate) unlogged: bool,
+    /// `satisfy any`, with its line.
+    pub(crate) satisfy_any: Option<u32>,
+}
+
+/// `allow` and `deny`: the first that covers the address counts, and without one everybody may pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) rules: Vec<(bool, Vec<IpNet>)>,
+    /// Of the first one.
+    pub(crate) line: u32,
+}
+
+/// Fields that belong to the connection or the framing of a message.
+const HOP_FIELDS: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "date",
+];
+
+/// Directives that ingress-nginx itself writes in every location: nginx refuses a second one there, and one outside has no effect.
+const OF_EVERY_LOCATION: &[(&str, &str)] = &[
+    ("client_body_buffer_size", "client-body-buffer-size"),
+    ("client_max_body_size", "proxy-body-size"),
+    ("proxy_buffer_size", "proxy-buffer-size"),
+    ("proxy_buffering", "proxy-buffering"),
+    ("proxy_buffers", "proxy-buffers-number"),
+    ("proxy_connect_timeout", "proxy-connect-timeout"),
+    ("proxy_cookie_domain", "proxy-cookie-domain"),
+    ("proxy_cookie_path", "proxy-cookie-path"),
+    ("proxy_http_version", "proxy-http-version"),
+    ("proxy_max_temp_file_size", "proxy-max-temp-file-size"),
+    ("proxy_next_upstream", "proxy-next-upstream"),
+    ("proxy_next_upstream_timeout", "proxy-next-upstream-timeout"),
+    ("proxy_next_upstream_tries", "proxy-next-upstream-tries"),
+    ("proxy_read_timeout", "proxy-read-timeout"),
+    ("proxy_redirect", "proxy-redirect-from and proxy-redirect-to"),
+    ("proxy_request_buffering", "proxy-request-buffering"),
+    ("proxy_send_timeout", "proxy-send-timeout"),
+    ("port_in_redirect", "use-port-in-redirects"),
+];
+
+/// What to use for directives that do not work.
+const INSTEAD: &[(&str, &str)] = &[
+    ("auth_basic", "use auth-type and auth-secret"),
+    ("auth_basic_user_file", "use auth-type and auth-secret"),
+    ("auth_request", "use auth-url"),
+    ("error_page", "use custom-http-errors and default-backend"),
+    ("limit_conn", "use limit-connections"),
+    ("limit_rate", "use limit-rate"),
+    ("limit_rate_after", "use limit-rate-after"),
+    ("limit_req", "use limit-rps or limit-rpm"),
+    ("mirror", "use mirror-target"),
+    ("more_set_header", "did you mean more_set_headers?"),
+    ("proxy_pass", "name the Service as the backend of a path"),
+    ("proxy_ssl_name", "use proxy-ssl-name"),
+    ("proxy_ssl_server_name", "use proxy-ssl-server-name"),
+    ("proxy_ssl_verify", "use proxy-ssl-verify"),
+    ("root", "serve files from a Service"),
+    ("alias", "serve files from a Service"),
+    ("try_files", "serve files from a Service"),
+    ("ssl_ciphers", "use ssl-ciphers"),
+    ("ssl_protocols", "use the key ssl-protocols of the ConfigMap"),
+    ("client_body_timeout", "use the key client-body-timeout of the ConfigMap"),
+    ("keepalive_timeout", "use the key keep-alive of the ConfigMap"),
+    ("server_name", "use server-alias, or a rule for the host"),
+    ("gzip", "let the endpoint compress"),
+    ("expires", "use more_set_headers with Cache-Control"),
+];
+
+impl Level {
+    /// Reads what does not belong to the rewrite phase.
+    pub(crate) fn read(directives: &[Directive], block: Block) -> Result<Self, Problem> {
+        let mut level = Self::default();
+        for directive in directives.iter().filter(|it| !is_of_rewrite_phase(&it.name)) {
+            let is_location = directive.name == "location" && block == Block::Host;
+            let is_map = directive.name == "map" && block == Block::Http;
+            if is_location || is_map {
+                continue;
+            }
+            let text = directive.text();
+            level.take(directive, block).map_err(|reason| {
+                let problem = Problem::new(directive.line, &text, reason);
+                match INSTEAD.iter().find(|(name, _)| *name == directive.name) {
+                    Some((_, instead)) => problem.instead(*instead),
+                    None => problem,
+                }
+            })?;
+        }
+        Ok(level)
+    }
+
+    fn take(&mut self, directive: &Directive, block: Block) -> Result<(), String> {
+        let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
+        if directive.block.is_some() {
+            return Err("such a block does not work".to_owned());
+        }
+        if let Some((_, annotation)) = OF_EVERY_LOCATION.iter().find(|(name, _)| *name == directive.name) {
+            return match block {
+                Block::Host | Block::Http => Ok(()),
+                _ => Err(format!(
+                    "ingress-nginx writes it itself, and nginx refuses it twice; use {annotation}"
+                )),
+            };
+        }
+        match (directive.name.as_str(), &*words) {
+            ("more_set_headers", words) => {
+                self.more.extend(more(directive, words, Header::Set, &may_answer)?);
+            }
+            ("more_clear_headers", words) => {
+                self.more.extend(more(directive, words, Header::Clear, &may_answer)?);
+            }
+            ("more_set_input_headers", words) if block != Block::If => {
+                self.inputs.extend(more(directive, words, Header::Set, &may_input)?);
+            }
+            ("more_clear_input_headers", words) if block != Block::If => {
+                self.inputs.extend(more(directive, words, Header::Clear, &may_input)?);
+            }
+            ("add_header", [name, value]) => self.add(directive, name, value, &OF_SUCCESS)?,
+            ("add_header", [name, value, "always"]) => self.add(directive, name, value, &[])?,
+            ("expires", ["off"]) => {}
+            ("expires", ["epoch"]) => self.expire(directive, "Thu, 01 Jan 1970 00:00:01 GMT", "no-cache")?,
+            ("expires", ["max"]) => {
+                self.expire(directive, "Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000")?;
+            }
+            // Every location has its own, and those of a block outside are not for it.
+            ("proxy_set_header", [_, _]) if matches!(block, Block::Host | Block::Http) => {}
+            ("proxy_set_header", [name, value]) if block == Block::Path => {
+                let lower = name.to_ascii_lowercase();
+                if HOP_FIELDS.contains(&lower.as_str()) {
+                    return Err(format!(
+                        "{name} would be sent twice, or belongs to the connection; {}",
+                        of_hop(&lower)
+                    ));
+                }
+                self.sets.push(written(directive, name, value, &[])?);
+            }
+            ("proxy_hide_header", [name]) if block != Block::If => {
+                is_name(name)?;
+                self.hides.push(name.to_ascii_lowercase());
+            }
+            // `more_clear_headers Server` of ingress-nginx removes it whatever is passed.
+            ("proxy_pass_header", ["Server"]) if block != Block::If => {}
+            ("allow" | "deny", [range]) if block != Block::If => {
+                if self.access.rules.is_empty() {
+                    self.access.line = directive.line;
+                }
+                self.access.rules.push((directive.name == "allow", ranges(range)?));
+            }
+            ("satisfy", ["all"]) if block != Block::If => {}
+            ("satisfy", ["any"]) if block != Block::If => self.satisfy_any = Some(directive.line),
+            ("access_log", ["off"]) if block != Block::If => self.unlogged = true,
+            ("default_type", [value]) if block != Block::If => {
+                is_value(value)?;
+                self.default_type = Some((*value).to_owned());
+            }
+            ("set_real_ip_from" | "real_ip_header" | "real_ip_recursive", _) if block != Block::If => {}
+            ("gzip", ["off"]) => {}
+            ("gzip_vary", ["on" | "off"]) | ("gzip_types" | "gzip_min_length", _) if block != Block::If => {}
+            (name, _) if name.contains("_by_lua") => return Err("Lua is not run".to_owned()),
+            _ => return Err("this directive, in this form and place, is none of those that work".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        directive: &Directive,
+        name: &str,
+        value: &str,
+        statuses: &[u16],
+    ) -> Result<(), String> {
+        let lower = name.to_ascii_lowercase();
+        match lower.as_str() {
+            // The framing of a response is its own.
+            "content-length" if value == "0" => return Ok(()),
+            "last-modified" | "etag" => return Err(format!("nginx replaces {name}; use more_set_headers")),
+            _ => {}
+        }
+        may_answer(&lower)?;
+        self.adds.push(written(directive, name, value, statuses)?);
+        Ok(())
+    }
+
+    fn expire(&mut self, directive: &Directive, at: &str, cache: &str) -> Result<(), String> {
+        for (name, value) in [("Expires", at), ("Cache-Control", cache)] {
+            self.more.push(written(directive, name, value, &OF_SUCCESS)?);
+        }
+        Ok(())
+    }
+}
+
+/// Who the client is, as `set_real_ip_from`, `real_ip_header` and `real_ip_recursive` say.
+pub(crate) fn real_ip(directives: &[Directive]) -> Result<Option<RealIp>, Problem> {
+    let (mut trusted, mut header, mut recursive, mut last) = (Vec::new(), None, false, None);
+    for directive in directives {
+        let problem = |reason: String| Problem::new(directive.line, &directive.text(), reason);
+        match (directive.name.as_str(), &*directive.words) {
+            ("set_real_ip_from", [range]) => trusted.extend(ranges(range).map_err(problem)?),
+            ("real_ip_header", [name]) if name != "proxy_protocol" => {
+                header = Some(name.to_ascii_lowercase());
+            }
+            ("real_ip_recursive", [switch]) => recursive = switch == "on",
+            ("set_real_ip_from" | "real_ip_header" | "real_ip_recursive", _) => {
+                return Err(problem("it works with one range, or one header".to_owned()));
+            }
+            _ => continue,
+        }
+        last = Some(directive);
+    }
+    let Some(last) = last else { return Ok(None) };
+    let problem = |reason: &str| Err(Problem::new(last.line, &last.text(), reason));
+    // nginx: `real_ip_header` X-Real-IP.
+    let header = header.unwrap_or_else(|| "x-real-ip".to_owned());
+    if trusted.is_empty() {
+        return problem("without set_real_ip_from nobody is believed");
+    }
+    if is_own(&header) && header != "x-forwarded-for" {
+        return problem("what clients say in it is left out before");
+    }
+    if header == "x-forwarded-for" && !recursive {
+        return problem(
+            "of X-Forwarded-For the last address that is not trusted counts, as with real_ip_recursive on",
+        );
+    }
+    Ok(Some(RealIp { header: header.into(), trusted }))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Header {
+    Set,
+    Clear,
+}
+
+/// The fields of a directive of headers-more.
+fn more(
+    directive: &Directive,
+    words: &[&str],
+    how: Header,
+    may: &dyn Fn(&str) -> Result<(), String>,
+) -> Result<Vec<Written>, String> {
+    let (mut statuses, mut rest) = (Vec::new(), words);
+    while let [option, following @ ..] = rest {
+        match (*option, following) {
+            ("-s", [list, following @ ..]) => {
+                for status in list.split_ascii_whitespace() {
+                    statuses.push(status.parse::<u16>().map_err(|_| format!("{status} is no status"))?);
+                }
+                rest = following;
+            }
+            (option, _) if option.starts_with('-') => {
+                return Err(format!("its option {option} does not work"));
+            }
+            _ => break,
+        }
+    }
+    statuses.sort_unstable();
+    if rest.is_empty() {
+        return Err("it names no header".to_owned());
+    }
+    let field = |word: &&str| {
+        let (name, value) = match (how, word.split_once(':')) {
+            (Header::Set, Some((name, value))) => (name.trim(), value.trim()),
+            (Header::Set, None) | (Header::Clear, Some(_)) => (word.trim(), ""),
+            (Header::Clear, None) => (word.trim(), ""),
+        };
+        if name.contains('*') {
+            return Err(format!("{name} stands for several headers; name each"));
+        }
+        may(&name.to_ascii_lowercase())?;
+        written(directive, name, value, &statuses)
+    };
+    rest.iter().map(field).collect()
+}
+
+fn written(directive: &Directive, name: &str, value: &str, statuses: &[u16]) -> Result<Written, String> {
+    is_name(name)?;
+    is_value(value)?;
+    Ok(Written {
+        line: directive.line,
+        origin: directive.origin(),
+        name: name.to_owned(),
+        value: value.to_owned(),
+        statuses: statuses.to_vec(),
+    })
+}
+
+fn is_name(name: &str) -> Result<(), String> {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    match !name.is_empty() && name.bytes().all(is_token) {
+        true => Ok(()),
+        false => Err(format!("\"{name}\" is no name of a header")),
+    }
+}
+
+fn is_value(value: &str) -> Result<(), String> {
+    match value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
+        true => Err("its value has a line break or another control character".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn may_answer(lower: &str) -> Result<(), String> {
+    match HOP_FIELDS.contains(&lower) {
+        true => Err(format!("{lower} belongs to the connection or to how the message is framed")),
+        false => Ok(()),
+    }
+}
+
+fn may_input(lower: &str) -> Result<(), String> {
+    may_answer(lower)?;
+    match is_own(lower) {
+        true => Err(format!("{lower} is made of other parts of the request, which would change with it")),
+        false => Ok(()),
+    }
+}
+
+fn of_hop(lower: &str) -> &'static str {
+    match lower {
+        "host" => "use upstream-vhost",
+        "connection" | "upgrade" => "WebSockets work without it",
+        _ => "leave it out",
+    }
+}
+
+/// An address, a range, or `all`.
+fn ranges(text: &str) -> Result<Vec<IpNet>, String> {
+    if text == "all" {
+        return Ok(vec!["0.0.0.0/0".parse().expect("a range"), "::/0".parse().expect("a range")]);
+    }
+    let address = || text.parse::<std::net::IpAddr>().map(IpNet::from);
+    let range = text.parse::<IpNet>().or_else(|_| address());
+    range.map(|range| vec![range.trunc()]).map_err(|_| format!("{text} is no address and no range"))
+}

@@ -1,0 +1,285 @@
+//! The syntax of nginx's configuration (`ngx_conf_read_token`): words, quotes, escapes, comments and blocks. What a directive means
+//! is decided elsewhere. Every text ends in directives or in a problem with its line, at a cost that its length bounds.
+
+use std::sync::Arc;
+
+use crate::problem::Problem;
+
+/// Bytes that a snippet may have.
+const MAX_BYTES: usize = 64 * 1024;
+/// Blocks in blocks.
+const MAX_DEPTH: usize = 4;
+/// Directives, those in blocks included.
+const MAX_DIRECTIVES: usize = 1000;
+/// Words of one directive.
+const MAX_WORDS: usize = 64;
+
+/// A directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// The annotation or key that it stands in.
+    pub key: Arc<str>,
+    /// Where it begins, counted from 1.
+    pub line: u32,
+    /// Its name.
+    pub name: String,
+    /// Its words without quotes and escapes.
+    pub words: Vec<String>,
+    /// The directives of its block, if it has one.
+    pub block: Option<Vec<Directive>>,
+}
+
+impl Directive {
+    /// Where it is, for people.
+    pub(crate) fn origin(&self) -> Arc<str> {
+        format!("{} line {}: {}", self.key, self.line, crate::problem::shortened(&self.text())).into()
+    }
+
+    /// As messages show it: by its name and its first word up to a colon. Further words may hold passwords.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let shown = if self.name == "location" { 2 } else { 1 };
+        let mut text = self.name.clone();
+        for word in self.words.iter().take(shown) {
+            text.push(' ');
+            text.push_str(word.split(':').next().unwrap_or_default());
+        }
+        text
+    }
+}
+
+/// Reads the directives of a snippet, which is the value of `key`.
+///
+/// # Errors
+/// The first thing that is no directive of nginx.
+pub fn directives(key: &str, text: &str) -> Result<Vec<Directive>, Problem> {
+    if text.len() > MAX_BYTES {
+        let reason = format!("it has {} bytes, and {MAX_BYTES} are read", text.len());
+        return Err(Problem::new(1, "", reason));
+    }
+    let mut reader = Reader { key: key.into(), text, at: 0, line: 1, directives: 0 };
+    reader.block(0)
+}
+
+struct Reader<'t> {
+    key: Arc<str>,
+    text: &'t str,
+    at: usize,
+    line: u32,
+    directives: usize,
+}
+
+/// What ends a word or stands in the place of one.
+enum Token {
+    Word(String),
+    Semicolon,
+    Open,
+    Close,
+    End,
+}
+
+impl Reader<'_> {
+    /// Directives up to the end of the block, or of the text in the outermost.
+    fn block(&mut self, depth: usize) -> Result<Vec<Directive>, Problem> {
+        let mut all = Vec::new();
+        loop {
+            let token = self.token()?;
+            let line = self.line;
+            let name = match token {
+                Token::Word(name) => name,
+                Token::End if depth == 0 => return Ok(all),
+                Token::End => return Err(Problem::new(line, "", "a block is not closed with \"}\"")),
+                Token::Close if depth > 0 => return Ok(all),
+                Token::Close => return Err(Problem::new(line, "}", "it closes no block of the snippet")),
+                Token::Semicolon => return Err(Problem::new(line, ";", "no directive stands before it")),
+                Token::Open => return Err(Problem::new(line, "{", "no directive stands before it")),
+            };
+            self.directives += 1;
+            if self.directives > MAX_DIRECTIVES {
+                return Err(Problem::new(
+                    line,
+                    &name,
+                    format!("a snippet may have {MAX_DIRECTIVES} directives"),
+                ));
+            }
+            all.push(self.directive(line, name, depth)?);
+        }
+    }
+
+    fn directive(&mut self, line: u32, name: String, depth: usize) -> Result<Directive, Problem> {
+        let mut directive = Directive { key: self.key.clone(), line, name, words: Vec::new(), block: None };
+        loop {
+            match self.token()? {
+                Token::Word(_) if directive.words.len() == MAX_WORDS => {
+                    let reason = format!("a directive may have {MAX_WORDS} words");
+                    return Err(Problem::new(line, &directive.text(), reason));
+                }
+                Token::Word(word) => directive.words.push(word),
+                Token::Semicolon => return Ok(directive),
+                Token::Open if directive.name.ends_with("_by_lua_block") => {
+                    return Err(Problem::new(line, &directive.name, "Lua is not run"));
+                }
+                Token::Open if depth == MAX_DEPTH => {
+                    let reason = format!("blocks may be {MAX_DEPTH} deep");
+                    return Err(Problem::new(line, &directive.text(), reason));
+                }
+                Token::Open => {
+                    directive.block = Some(self.block(depth + 1)?);
+                    return Ok(directive);
+                }
+                Token::Close | Token::End => {
+                    return Err(Problem::new(line, &directive.text(), "it does not end with \";\""));
+                }
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        self.line += u32::from(c == '\n');
+        Some(c)
+    }
+
+    fn token(&mut self) -> Result<Token, Problem> {
+        loop {
+            match self.peek() {
+                None => return Ok(Token::End),
+                Some(' ' | '\t' | '\r' | '\n') => _ = self.next(),
+                Some('#') => while self.next().is_some_and(|c| c != '\n') {},
+                Some(';') => return self.single(Token::Semicolon),
+                Some('{') => return self.single(Token::Open),
+                Some('}') => return self.single(Token::Close),
+                Some(quote @ ('"' | '\'')) => return self.quoted(quote),
+                Some(_) => return Ok(self.plain()),
+            }
+        }
+    }
+
+    fn single(&mut self, token: Token) -> Result<Token, Problem> {
+        self.next();
+        Ok(token)
+    }
+
+    /// A word between quotes, behind which a space or what ends a word must stand.
+    fn quoted(&mut self, quote: char) -> Result<Token, Problem> {
+        let line = self.line;
+        self.next();
+        let mut word = String::new();
+        loop {
+            match self.next() {
+                None => {
+                    return Err(Problem::new(line, "", format!("the quote {quote} is not closed")));
+                }
+                Some('\\') => self.escaped(&mut word),
+                Some(c) if c == quote => break,
+                Some(c) => word.push(c),
+            }
+        }
+        match self.peek() {
+            None | Some(' ' | '\t' | '\r' | '\n' | ';' | '{' | ')') => Ok(Token::Word(word)),
+            Some(_) => Err(Problem::new(self.line, "", "something follows a quote without a space")),
+        }
+    }
+
+    /// A word up to a space or what ends a directive; `${` opens no block.
+    fn plain(&mut self) -> Token {
+        let mut word = String::new();
+        let mut variable = false;
+        while let Some(c) = self.peek() {
+            match c {
+                ' ' | '\t' | '\r' | '\n' | ';' => break,
+                '{' if !variable => break,
+                _ => {}
+            }
+            self.next();
+            variable = c == '$';
+            match c {
+                '\\' => self.escaped(&mut word),
+                c => word.push(c),
+            }
+        }
+        Token::Word(word)
+    }
+
+    /// What stands for the character behind a backslash. The backslash stays before all others.
+    fn escaped(&mut self, word: &mut String) {
+        match self.next() {
+            Some(c @ ('"' | '\'' | '\\')) => word.push(c),
+            Some('t') => word.push('\t'),
+            Some('r') => word.push('\r'),
+            Some('n') => word.push('\n'),
+            Some(c) => word.extend(['\\', c]),
+            None => word.push('\\'),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn words(text: &str) -> Vec<Vec<String>> {
+        let all = directives("k", text).unwrap();
+        all.into_iter().map(|it| [vec![it.name], it.words].concat()).collect()
+    }
+
+    #[test]
+    fn words_end_at_spaces_semicolons_and_braces_and_quotes_keep_them() {
+        let text = "a b;c 'd e' \"f;g\"{h ${i}j;}\n# k l;\nm\\ n o\\\"p '\\'' \"q\\.r\\n\";";
+        let all = directives("k", text).unwrap();
+        assert_eq!(all[1].words, ["d e", "f;g"]);
+        assert_eq!(all[1].block.as_ref().unwrap()[0].words, ["${i}j"]);
+        assert_eq!((all[2].name.as_str(), all[2].line), ("m\\ n", 3));
+        assert_eq!(all[2].words, ["o\"p", "'", "q\\.r\n"]);
+        assert_eq!(words("if ( $a ~ \"^b\" ) {}"), [["if", "(", "$a", "~", "^b", ")"]]);
+        assert_eq!(words("if ($a ~ \"^b\"){}"), [["if", "($a", "~", "^b", ")"]]);
+    }
+
+    #[test]
+    fn what_is_no_directive_is_named_with_its_line() {
+        for (text, line, reason) in [
+            ("a b", 1, "does not end"),
+            ("a;\n}", 2, "closes no block"),
+            ("a {\nb;\n", 3, "not closed"),
+            ("a 'b;\n", 1, "quote ' is not closed"),
+            ("\na \"b\"c;", 2, "follows a quote"),
+            (";", 1, "no directive"),
+            ("{", 1, "no directive"),
+            ("a;\nrewrite_by_lua_block { ngx.exit(1) }", 2, "Lua"),
+            ("a{b{c{d{e{f;}}}}}", 1, "deep"),
+        ] {
+            let problem = directives("k", text).unwrap_err();
+            assert_eq!(problem.line, line, "{text}: {problem}");
+            assert!(problem.reason.contains(reason), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_snippet_is_bounded() {
+        for text in
+            ["a;".repeat(2000), "x".repeat(1 << 20), format!("a {};", "b ".repeat(100)), "a{".repeat(9000)]
+        {
+            assert!(directives("k", &text).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_has_an_end(text in "[ -~\n]{0,60}") {
+            _ = directives("k", &text);
+        }
+
+        #[test]
+        fn what_is_quoted_is_read_as_it_was(word in "[ -~é]{0,20}") {
+            let quoted = format!("a \"{}\";", word.replace('\\', "\\\\").replace('"', "\\\""));
+            prop_assert_eq!(&directives("k", &quoted).unwrap()[0].words[0], &word);
+        }
+    }
+}
