@@ -1,5 +1,5 @@
-//! What the lines of an nginx snippet ask for, and the annotation that says the same. A snippet is read to make a proposal, never
-//! to serve by it.
+//! What the lines of an nginx snippet ask for, and the annotation that says the same: for those who want to be rid of snippets, also
+//! of those that work. Read by the parser that serves them.
 
 mod denied;
 mod directives;
@@ -25,7 +25,11 @@ pub(crate) struct Proposal {
 /// Reads a snippet. `prefix` is that of the annotations of ingress-nginx.
 pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
     let mut wanted = Wanted::default();
-    for directive in directives(snippet) {
+    let directives = match directives(snippet) {
+        Ok(directives) => directives,
+        Err(problem) => return Proposal { left: vec![problem.to_string()], ..Proposal::default() },
+    };
+    for directive in directives {
         if wanted.take(&directive).is_some() {
             continue;
         }

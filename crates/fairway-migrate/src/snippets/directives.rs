@@ -1,4 +1,6 @@
-//! Reads the text of a configuration of nginx into directives. Owns no meaning of one.
+//! The directives of a snippet, as the parser that serves snippets reads them, without their lines. Owns no meaning of one.
+
+use fairway_snippet::Problem;
 
 /// One directive of nginx with its words, and those of the block behind it.
 #[derive(Debug)]
@@ -9,104 +11,24 @@ pub(super) struct Directive {
     pub(super) text: String,
 }
 
-/// The directives of a configuration of nginx, one level of blocks below another. What is cut off counts as if it were not.
-pub(super) fn directives(text: &str) -> Vec<Directive> {
-    let mut left = tokens(text).into_iter();
-    let mut directives = Vec::new();
-    // A brace that closes nothing is not the end.
-    while left.len() > 0 {
-        directives.extend(block(&mut left));
-    }
-    directives
+/// The directives of a configuration of nginx, one level of blocks below another.
+///
+/// # Errors
+/// The first thing that is no directive.
+pub(super) fn directives(text: &str) -> Result<Vec<Directive>, Problem> {
+    let read = fairway_snippet::directives("snippet", text)?;
+    Ok(read.into_iter().map(Directive::from).collect())
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Token {
-    Word(String),
-    End,
-    Open,
-    Close,
-}
-
-fn block(tokens: &mut std::vec::IntoIter<Token>) -> Vec<Directive> {
-    let mut directives = Vec::new();
-    let mut words: Vec<String> = Vec::new();
-    loop {
-        let (inner, ends) = match tokens.next() {
-            Some(Token::Word(word)) => {
-                words.push(word);
-                continue;
-            }
-            None | Some(Token::Close) => (Vec::new(), true),
-            Some(Token::End) => (Vec::new(), false),
-            Some(Token::Open) => (block(tokens), false),
-        };
-        if !words.is_empty() {
-            let mut text = words.join(" ");
-            if !inner.is_empty() {
-                let within: Vec<_> = inner.iter().map(|directive| directive.text.as_str()).collect();
-                text += &format!(" {{ {} }}", within.join("; "));
-            }
-            directives.push(Directive { words: std::mem::take(&mut words), block: inner, text });
+impl From<fairway_snippet::Directive> for Directive {
+    fn from(read: fairway_snippet::Directive) -> Self {
+        let block: Vec<Self> = read.block.unwrap_or_default().into_iter().map(Self::from).collect();
+        let words: Vec<_> = std::iter::once(read.name).chain(read.words).collect();
+        let mut text = words.join(" ");
+        if !block.is_empty() {
+            let within: Vec<_> = block.iter().map(|directive| directive.text.as_str()).collect();
+            text += &format!(" {{ {} }}", within.join("; "));
         }
-        if ends {
-            return directives;
-        }
+        Self { words, block, text }
     }
-}
-
-fn tokens(text: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            _ if c.is_whitespace() => {}
-            ';' => tokens.push(Token::End),
-            '{' => tokens.push(Token::Open),
-            '}' => tokens.push(Token::Close),
-            '#' => while chars.next_if(|c| *c != '\n').is_some() {},
-            '"' | '\'' => {
-                let mut word = String::new();
-                while let Some(inner) = chars.next().filter(|inner| *inner != c) {
-                    let meant = chars.peek().copied().filter(|_| inner == '\\').and_then(escaped);
-                    if meant.is_some() {
-                        chars.next();
-                    }
-                    word.push(meant.unwrap_or(inner));
-                }
-                tokens.push(Token::Word(word));
-            }
-            _ => {
-                let mut word = String::from(c);
-                let mut variable = c == '$';
-                while let Some(next) = chars.peek().copied() {
-                    // `${name}` belongs to a word.
-                    let opens = next == '{' && variable;
-                    if next.is_whitespace()
-                        || next == ';'
-                        || (next == '{' && !opens)
-                        || next == '}' && !word.contains("${")
-                    {
-                        break;
-                    }
-                    variable = next == '$';
-                    word.push(next);
-                    chars.next();
-                }
-                tokens.push(Token::Word(word));
-            }
-        }
-    }
-    tokens
-}
-
-/// What a backslash and this mean in quotes (`ngx_conf_read_token`). Before anything else, a backslash is itself.
-fn escaped(next: char) -> Option<char> {
-    Some(match next {
-        '"' | '\'' | '\\' => next,
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        _ => return None,
-    })
 }

@@ -4,6 +4,14 @@ use super::*;
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
+/// A line as a snippet has it.
+fn whole(line: &str) -> String {
+    match line.strip_suffix(" }") {
+        Some(block) => format!("{block}; }}"),
+        None => format!("{line};"),
+    }
+}
+
 fn annotations(snippet: &str) -> Vec<String> {
     let found = proposal(snippet, PREFIX);
     assert_eq!((found.left, found.hints), (Vec::new(), Vec::new()), "{snippet}");
@@ -64,12 +72,12 @@ fn what_would_refuse_less_than_the_snippet_is_left() {
         r"if ($http_te ~ .) { return 403 }",
         r"if ($http_upgrade = h2c) { return 403 }",
     ] {
-        let found = proposal(line, PREFIX);
+        let found = proposal(&whole(line), PREFIX);
         assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
     }
     assert_eq!(proposal(r#"if ($arg_key = "") { return 403; }"#, PREFIX).annotations, []);
     let line = r"if ($request_uri ~* \.\.) { return 403 }";
-    let found = proposal(line, PREFIX);
+    let found = proposal(&whole(line), PREFIX);
     assert_eq!((found.annotations, found.left), (Vec::new(), Vec::new()));
     assert_eq!(found.hints.len(), 1);
     assert_eq!(found.hints[0].0, line);
@@ -91,7 +99,7 @@ fn times_become_whole_seconds() {
         ]
     );
     for line in ["proxy_read_timeout 1h30m", "proxy_read_timeout 0", "proxy_send_timeout 1w"] {
-        let found = proposal(line, PREFIX);
+        let found = proposal(&whole(line), PREFIX);
         assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
     }
 }
@@ -146,8 +154,11 @@ fn what_nothing_says_is_left() {
     assert_eq!(left("return 200 'ok';"), ["return 200 ok"]);
     assert_eq!(left("set_real_ip_from 10.0.0.0/8;"), ["set_real_ip_from 10.0.0.0/8"]);
     assert_eq!(left("proxy_pass http://${upstream}/a;"), ["proxy_pass http://${upstream}/a"]);
-    assert_eq!(left("content_by_lua_block { ngx.say(1) }"), ["content_by_lua_block { ngx.say(1) }"]);
-    assert_eq!(left("} ;; proxy_pass"), ["proxy_pass"]);
+    assert_eq!(
+        left("content_by_lua_block { ngx.say(1) }"),
+        ["line 1, \"content_by_lua_block\": Lua is not run"]
+    );
+    assert_eq!(left("allow all;\n}"), ["line 2, \"}\": it closes no block of the snippet"]);
 }
 
 #[test]
@@ -166,7 +177,7 @@ fn deny_all_after_an_allow_is_the_end_of_an_allow_list() {
     assert_eq!(annotations("deny all; allow 10.0.0.0/8;"), [everything]);
     assert_eq!(annotations("deny 10.1.0.0/16; deny all;"), [everything]);
     let exceptions = "allow 10.1.0.0/16; deny 10.0.0.0/8; allow 0.0.0.0/0; deny all";
-    let found = proposal(exceptions, PREFIX);
+    let found = proposal(&whole(exceptions), PREFIX);
     assert_eq!(found.annotations, []);
     assert_eq!(found.left, exceptions.split("; ").collect::<Vec<_>>());
     assert_eq!(proposal("allow 10.0.0.0/8;", PREFIX).hints.len(), 1, "it restricts nobody");
@@ -203,7 +214,7 @@ fn a_rewrite_of_every_path_to_a_fixed_url_is_a_redirect() {
         "rewrite ^ /docs permanent",
         "rewrite ^ https://new.example.com/docs last",
     ] {
-        let found = proposal(line, PREFIX);
+        let found = proposal(&whole(line), PREFIX);
         assert_eq!((found.annotations, found.left), (Vec::new(), vec![line.to_owned()]));
     }
 }

@@ -185,12 +185,12 @@ fn templates_are_not_passed_on() {
 fn settings_become_text_and_each_is_judged_as_check_does() {
     let input = json!({ "controller": { "config": {
         "keep-alive": 75, "ssl-redirect": false, "proxy-buffering": "on",
-        "use-gzip": true, "keepalive": "many", "no-such-key": "x", "http-snippet": "deny all;", "list": [],
+        "use-gzip": true, "keepalive": "many", "no-such-key": "x", "http-snippet": "sub_filter a b;", "list": [],
         "use-forwarded-headers": true,
     } } });
     let it = converted(&input);
     assert_eq!(it.values["settings"]["keep-alive"], "75");
-    assert_eq!(it.values["settings"]["http-snippet"], "deny all;", "what it protects stays closed");
+    assert_eq!(it.values["settings"]["http-snippet"], "sub_filter a b;", "what it protects stays closed");
     let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
     let lost = ["list", "http-snippet", "keepalive", "no-such-key", "use-gzip"];
     assert_eq!(paths, lost.map(|key| format!("controller.config.{key}")));
