@@ -65,7 +65,6 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
                             | Guard::Deny(_)
                             | Guard::ExternalAuth(_)
                             | Guard::RateLimit(_)
-                            | Guard::Respond(_)
                     )
             )
         });
@@ -124,7 +123,7 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings, namespace: demo}
-data: {global-allowed-response-headers: X-One, allow-snippet-annotations: "true", annotations-risk-level: Critical}
+data: {global-allowed-response-headers: X-One}
 ---
 apiVersion: v1
 kind: ConfigMap

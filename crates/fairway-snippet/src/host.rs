@@ -271,15 +271,10 @@ impl HostSnippet {
         *self == Self::default()
     }
 
-    /// What answers requests before a path is chosen.
-    pub fn guards_before_paths(&self) -> impl Iterator<Item = Guard> {
-        self.responds.iter().cloned().map(Guard::Respond)
-    }
-
     /// What answers requests of a rule instead of the rule.
     #[must_use]
     pub fn guards(&self, paths: RulePaths<'_>) -> Vec<Guard> {
-        let mut guards: Vec<_> = self.guards_before_paths().collect();
+        let mut guards: Vec<_> = self.responds.iter().cloned().map(Guard::Respond).collect();
         for location in self.locations.iter().filter(|location| location.wins_over(paths)) {
             let responds = location.responds.iter().cloned().map(|respond| match (paths, location.kind) {
                 (

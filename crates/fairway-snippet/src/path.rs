@@ -205,6 +205,14 @@ mod tests {
     }
 
     #[test]
+    fn variables_that_hold_each_other_many_times_are_refused_and_take_no_memory() {
+        for first in ["aaaaaaaaaa", "$host"] {
+            let text = format!("set $a {first};{}add_header X $a;", "set $a $a$a;".repeat(40));
+            assert!(of(&text).unwrap_err().to_string().contains("too often"), "{first}");
+        }
+    }
+
+    #[test]
     fn flags_become_the_conditions_that_set_them() {
         let flags = "set $b ''; if ($http_a) { set $b A; } if ($arg_c = 1) { set $b \"${b}C\"; } if ($b = AC) { return 403; }";
         assert_eq!(statuses(&of(flags).unwrap()), [(2, 403)]);

@@ -126,6 +126,22 @@ pub(crate) fn push(template: &mut Template, part: TemplatePart) {
     }
 }
 
+/// What a value may be made of, so that variables that hold each other several times end.
+const MAX_VALUE_BYTES: usize = 8 << 10;
+const MAX_VALUE_PARTS: usize = 64;
+
+/// Refuses a value that is too long.
+pub(crate) fn check_length(template: &Template) -> Result<(), String> {
+    let bytes = |part: &TemplatePart| if let TemplatePart::Text(text) = part { text.len() } else { 0 };
+    let length: usize = template.0.iter().map(bytes).sum();
+    if length <= MAX_VALUE_BYTES && template.0.len() <= MAX_VALUE_PARTS {
+        return Ok(());
+    }
+    Err(format!(
+        "its value has more than {MAX_VALUE_BYTES} bytes or {MAX_VALUE_PARTS} parts; variables hold each other too often"
+    ))
+}
+
 /// The text of a template that has no part of a request.
 pub(crate) fn fixed(template: &Template) -> Option<&str> {
     match &*template.0 {

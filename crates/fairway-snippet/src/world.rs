@@ -9,7 +9,7 @@ use fairway_pattern::Pattern;
 use fairway_pattern::budget::Account;
 
 use crate::map::Maps;
-use crate::value::{Piece, Stage, fixed, pieces, push, variable};
+use crate::value::{Piece, Stage, check_length, fixed, pieces, push, variable};
 
 /// Parts into which requests may be divided.
 const MAX_WORLDS: usize = 48;
@@ -101,6 +101,7 @@ impl World {
                         for (world, part) in world.look_up(&name, scope)? {
                             let mut value = value.clone();
                             part.0.into_iter().for_each(|part| push(&mut value, part));
+                            check_length(&value)?;
                             further.push((world, value));
                         }
                     }

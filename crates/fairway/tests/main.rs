@@ -29,7 +29,6 @@ mod serving;
 mod settings;
 mod shared_services;
 mod silent_cluster;
-mod snippets;
 mod studies;
 mod tenants;
 mod trust;

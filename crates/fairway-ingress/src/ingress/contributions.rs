@@ -11,7 +11,6 @@ use fairway_model::{
 use fairway_objects::backend::{BackendRef, Purpose, Via};
 use fairway_objects::balance::Balance;
 use fairway_objects::transport::Transport;
-use fairway_snippet::HostSnippet;
 use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
@@ -26,12 +25,8 @@ use crate::ingress::to_https::Redirects;
 pub(crate) enum Turn {
     /// What is refused whatever else is asked for.
     Refuse,
-    /// Answers of the snippet of the host.
-    HostSnippet,
     /// Answers to preflight requests, before anything else.
     Preflight,
-    /// Answers of the snippet of the path.
-    Snippet,
     /// Redirects of all requests.
     Redirect,
     /// Redirects of plain requests to https, and what stands behind them.
@@ -46,9 +41,7 @@ impl Turn {
     /// That of a guard.
     pub(crate) fn of(guard: &Guard) -> Self {
         match guard {
-            Guard::Deny(_) => Self::Refuse,
-            Guard::Respond(respond) if respond.of_host.is_some() => Self::HostSnippet,
-            Guard::Respond(_) => Self::Snippet,
+            Guard::Deny(_) | Guard::Respond(_) => Self::Refuse,
             Guard::Preflight(_) => Self::Preflight,
             Guard::Redirect(_) => Self::Redirect,
             Guard::HttpsRedirect(_) | Guard::NeedsEndpoint => Self::Https,
@@ -101,21 +94,7 @@ pub(crate) struct Contributions {
     /// How its Services are reached.
     pub(crate) upstream: Upstream,
     pub(crate) errors: Errors,
-    pub(crate) snippet: SnippetOfPath,
     pub(crate) role: Role,
-}
-
-/// What the snippets of a path do that does not stand in its phases.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SnippetOfPath {
-    /// `add_header`, behind all other changes to answers.
-    pub(crate) adds: Vec<AnswerEdit>,
-    /// Whether those of the host are not for its paths.
-    pub(crate) hides_adds_of_host: bool,
-    /// Whether `allow` and `deny` of the host are not for its paths.
-    pub(crate) hides_access_of_host: bool,
-    /// Whether `proxy_hide_header` of the host is not for its paths.
-    pub(crate) hides_hidden_of_host: bool,
 }
 
 /// How the Services of an Ingress are reached.
@@ -145,8 +124,6 @@ pub(crate) struct HostFeatures {
     pub(crate) clients: Option<HostClients>,
     /// `ssl-passthrough`.
     pub(crate) passthrough: bool,
-    /// `server-snippet`.
-    pub(crate) snippet: Option<Arc<HostSnippet>>,
 }
 
 /// Which clients a host serves.
@@ -208,13 +185,8 @@ impl Added {
     pub(crate) fn add(&mut self, part: impl Into<Phases>) {
         self.phases.add(part);
         self.phases.guards.sort_by_key(Turn::of);
-        // The annotations for CORS are read at any time; other changes to answers come behind its fields, and those of a snippet
-        // before those of other annotations.
-        self.phases.answers.edits.sort_by_key(|edit| match edit {
-            AnswerEdit::Cors(_) => 0,
-            AnswerEdit::Chosen(_) => 1,
-            _ => 2,
-        });
+        // The annotations for CORS are read at any time; other changes to answers come behind its fields.
+        self.phases.answers.edits.sort_by_key(|edit| !matches!(edit, AnswerEdit::Cors(_)));
     }
 
     /// Notes a backend that an annotation names, and where it is written.
@@ -259,29 +231,6 @@ impl Added {
         });
     }
 
-    /// What snippets do to all answers, whatever is asked.
-    pub(crate) fn always_chosen(&self) -> impl Iterator<Item = &AnswerEdit> {
-        let is_always =
-            |edit: &&AnswerEdit| matches!(edit, AnswerEdit::Chosen(chosen) if chosen.when.is_empty());
-        self.phases.answers.edits.iter().filter(is_always)
-    }
-
-    /// Whether another service is asked.
-    pub(crate) fn asks_another_service(&self) -> bool {
-        self.phases.guards.iter().any(|guard| match guard {
-            Guard::ExternalAuth(_) => true,
-            Guard::Any(any) => any.external.is_some(),
-            _ => false,
-        })
-    }
-
-    /// Whether it is asked who the client is.
-    pub(crate) fn asks_who(&self) -> bool {
-        let asks =
-            |guard: &Guard| matches!(guard, Guard::ExternalAuth(_) | Guard::BasicAuth(_) | Guard::Any(_));
-        self.phases.guards.iter().any(asks)
-    }
-
     /// Whether a guard has this turn.
     pub(crate) fn has(&self, turn: Turn) -> bool {
         self.phases.guards.iter().any(|guard| Turn::of(guard) == turn)
@@ -307,7 +256,6 @@ impl Contributions {
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body)),
             upstream: Upstream::default(),
             errors: Errors::default(),
-            snippet: SnippetOfPath::default(),
             role: Role::Main,
         }
     }
@@ -316,10 +264,7 @@ impl Contributions {
     pub(crate) fn protect(&self) -> bool {
         self.closed.is_some()
             || self.added.phases.client.is_some()
-            || self.host.snippet.is_some()
-            || [Turn::Refuse, Turn::Snippet, Turn::Access, Turn::Limit]
-                .into_iter()
-                .any(|turn| self.added.has(turn))
+            || [Turn::Refuse, Turn::Access, Turn::Limit].into_iter().any(|turn| self.added.has(turn))
     }
 
     /// Whether they check the addresses of clients.

@@ -21,18 +21,16 @@ use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
 
 /// Annotations that keep somebody out. Those that are not supported close an Ingress anyway.
-const PROTECTING: [&str; 12] = [
+const PROTECTING: [&str; 10] = [
     "allowlist-source-range",
     "auth-tls-secret",
     "auth-type",
     "auth-url",
-    "configuration-snippet",
     "denylist-source-range",
     "limit-connections",
     "limit-rate",
     "limit-rpm",
     "limit-rps",
-    "server-snippet",
     "whitelist-source-range",
 ];
 

@@ -16,7 +16,6 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{Compat, Options};
 use fairway_objects::shared;
 use fairway_objects::transport::Transport;
-use fairway_snippet::HostSnippet;
 use k8s_openapi::api::networking::v1::IngressBackend;
 
 use crate::ingress::canary::{Canary, Sessions, while_empty};
@@ -31,7 +30,6 @@ use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{self, SharedServices, Usual};
-use crate::ingress::snippets;
 use crate::ingress::to_https::ToHttps;
 
 /// How a backend is used.
@@ -52,8 +50,6 @@ pub(crate) struct Builder<'a> {
     has_certificate: bool,
     /// Which clients it serves; `None` is all.
     clients: Option<&'a HostClients>,
-    /// What holds for all of its paths.
-    snippet: Option<&'a HostSnippet>,
     /// Whether a path with a line break is answered 400. nginx matches it with patterns, and so does `--compat nginx`.
     refuses_line_breaks: bool,
     /// The backends that rules forward to.
@@ -91,7 +87,6 @@ impl<'a> Builder<'a> {
         layout: &'a Layout,
         has_certificate: bool,
         clients: Option<&'a HostClients>,
-        snippet: Option<&'a HostSnippet>,
     ) -> Self {
         let refuses_line_breaks =
             layout.matching == Matching::Patterns && layout.locations.iter().any(Location::is_strict);
@@ -101,7 +96,6 @@ impl<'a> Builder<'a> {
             layout,
             has_certificate,
             clients,
-            snippet,
             refuses_line_breaks,
             backends: Vec::new(),
             diagnostics: Vec::new(),
@@ -205,9 +199,6 @@ impl<'a> Builder<'a> {
         let mut phases = Phases::default();
         if let Some(path) = &entry.adds_slash {
             phases.add(Guard::Redirect(to_trailing_slash(path, location)));
-            // nginx has entered the location, and nothing of its rewrite phase.
-            let more = location.owner.iter().flat_map(|owner| owner.contributions.added.always_chosen());
-            phases.answers.edits.extend(more.cloned());
             rule.action = not_found();
         } else if entry.unusable {
             rule.action = unavailable(AnswerReason::ProtectionUnavailable);
@@ -222,14 +213,6 @@ impl<'a> Builder<'a> {
         // What the annotations say about answers replaces them.
         edits.splice(0..0, headers.of_answers());
         edits.extend(hsts.clone().map(AnswerEdit::StrictTransportSecurity));
-        let is_usable = !entry.unusable && location.closed().is_none();
-        snippets::add(
-            &mut phases,
-            self.snippet.filter(|_| is_usable),
-            location,
-            self.context.defaults,
-            self.layout,
-        );
         Rule { phases: Arc::new(phases), ..rule }
     }
 
@@ -525,7 +508,6 @@ impl<'a> Builder<'a> {
         // It comes before the location, whose limit of the body and fields of answers do not matter yet.
         let mut phases = Phases::from_iter(path.map(|path| Guard::Redirect(to_app_root(&path)).into()));
         phases.answers.edits.extend(self.context.defaults.headers.of_answers());
-        snippets::add_before_paths(&mut phases, self.snippet);
         rule.phases = Arc::new(phases);
         Arc::make_mut(&mut rule.policy).max_body = None;
         rule

@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "the summary is for whoever reads the log of the tests")]
 
 mod agreement;
-pub(crate) mod case;
-pub(crate) mod comparison;
+mod case;
+mod comparison;
 mod differences;
 mod environment;
 

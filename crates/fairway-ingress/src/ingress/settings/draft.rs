@@ -13,7 +13,6 @@ use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::map_entries::MapKeys;
 use crate::ingress::settings::problem::KeyProblem;
-use crate::ingress::settings::snippets::SnippetKeys;
 use crate::ingress::trust::TrustsEverybody;
 
 /// What reading the ConfigMap gives.
@@ -38,7 +37,6 @@ pub(super) struct Draft<'a> {
     pub(super) log_format: LogFormatKeys,
     pub(super) headers: HeaderKeys,
     pub(super) maps: MapKeys,
-    pub(super) snippets: SnippetKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -93,7 +91,6 @@ impl<'a> Draft<'a> {
             log_format: LogFormatKeys::default(),
             headers: HeaderKeys::default(),
             maps: MapKeys::default(),
-            snippets: SnippetKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -163,8 +160,6 @@ impl<'a> Draft<'a> {
         self.diagnostics.extend(problem);
         let choice = self.options.hosts.log_format;
         self.diagnostics.extend(self.log_format.settle(choice, &mut self.settings, &at));
-        let protection = self.options.hosts.unsupported_protection;
-        self.diagnostics.extend(self.snippets.settle(&mut self.defaults, protection, &at));
         self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
         let trusts: Vec<_> =

@@ -11,7 +11,6 @@ mod log_format;
 mod map_entries;
 mod needless;
 mod problem;
-mod snippets;
 mod tickets;
 
 use fairway_model::Origin;
