@@ -4,6 +4,9 @@
 //! (`program`, `world`, `value`, `map`), and the result is what rules do (`edits`, `path`, `host`). Whatever has not exactly the
 //! meaning that nginx gives it is a problem with its line, and then the snippet as a whole is left out. Nothing of its text becomes
 //! configuration of a program, and nothing is run.
+//!
+//! No Ingress is served by it yet: some snippets that it accepts differ from nginx (conditions on header fields that `Connection` names,
+//! maps with an empty value, named captures, names of cookies). Only `fairway migrate` reads with it.
 
 mod cost;
 mod edits;

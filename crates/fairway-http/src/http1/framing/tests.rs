@@ -206,7 +206,16 @@ fn fields_named_in_connection_are_removed_in_any_case() {
 
 #[test]
 fn naming_host_length_or_forwarding_fields_in_connection_does_not_remove_them() {
-    let names = ["Host", "Content-Length", "X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Request-ID"];
+    let names = [
+        "Host",
+        "Content-Length",
+        "X-Forwarded-For",
+        "X-Real-IP",
+        "Forwarded",
+        "X-Request-ID",
+        "User-Agent",
+        "Referer",
+    ];
     let fields: String = names.iter().map(|name| format!("{name}: 1\r\n")).collect();
     assert_eq!(stripped(&format!("Connection: {}\r\n{fields}", names.join(", "))), names);
 }
