@@ -87,6 +87,21 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
+// Living are those of the named namespaces that are there and not being deleted.
+func (c *Cluster) Living(ctx context.Context, names []string) ([]string, error) {
+	list, err := c.API.CoreV1().Namespaces().List(ctx, meta.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	var living []string
+	for _, namespace := range list.Items {
+		if namespace.DeletionTimestamp == nil && slices.Contains(names, namespace.Name) {
+			living = append(living, namespace.Name)
+		}
+	}
+	return living, nil
+}
+
 // NodeAddress is an address of the node that pods reach.
 func (c *Cluster) NodeAddress(ctx context.Context) (netip.Addr, error) {
 	nodes, err := c.API.CoreV1().Nodes().List(ctx, meta.ListOptions{})

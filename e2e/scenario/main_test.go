@@ -159,11 +159,16 @@ func upgrade(ctx context.Context, image string, more ...string) error {
 	if !found {
 		return fmt.Errorf("image %q has no tag", image)
 	}
+	readable, err := kube.Living(ctx, permitted)
+	if err != nil {
+		return err
+	}
 	values := []string{
 		"image.repository=" + name,
 		"image.tag=" + tag,
 		fmt.Sprintf("replicas=%d", fairwayReplicas),
-		"rbac.secretNamespaces={" + strings.Join(permitted, ",") + "}",
+		// Scenarios delete their namespaces when they end, and no Role can be made in one that is gone.
+		"rbac.secretNamespaces={" + strings.Join(readable, ",") + "}",
 		// Two CPUs carry up to eight pods, and requests here last milliseconds.
 		"resources.requests.cpu=50m",
 		"drain.delay=5", "drain.timeout=30", "drain.margin=5",
