@@ -3,6 +3,7 @@
 mod answer;
 mod certificate;
 mod chosen;
+mod cookie;
 mod cors;
 mod fields;
 mod limit;

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use fairway_http::{FieldRef, Known, Version};
 use fairway_model::{RuleLabel, RuleLabels, Template, TemplatePart};
-use fairway_routing::session::cookie_of;
 
+use super::cookie;
 use crate::buffers::Buffers;
 use crate::guards::Claim;
 use crate::log::argument;
@@ -108,7 +108,8 @@ fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
             }
         }
         TemplatePart::Cookie(name) => {
-            text.extend_from_slice(cookie_of(request, name.as_bytes()).unwrap_or_default());
+            let cookie = cookie::find(request.all_named(b"Cookie"), name.as_bytes());
+            text.extend_from_slice(cookie.unwrap_or_default());
         }
         _ => {}
     }
@@ -151,5 +152,56 @@ mod tests {
         let mut escaped = Vec::new();
         escape(b"/a?b=1&c=d%20e-._~\xff", &mut escaped);
         assert_eq!(escaped, b"%2Fa%3Fb%3D1%26c%3Dd%2520e-._~%FF");
+    }
+
+    /// nginx 1.30.6 answers the same, but for pairs behind a comma ([`cookie::find`]).
+    #[test]
+    fn a_cookie_is_the_one_that_nginx_reads() {
+        let cases: [(&[&str], &str); 35] = [
+            (&["ADMIN=1"], "1"),
+            (&["x=2;admin=1"], "1"),
+            (&["admin=\"1\""], "\"1\""),
+            (&["a admin=1"], ""),
+            (&["a, admin=1"], "1"),
+            (&["admin =1"], "1"),
+            (&["admin= 1"], "1"),
+            (&["admin  =  1 ;x"], "1 "),
+            (&["admin\t=1"], ""),
+            (&["admin=\t1"], "\t1"),
+            (&["x;\tadmin=1"], ""),
+            (&["xadmin=1; admin=2"], "2"),
+            (&["adminx=1; admin=2"], "2"),
+            (&["admin x;admin=2"], "2"),
+            (&["admin"], ""),
+            (&["admin="], ""),
+            (&["admin=; admin=7"], ""),
+            (&["admin=1;"], "1"),
+            (&["admin=a=b"], "a=b"),
+            (&["admin=1,2; x=3"], "1,2"),
+            (&["x=admin=1"], ""),
+            (&["x=a,admin=1"], "1"),
+            (&["x=\"a;admin=1\""], "1\""),
+            (&[",,;; admin=1"], "1"),
+            (&["adminadmin=1"], ""),
+            // The byte behind the name is skipped with the name, even if it ends the pair.
+            (&["admin;admin=2"], ""),
+            (&["admin,admin=3"], ""),
+            (&["admin;;admin=3"], "3"),
+            (&["x=1", "admin=2"], "2"),
+            (&["admin", "admin=3"], "3"),
+            (&["x=1;admi", "admin=9"], "9"),
+            (&["admin=4", "admin=5"], "4"),
+            (&["", "admin=6"], "6"),
+            (&[""], ""),
+            (&[], ""),
+        ];
+        for (lines, value) in cases {
+            let mut buffers = Buffers::default();
+            buffers.request.start_request(b"GET", b"/");
+            lines.iter().for_each(|line| buffers.request.append(b"Cookie", line.as_bytes()));
+            let mut text = Vec::new();
+            write_field(&TemplatePart::Cookie("Admin".into()), &buffers, &mut text);
+            assert_eq!(String::from_utf8_lossy(&text), value, "{lines:?}");
+        }
     }
 }
