@@ -7,6 +7,7 @@ mod field;
 mod fill;
 mod known;
 mod method;
+mod nominated;
 pub(crate) mod ready;
 mod reason;
 pub(crate) mod spelling;
@@ -52,7 +53,9 @@ impl Default for HeadLimits {
 pub struct Head {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// The known names that may be among the fields, so that looking for an absent one costs nothing.
+    /// Those that `Connection` took out of `fields`.
+    nominated: Vec<Field>,
+    /// The known names that may be among both, so that looking for an absent one costs nothing.
     present: u64,
     version: Version,
     start: Start,
@@ -70,6 +73,7 @@ impl Head {
         Head {
             bytes: Vec::new(),
             fields: Vec::new(),
+            nominated: Vec::new(),
             present: 0,
             version: Version::Http11,
             start: Start::None,
@@ -81,6 +85,7 @@ impl Head {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.fields.clear();
+        self.nominated.clear();
         self.present = 0;
         self.version = Version::Http11;
         self.start = Start::None;
@@ -90,7 +95,8 @@ impl Head {
     #[inline]
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
+        let fields = self.fields.capacity() + self.nominated.capacity();
+        self.bytes.capacity() + fields * size_of::<Field>()
     }
 
     /// Clears, and begins an answer of our own with the usual reason phrase.
@@ -271,9 +277,7 @@ impl Head {
 
     /// Replaces all fields of this name by one, where the first of them stood.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
-        if self.has_loose_names() {
-            self.remove_spellings(name);
-        }
+        self.forget_others(name);
         let known = Known::of(name);
         let found = match self.may_have(known.bit()) {
             true => self.fields.iter().position(|field| field.is(known, name, &self.bytes)),
@@ -316,15 +320,24 @@ impl Head {
 
     /// Removes all fields of this name.
     pub fn remove(&mut self, name: &[u8]) {
-        if self.has_loose_names() {
-            self.remove_spellings(name);
-        }
+        self.forget_others(name);
         let known = Known::of(name);
         if known == Known::Other {
             let bytes = &self.bytes;
             self.fields.retain(|field| !field.is(known, name, bytes));
         } else {
             self.remove_known(known);
+        }
+    }
+
+    /// Removes what is read like a field of this name and is none.
+    #[inline]
+    fn forget_others(&mut self, name: &[u8]) {
+        if self.has_loose_names() {
+            self.remove_spellings(name);
+        }
+        if self.has_nominated() {
+            self.forget_nominated(name);
         }
     }
 
@@ -338,7 +351,9 @@ impl Head {
 
     /// Removes all fields whose known name is in the set (of [`Known::bit`]).
     pub fn remove_set(&mut self, set: u64) {
-        self.fields.retain(|field| field.known.bit() & set == 0);
+        for fields in [&mut self.fields, &mut self.nominated] {
+            fields.retain(|field| field.known.bit() & set == 0);
+        }
         self.present &= !set;
     }
 
@@ -361,7 +376,9 @@ impl Head {
     #[inline]
     pub fn retain(&mut self, keeps: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
-        self.fields.retain(|field| keeps(field.of(bytes)));
+        for fields in [&mut self.fields, &mut self.nominated] {
+            fields.retain(|field| keeps(field.of(bytes)));
+        }
     }
 
     /// Writes `name: value CRLF` to the end of the buffer.

@@ -68,7 +68,7 @@ impl Head {
     /// from each other.
     #[inline]
     pub fn set_ready(&mut self, ready: &ReadyFields) {
-        if self.has_loose_names() || self.has_one_of(ready) {
+        if self.has_loose_names() || self.has_nominated() || self.has_one_of(ready) {
             ready.iter().for_each(|field| self.set(field.name, field.value));
         } else {
             self.append_ready(ready);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use fairway_http::{FieldRef, Known, Version};
+use fairway_http::{FieldRef, Head, Known, Version};
 use fairway_model::{RuleLabel, RuleLabels, Template, TemplatePart};
 
 use super::cookie;
@@ -89,7 +89,8 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
     }
 }
 
-/// Writes what stands in a field of the request.
+/// Writes what stands in a field of the request, `Connection` may name it or not: nobody gets past a condition by naming in it what
+/// the condition is about.
 fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
     let request = &buffers.request;
     match part {
@@ -97,22 +98,26 @@ fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
             text.extend_from_slice(request.first(Known::XRequestId).unwrap_or_default());
         }
         TemplatePart::BasicUser => {
-            let claim = request.named(b"Authorization").and_then(Claim::read);
+            let claim = received(request, b"Authorization").next().and_then(Claim::read);
             text.extend_from_slice(claim.as_ref().map(Claim::user).unwrap_or_default().as_bytes());
         }
         TemplatePart::Field(name) => {
             let named = |field: &FieldRef<'_>| is_variable(field.name, name.as_bytes());
-            for (number, field) in request.fields().filter(named).enumerate() {
+            for (number, field) in request.received().filter(named).enumerate() {
                 text.extend_from_slice(if number > 0 { b", " } else { b"" });
                 text.extend_from_slice(field.value);
             }
         }
         TemplatePart::Cookie(name) => {
-            let cookie = cookie::find(request.all_named(b"Cookie"), name.as_bytes());
+            let cookie = cookie::find(received(request, b"Cookie"), name.as_bytes());
             text.extend_from_slice(cookie.unwrap_or_default());
         }
         _ => {}
     }
+}
+
+fn received<'r>(request: &'r Head, name: &'static [u8]) -> impl Iterator<Item = &'r [u8]> {
+    request.received().filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
 /// `Host` as the client sent it, whatever a step has made of it.

@@ -42,7 +42,7 @@ fn admit_some(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result
         return Err(Fault::Denied(403));
     }
     request.retain(|field| is_admitted(field, trust) || is_own_name(field.name, limits));
-    if request.fields().any(|field| !is_plain_name(field.name)) {
+    if request.received().any(|field| !is_plain_name(field.name)) {
         request.note_loose_names();
     }
     Ok(())

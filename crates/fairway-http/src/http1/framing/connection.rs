@@ -58,7 +58,8 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Removes what is for this hop only: the hop-by-hop fields and those named in `Connection` (RFC 9110
-/// §7.6.1), except the ones that must arrive whatever `Connection` says.
+/// §7.6.1), except the ones that must arrive whatever `Connection` says. Those that are named remain among
+/// the fields received ([`Head::received`]).
 ///
 /// To be called after the framing, the persistence and the upgrade have been read, and before our own
 /// fields are added.
@@ -82,9 +83,9 @@ fn strip_named(head: &mut Head) {
         named.extend_from_slice(value);
         named.push(b',');
     }
-    head.retain(|field| {
-        field.known.bit() & NEVER_NAMED != 0
-            || !options(&named).any(|option| option.eq_ignore_ascii_case(field.name))
+    head.nominate(|field| {
+        field.known.bit() & NEVER_NAMED == 0
+            && options(&named).any(|option| option.eq_ignore_ascii_case(field.name))
     });
 }
 

@@ -4,6 +4,7 @@ mod answers;
 mod cors;
 mod guards;
 mod header_edits;
+mod nominated;
 mod request_edits;
 
 use std::sync::Arc;
