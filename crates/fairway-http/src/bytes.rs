@@ -89,7 +89,7 @@ pub fn escaped(high: Option<&u8>, low: Option<&u8>) -> Option<u8> {
 }
 
 /// Appends `%XX` with upper-case digits (RFC 3986 §2.1).
-pub(crate) fn push_escape(byte: u8, out: &mut Vec<u8>) {
+pub fn push_escape(byte: u8, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use fairway_http::bytes::push_escape;
 use fairway_model::{ChosenFields, Condition, Content, Respond, Template, Test};
 use fairway_pattern::{Finder, GroupBuffer, LONGEST_TEXT, Pattern};
 
@@ -153,19 +154,22 @@ impl Rewritten {
     }
 
     /// Appends the URL for a decoded path; `false` writes nothing, as the pattern is not found. Captures are escaped where the path was
-    /// `escaped` (`ngx_http_script_copy_capture_code`).
+    /// `escaped` (`ngx_http_script_copy_capture_code`), and the whole is unescaped again before the query follows
+    /// (`ngx_http_script_regex_end_code`).
     pub fn write(&self, path: &[u8], escaped: bool, query: &[u8], out: &mut Vec<u8>) -> bool {
         let mut buffer = GroupBuffer::default();
         let Some(found) = self.finder.find(path, &mut buffer) else { return false };
+        let mut url = Vec::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Text(text) => url.extend_from_slice(text),
                 Piece::Capture(number) => {
                     let capture = found.group(*number).map_or(&[][..], |range| &path[range]);
-                    write_capture(capture, escaped, out);
+                    write_capture(capture, escaped, &mut url);
                 }
             }
         }
+        unescape(&url, out);
         if let Some(mark) = self.query_mark.filter(|_| !query.is_empty()) {
             out.push(mark);
             out.extend_from_slice(query);
@@ -176,13 +180,48 @@ impl Rewritten {
 
 /// nginx `NGX_ESCAPE_ARGS`.
 fn write_capture(capture: &[u8], escaped: bool, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in capture {
         let plain = byte.is_ascii_graphic() && !b"\"#%&+;<>?\\^`{|}".contains(&byte);
         if plain || !escaped {
             out.push(byte);
         } else {
-            out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            push_escape(byte, out);
+        }
+    }
+}
+
+/// nginx `NGX_UNESCAPE_REDIRECT`: up to the first `?`, whether written or escaped, the escapes from `%26` to `%7E` become the
+/// characters that they stand for. So no control character is made, and no space. Of an escape that is none, what is read of it is
+/// dropped.
+fn unescape(mut text: &[u8], out: &mut Vec<u8>) {
+    let value = |digit| char::from(digit).to_digit(16);
+    loop {
+        match *text {
+            [] => return,
+            [b'?', ..] => return out.extend_from_slice(text),
+            [b'%', ref escape @ ..] => {
+                let [high, ref rest @ ..] = *escape else { return };
+                text = rest;
+                let Some(high_value) = value(high) else {
+                    out.push(high);
+                    continue;
+                };
+                let [low, ref rest @ ..] = *text else { return };
+                text = rest;
+                let Some(low_value) = value(low) else { continue };
+                match u8::try_from(high_value << 4 | low_value) {
+                    Ok(b'?') => {
+                        out.push(b'?');
+                        return out.extend_from_slice(text);
+                    }
+                    Ok(byte @ b'&'..=b'~') => out.push(byte),
+                    _ => out.extend([b'%', high, low]),
+                }
+            }
+            [byte, ref rest @ ..] => {
+                out.push(byte);
+                text = rest;
+            }
         }
     }
 }
@@ -221,5 +260,66 @@ mod tests {
         assert_eq!(written("/a/(.*)$", "/b/$1?", "/a/x", false, "q=1").as_deref(), Some("/b/x"));
         assert_eq!(written("(?s:.*?)(?:/x/)", "/y", "/a/x/", false, "").as_deref(), Some("/y"));
         assert_eq!(written("/a/", "/b", "/x", false, ""), None);
+    }
+
+    /// As nginx 1.30.6 answered each of these requests.
+    #[test]
+    fn a_rewritten_url_is_unescaped_as_nginx_does() {
+        for (pattern, replacement, target, location) in [
+            ("^/(.*)$", "/b/$1", "x%26y", "/b/x&y"),
+            ("^/(.*)$", "/b/$1", "x%2By", "/b/x+y"),
+            ("^/(.*)$", "/b/$1", "x%3By", "/b/x;y"),
+            ("^/(.*)$", "/b/$1", "x%3Fy%3Fz", "/b/x?y%3Fz"),
+            ("^/(.*)$", "/b/$1", "%3f%26", "/b/?%26"),
+            ("^/(.*)$", "/b/$1", "x%3Cy%3E", "/b/x<y>"),
+            ("^/(.*)$", "/b/$1", "x%7By%7D", "/b/x{y}"),
+            ("^/(.*)$", "/b/$1", "x%5Ey%60%7C%5C", "/b/x^y`|\\"),
+            ("^/(.*)$", "/b/$1", "x%41y%2Fz", "/b/xAy/z"),
+            ("^/(.*)$", "/b/$1", "x%24", "/b/x$"),
+            ("^/(.*)$", "/b/$1", "b+&c", "/b/b+&c"),
+            ("^/(.*)$", "/b/$1", "b&c;d", "/b/b&c;d"),
+            ("^/(.*)$", "/b/$1", "x%20y+z", "/b/x%20y+z"),
+            ("^/(.*)$", "/b/$1", "x%22y%25z", "/b/x%22y%25z"),
+            ("^/(.*)$", "/b/$1", "x%2541", "/b/x%2541"),
+            ("^/(.*)$", "/b/$1", "x%253F%2541?q", "/b/x%253F%2541?q"),
+            ("^/(.*)$", "/b/$1", "x%C3%A4", "/b/x%C3%A4"),
+            ("^/(.*)$", "/b/$1", "x%01%1f%7f%80%09", "/b/x%01%1F%7F%80%09"),
+            ("(?s)^/(.*)$", "/b/$1", "x%0d%0aSet-Cookie:%20a=b", "/b/x%0D%0ASet-Cookie:%20a=b"),
+            ("^/(.*)$", "/b/$1", "x?q=%41%26", "/b/x?q=%41%26"),
+            // Nothing behind the first question mark is.
+            ("^/(.*)$", "/b?c=$1", "x%26y%3Fz?r=1", "/b?c=x%26y%3Fz&r=1"),
+            ("^/(.*)$", "/b?c=$1", "%41%25?r=%26", "/b?c=A%25&r=%26"),
+            ("(?s)^/(.*)$", "/b?c=$1", "%0d%0ax", "/b?c=%0D%0Ax"),
+            ("^/(.*)$", "/x/$1?", "x%26?q=1", "/x/x&"),
+            // What the replacement itself says is, too.
+            ("^/$", "http://o/%41%2Fb%3Fc%20%25%41", "", "http://o/A/b?c%20%25%41"),
+            ("^/$", "http://o/%41%2Fb%3Fc%20%25%41", "?a=b", "http://o/A/b?c%20%25%41?a=b"),
+            ("^/$", "/%41b%3Fx", "?a", "/Ab?x?a"),
+            ("^/$", "/d?y=%26", "?z=%41", "/d?y=%26&z=%41"),
+            ("^/$", "%2Fe", "", "/e"),
+            ("^/$", "/e%0d%0a%00%7f%ff%24%25%26%7e%C3%a4", "", "/e%0d%0a%00%7f%ff%24%25&~%C3%a4"),
+            // Of an escape that is none nginx drops what it has read of it.
+            ("^/$", "/%zz%4z%%41%4", "", "/zz%41"),
+            ("^/$", "/%zz%4z%%41%?", "", "/zz%41"),
+            ("^/$", "/e%?x%41?y%41", "", "/e?xA?y%41"),
+            ("^/(..)$", "/e%$1", "41", "/eA"),
+            ("^/(..)$", "/e%$1", "3f?q", "/e??q"),
+            ("^/(..)$", "/e%$1", "%41%42", "/e%AB"),
+            ("^/(..)$", "/e%$1", "%30d", "/e%0d"),
+        ] {
+            let (raw, query) = target.split_once('?').unwrap_or((target, ""));
+            let path = decoded(raw);
+            let escaped = raw.contains(['%', '+']);
+            let mut out = Vec::new();
+            let rewritten = Rewritten::compiled(pattern, false, replacement).unwrap();
+            assert!(rewritten.write(&path, escaped, query.as_bytes(), &mut out), "{target}");
+            assert_eq!(String::from_utf8(out).unwrap(), location, "{pattern} {replacement} {target}");
+        }
+    }
+
+    fn decoded(raw: &str) -> Vec<u8> {
+        let mut path = Vec::new();
+        fairway_http::path::decode(format!("/{raw}").as_bytes(), &mut path).unwrap();
+        path
     }
 }

@@ -1,5 +1,6 @@
 //! What conditions on the request decide: answers, and fields of requests and answers (nginx `if`, `return`, `add_header`).
 
+use fairway_http::bytes::push_escape;
 use fairway_http::{Head, Known, identify};
 use fairway_model::{Content, FieldTemplate, Manner, TemplatePart};
 use fairway_routing::{CompiledChosen, CompiledCondition, CompiledRespond, CompiledRule};
@@ -80,6 +81,7 @@ fn say(buffers: &mut Buffers, status: u16, media_type: Option<&[u8]>, text: &[u8
 }
 
 /// Starts an answer that leads there. nginx makes a path absolute (`absolute_redirect`), without a port (`port_in_redirect off`).
+/// Control characters, which a decoded path may have, are escaped.
 fn redirect(status: u16, url: &[u8], context: &FilterContext<'_>, buffers: &mut Buffers) {
     let mut location = Vec::new();
     if url.starts_with(b"/") {
@@ -87,7 +89,9 @@ fn redirect(status: u16, url: &[u8], context: &FilterContext<'_>, buffers: &mut 
         location.extend_from_slice(b"://");
         location.extend_from_slice(host_for_redirect(buffers));
     }
-    location.extend_from_slice(url);
+    for &byte in url {
+        if byte.is_ascii_control() { push_escape(byte, &mut location) } else { location.push(byte) }
+    }
     own_answer(buffers, status, None);
     if !url.is_empty() {
         buffers.answer.append(b"Location", &location);

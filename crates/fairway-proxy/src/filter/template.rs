@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::SystemTime;
 
+use fairway_http::bytes::push_escape;
 use fairway_http::{FieldRef, Head, Known, Version};
 use fairway_model::{RuleLabel, RuleLabels, Template, TemplatePart};
 
@@ -138,12 +139,11 @@ fn is_variable(field: &[u8], name: &[u8]) -> bool {
 
 /// Percent-encodes all but the unreserved characters (RFC 3986 §2.3).
 fn escape(text: &[u8], into: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             into.push(byte);
         } else {
-            into.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            push_escape(byte, into);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What clients get: edits of the responses of endpoints, and of all responses of a rule.
 
 use fairway_model::{
-    AccessList, AnswerEdit, CookieRewrite, Guard, HeaderEdit, LocationRewrite, Phases, ReceivedEdit,
-    Replacement, TemplatePart,
+    AccessList, AnswerEdit, Content, CookieRewrite, Guard, HeaderEdit, LocationRewrite, Phases, ReceivedEdit,
+    Replacement, Template, TemplatePart,
 };
 use fairway_testkit::{Answer, Backend, Request};
 
-use super::{ask, ask_tls, behind, field, fields, text};
+use super::{ask, ask_tls, behind, field, fields, respond, text};
 use crate::support::{HOST, Setup};
 
 #[tokio::test]
@@ -109,4 +109,29 @@ async fn strict_transport_security_is_for_tls_only() {
     assert_eq!(ask(&proxy, Request::get(HOST, "/")).await.header("Strict-Transport-Security"), None);
     let secured = ask_tls(&proxy, Request::get(HOST, "/")).await;
     assert_eq!(secured.header("Strict-Transport-Security"), Some("max-age=31536000"));
+}
+
+#[tokio::test]
+async fn a_location_made_of_the_path_has_no_control_characters() {
+    let rewritten = |replacement: &str| Content::Rewritten {
+        pattern: "(?s)^/(.*)$".into(),
+        ignore_case: false,
+        replacement: replacement.into(),
+    };
+    let path = || Content::Location(Template(vec![text("http://x"), TemplatePart::Path]));
+    for (content, target, location) in [
+        (rewritten("http://x/$1"), "/%0d%0aSet-Cookie:%20a=b", "http://x/%0D%0ASet-Cookie:%20a=b"),
+        (rewritten("http://x?a=$1"), "/%0d%0aSet-Cookie:%20a=b", "http://x?a=%0D%0ASet-Cookie:%20a=b"),
+        (rewritten("http://x/$1"), "/%01%09%1f%7f", "http://x/%01%09%1F%7F"),
+        (rewritten("http://x/%0d%0a%$1"), "/%30ay", "http://x/%0d%0a%0ay"),
+        (rewritten("http://x/\r\n\u{1}$1"), "/a", "http://x/%0D%0A%01a"),
+        // Here nginx would let the client begin a header of its own.
+        (path(), "/%0d%0aSet-Cookie:%20a=b", "http://x/%0D%0ASet-Cookie: a=b"),
+        (path(), "/%01%09%1f%7f", "http://x/%01%09%1F%7F"),
+    ] {
+        let (_backend, proxy) = behind(vec![respond(Vec::new(), 301, content)]).await;
+        let answer = ask(&proxy, Request::get(HOST, target)).await;
+        assert_eq!((answer.status, answer.header("Location")), (301, Some(location)), "{target}");
+        assert_eq!(answer.header("Set-Cookie"), None);
+    }
 }

@@ -9,7 +9,9 @@ mod request_edits;
 
 use std::sync::Arc;
 
-use fairway_model::{FieldTemplate, HeaderField, Phases, Template, TemplatePart};
+use fairway_model::{
+    Condition, Content, FieldTemplate, Guard, HeaderField, Phases, Respond, Template, TemplatePart,
+};
 use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
 
 use crate::support::{HOST, Running, Setup};
@@ -55,4 +57,14 @@ fn fields(all: &[(&str, Vec<TemplatePart>)]) -> Arc<[FieldTemplate]> {
 
 fn text(text: &str) -> TemplatePart {
     TemplatePart::Text(text.into())
+}
+
+fn respond(when: Vec<Condition>, status: u16, content: Content) -> Phases {
+    Phases::from(Guard::Respond(Arc::new(Respond {
+        origin: "test".into(),
+        when,
+        status,
+        content,
+        of_host: None,
+    })))
 }

@@ -1,21 +1,9 @@
 //! Fields that `Connection` nominates: conditions see them as nginx does, and endpoints never get them.
 
-use std::sync::Arc;
+use fairway_model::{Condition, Content, Phases, Template, TemplatePart, Test};
 
-use fairway_model::{Condition, Content, Guard, Phases, Respond, Template, TemplatePart, Test};
-
-use super::{behind, text};
+use super::{behind, respond, text};
 use crate::support::Running;
-
-fn respond(when: Vec<Condition>, status: u16, content: Content) -> Phases {
-    Phases::from(Guard::Respond(Arc::new(Respond {
-        origin: "test".into(),
-        when,
-        status,
-        content,
-        of_host: None,
-    })))
-}
 
 /// Answers with the parts, `|` between them.
 fn echo(parts: &[TemplatePart]) -> Phases {
