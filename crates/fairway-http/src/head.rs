@@ -53,8 +53,9 @@ impl Default for HeadLimits {
 pub struct Head {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// Those that `Connection` took out of `fields`.
-    nominated: Vec<Field>,
+    /// Those that `Connection` took out of `fields`; boxed, as nearly no request has any.
+    #[expect(clippy::box_collection, reason = "two heads of each waiting stream keep it")]
+    nominated: Option<Box<Vec<Field>>>,
     /// The known names that may be among both, so that looking for an absent one costs nothing.
     present: u64,
     version: Version,
@@ -73,7 +74,7 @@ impl Head {
         Head {
             bytes: Vec::new(),
             fields: Vec::new(),
-            nominated: Vec::new(),
+            nominated: None,
             present: 0,
             version: Version::Http11,
             start: Start::None,
@@ -85,7 +86,7 @@ impl Head {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.fields.clear();
-        self.nominated.clear();
+        self.nominated = None;
         self.present = 0;
         self.version = Version::Http11;
         self.start = Start::None;
@@ -95,7 +96,8 @@ impl Head {
     #[inline]
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        let fields = self.fields.capacity() + self.nominated.capacity();
+        let fields =
+            self.fields.capacity() + self.nominated.as_ref().map_or(0, |nominated| nominated.capacity());
         self.bytes.capacity() + fields * size_of::<Field>()
     }
 
@@ -351,7 +353,7 @@ impl Head {
 
     /// Removes all fields whose known name is in the set (of [`Known::bit`]).
     pub fn remove_set(&mut self, set: u64) {
-        for fields in [&mut self.fields, &mut self.nominated] {
+        for fields in [Some(&mut self.fields), self.nominated.as_deref_mut()].into_iter().flatten() {
             fields.retain(|field| field.known.bit() & set == 0);
         }
         self.present &= !set;
@@ -376,7 +378,7 @@ impl Head {
     #[inline]
     pub fn retain(&mut self, keeps: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
-        for fields in [&mut self.fields, &mut self.nominated] {
+        for fields in [Some(&mut self.fields), self.nominated.as_deref_mut()].into_iter().flatten() {
             fields.retain(|field| keeps(field.of(bytes)));
         }
     }

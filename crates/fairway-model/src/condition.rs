@@ -37,6 +37,8 @@ pub enum Test {
         /// Whether upper and lower case are the same.
         ignore_case: bool,
     },
+    /// It is longer than what a regular expression is compared with.
+    TooLong,
 }
 
 /// Answers the requests that meet all conditions.
@@ -55,6 +57,9 @@ pub struct Respond {
     /// to which the rule does what it does to all answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_host: Option<Vec<ChosenFields>>,
+    /// Bytes that the body of such a request may have; one whose length is larger is answered 413.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_body: Option<u64>,
 }
 
 /// What an answer says.
@@ -68,6 +73,8 @@ pub enum Content {
     Text(Template, Arc<str>),
     /// `Location`. One that begins with `/` gets the scheme and the host of the request.
     Location(Template),
+    /// The same, of which nginx unescapes what stands before the query (`rewrite`).
+    UnescapedLocation(Template),
     /// `Location`, made of the path by the captures of the pattern that it is found by, with the request's query behind it unless the
     /// replacement ends in `?`. Where the pattern is not found, the request goes on.
     Rewritten {

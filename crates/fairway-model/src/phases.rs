@@ -49,11 +49,14 @@ pub struct Phases {
 /// Who the client is, where others speak for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealIp {
-    /// The header with its address, in lower case. Of the list in `x-forwarded-for` the last address counts that is not in
-    /// `trusted`.
+    /// The header with its address, or a list of addresses, in lower case.
     pub header: Arc<str>,
     /// Who is believed.
     pub trusted: Vec<IpNet>,
+    /// Whether the last address of the list counts, also where it is one of `trusted` (nginx without `real_ip_recursive`), and not the
+    /// last that is none of these.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub last_only: bool,
 }
 
 /// What becomes of the answers of a rule.

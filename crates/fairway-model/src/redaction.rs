@@ -336,6 +336,7 @@ mod tests {
             status: 403,
             content: Content::Status,
             of_host: None,
+            max_body: None,
         };
         let shown = guarded(Guard::Respond(Arc::new(respond))).without_secrets().unwrap();
         let shown = serde_json::to_string(&shown).unwrap();

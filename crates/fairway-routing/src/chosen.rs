@@ -22,6 +22,7 @@ enum CompiledTest {
     Equal(Arc<str>),
     EqualIgnoringCase(Arc<str>),
     Pattern(Arc<Pattern>),
+    TooLong,
 }
 
 impl CompiledCondition {
@@ -31,6 +32,7 @@ impl CompiledCondition {
                 Test::Truth => CompiledTest::Truth,
                 Test::Equal(text) => CompiledTest::Equal(Arc::clone(text)),
                 Test::EqualIgnoringCase(text) => CompiledTest::EqualIgnoringCase(Arc::clone(text)),
+                Test::TooLong => CompiledTest::TooLong,
                 Test::Pattern { pattern, ignore_case } => {
                     let found = Pattern::anywhere(pattern, *ignore_case);
                     CompiledTest::Pattern(found.map_err(|why| {
@@ -59,6 +61,7 @@ impl CompiledCondition {
             CompiledTest::Equal(other) => other.as_bytes() == text,
             CompiledTest::EqualIgnoringCase(other) => other.as_bytes().eq_ignore_ascii_case(text),
             CompiledTest::Pattern(pattern) => pattern.is_match(text),
+            CompiledTest::TooLong => text.len() > LONGEST_TEXT,
         };
         passes != self.negated
     }
@@ -169,7 +172,7 @@ impl Rewritten {
                 }
             }
         }
-        unescape(&url, out);
+        unescape_redirect(&url, out);
         if let Some(mark) = self.query_mark.filter(|_| !query.is_empty()) {
             out.push(mark);
             out.extend_from_slice(query);
@@ -193,7 +196,7 @@ fn write_capture(capture: &[u8], escaped: bool, out: &mut Vec<u8>) {
 /// nginx `NGX_UNESCAPE_REDIRECT`: up to the first `?`, whether written or escaped, the escapes from `%26` to `%7E` become the
 /// characters that they stand for. So no control character is made, and no space. Of an escape that is none, what is read of it is
 /// dropped.
-fn unescape(mut text: &[u8], out: &mut Vec<u8>) {
+pub fn unescape_redirect(mut text: &[u8], out: &mut Vec<u8>) {
     let value = |digit| char::from(digit).to_digit(16);
     loop {
         match *text {
@@ -240,6 +243,11 @@ mod tests {
         let equal = condition(Test::Equal("Ab".into()), true);
         assert_eq!([&b"Ab"[..], b"ab"].map(|text| equal.holds(text)), [false, true]);
         assert!(condition(Test::EqualIgnoringCase("Ab".into()), false).holds(b"aB"));
+        let too_long = condition(Test::TooLong, false);
+        assert_eq!(
+            [LONGEST_TEXT, LONGEST_TEXT + 1].map(|length| too_long.holds(&vec![b'a'; length])),
+            [false, true]
+        );
         let pattern = Test::Pattern { pattern: "^b|C$".into(), ignore_case: true };
         let pattern = condition(pattern, false);
         assert_eq!([&b"Bx"[..], b"xc", b"xbx"].map(|text| pattern.holds(text)), [true, true, false]);

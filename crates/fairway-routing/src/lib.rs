@@ -47,7 +47,7 @@ mod tested_values;
 mod tree;
 mod unserved;
 
-pub use chosen::{CompiledChosen, CompiledCondition, CompiledRespond, Rewritten};
+pub use chosen::{CompiledChosen, CompiledCondition, CompiledRespond, Rewritten, unescape_redirect};
 pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
 pub use cors::CorsAnswer;

@@ -9,8 +9,8 @@ use fairway_model::{
 };
 
 use crate::cost;
-use crate::edits::{Around, Edited, chosen};
-use crate::level::{Block, Level, real_ip};
+use crate::edits::{Around, Changed, Edited, Uses, check_order, chosen, too_long};
+use crate::level::{Access, Block, Level, real_ip};
 use crate::map::Maps;
 use crate::path::{access_list, respond};
 use crate::problem::Problem;
@@ -21,6 +21,9 @@ use crate::world::{End, Scope, World};
 
 /// Blocks for paths that a snippet may have.
 const MAX_LOCATIONS: usize = 40;
+
+/// nginx `client_max_body_size`.
+const MAX_BODY: u64 = 1 << 20;
 
 /// What the snippets of a host do on all of its paths.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,6 +44,17 @@ pub struct HostSnippet {
     pub requests: Vec<Arc<ChosenFields>>,
     /// Whether the access log has no lines.
     pub unlogged: bool,
+    /// What its headers have to do with.
+    pub uses: Uses,
+    /// Whether `app-root` acts only for some requests: a `break` may end the rewrite phase before it, and what the ConfigMap answers
+    /// comes behind it.
+    pub is_around_app_root: bool,
+    /// Conditions, and parts of texts.
+    pub parts: usize,
+    /// Whether paths get a type from it (`default_type`).
+    pub has_type: bool,
+    /// Whether an answer depends on the path or the query: nginx asks again where it asks a service (`auth_request`), with others.
+    pub reads_target: bool,
     locations: Vec<Location>,
 }
 
@@ -49,6 +63,8 @@ pub struct HostSnippet {
 struct Location {
     directive: String,
     line: u32,
+    /// Whether it stands behind the paths of the host, as those of the ConfigMap.
+    behind_paths: bool,
     kind: Kind,
     path: String,
     responds: Vec<Respond>,
@@ -82,25 +98,34 @@ pub fn http_snippet(directives: &[Directive]) -> Result<HttpSnippet, Problem> {
     if let Some(wrong) = directives.iter().find(|it| crate::program::is_of_rewrite_phase(&it.name)) {
         return Err(Problem::new(wrong.line, &wrong.text(), "nginx takes it in a server or a location only"));
     }
-    let mut maps = Maps::default();
-    for map in directives.iter().filter(|it| it.name == "map") {
-        maps.read(map)?;
+    let blocks = || directives.iter().filter(|it| it.name == "map");
+    let maps = Maps::read(blocks())?;
+    // nginx refuses one with a variable that is none, whether or not anything uses the map.
+    for (map, name) in blocks().filter_map(|map| Some((map, map.words.get(1)?))) {
+        let value = World::default().expand(name, &mut Scope::new(&maps, Stage::Path));
+        value.map_err(|reason| Problem::new(map.line, &map.text(), reason))?;
     }
     Ok(HttpSnippet { maps, level: Level::read(directives, Block::Http)?, client: real_ip(directives)? })
 }
 
-/// Makes values of the directives of a host.
+/// Makes values of the directives of a host: those of an Ingress, and those of the ConfigMap behind them.
 ///
 /// # Errors
 /// The first directive that does not work.
-pub fn host_snippet(directives: &[Directive], http: &HttpSnippet) -> Result<HostSnippet, Problem> {
+pub fn host_snippet(
+    own: &[Directive],
+    of_settings: &[Directive],
+    http: &HttpSnippet,
+) -> Result<HostSnippet, Problem> {
+    let directives = &*[own, of_settings].concat();
     let level = Level::read(directives, Block::Host)?;
     let mut scope = Scope::new(&http.maps, Stage::Host);
     let content_type =
         level.default_type.as_deref().or(http.level.default_type.as_deref()).unwrap_or("text/html");
     let mut blocks = Vec::new();
     let worlds = run(directives, vec![World::default()], &mut scope, &mut blocks, content_type)?;
-    let levels = blocks.iter().map(|block| Level::read(block, Block::If)).collect::<Result<Vec<_>, _>>()?;
+    let levels =
+        blocks.iter().map(|block| Level::read(block, Block::HostIf)).collect::<Result<Vec<_>, _>>()?;
     let mut responds = Vec::new();
     let around = Around { levels: vec![&http.level, &level], blocks: &levels };
     for world in worlds.iter().filter(|world| world.end.is_some()) {
@@ -111,29 +136,35 @@ pub fn host_snippet(directives: &[Directive], http: &HttpSnippet) -> Result<Host
     // `if` of a server has no other headers for requests that go on: nginx forgets it where a location is found.
     let outside = Around { levels: vec![&http.level, &level], blocks: &[] };
     let edited = outside.edits(World::default(), &mut scope)?;
+    check_order(&edited)?;
     let changed = crate::edits::changed(&edited);
     let answer = |fields| AnswerEdit::Chosen(Arc::new(fields));
-    let more = chosen(edited.iter().map(|of| (&of.world, &*of.more)), &changed)?;
-    let adds = chosen(edited.iter().map(|of| (&of.world, &*of.adds)), &changed)?;
-    let requests = chosen(edited.iter().map(|of| (&of.world, &*of.requests)), &Default::default())?;
+    let more = chosen(edited.iter(), |of| &of.more, &changed)?;
+    let adds = chosen(edited.iter(), |of| &of.adds, &changed)?;
+    let requests = chosen(edited.iter(), |of| &of.requests, &Changed::default())?;
+    let too_long = too_long(requests.iter().chain(&more).chain(&adds), true);
+    responds.extend(too_long.into_iter().map(Arc::new));
     let access = if level.access.rules.is_empty() { &http.level.access } else { &level.access };
     let hides = if level.hides.is_empty() { &http.level.hides } else { &level.hides };
-    let locations: Vec<_> = directives.iter().filter(|it| it.name == "location").collect();
+    let is_location = |it: &&Directive| it.name == "location";
+    let locations: Vec<_> = directives.iter().filter(is_location).collect();
+    let of_ingress = own.iter().filter(is_location).count();
     if let Some(further) = locations.get(MAX_LOCATIONS) {
         let reason = format!("a snippet may have {MAX_LOCATIONS} of them");
         return Err(Problem::new(further.line, &further.text(), reason));
     }
-    let mut own = Vec::new();
-    for directive in locations {
-        own.extend(location(directive, &[&http.level, &level], &http.maps, content_type)?);
+    let mut found = Vec::new();
+    for (number, directive) in locations.into_iter().enumerate() {
+        let location = location(directive, &[&http.level, &level], &mut scope, content_type)?;
+        found.extend(location.map(|location| Location { behind_paths: number >= of_ingress, ..location }));
     }
     if let Some(line) = level.satisfy_any.or(http.level.satisfy_any) {
         return Err(Problem::new(line, "satisfy any", "it works in configuration-snippet only"));
     }
-    let answered = responds.iter().map(Arc::as_ref).chain(own.iter().flat_map(|location| &location.responds));
+    let answered =
+        responds.iter().map(Arc::as_ref).chain(found.iter().flat_map(|location| &location.responds));
     cost::check(answered.flat_map(|respond| &respond.when))?;
     Ok(HostSnippet {
-        responds,
         more: more.into_iter().map(answer).collect(),
         adds: adds.into_iter().map(answer).collect(),
         hides: hides.iter().map(|name| Arc::from(name.as_str())).collect(),
@@ -141,19 +172,33 @@ pub fn host_snippet(directives: &[Directive], http: &HttpSnippet) -> Result<Host
         client: real_ip(directives)?.or_else(|| http.client.clone()),
         requests: requests.into_iter().map(Arc::new).collect(),
         unlogged: level.unlogged || http.level.unlogged,
-        locations: ordered(own),
+        uses: Uses { link: scope.reads_link, ..Uses::of(&edited, &[&http.level, &level]) },
+        is_around_app_root: worlds.iter().any(|world| world.end == Some(End::Goes))
+            || of_settings.iter().any(|it| crate::program::is_of_rewrite_phase(&it.name)),
+        parts: scope.spent(),
+        has_type: level.default_type.is_some(),
+        reads_target: responds.iter().any(|respond| reads_target(respond)),
+        responds,
+        locations: ordered(found),
+    })
+}
+
+/// Whether an answer is given, or made, by the path or the query.
+fn reads_target(respond: &Respond) -> bool {
+    let conditions = respond.when.iter().flat_map(|condition| &condition.value.0);
+    conditions.into_iter().any(|part| {
+        matches!(
+            part,
+            TemplatePart::Path | TemplatePart::Query | TemplatePart::QueryMark | TemplatePart::Argument(_)
+        )
     })
 }
 
 /// The answer that a world ends with, and what is done to it.
 fn answered(edited: &Edited) -> Result<Option<Respond>, Problem> {
     let Some(respond) = respond(&edited.world) else { return Ok(None) };
-    let edits = [&*edited.more, &*edited.adds].into_iter();
-    let none = World::default();
-    let mut of_host = Vec::new();
-    for edits in edits {
-        of_host.extend(chosen([(&none, edits)].into_iter(), &Default::default())?);
-    }
+    let mut of_host = chosen([edited].into_iter(), |of| &of.more, &Changed::default())?;
+    of_host.extend(chosen([edited].into_iter(), |of| &of.adds, &Changed::default())?);
     Ok(Some(Respond { of_host: Some(of_host), ..respond }))
 }
 
@@ -161,7 +206,7 @@ fn answered(edited: &Edited) -> Result<Option<Respond>, Problem> {
 fn location(
     directive: &Directive,
     around: &[&Level],
-    maps: &Maps,
+    scope: &mut Scope<'_>,
     content_type: &str,
 ) -> Result<Option<Location>, Problem> {
     let problem = |reason: String| Problem::new(directive.line, &directive.text(), reason);
@@ -180,20 +225,18 @@ fn location(
     };
     let level = Level::read(block, Block::Location)?;
     let own_type = level.default_type.as_deref().unwrap_or(content_type);
-    let mut scope = Scope::new(maps, Stage::Host);
     let condition = kind.condition(path);
     scope.admit(&condition.test).map_err(problem)?;
     let begin = World { when: vec![condition], ..World::default() };
     let mut blocks = Vec::new();
-    let worlds = run(block, vec![begin], &mut scope, &mut blocks, own_type)?;
+    let worlds = run(block, vec![begin], scope, &mut blocks, own_type)?;
     let levels = blocks.iter().map(|block| Level::read(block, Block::If)).collect::<Result<Vec<_>, _>>()?;
+    let max_body = around.iter().rev().find_map(|level| level.max_body).unwrap_or(MAX_BODY);
+    let max_body = (max_body > 0).then_some(max_body);
     let around = Around { levels: around.iter().copied().chain([&level]).collect(), blocks: &levels };
     // The access phase comes behind the rewrite phase.
-    let is_closed = level
-        .access
-        .rules
-        .first()
-        .is_some_and(|(allows, ranges)| !allows && ranges.iter().all(|range| range.prefix_len() == 0));
+    let is_closed =
+        level.access.rules.first().is_some_and(|(allows, ranges)| !allows && Access::is_all(ranges));
     let mut responds = Vec::new();
     for mut world in worlds {
         if !matches!(world.end, Some(End::Answered { .. })) {
@@ -204,8 +247,8 @@ fn location(
             world.end =
                 Some(End::Answered { origin: directive.origin(), status: 403, content: Content::Status });
         }
-        for edited in around.edits(world, &mut scope)? {
-            responds.extend(answered(&edited)?);
+        for edited in around.edits(world, scope)? {
+            responds.extend(answered(&edited)?.map(|respond| Respond { max_body, ..respond }));
         }
     }
     if real_ip(block)?.is_some() || !level.hides.is_empty() || !level.inputs.is_empty() {
@@ -214,6 +257,7 @@ fn location(
     Ok(Some(Location {
         directive: directive.text(),
         line: directive.line,
+        behind_paths: false,
         kind,
         path: path.clone(),
         responds,
@@ -265,16 +309,33 @@ pub enum RulePaths<'p> {
 }
 
 impl HostSnippet {
+    /// Whether it may keep somebody out.
+    #[must_use]
+    pub fn protects(&self) -> bool {
+        !self.responds.is_empty() || self.access.is_some() || !self.locations.is_empty()
+    }
+
+    /// The statuses that it answers.
+    pub fn statuses(&self) -> impl Iterator<Item = u16> {
+        let of_locations = self.locations.iter().flat_map(|location| &location.responds);
+        self.responds.iter().map(Arc::as_ref).chain(of_locations).map(|respond| respond.status)
+    }
+
     /// Whether it does nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
+    /// What answers requests before a path is chosen.
+    pub fn guards_before_paths(&self) -> impl Iterator<Item = Guard> {
+        self.responds.iter().cloned().map(Guard::Respond)
+    }
+
     /// What answers requests of a rule instead of the rule.
     #[must_use]
     pub fn guards(&self, paths: RulePaths<'_>) -> Vec<Guard> {
-        let mut guards: Vec<_> = self.responds.iter().cloned().map(Guard::Respond).collect();
+        let mut guards: Vec<_> = self.guards_before_paths().collect();
         for location in self.locations.iter().filter(|location| location.wins_over(paths)) {
             let responds = location.responds.iter().cloned().map(|respond| match (paths, location.kind) {
                 (
@@ -309,7 +370,19 @@ impl HostSnippet {
             if is_taken || self.locations.iter().filter(same).count() > 1 {
                 return problem("there is such a location already, and nginx refuses another one");
             }
-            if has_patterns && matches!(location.kind, Kind::Prefix { .. }) {
+            let comes_behind = location.behind_paths && matches!(location.kind, Kind::Pattern { .. });
+            let is_slash_away = paths.iter().any(|rule| match *rule {
+                RulePaths::Prefix { prefix, exact } => {
+                    prefix.strip_suffix('/') == Some(&location.path) && exact != Some(&location.path)
+                }
+                RulePaths::Exact(path) => path.strip_suffix('/') == Some(&location.path),
+            });
+            if is_slash_away && matches!(location.kind, Kind::Prefix { .. }) {
+                return problem(
+                    "a path of the host is the same with a slash, and nginx would redirect to it no longer",
+                );
+            }
+            if has_patterns && (comes_behind || matches!(location.kind, Kind::Prefix { .. })) {
                 return problem("the paths of the host are regular expressions, which come before it");
             }
             let is_longer = |other: &Location| other.path.starts_with(&location.path) && !stops(other);
@@ -342,7 +415,7 @@ mod tests {
     use crate::syntax::directives;
 
     fn of(text: &str) -> HostSnippet {
-        host_snippet(&directives("k", text).unwrap(), &HttpSnippet::default()).unwrap()
+        host_snippet(&directives("k", text).unwrap(), &[], &HttpSnippet::default()).unwrap()
     }
 
     fn statuses(host: &HostSnippet, paths: RulePaths<'_>) -> Vec<u16> {

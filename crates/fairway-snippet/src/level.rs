@@ -22,8 +22,10 @@ pub(crate) enum Block {
     Http,
     /// `location` in a `server-snippet`.
     Location,
-    /// `if`.
+    /// `if` of a path or a `location`.
     If,
+    /// `if` of a host, in which nginx takes nothing but its rewrite phase.
+    HostIf,
 }
 
 /// A field of a message, as it is written.
@@ -45,6 +47,8 @@ pub(crate) struct Level {
     pub(crate) more: Vec<Written>,
     /// `add_header`.
     pub(crate) adds: Vec<Written>,
+    /// `expires`, which replaces that of the blocks around it; `off` is no field.
+    pub(crate) expires: Option<Vec<Written>>,
     /// `proxy_hide_header`, in lower case.
     pub(crate) hides: Vec<String>,
     /// `more_set_input_headers`, `more_clear_input_headers`.
@@ -55,6 +59,8 @@ pub(crate) struct Level {
     pub(crate) client: Option<RealIp>,
     pub(crate) default_type: Option<String>,
     pub(crate) unlogged: bool,
+    /// `client_max_body_size`, for `location` blocks of snippets: those of ingress-nginx have their own. 0 is no limit.
+    pub(crate) max_body: Option<u64>,
     /// `satisfy any`, with its line.
     pub(crate) satisfy_any: Option<u32>,
 }
@@ -65,6 +71,16 @@ pub(crate) struct Access {
     pub(crate) rules: Vec<(bool, Vec<IpNet>)>,
     /// Of the first one.
     pub(crate) line: u32,
+}
+
+impl Access {
+    /// Whether a rule is for everybody, whatever the family of the address.
+    pub(crate) fn is_all(ranges: &[IpNet]) -> bool {
+        let whole = |of_family: fn(&IpNet) -> bool| {
+            ranges.iter().any(|range| range.prefix_len() == 0 && of_family(range))
+        };
+        whole(|range| matches!(range, IpNet::V4(_))) && whole(|range| matches!(range, IpNet::V6(_)))
+    }
 }
 
 /// Fields that belong to the connection or the framing of a message.
@@ -159,8 +175,15 @@ impl Level {
         if directive.block.is_some() {
             return Err("such a block does not work".to_owned());
         }
+        if block == Block::HostIf {
+            return Err("nginx takes it in no if of a server".to_owned());
+        }
         if let Some((_, annotation)) = OF_EVERY_LOCATION.iter().find(|(name, _)| *name == directive.name) {
             return match block {
+                Block::Host | Block::Http if directive.name == "client_max_body_size" => {
+                    self.max_body = Some(size(&words).ok_or("it is no size")?);
+                    Ok(())
+                }
                 Block::Host | Block::Http => Ok(()),
                 _ => Err(format!(
                     "ingress-nginx writes it itself, and nginx refuses it twice; use {annotation}"
@@ -182,25 +205,29 @@ impl Level {
             }
             ("add_header", [name, value]) => self.add(directive, name, value, &OF_SUCCESS)?,
             ("add_header", [name, value, "always"]) => self.add(directive, name, value, &[])?,
-            ("expires", ["off"]) => {}
-            ("expires", ["epoch"]) => self.expire(directive, "Thu, 01 Jan 1970 00:00:01 GMT", "no-cache")?,
+            ("expires", _) if self.expires.is_some() => {
+                return Err("nginx takes it once in a block".to_owned());
+            }
+            ("expires", ["off"]) => self.expires = Some(Vec::new()),
+            ("expires", ["epoch" | "max"]) if matches!(block, Block::Host | Block::Http) => {
+                return Err("paths would inherit it, which works in configuration-snippet only".to_owned());
+            }
+            ("expires", ["epoch"]) => {
+                self.expires = Some(expires(directive, "Thu, 01 Jan 1970 00:00:01 GMT", "no-cache")?);
+            }
             ("expires", ["max"]) => {
-                self.expire(directive, "Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000")?;
+                let fields = expires(directive, "Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000")?;
+                self.expires = Some(fields);
             }
             // Every location has its own, and those of a block outside are not for it.
             ("proxy_set_header", [_, _]) if matches!(block, Block::Host | Block::Http) => {}
             ("proxy_set_header", [name, value]) if block == Block::Path => {
-                let lower = name.to_ascii_lowercase();
-                if HOP_FIELDS.contains(&lower.as_str()) {
-                    return Err(format!(
-                        "{name} would be sent twice, or belongs to the connection; {}",
-                        of_hop(&lower)
-                    ));
-                }
+                check_set_header(name, value)?;
                 self.sets.push(written(directive, name, value, &[])?);
             }
             ("proxy_hide_header", [name]) if block != Block::If => {
                 is_name(name)?;
+                is_of_no_hop(&name.to_ascii_lowercase())?;
                 self.hides.push(name.to_ascii_lowercase());
             }
             // `more_clear_headers Server` of ingress-nginx removes it whatever is passed.
@@ -214,7 +241,7 @@ impl Level {
             ("satisfy", ["all"]) if block != Block::If => {}
             ("satisfy", ["any"]) if block != Block::If => self.satisfy_any = Some(directive.line),
             ("access_log", ["off"]) if block != Block::If => self.unlogged = true,
-            ("default_type", [value]) if block != Block::If => {
+            ("default_type", [value]) if !matches!(block, Block::If | Block::Http) => {
                 is_value(value)?;
                 self.default_type = Some((*value).to_owned());
             }
@@ -245,13 +272,27 @@ impl Level {
         self.adds.push(written(directive, name, value, statuses)?);
         Ok(())
     }
+}
 
-    fn expire(&mut self, directive: &Directive, at: &str, cache: &str) -> Result<(), String> {
-        for (name, value) in [("Expires", at), ("Cache-Control", cache)] {
-            self.more.push(written(directive, name, value, &OF_SUCCESS)?);
-        }
-        Ok(())
-    }
+/// Bytes, with `k`, `m` or `g`.
+fn size(words: &[&str]) -> Option<u64> {
+    let [text] = words else { return None };
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// What `expires` sets.
+fn expires(directive: &Directive, at: &str, cache: &str) -> Result<Vec<Written>, String> {
+    let fields = [("Expires", at), ("Cache-Control", cache)];
+    fields.into_iter().map(|(name, value)| written(directive, name, value, &OF_SUCCESS)).collect()
 }
 
 /// Who the client is, as `set_real_ip_from`, `real_ip_header` and `real_ip_recursive` say.
@@ -261,6 +302,9 @@ pub(crate) fn real_ip(directives: &[Directive]) -> Result<Option<RealIp>, Proble
         let problem = |reason: String| Problem::new(directive.line, &directive.text(), reason);
         match (directive.name.as_str(), &*directive.words) {
             ("set_real_ip_from", [range]) => trusted.extend(ranges(range).map_err(problem)?),
+            ("real_ip_header", _) if header.is_some() => {
+                return Err(problem("nginx takes it once".to_owned()));
+            }
             ("real_ip_header", [name]) if name != "proxy_protocol" => {
                 header = Some(name.to_ascii_lowercase());
             }
@@ -287,7 +331,7 @@ pub(crate) fn real_ip(directives: &[Directive]) -> Result<Option<RealIp>, Proble
             "of X-Forwarded-For the last address that is not trusted counts, as with real_ip_recursive on",
         );
     }
-    Ok(Some(RealIp { header: header.into(), trusted }))
+    Ok(Some(RealIp { header: header.into(), trusted, last_only: !recursive }))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -322,7 +366,13 @@ fn more(
     if rest.is_empty() {
         return Err("it names no header".to_owned());
     }
+    if let Some(option) = rest.iter().find(|word| word.starts_with('-')) {
+        return Err(format!("its option {option} stands behind a header, and works in front only"));
+    }
     let field = |word: &&str| {
+        if word.starts_with(char::is_whitespace) {
+            return Err("nginx sends the space before the name, which no client reads".to_owned());
+        }
         let (name, value) = match (how, word.split_once(':')) {
             (Header::Set, Some((name, value))) => (name.trim(), value.trim()),
             (Header::Set, None) | (Header::Clear, Some(_)) => (word.trim(), ""),
@@ -340,6 +390,9 @@ fn more(
 fn written(directive: &Directive, name: &str, value: &str, statuses: &[u16]) -> Result<Written, String> {
     is_name(name)?;
     is_value(value)?;
+    if !value.is_empty() && value.trim().is_empty() {
+        return Err("nginx sends the header with an empty value".to_owned());
+    }
     Ok(Written {
         line: directive.line,
         origin: directive.origin(),
@@ -365,6 +418,13 @@ fn is_value(value: &str) -> Result<(), String> {
 }
 
 fn may_answer(lower: &str) -> Result<(), String> {
+    match lower {
+        "location" => Err("nginx makes Location absolute, or not, by who sets it".to_owned()),
+        _ => is_of_no_hop(lower),
+    }
+}
+
+fn is_of_no_hop(lower: &str) -> Result<(), String> {
     match HOP_FIELDS.contains(&lower) {
         true => Err(format!("{lower} belongs to the connection or to how the message is framed")),
         false => Ok(()),
@@ -372,10 +432,19 @@ fn may_answer(lower: &str) -> Result<(), String> {
 }
 
 fn may_input(lower: &str) -> Result<(), String> {
-    may_answer(lower)?;
+    is_of_no_hop(lower)?;
     match is_own(lower) {
         true => Err(format!("{lower} is made of other parts of the request, which would change with it")),
         false => Ok(()),
+    }
+}
+
+/// Whether `proxy_set_header` may set a field to a value.
+pub(crate) fn check_set_header(name: &str, value: &str) -> Result<(), String> {
+    let lower = name.to_ascii_lowercase();
+    match HOP_FIELDS.contains(&lower.as_str()) {
+        true => Err(format!("{name} would be sent twice, or belongs to the connection; {}", of_hop(&lower))),
+        false => is_name(name).and_then(|()| is_value(value)),
     }
 }
 

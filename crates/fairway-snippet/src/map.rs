@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use fairway_model::Test;
+use fairway_pattern::Pattern;
 
+use crate::own_variables;
 use crate::problem::Problem;
 use crate::syntax::Directive;
 
 /// Entries that a map may have.
 const MAX_ENTRIES: usize = 40;
+/// Bytes of a text: an element of a bucket of 64 bytes (`map_hash_bucket_size`) besides two pointers.
+const MAX_KEY: usize = 46;
 
 /// The maps that snippets may use, by the name of their variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,54 +33,91 @@ impl Maps {
         self.0.get(name)
     }
 
-    /// Reads a `map` directive.
-    pub(crate) fn read(&mut self, directive: &Directive) -> Result<(), Problem> {
-        let problem = |reason: &str| Problem::new(directive.line, &directive.text(), reason);
-        let ([source, name], Some(block)) = (&*directive.words, &directive.block) else {
-            return Err(problem("it needs a value, a variable and a block"));
+    /// Reads the `map` directives.
+    pub(crate) fn read<'d>(directives: impl Iterator<Item = &'d Directive>) -> Result<Self, Problem> {
+        let mut maps = Self::default();
+        for directive in directives {
+            let problem = |reason: &str| Problem::new(directive.line, &directive.text(), reason);
+            let [source, name] = &*directive.words else {
+                return Err(problem("it needs a value and a variable"));
+            };
+            let Some(name) = name.strip_prefix('$').map(str::to_ascii_lowercase) else {
+                return Err(problem("the second word is no variable"));
+            };
+            if own_variables::is_own(&name) {
+                return Err(problem("the variable is set already, and what depends on it is not known here"));
+            }
+            if maps.0.insert(name, Map::read(source, directive)?).is_some() {
+                return Err(problem("the variable has a map already"));
+            }
+        }
+        Ok(maps)
+    }
+}
+
+impl Map {
+    fn read(source: &str, directive: &Directive) -> Result<Self, Problem> {
+        let Some(block) = &directive.block else {
+            return Err(Problem::new(directive.line, &directive.text(), "it needs a block"));
         };
-        let Some(name) = name.strip_prefix('$') else {
-            return Err(problem("the second word is no variable"));
-        };
-        let (mut texts, mut patterns, mut default) = (Vec::new(), Vec::new(), String::new());
+        let (mut texts, mut patterns, mut default) = (Vec::<(Test, String)>::new(), Vec::new(), None);
         for entry in block {
             let wrong = |reason: &str| Err(Problem::new(entry.line, &entry.text(), reason));
             let [value] = &*entry.words else { return wrong("only entries with one value work in a map") };
-            if entry.name == "include" || entry.block.is_some() {
+            if matches!(entry.name.as_str(), "include" | "hostnames" | "volatile") || entry.block.is_some() {
                 return wrong("it works in no map");
             }
             match entry.name.as_str() {
-                "default" => default.clone_from(value),
-                key if key.starts_with("~*") => {
-                    patterns
-                        .push((Test::Pattern { pattern: key[2..].into(), ignore_case: true }, value.clone()));
+                "default" => {
+                    if default.replace(value.clone()).is_some() {
+                        return wrong("the map has a default already");
+                    }
                 }
-                key if key.starts_with('~') => {
-                    patterns.push((
-                        Test::Pattern { pattern: key[1..].into(), ignore_case: false },
-                        value.clone(),
-                    ));
-                }
+                key if key.starts_with('~') => match pattern(key) {
+                    Ok(pattern) => patterns.push((pattern, value.clone())),
+                    Err(reason) => return wrong(&reason),
+                },
                 key => {
                     let key = key.strip_prefix('\\').unwrap_or(key);
+                    if key.len() > MAX_KEY {
+                        return wrong(
+                            "a text may have 46 bytes, unless nginx has larger buckets (map-hash-bucket-size)",
+                        );
+                    }
+                    let same = |(test, _): &(Test, String)| matches!(test, Test::EqualIgnoringCase(known) if known.eq_ignore_ascii_case(key));
+                    if texts.iter().any(same) {
+                        return wrong("the map has this entry already");
+                    }
                     texts.push((Test::EqualIgnoringCase(key.into()), value.clone()));
                 }
             }
         }
         texts.append(&mut patterns);
         if texts.len() > MAX_ENTRIES {
-            return Err(problem(&format!("it has {} entries, and {MAX_ENTRIES} work", texts.len())));
+            let reason = format!("it has {} entries, and {MAX_ENTRIES} work", texts.len());
+            return Err(Problem::new(directive.line, &directive.text(), reason));
         }
-        let map = Map { source: source.clone(), entries: texts, default };
-        match self.0.insert(name.to_ascii_lowercase(), map) {
-            Some(_) => Err(problem("the variable has a map already")),
-            None => Ok(()),
-        }
+        Ok(Self { source: source.to_owned(), entries: texts, default: default.unwrap_or_default() })
+    }
+
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Test> {
+        self.entries.iter().map(|(test, _)| test).filter(|test| matches!(test, Test::Pattern { .. }))
     }
 }
 
-impl Map {
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Test> {
-        self.entries.iter().map(|(test, _)| test).filter(|test| matches!(test, Test::Pattern { .. }))
+/// The test of an entry that begins with `~`. nginx compares an empty value with no pattern (`ngx_http_map_find`), so that one which is
+/// found in it has no counterpart.
+fn pattern(key: &str) -> Result<Test, String> {
+    let (pattern, ignore_case) = match key.strip_prefix("~*") {
+        Some(pattern) => (pattern, true),
+        None => (&key[1..], false),
+    };
+    let compiled = Pattern::anywhere(pattern, ignore_case);
+    match compiled.map_err(|why| format!("its regular expression {why}"))?.is_match(b"") {
+        true => {
+            Err("its regular expression is found in an empty value, with which nginx compares none"
+                .to_owned())
+        }
+        false => Ok(Test::Pattern { pattern: pattern.into(), ignore_case }),
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, AnswerEdit, Answers, Forwarding, Guard, PathRewrite, Phases, ReceivedEdit, Respond,
-    TemplatePart,
+    AccessList, AnswerEdit, Answers, ChosenFields, Condition, Content, Forwarding, Guard, PathRewrite,
+    Phases, ReceivedEdit, Respond, Template, TemplatePart, Test,
 };
 use ipnet::IpNet;
 
 use crate::cost;
-use crate::edits::{Around, Edited, changed, chosen};
-use crate::level::{Access, Block, Level, real_ip};
+use crate::edits::{Around, Changed, Edited, Uses, changed, check_order, chosen, too_long};
+use crate::level::{Access, Block, Level, Written, real_ip};
 use crate::map::Maps;
 use crate::problem::Problem;
 use crate::program::run;
@@ -23,18 +23,38 @@ use crate::world::{End, Scope, World};
 pub struct PathSnippet {
     /// What is done to its requests and their answers.
     pub phases: Phases,
-    /// The `add_header` lines, which replace those of the host.
+    /// The `expires` and `add_header` lines.
     pub adds: Vec<AnswerEdit>,
+    /// Whether `add_header` replaces those of the host.
+    pub replaces_adds: Replaces,
+    /// What is done to a redirect to the path with a slash, before which nothing of the rewrite phase is run.
+    pub on_entry: Vec<AnswerEdit>,
+    /// What its headers have to do with.
+    pub uses: Uses,
+    /// Whether a `return` has the type of the host (`default_type`).
+    pub inherits_type: bool,
     /// Whether an `if` decides about requests that go on, so that headers of ingress-nginx's own `if` blocks would be lost.
     pub has_conditions: bool,
     /// Whether `allow` or `deny` stands in it, which replaces those of the host.
     pub has_access: bool,
     /// The line of `satisfy any`.
     pub satisfy_any: Option<u32>,
-    /// The line of a rewrite of the path.
+    /// Whether it rewrites the path.
     pub rewrites: bool,
-    /// Whether a header reads the path, which a rewrite changes.
-    pub reads_path: bool,
+    /// Whether a `break` may end the rewrite phase.
+    pub breaks: bool,
+}
+
+/// Whether the directives of a path replace those of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replaces {
+    /// There are none.
+    #[default]
+    Never,
+    /// In some `if` only.
+    Sometimes,
+    /// Always.
+    Always,
 }
 
 /// Makes values of the directives of a path.
@@ -60,17 +80,28 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
     if let Some(guard) = address_read(&phases) {
         return Err(guard);
     }
+    if let Some(input) = input_of_address(&phases, &level) {
+        let reason = "it changes the header that names the client before nginx looks at it";
+        return Err(Problem::new(input.line, &input.name, reason));
+    }
     let access = access_list(&level.access)?;
     phases.guards.extend(access.map(Guard::Access));
-    let mut changed = changed(&edited);
-    let path = new_path(&edited, directives)?;
-    if path.is_some() {
-        changed.insert("$uri".to_owned());
+    if let Some(set) = level.sets.iter().find(|set| set.name.eq_ignore_ascii_case("cookie")) {
+        let reason = "sessions go by the cookies that clients send, and would be lost with it";
+        return Err(Problem::new(set.line, &set.name, reason));
     }
-    let going: Vec<&Edited> = edited.iter().filter(|of| !is_answered(&of.world)).collect();
-    let requests = chosen(going.iter().map(|of| (&of.world, &*of.requests)), &Default::default())?;
-    let more = chosen(edited.iter().map(|of| (&of.world, &*of.more)), &changed)?;
-    let adds = chosen(edited.iter().map(|of| (&of.world, &*of.adds)), &changed)?;
+    check_order(&edited)?;
+    let path = new_path(&edited, directives)?;
+    let is_query = |path: &PathRewrite| matches!(path, PathRewrite::Regex { replacement, .. } if replacement.contains('?'));
+    let changed =
+        Changed { path: path.is_some(), query: path.as_ref().is_some_and(is_query), ..changed(&edited) };
+    let going = edited.iter().filter(|of| !is_answered(&of.world));
+    let requests = chosen(going, |of| &of.requests, &changed.before_fields())?;
+    let more = chosen(edited.iter(), |of| &of.more, &changed)?;
+    let adds = chosen(edited.iter(), |of| &of.adds, &changed)?;
+    let on_entry = on_entry(&level, directives, &mut scope)?;
+    let too_long = too_long(requests.iter().chain(&more).chain(&adds), false);
+    phases.guards.extend(too_long.into_iter().map(|respond| Guard::Respond(Arc::new(respond))));
     phases.forwarding =
         Forwarding { path, chosen: requests.into_iter().map(Arc::new).collect(), ..Forwarding::default() }
             .kept();
@@ -83,17 +114,51 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
     };
     let adds: Vec<_> = adds.into_iter().map(answer).collect();
     cost::check(cost::conditions(&phases).chain(cost::of_edits(&adds).flatten()))?;
-    let edits = || edited.iter().flat_map(|of| of.more.iter().chain(&of.adds).chain(&of.requests));
-    let parts = || edits().flat_map(|edit| &edit.field.value.0);
     Ok(PathSnippet {
         adds,
+        replaces_adds: match levels.iter().all(|level| level.adds.is_empty()) {
+            _ if !level.adds.is_empty() => Replaces::Always,
+            true => Replaces::Never,
+            false => Replaces::Sometimes,
+        },
+        on_entry: on_entry.into_iter().map(answer).collect(),
+        uses: Uses { link: scope.reads_link, ..Uses::of(&edited, &[&level]) },
+        inherits_type: level.default_type.is_none() && phases.guards.iter().any(says_text),
         has_conditions: !blocks.is_empty(),
         has_access: !level.access.rules.is_empty(),
         satisfy_any: level.satisfy_any,
-        rewrites: phases.forwarding.as_ref().is_some_and(|forwarding| forwarding.path.is_some()),
-        reads_path: parts().any(|part| *part == TemplatePart::Path),
+        rewrites: changed.path,
+        breaks: edited.iter().any(|of| matches!(of.world.end, Some(End::Goes | End::Rewritten(_)))),
         phases,
     })
+}
+
+fn says_text(guard: &Guard) -> bool {
+    matches!(guard, Guard::Respond(respond) if matches!(respond.content, Content::Text(..)))
+}
+
+/// What answers get in a path of which nothing was run: variables are empty, and no `if` was entered.
+fn on_entry(
+    level: &Level,
+    directives: &[Directive],
+    scope: &mut Scope<'_>,
+) -> Result<Vec<ChosenFields>, Problem> {
+    let mut world = World::default();
+    let all = directives.iter().chain(directives.iter().filter_map(|it| it.block.as_deref()).flatten());
+    let set = all.filter(|it| it.name == "set").filter_map(|it| it.words.first());
+    world
+        .variables
+        .extend(set.map(|name| (name.trim_start_matches('$').to_ascii_lowercase(), Template::default())));
+    let edited = Around { levels: vec![level], blocks: &[] }.edits(world, scope)?;
+    let mut entered = chosen(edited.iter(), |of| &of.more, &Changed::default())?;
+    entered.extend(chosen(edited.iter(), |of| &of.adds, &Changed::default())?);
+    Ok(entered)
+}
+
+/// What changes the header by which the client's address is found.
+fn input_of_address<'l>(phases: &Phases, level: &'l Level) -> Option<&'l Written> {
+    let header = &*phases.client.as_ref()?.header;
+    level.inputs.iter().find(|input| input.name.eq_ignore_ascii_case(header))
 }
 
 /// nginx finds the client's address out again only behind the rewrite phase, where the path names who is believed.
@@ -122,6 +187,7 @@ pub(crate) fn respond(world: &World) -> Option<Respond> {
         status: *status,
         content: content.clone(),
         of_host: None,
+        max_body: None,
     })
 }
 
@@ -136,15 +202,16 @@ fn new_path(edited: &[Edited], directives: &[Directive]) -> Result<Option<PathRe
         }
     }
     let Some(path) = paths.first() else { return Ok(None) };
-    let PathRewrite::Regex { pattern, .. } = path else { return Ok(None) };
-    let whole = format!("^{pattern}");
+    let PathRewrite::Regex { pattern, ignore_case, .. } = path else { return Ok(None) };
+    let not_found = Condition {
+        value: Template(vec![TemplatePart::Path]),
+        test: Test::Pattern { pattern: format!("^{pattern}").into(), ignore_case: *ignore_case },
+        negated: true,
+    };
     // A world without it has a path in which it is not found, so that it changes nothing there.
     let is_one = edited.iter().filter(|of| !is_answered(&of.world)).all(|of| match &of.world.end {
         Some(End::Rewritten(_)) => true,
-        _ => of.world.when.iter().any(|condition| {
-            condition.negated
-                && matches!(&condition.test, fairway_model::Test::Pattern { pattern, .. } if **pattern == *whole)
-        }),
+        _ => of.world.when.contains(&not_found),
     });
     match is_one && paths.len() == 1 {
         true => Ok(Some((*path).clone())),
@@ -158,8 +225,7 @@ fn new_path(edited: &[Edited], directives: &[Directive]) -> Result<Option<PathRe
 
 /// `allow` and `deny` as a list, where the first that covers the address says the same.
 pub(crate) fn access_list(access: &Access) -> Result<Option<AccessList>, Problem> {
-    let is_all = |ranges: &[IpNet]| ranges.iter().any(|range| range.prefix_len() == 0);
-    let end = access.rules.iter().position(|(_, ranges)| is_all(ranges));
+    let end = access.rules.iter().position(|(_, ranges)| Access::is_all(ranges));
     let rules = &access.rules[..end.unwrap_or(access.rules.len())];
     let is_closed = end.is_some_and(|at| !access.rules[at].0);
     let denied = rules.iter().position(|(allows, _)| *allows).unwrap_or(rules.len());
@@ -226,6 +292,41 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_are_too_long_for_a_condition_of_a_header_are_answered() {
+        let snippet = of(
+            "set $role user; if ($http_cookie ~ secret) { set $role admin; } proxy_set_header X-Role $role;",
+        );
+        assert_eq!(statuses(&snippet.unwrap()), [(1, 431)]);
+        assert_eq!(
+            statuses(&of("if ($http_cookie ~ secret) { return 403; } add_header A b;").unwrap()),
+            [(1, 403)]
+        );
+    }
+
+    #[test]
+    fn a_rewrite_in_a_branch_is_refused_unless_the_path_alone_decides() {
+        assert!(of("if ($http_x) { return 403; } rewrite ^/a/(.*)$ /n/$1 break;").is_ok());
+        for branch in [
+            "if ($http_x) { rewrite ^/a/(.*)$ /n/$1 break; }",
+            "if ($http_x ~ ^/a/(.*)$) { rewrite ^/a/(.*)$ /n/$1 break; }",
+            "if ($uri ~ ^/a/(.*)$) { rewrite (?i)^/a/(.*)$ /n/$1 break; }",
+        ] {
+            assert!(of(branch).is_err(), "{branch}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_down_for_all_cases_together_is_bounded() {
+        let value = "$http_x".repeat(60);
+        let blocks: String = (0..45)
+            .map(|n| format!("if ($b = {n}) {{ set $c {n}; more_set_headers 'X-Q: {n}'; break; }}\n"))
+            .collect();
+        let headers: String = (0..400).map(|n| format!("more_set_headers -s 404 'X-{n}: a';\n")).collect();
+        let problem = of(&format!("set $b '{value}';\n{blocks}{headers}")).unwrap_err();
+        assert!(problem.reason.contains("together have more than"), "{problem}");
+    }
+
+    #[test]
     fn the_last_block_that_was_entered_decides_about_add_header() {
         let text = "add_header A outer; if ($http_x) { add_header B x; } if ($http_y) { set $z 1; }";
         let snippet = of(text).unwrap();
@@ -254,6 +355,11 @@ mod tests {
         assert_eq!(list("deny 10.0.0.1; allow 10.0.0.0/8; deny all;"), Ok(Some((1, 1))));
         assert_eq!(list("deny 10.0.0.1; allow all; deny 10.0.0.2;"), Ok(Some((1, 0))));
         assert_eq!(list("allow 10.0.0.0/8;"), Ok(None));
+        // Everybody of one family is not everybody.
+        assert_eq!(list("allow ::/0; deny all;"), Ok(Some((0, 1))));
+        assert_eq!(list("allow 10.0.0.0/8; allow ::/0; deny all;"), Ok(Some((0, 2))));
+        assert_eq!(list("deny ::/0; allow 10.0.0.0/8; deny all;"), Ok(Some((1, 1))));
+        assert_eq!(list("deny 0.0.0.0/0;"), Ok(Some((1, 0))));
         assert!(list("allow 10.0.0.1; deny 10.0.0.0/8;").is_err());
     }
 

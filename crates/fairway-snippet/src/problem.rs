@@ -17,6 +17,8 @@ pub struct Problem {
 
 /// Characters of a directive that messages show.
 const MAX_SHOWN: usize = 60;
+/// Characters of a reason.
+const MAX_REASON: usize = 400;
 
 impl Problem {
     pub(crate) fn new(line: u32, text: &str, reason: impl Into<String>) -> Self {
@@ -35,7 +37,8 @@ impl fmt::Display for Problem {
         if !self.text.is_empty() {
             write!(f, ", \"{}\"", self.text)?;
         }
-        write!(f, ": {}", self.reason)?;
+        // It may have a word of the snippet in it.
+        write!(f, ": {}", on_one_line(&self.reason, MAX_REASON))?;
         match &self.suggestion {
             Some(suggestion) => write!(f, "; {suggestion}"),
             None => Ok(()),
@@ -44,8 +47,12 @@ impl fmt::Display for Problem {
 }
 
 pub(crate) fn shortened(text: &str) -> String {
+    on_one_line(text, MAX_SHOWN)
+}
+
+fn on_one_line(text: &str, most: usize) -> String {
     let text = fairway_model::on_one_line(text);
-    match text.char_indices().nth(MAX_SHOWN) {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }

@@ -2,6 +2,7 @@
 
 use fairway_model::{Condition, Content, PathRewrite, Template, TemplatePart, Test};
 
+use crate::own_variables;
 use crate::problem::Problem;
 use crate::syntax::Directive;
 use crate::value::{Piece, Stage, fixed, pieces};
@@ -43,6 +44,7 @@ fn run_block<'d>(
         worlds = ended;
         let problem = |reason: String| Problem::new(directive.line, &directive.text(), reason);
         for world in running {
+            scope.spend(&world.when, &Template::default()).map_err(problem)?;
             let step = match directive.name.as_str() {
                 "set" => set(directive, world, scope),
                 "return" => respond(directive, world, scope, content_type),
@@ -78,10 +80,7 @@ fn set(directive: &Directive, world: World, scope: &mut Scope<'_>) -> Result<Vec
     let [name, value] = &*directive.words else { return Err("it needs a variable and a value".to_owned()) };
     let Some(name) = name.strip_prefix('$') else { return Err("the first word is no variable".to_owned()) };
     let name = name.to_ascii_lowercase();
-    let is_own = crate::value::variable(&name, Stage::Path).is_ok()
-        || OF_INGRESS_NGINX.contains(&name.as_str())
-        || scope.maps.get(&name).is_some();
-    if is_own {
+    if own_variables::is_own(&name) || scope.maps.get(&name).is_some() {
         return Err(format!("${name} is set already, and what depends on it is not known here"));
     }
     let valued = world.expand(value, scope)?.into_iter().map(|(mut world, value)| {
@@ -90,17 +89,6 @@ fn set(directive: &Directive, world: World, scope: &mut Scope<'_>) -> Result<Vec
     });
     Ok(valued.collect())
 }
-
-/// Variables with which ingress-nginx decides, besides those that work.
-const OF_INGRESS_NGINX: [&str; 7] = [
-    "proxy_upstream_name",
-    "proxy_alternative_upstream_name",
-    "proxy_host",
-    "balancer_ewma_score",
-    "location_path",
-    "auth_cookie",
-    "limit_rate",
-];
 
 /// The worlds in which an `if` holds, and the others.
 fn condition(
@@ -131,7 +119,8 @@ fn condition(
         },
         _ => return Err("it is no condition of nginx".to_owned()),
     };
-    if !matches!(&*pieces(left)?, [Piece::Variable(_)]) {
+    // nginx takes no braces here.
+    if left.starts_with("${") || !matches!(&*pieces(left)?, [Piece::Variable(_)]) {
         return Err("the first word of the condition is no variable".to_owned());
     }
     scope.admit(&test)?;
@@ -177,8 +166,10 @@ fn respond(
         [status, text] => (code(status)?, Some(text)),
         _ => return Err("it needs a status, a text or a URL".to_owned()),
     };
-    if status == 444 {
-        return Err("connections are not closed without a response".to_owned());
+    match status {
+        444 => return Err("connections are not closed without a response".to_owned()),
+        304 | 408 | 494..=499 => return Err(format!("nginx answers {status} in ways of its own")),
+        _ => {}
     }
     let answered = |world: World, content| World {
         end: Some(End::Answered { origin: directive.origin(), status, content }),
@@ -196,6 +187,9 @@ fn respond(
         };
     };
     let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
+    if !is_redirect && (status == 204 || text.is_empty() && status != 200) {
+        return Err("nginx sends no Content-Type with such a text; leave the text out".to_owned());
+    }
     let worlds = world.expand(text, scope)?.into_iter().map(|(world, value)| {
         if value.0.contains(&TemplatePart::RequestId) {
             return Err("the request has no $req_id yet".to_owned());
@@ -288,7 +282,7 @@ fn redirected(
     };
     let mut values = world.clone().expand(whole, scope)?;
     match values.pop().filter(|_| values.is_empty()) {
-        Some((_, value)) => Ok(Content::Location(location(value)?)),
+        Some((_, value)) => Ok(Content::UnescapedLocation(location(value)?)),
         None => Err("its replacement depends on a map".to_owned()),
     }
 }

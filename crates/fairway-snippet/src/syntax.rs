@@ -13,6 +13,8 @@ const MAX_DEPTH: usize = 4;
 const MAX_DIRECTIVES: usize = 1000;
 /// Words of one directive.
 const MAX_WORDS: usize = 64;
+/// Bytes of a word with its quotes and escapes: nginx refuses more than its buffer has (`NGX_CONF_BUFFER`, 4,096).
+const MAX_WORD: usize = 4000;
 
 /// A directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,23 +148,41 @@ impl Reader<'_> {
     }
 
     fn token(&mut self) -> Result<Token, Problem> {
-        loop {
-            match self.peek() {
-                None => return Ok(Token::End),
-                Some(' ' | '\t' | '\r' | '\n') => _ = self.next(),
-                Some('#') => while self.next().is_some_and(|c| c != '\n') {},
-                Some(';') => return self.single(Token::Semicolon),
-                Some('{') => return self.single(Token::Open),
-                Some('}') => return self.single(Token::Close),
-                Some(quote @ ('"' | '\'')) => return self.quoted(quote),
-                Some(_) => return Ok(self.plain()),
-            }
+        let line = self.line;
+        let (begin, token) = self.read_token()?;
+        match self.at - begin > MAX_WORD {
+            true => Err(Problem::new(line, "", format!("a word may have {MAX_WORD} bytes"))),
+            false => Ok(token),
         }
     }
 
-    fn single(&mut self, token: Token) -> Result<Token, Problem> {
+    /// A token, and where it begins.
+    fn read_token(&mut self) -> Result<(usize, Token), Problem> {
+        loop {
+            let begin = self.at;
+            let token = match self.peek() {
+                None => Token::End,
+                Some(' ' | '\t' | '\r' | '\n') => {
+                    self.next();
+                    continue;
+                }
+                Some('#') => {
+                    while self.next().is_some_and(|c| c != '\n') {}
+                    continue;
+                }
+                Some(';') => self.single(Token::Semicolon),
+                Some('{') => self.single(Token::Open),
+                Some('}') => self.single(Token::Close),
+                Some(quote @ ('"' | '\'')) => self.quoted(quote)?,
+                Some(_) => self.plain(),
+            };
+            return Ok((begin, token));
+        }
+    }
+
+    fn single(&mut self, token: Token) -> Token {
         self.next();
-        Ok(token)
+        token
     }
 
     /// A word between quotes, behind which a space or what ends a word must stand.

@@ -96,6 +96,9 @@ pub(crate) fn variable(name: &str, stage: Stage) -> Result<TemplatePart, String>
                      force-ssl-redirect"
                 ));
             }
+            (Some(field), ..) if OF_THE_HOP.contains(&field) => {
+                return Err(format!("${name} is of the connection, and left out before rules look"));
+            }
             (Some(field), ..) => TemplatePart::Field(field.into()),
             (_, Some(argument), _) => TemplatePart::Argument(argument.into()),
             (.., Some(cookie)) => TemplatePart::Cookie(cookie.into()),
@@ -104,9 +107,53 @@ pub(crate) fn variable(name: &str, stage: Stage) -> Result<TemplatePart, String>
     })
 }
 
-/// Whether a header is one of those by which proxies speak for clients: of others it is left out before anything is looked at.
+/// Header fields that no rule sees, or not as they were sent.
+const OF_THE_HOP: [&str; 13] = [
+    "connection",
+    "expect",
+    "http2_settings",
+    "keep_alive",
+    "max_forwards",
+    "proxy",
+    "proxy_authenticate",
+    "proxy_authorization",
+    "proxy_connection",
+    "te",
+    "trailer",
+    "transfer_encoding",
+    "upgrade",
+];
+
+/// How the names of headers begin by which proxies speak for clients: of others they are left out before anything is looked at
+/// (docs/design/0016).
+const CLAIMS: [&str; 13] = [
+    "client_cert",
+    "forwarded",
+    "ssl_client_",
+    "x_auth_request_",
+    "x_client_cert",
+    "x_client_verify",
+    "x_forwarded",
+    "x_original_",
+    "x_real_",
+    "x_rewrite_url",
+    "x_scheme",
+    "x_sent_from",
+    "x_ssl_",
+];
+
+/// Whether a header is one of these.
 fn is_believed(field: &str) -> bool {
-    field != "x_request_id" && crate::own_fields::is_own(&field.replace('_', "-"))
+    CLAIMS.iter().any(|claim| field.starts_with(claim))
+}
+
+/// Whether a variable says how the client reached the proxy: with `use-forwarded-headers` nginx and ingress-nginx give it one value in some
+/// places, and another in others.
+pub(crate) fn is_of_link(name: &str) -> bool {
+    matches!(
+        name,
+        "scheme" | "server_port" | "best_http_host" | "pass_access_scheme" | "pass_port" | "pass_server_port"
+    )
 }
 
 fn unknown(name: &str) -> String {

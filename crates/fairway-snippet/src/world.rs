@@ -9,10 +9,12 @@ use fairway_pattern::Pattern;
 use fairway_pattern::budget::Account;
 
 use crate::map::Maps;
-use crate::value::{Piece, Stage, check_length, fixed, pieces, push, variable};
+use crate::value::{Piece, Stage, check_length, fixed, is_of_link, pieces, push, variable};
 
 /// Parts into which requests may be divided.
 const MAX_WORLDS: usize = 48;
+/// Conditions, and parts of their values and of those of headers, in all parts of the requests together.
+const MAX_PARTS: usize = 5_000;
 /// Maps that depend on each other.
 const MAX_MAPS: usize = 8;
 
@@ -44,22 +46,55 @@ pub(crate) struct Scope<'m> {
     pub(crate) maps: &'m Maps,
     pub(crate) stage: Stage,
     account: Account,
+    /// Whether a text says how the client reached the proxy.
+    pub(crate) reads_link: bool,
+    /// Parts of texts that may still be written down.
+    left: usize,
     /// Maps that are being looked up, one for the other.
     depth: usize,
 }
 
 impl<'m> Scope<'m> {
     pub(crate) fn new(maps: &'m Maps, stage: Stage) -> Self {
-        Self { maps, stage, account: Account::default(), depth: 0 }
+        Self { maps, stage, account: Account::default(), reads_link: false, left: MAX_PARTS, depth: 0 }
+    }
+
+    /// Counts what is written down for some of the requests: each evaluates it, and each part of a value takes time.
+    pub(crate) fn spend(&mut self, when: &[Condition], value: &Template) -> Result<(), String> {
+        let conditions: usize = when.iter().map(|condition| 1 + condition.value.0.len()).sum();
+        let Some(left) = self.left.checked_sub(1 + conditions + value.0.len()) else {
+            return Err(format!("conditions and headers together have more than {MAX_PARTS} parts"));
+        };
+        self.left = left;
+        Ok(())
+    }
+
+    /// How much is written down so far.
+    pub(crate) fn spent(&self) -> usize {
+        MAX_PARTS - self.left
     }
 
     /// Whether a pattern can be used, and what all those of the snippet cost together.
     pub(crate) fn admit(&mut self, test: &Test) -> Result<(), String> {
         let Test::Pattern { pattern, ignore_case } = test else { return Ok(()) };
+        if has_named_group(pattern) {
+            return Err(
+                "its regular expression gives a group a name, which sets a variable in nginx".to_owned()
+            );
+        }
         let compiled = Pattern::anywhere(pattern, *ignore_case);
         let cost = compiled.map_err(|why| format!("its regular expression {why}"))?.cost();
         self.account.admit(cost).map_err(|why| format!("its regular expression {why}"))
     }
+}
+
+/// `(?<name>`, `(?P<name>`, `(?'name'`, and not a look behind.
+fn has_named_group(pattern: &str) -> bool {
+    let groups = pattern.split("(?").skip(1);
+    groups.into_iter().any(|group| {
+        group.starts_with(['P', '\''])
+            || group.strip_prefix('<').is_some_and(|rest| !rest.starts_with(['=', '!']))
+    })
 }
 
 /// The worlds in which a word has this value.
@@ -119,6 +154,7 @@ impl World {
         let maps = scope.maps;
         let Some(map) = maps.get(name) else {
             let part = variable(name, scope.stage)?;
+            scope.reads_link |= is_of_link(name);
             return Ok(vec![(self, Template(vec![part]))]);
         };
         map.patterns().try_for_each(|test| scope.admit(test))?;
@@ -177,6 +213,7 @@ fn holds(test: &Test, text: &str) -> Option<bool> {
         Test::Truth => !matches!(text, "" | "0"),
         Test::Equal(other) => **other == *text,
         Test::EqualIgnoringCase(other) => other.eq_ignore_ascii_case(text),
+        Test::TooLong => return None,
         Test::Pattern { pattern, ignore_case } => {
             Pattern::anywhere(pattern, *ignore_case).ok()?.is_match(text.as_bytes())
         }

@@ -9,13 +9,16 @@ impl Head {
     /// Takes out the fields for which this holds.
     pub(crate) fn nominate(&mut self, is_nominated: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
-        self.nominated.extend(self.fields.extract_if(.., |field| is_nominated(field.of(bytes))));
+        let mut taken = self.fields.extract_if(.., |field| is_nominated(field.of(bytes))).peekable();
+        if taken.peek().is_some() {
+            self.nominated.get_or_insert_default().extend(taken);
+        }
     }
 
     /// The fields with those that `Connection` nominated, in the order received.
     pub fn received(&self) -> impl Iterator<Item = FieldRef<'_>> {
         let mut fields = self.fields.iter().peekable();
-        let mut nominated = self.nominated.iter().peekable();
+        let mut nominated = self.nominated.iter().flat_map(|nominated| nominated.iter()).peekable();
         iter::from_fn(move || {
             let field = match (nominated.peek(), fields.peek()) {
                 (Some(nominated), Some(field)) if nominated.start > field.start => fields.next(),
@@ -28,14 +31,16 @@ impl Head {
 
     #[inline]
     pub(super) fn has_nominated(&self) -> bool {
-        !self.nominated.is_empty()
+        self.nominated.is_some()
     }
 
     /// Removes the nominated fields of this name.
     #[cold]
     pub(super) fn forget_nominated(&mut self, name: &[u8]) {
         let bytes = &self.bytes;
-        self.nominated.retain(|field| !field.name(bytes).eq_ignore_ascii_case(name));
+        if let Some(nominated) = &mut self.nominated {
+            nominated.retain(|field| !field.name(bytes).eq_ignore_ascii_case(name));
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub fn real_ip(value: &str) -> Result<RealIp, String> {
         return Err("\"trusted\" is empty, so that nobody would be believed".to_owned());
     }
     let trusted = trusted.iter().map(|range| parse(range)).collect::<Result<Vec<_>, _>>()?;
-    Ok(RealIp { header: header.into(), trusted })
+    Ok(RealIp { header: header.into(), trusted, last_only: false })
 }
 
 fn parse(text: &str) -> Result<IpNet, String> {

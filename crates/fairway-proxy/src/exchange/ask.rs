@@ -267,7 +267,11 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
         None => head.append(b"X-Auth-Request-Redirect", target),
     }
     for (name, value) in &auth.fields {
-        head.set(name.as_bytes(), &write(value));
+        match &*write(value) {
+            // nginx sends no field without a value.
+            [] => head.remove(name.as_bytes()),
+            value => head.set(name.as_bytes(), value),
+        }
     }
 }
 

@@ -177,7 +177,7 @@ async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown()
         let times = vec![(None, Duration::from_secs(60))];
         let auth = ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() };
         let trusted = vec!["192.0.2.0/24".parse().unwrap()];
-        let real_ip = Phases::from(RealIp { header: "x-forwarded-for".into(), trusted });
+        let real_ip = Phases::from(RealIp { header: "x-forwarded-for".into(), trusted, last_only: false });
         let (stage, seen) = stage(1, vec![real_ip, asking(auth)], |_| Some(ok()));
         let mut client = stage.client();
         for (list, asked) in [("203.0.113.7", 1), ("203.0.113.7", 1), ("unknown", 2), ("unknown", 3)] {

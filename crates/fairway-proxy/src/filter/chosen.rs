@@ -1,11 +1,11 @@
 //! What conditions on the request decide: answers, and fields of requests and answers (nginx `if`, `return`, `add_header`).
 
 use fairway_http::bytes::push_escape;
-use fairway_http::{Head, Known, identify};
+use fairway_http::{BodySize, Head, Known, identify};
 use fairway_model::{Content, FieldTemplate, Manner, TemplatePart};
-use fairway_routing::{CompiledChosen, CompiledCondition, CompiledRespond, CompiledRule};
+use fairway_routing::{CompiledChosen, CompiledCondition, CompiledRespond, CompiledRule, unescape_redirect};
 
-use super::answer::{host_for_redirect, own_answer};
+use super::answer::own_answer;
 use super::media_type;
 use super::template::{self, Sources};
 use super::verdict::{FilterContext, Made, Verdict};
@@ -34,8 +34,11 @@ pub(super) fn respond<'r>(
             return Verdict::Pass;
         }
     }
-    let status = to.of.status;
-    match &to.of.content {
+    let (status, content) = match (context.intake.body, to.of.max_body) {
+        (BodySize::Exact(length), Some(most)) if length > most => (413, &Content::Status),
+        _ => (to.of.status, &to.of.content),
+    };
+    match content {
         Content::Status if to.of_host.is_none() => return Verdict::Refused(Fault::Denied(status)),
         Content::Status => own_answer(buffers, status, None),
         Content::Empty => say(buffers, status, None, b""),
@@ -48,6 +51,11 @@ pub(super) fn respond<'r>(
         Content::Location(url) => {
             let url = template::text(url, of, buffers);
             redirect(status, &url, context, buffers);
+        }
+        Content::UnescapedLocation(url) => {
+            let mut unescaped = Vec::new();
+            unescape_redirect(&template::text(url, of, buffers), &mut unescaped);
+            redirect(status, &unescaped, context, buffers);
         }
         Content::Rewritten { .. } => {
             let mut url = Vec::new();
@@ -87,15 +95,13 @@ fn redirect(status: u16, url: &[u8], context: &FilterContext<'_>, buffers: &mut 
     if url.starts_with(b"/") {
         location.extend_from_slice(context.scheme.as_str().as_bytes());
         location.extend_from_slice(b"://");
-        location.extend_from_slice(host_for_redirect(buffers));
+        location.extend_from_slice(buffers.host.as_bytes());
     }
     for &byte in url {
         if byte.is_ascii_control() { push_escape(byte, &mut location) } else { location.push(byte) }
     }
     own_answer(buffers, status, None);
-    if !url.is_empty() {
-        buffers.answer.append(b"Location", &location);
-    }
+    buffers.answer.append(b"Location", &location);
 }
 
 /// Sets or adds fields of the answer in the buffers, where they are for it.

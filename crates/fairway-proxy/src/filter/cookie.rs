@@ -2,8 +2,7 @@
 
 /// The value of the first cookie of this name in any case.
 ///
-/// The same as `ngx_http_parse_multi_header_lines` of the nginx that ingress-nginx is built on. Later ones (from 1.29.8 on) end a
-/// pair at `;` alone.
+/// The same as `ngx_http_parse_multi_header_lines` from nginx 1.29.8 on: the one before ended a pair at a comma, too.
 pub(super) fn find<'r>(mut lines: impl Iterator<Item = &'r [u8]>, name: &[u8]) -> Option<&'r [u8]> {
     lines.find_map(|line| find_in_line(line, name))
 }
@@ -22,7 +21,7 @@ fn find_in_line<'r>(mut rest: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
                 behind => rest = behind.get(1..)?,
             }
         }
-        let separator = memchr::memchr2(b';', b',', rest)?;
+        let separator = memchr::memchr(b';', rest)?;
         rest = without_spaces(&rest[separator + 1..]);
     }
 }

@@ -121,7 +121,8 @@ const MAX_EXTENSION: usize = 8;
 /// The type of what the path names; `None` where it has no extension, or an unknown one.
 pub(super) fn of_path(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|byte| *byte == b'/').next()?;
-    let dot = name.iter().rposition(|byte| *byte == b'.')?;
+    // A name that begins with its last dot has no extension.
+    let dot = name.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0)?;
     let extension = &name[dot + 1..];
     if extension.len() > MAX_EXTENSION {
         return None;

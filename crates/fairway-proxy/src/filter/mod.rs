@@ -1,6 +1,7 @@
 //! What a rule does to a request before it is forwarded, and to every answer of the rule: the steps that routing compiled.
 
 mod answer;
+mod basic_user;
 mod certificate;
 mod chosen;
 mod cookie;

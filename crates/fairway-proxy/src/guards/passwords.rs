@@ -93,11 +93,6 @@ impl Claim {
         let password = decoded[colon + 1..].to_vec();
         (password.len() <= LONGEST).then_some(Self { user, password })
     }
-
-    /// Whom it names.
-    pub(crate) fn user(&self) -> &str {
-        &self.user
-    }
 }
 
 impl Pool {

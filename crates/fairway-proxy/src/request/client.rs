@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use fairway_http::{Head, Known, parse_authority, write_ip};
+use fairway_http::{FieldRef, Head, Known, parse_authority, write_ip};
 use fairway_model::{ForwardedTrust, RealIp};
 
 use crate::fault::Fault;
@@ -94,8 +94,13 @@ impl Client {
             }
             return self;
         };
-        let list = request.all_named(real_ip.header.as_bytes());
-        let address = listed_client(list, peer, is_trusted);
+        // Also where the client names the header in `Connection`: it must not choose its address.
+        let named = |field: &FieldRef<'_>| field.name.eq_ignore_ascii_case(real_ip.header.as_bytes());
+        let lines: Vec<_> = request.received().filter(named).map(|field| field.value).collect();
+        let address = match real_ip.last_only {
+            true => listed_client(lines.into_iter(), peer, |_| false),
+            false => listed_client(lines.into_iter(), peer, is_trusted),
+        };
         Self { address, peer, ..self }
     }
 

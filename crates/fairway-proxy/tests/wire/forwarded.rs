@@ -316,9 +316,9 @@ fn guarded(backend: &Backend, way: TrustedBy, allow: &[&str], deny: &[&str]) -> 
     let trusted = ranges(&["127.0.0.0/8"]);
     match way {
         TrustedBy::Settings => setup.settings(|settings| settings.forwarded.ranges = trusted).start(),
-        TrustedBy::Rule => {
-            setup.filter(Phases::from(RealIp { header: "x-forwarded-for".into(), trusted })).start()
-        }
+        TrustedBy::Rule => setup
+            .filter(Phases::from(RealIp { header: "x-forwarded-for".into(), trusted, last_only: false }))
+            .start(),
         TrustedBy::Listener => {
             let mut config = setup.config();
             let mut listener = Listener::clone(&config.listeners["http"]);

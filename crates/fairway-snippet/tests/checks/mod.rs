@@ -18,7 +18,7 @@ pub(crate) fn snippet(input: &[u8]) {
     let http = http_snippet(&parsed);
     let maps = http.as_ref().map(|http| http.maps.clone()).unwrap_or_default();
     let path = path_snippet(&parsed, &maps);
-    let host = host_snippet(&parsed, &HttpSnippet::default());
+    let host = host_snippet(&parsed, &[], &HttpSnippet::default());
     for problem in
         [http.err(), path.as_ref().err().cloned(), host.as_ref().err().cloned()].into_iter().flatten()
     {

@@ -4,8 +4,9 @@
 use crate::bytes::trimmed;
 use crate::{Head, Known, Malformed, Version};
 
-/// What naming it in `Connection` does not remove: who is asked, how long the body is, by what clients are blocked, and what trusted
-/// proxies say about the client. A client must not be able to take those from its own request.
+/// What naming it in `Connection` does not remove: who is asked, how long the body is, by what clients are
+/// blocked, and what trusted proxies say about the client. A client must not be able to take those from its
+/// own request.
 const NEVER_NAMED: u64 = Known::Host.bit()
     | Known::ContentLength.bit()
     | Known::UserAgent.bit()

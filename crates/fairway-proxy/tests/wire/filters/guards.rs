@@ -281,7 +281,8 @@ async fn a_rule_may_believe_what_some_peers_say_of_the_client() {
     })
     .await;
     let start = |header: &str, trusted: &str| {
-        let real_ip = RealIp { header: header.into(), trusted: vec![trusted.parse().unwrap()] };
+        let real_ip =
+            RealIp { header: header.into(), trusted: vec![trusted.parse().unwrap()], last_only: false };
         let only = AccessList { deny: Vec::new(), allow: vec!["10.0.0.0/8".parse().unwrap()] };
         let setup = Setup::to(&[backend.address()]).filter(Phases::from(Guard::Access(only)));
         setup.filter(Phases::from(real_ip)).start()

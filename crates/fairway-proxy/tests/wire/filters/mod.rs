@@ -66,5 +66,6 @@ fn respond(when: Vec<Condition>, status: u16, content: Content) -> Phases {
         status,
         content,
         of_host: None,
+        max_body: None,
     })))
 }

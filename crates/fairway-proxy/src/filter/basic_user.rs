@@ -1,0 +1,60 @@
+//! The user that `Authorization: Basic` names, as nginx reads `$remote_user`: conditions must see the user that nginx would see, also where
+//! nobody would accept the field as a password.
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// `ngx_decode_base64`: up to the first `=`, whatever stands behind it, and whatever bits are left.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
+/// The name before the colon (`ngx_http_auth_basic_user`); `None` where there is none.
+pub(super) fn find(authorization: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = authorization.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let start = encoded.iter().position(|byte| *byte != b' ')?;
+    let encoded = encoded[start..].split(|byte| *byte == b'=').next()?;
+    let mut user = LENIENT.decode(encoded).ok()?;
+    let colon = user.iter().position(|byte| *byte == b':')?;
+    user.truncate(colon);
+    // It may become a part of a field, in which nginx would let it write further ones.
+    user.iter().all(|byte| !byte.is_ascii_control()).then_some(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As nginx 1.30.6 reads them.
+    #[test]
+    fn the_user_is_the_one_that_nginx_reads() {
+        for (authorization, user) in [
+            ("Basic YWRtaW46eA==", "admin"),
+            ("basic YWRtaW46eA==", "admin"),
+            ("Basic   YWRtaW46eA==", "admin"),
+            ("Basic YWRtaW46eA", "admin"),
+            ("Basic YWRtaW46eA==    x", "admin"),
+            ("Basic YWRtaW46eA==!!", "admin"),
+            ("Basic YWRtaW4=", ""),
+            ("Basic YWRt aW46eA==", ""),
+            ("Basic YWRtaW46eDpi!!", ""),
+            ("Basic OnB3", ""),
+            ("Basic", ""),
+            ("Basic ", ""),
+            ("BasicYWRtaW46eA==", ""),
+            ("Bearer YWRtaW46eA==", ""),
+            // Not this one, with a line break.
+            ("Basic YQ0KWDogYjpj", ""),
+        ] {
+            let found = find(authorization.as_bytes()).unwrap_or_default();
+            assert_eq!(String::from_utf8(found).unwrap(), user, "{authorization}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `auth-snippet`, and `global-auth-snippet` of the ConfigMap: what is said to the service that `auth-url` names.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{Template, TemplatePart};
+
+use crate::level::check_set_header;
+use crate::map::Maps;
+use crate::problem::Problem;
+use crate::syntax::Directive;
+use crate::value::Stage;
+use crate::world::{Scope, World};
+
+/// What a snippet adds to the question whether a request may pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuestionSnippet {
+    /// Fields in the place of the request's own; an empty value leaves the field out.
+    pub fields: Vec<(Arc<str>, Template)>,
+    /// `proxy_connect_timeout`.
+    pub connect: Option<Duration>,
+    /// `proxy_send_timeout`.
+    pub send: Option<Duration>,
+    /// `proxy_read_timeout`.
+    pub read: Option<Duration>,
+    /// Whether a field says how the client reached the proxy.
+    pub reads_link: bool,
+}
+
+/// Fields that ingress-nginx writes into the question: nginx would send one more of the same name. In lower case.
+const OF_THE_QUESTION: [&str; 11] = [
+    "content-length",
+    "host",
+    "x-auth-request-redirect",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-original-method",
+    "x-original-url",
+    "x-real-ip",
+    "x-request-id",
+    "x-sent-from",
+    "proxy",
+];
+
+/// Makes values of the directives of a question.
+///
+/// # Errors
+/// The first directive that does not work.
+pub fn question_snippet(directives: &[Directive], maps: &Maps) -> Result<QuestionSnippet, Problem> {
+    let mut question = QuestionSnippet::default();
+    let mut named = BTreeSet::new();
+    let mut scope = Scope::new(maps, Stage::Path);
+    for directive in directives {
+        let problem = |reason: String| Problem::new(directive.line, &directive.text(), reason);
+        let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
+        let timeout = match (directive.name.as_str(), &*words) {
+            ("proxy_set_header", [name, value]) if directive.block.is_none() => {
+                let lower = name.to_ascii_lowercase();
+                check_set_header(name, value).map_err(problem)?;
+                if OF_THE_QUESTION.contains(&&*lower) || !named.insert(lower) {
+                    return Err(problem(format!("{name} would be sent twice")));
+                }
+                question.fields.push(((*name).into(), text(value, &mut scope).map_err(problem)?));
+                continue;
+            }
+            ("proxy_connect_timeout", [_]) => &mut question.connect,
+            ("proxy_send_timeout", [_]) => &mut question.send,
+            ("proxy_read_timeout", [_]) => &mut question.read,
+            _ => {
+                let reason = "of an auth-snippet only proxy_set_header and proxy_*_timeout work";
+                return Err(problem(reason.to_owned()));
+            }
+        };
+        let time = words.first().and_then(|word| duration(word));
+        let time = time.ok_or_else(|| problem("its time is not between 1 ms and an hour".to_owned()))?;
+        if timeout.replace(time).is_some() {
+            return Err(problem("nginx takes it once".to_owned()));
+        }
+    }
+    question.reads_link = scope.reads_link;
+    Ok(question)
+}
+
+/// A value that nginx makes of the same parts in the question as in the request.
+fn text(word: &str, scope: &mut Scope<'_>) -> Result<Template, String> {
+    let mut valued = World::default().expand(word, scope)?;
+    let value = match (valued.pop(), valued.is_empty()) {
+        (Some((_, value)), true) => value,
+        _ => return Err("its value depends on a map".to_owned()),
+    };
+    let is_other = |part: &TemplatePart| {
+        matches!(
+            part,
+            TemplatePart::Path
+                | TemplatePart::Query
+                | TemplatePart::QueryMark
+                | TemplatePart::Argument(_)
+                | TemplatePart::RequestId
+                | TemplatePart::Label(_)
+        )
+    };
+    match value.0.iter().any(is_other) {
+        true => Err("path, query and names are those of the question there; use $request_uri".to_owned()),
+        false => Ok(value),
+    }
+}
+
+/// A time as nginx writes it, of one unit: `ms`, `s`, `m`, or seconds without one.
+fn duration(text: &str) -> Option<Duration> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let millis = number.parse::<u64>().ok()?.checked_mul(match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        _ => return None,
+    })?;
+    (1..=3_600_000).contains(&millis).then(|| Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::directives;
+
+    fn of(text: &str) -> Result<QuestionSnippet, Problem> {
+        question_snippet(&directives("auth-snippet", text)?, &Maps::default())
+    }
+
+    #[test]
+    fn fields_and_times_are_read() {
+        let question = of(
+            "proxy_set_header X-A \"a $request_uri\"; proxy_set_header Cookie ''; proxy_read_timeout 1500ms;",
+        )
+        .unwrap();
+        assert_eq!(question.fields.len(), 2);
+        assert_eq!(question.fields[1].1, Template::default());
+        assert_eq!(question.read, Some(Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn what_nginx_says_otherwise_is_refused() {
+        for wrong in [
+            "proxy_set_header X-Original-URL a;",
+            "proxy_set_header X-A a; proxy_set_header x-a b;",
+            "proxy_set_header X-A $uri;",
+            "proxy_set_header X-A $arg_a;",
+            "proxy_set_header Connection close;",
+            "proxy_read_timeout 0;",
+            "proxy_read_timeout 5s; proxy_read_timeout 6s;",
+            "proxy_read_timeout 5d;",
+            "more_set_input_headers 'X-A: b';",
+            "return 200;",
+            "if ($http_a) { return 403; }",
+        ] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
