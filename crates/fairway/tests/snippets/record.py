@@ -26,7 +26,12 @@ ADDRESS = "127.0.0.77"
 BACKEND_PORT, AUTH_PORT = 8177, 8178
 KEYS = {
     "configuration-snippet", "server-snippet", "location-snippet", "http-snippet", "auth-snippet", "configmap-server-snippet",
+    # These two are for Fairway; what ingress-nginx renders for them follows.
+    "annotations", "settings", "paths",
+    "nginx-before", "nginx-after", "nginx-http", "nginx-server",
 }
+# The user file of basic auth, and the mark that stands for its path.
+USERS, USERS_MARK = "a:{PLAIN}b\n", "@htpasswd@"
 NOT_RECORDED = {"date", "connection", "content-length", "keep-alive", "transfer-encoding"}
 # Where nginx made the value itself, which is another one each time.
 GENERATED = {"x-request-id"}
@@ -69,7 +74,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
         headers = {}
         for name, value in self.headers.items():
             canonical = "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
-            headers.setdefault(canonical, []).append(value)
+            headers.setdefault(canonical, []).append(value.encode("latin-1").decode("utf-8", "replace"))
         host = headers.pop("Host", [""])
         if len(host) > 1:
             headers["Host"] = host
@@ -265,10 +270,32 @@ http {{
 """
 
 
+def without_replaced(before, rendered):
+    """`before` without the request headers that `rendered` sets instead (as `upstream-vhost` does with Host)."""
+    for name in re.findall(r"^proxy_set_header (\S+)", rendered, flags=re.M):
+        before = re.sub(rf"^ *proxy_set_header {re.escape(name)} .*\n", "", before, flags=re.M)
+    return before
+
+
+def locations_of(texts):
+    """The locations that ingress-nginx makes of paths (`updateServerLocations`): path, modifier and what is matched."""
+    paths = [line.split() for line in texts.get("paths", "/app Prefix\n/ Prefix\n").splitlines()]
+    exact = {path for path, kind in paths if kind == "Exact"}
+    for path, kind in paths:
+        if kind == "Exact":
+            yield path, "= ", path
+        elif path == "/":
+            yield path, "", path
+        else:
+            yield path, "", path if path.endswith("/") else f"{path}/"
+            if path not in exact:
+                yield path, "= ", path
+
+
 def configuration(snippet, root, work):
     name, texts = snippet["name"], snippet["texts"]
     locations = []
-    for path, modifier, target in [("/app", "", "/app/"), ("/app", "= ", "/app"), ("/", "", "/")]:
+    for path, modifier, target in locations_of(texts):
         auth = ""
         if "auth" in snippet["options"]:
             place = f"/_external-auth-{target.strip('/') or 'root'}{modifier.strip()}"
@@ -277,15 +304,20 @@ def configuration(snippet, root, work):
                 path=place, host=host, address=ADDRESS, port=AUTH_PORT, snippet=texts.get("auth-snippet", "")))
             auth = f"auth_request {place}; auth_request_set $auth_cookie $upstream_http_set_cookie; add_header Set-Cookie $auth_cookie;"
         before = LOCATION_BEFORE.replace("{name}", name).replace("{path}", path).replace("{auth}", auth)
+        before = without_replaced(before, texts.get("nginx-before", "")) + texts.get("nginx-before", "")
         snippets = texts.get("configuration-snippet", "") + "\n" + texts.get("location-snippet", "")
-        locations.append(f"        location {modifier}{target} {{{before}\n{snippets}\n{LOCATION_AFTER}        }}\n")
+        after = texts.get("nginx-after", "") + LOCATION_AFTER
+        locations.append(f"        location {modifier}{target} {{{before}\n{snippets}\n{after}        }}\n")
     server_name = f'"~^(?<subdomain>[\\w-]+)\\.{re.escape(name)}\\.test$"' if "wildcard" in snippet["options"] else f'"{name}.test"'
     text = CONFIGURATION.format(
         root=root, work=work, address=ADDRESS, backend_port=BACKEND_PORT, server_name=server_name,
         http_snippet="@http@", server_snippet="@server@", configmap_server_snippet="@configmap@", locations="@locations@")
     for mark, value in [
-        ("@locations@", "".join(locations)), ("@http@", texts.get("http-snippet", "")), ("@server@", texts.get("server-snippet", "")),
+        ("@locations@", "".join(locations)),
+        ("@http@", texts.get("nginx-http", "") + texts.get("http-snippet", "")),
+        ("@server@", texts.get("server-snippet", "") + texts.get("nginx-server", "")),
         ("@configmap@", texts.get("configmap-server-snippet", "")),
+        (USERS_MARK, f"{work}/htpasswd"),
     ]:
         text = text.replace(mark, value)
     return text
@@ -315,18 +347,18 @@ def ask(snippet, request, backend, auth):
         response = http.client.HTTPResponse(connection, method=request["method"])
         try:
             response.begin()
-            body = response.read().decode("latin-1")
+            body = response.read().decode("utf-8", "replace")
         except (http.client.BadStatusLine, OSError):
             return {"request": asked, "answer": {"status": 0, "headers": []}}
     finally:
         connection.close()
-    fields = [[name.lower(), value] for name, value in response.getheaders() if name.lower() not in NOT_RECORDED]
+    # The space around a value is no part of it (RFC 9110 §5.5).
+    fields = [[name.lower(), value.strip(" \t")] for name, value in response.getheaders() if name.lower() not in NOT_RECORDED]
     fields.sort(key=lambda field: field[0])
-    sent = {value for name, value in headers.items() if name.lower() in GENERATED}
     for seen in backend.seen + auth.seen:
         for name, values in seen["headers"].items():
             if name.lower() in GENERATED:
-                seen["headers"][name] = [value if value in sent else "<generated>" for value in values]
+                seen["headers"][name] = ["<generated>" if re.fullmatch("[0-9a-f]{32}", value) else value for value in values]
     answer = {"status": response.status, "headers": fields}
     if backend.seen:
         answer["upstream"] = backend.seen[-1]
@@ -342,6 +374,8 @@ def record(snippet, root, backend, auth):
         path = os.path.join(work, "nginx.conf")
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(configuration(snippet, root, work))
+        with open(os.path.join(work, "htpasswd"), "w", encoding="utf-8") as file:
+            file.write(USERS)
         command = [
             f"{root}/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu", f"{root}/usr/sbin/nginx",
             "-p", work, "-c", path, "-e", f"{work}/error.log",
