@@ -65,6 +65,7 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
                             | Guard::Deny(_)
                             | Guard::ExternalAuth(_)
                             | Guard::RateLimit(_)
+                            | Guard::Respond(_)
                     )
             )
         });
@@ -123,7 +124,7 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings, namespace: demo}
-data: {global-allowed-response-headers: X-One}
+data: {global-allowed-response-headers: X-One, allow-snippet-annotations: "true", annotations-risk-level: Critical}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -29,6 +29,7 @@ mod serving;
 mod settings;
 mod shared_services;
 mod silent_cluster;
+mod snippets;
 mod studies;
 mod tenants;
 mod trust;

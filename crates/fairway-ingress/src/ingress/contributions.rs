@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use fairway_model::{
     AccessList, AnswerEdit, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny,
-    Guard, HostPattern, Match, Origin, Phases, Policy, Stickiness, Template,
+    ExternalAuth, Guard, HostPattern, Match, Origin, Phases, Policy, Stickiness, Template,
 };
 use fairway_objects::backend::{BackendRef, Purpose, Via};
 use fairway_objects::balance::Balance;
 use fairway_objects::transport::Transport;
+use fairway_snippet::{HostSnippet, PathSnippet, Replaces, Uses};
 use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
@@ -25,8 +26,12 @@ use crate::ingress::to_https::Redirects;
 pub(crate) enum Turn {
     /// What is refused whatever else is asked for.
     Refuse,
+    /// Answers of the snippet of the host.
+    HostSnippet,
     /// Answers to preflight requests, before anything else.
     Preflight,
+    /// Answers of the snippet of the path.
+    Snippet,
     /// Redirects of all requests.
     Redirect,
     /// Redirects of plain requests to https, and what stands behind them.
@@ -41,7 +46,9 @@ impl Turn {
     /// That of a guard.
     pub(crate) fn of(guard: &Guard) -> Self {
         match guard {
-            Guard::Deny(_) | Guard::Respond(_) => Self::Refuse,
+            Guard::Deny(_) => Self::Refuse,
+            Guard::Respond(respond) if respond.of_host.is_some() => Self::HostSnippet,
+            Guard::Respond(_) => Self::Snippet,
             Guard::Preflight(_) => Self::Preflight,
             Guard::Redirect(_) => Self::Redirect,
             Guard::HttpsRedirect(_) | Guard::NeedsEndpoint => Self::Https,
@@ -94,7 +101,48 @@ pub(crate) struct Contributions {
     /// How its Services are reached.
     pub(crate) upstream: Upstream,
     pub(crate) errors: Errors,
+    /// `satisfy: any`.
+    pub(crate) satisfies_any: bool,
+    /// `configuration-snippet`, with `location-snippet` of the settings behind it.
+    pub(crate) snippet: Option<Arc<SnippetOfPath>>,
     pub(crate) role: Role,
+}
+
+/// What the snippets of a path do that does not stand in its phases.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SnippetOfPath {
+    /// `expires` and `add_header`, behind all other changes to answers.
+    pub(crate) adds: Vec<AnswerEdit>,
+    /// Whether they replace those of the host.
+    pub(crate) replaces_adds: Replaces,
+    /// What is done to the redirect to a path with a slash.
+    pub(crate) on_entry: Vec<AnswerEdit>,
+    /// What its headers have to do with.
+    pub(crate) uses: Uses,
+    /// Whether an answer has the type of the host.
+    pub(crate) inherits_type: bool,
+    /// Whether it rewrites the path.
+    pub(crate) rewrites: bool,
+    /// Whether `allow` and `deny` of the host are not for its paths.
+    pub(crate) hides_access_of_host: bool,
+    /// Whether `proxy_hide_header` of the host is not for its paths.
+    pub(crate) hides_hidden_of_host: bool,
+}
+
+impl SnippetOfPath {
+    /// What stands in no phase of a snippet.
+    pub(crate) fn of(snippet: &PathSnippet) -> Self {
+        Self {
+            adds: snippet.adds.clone(),
+            replaces_adds: snippet.replaces_adds,
+            on_entry: snippet.on_entry.clone(),
+            uses: snippet.uses.clone(),
+            inherits_type: snippet.inherits_type,
+            rewrites: snippet.rewrites,
+            hides_access_of_host: snippet.has_access,
+            hides_hidden_of_host: !snippet.phases.answers.received.is_empty(),
+        }
+    }
 }
 
 /// How the Services of an Ingress are reached.
@@ -124,6 +172,17 @@ pub(crate) struct HostFeatures {
     pub(crate) clients: Option<HostClients>,
     /// `ssl-passthrough`.
     pub(crate) passthrough: bool,
+    /// `server-snippet`.
+    pub(crate) snippet: Option<ServerSnippet>,
+}
+
+/// What a host does before one of its paths is chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ServerSnippet {
+    /// This.
+    Acts(Arc<HostSnippet>),
+    /// It answers 503: nobody knows whom the snippet would keep out.
+    Refused,
 }
 
 /// Which clients a host serves.
@@ -185,8 +244,13 @@ impl Added {
     pub(crate) fn add(&mut self, part: impl Into<Phases>) {
         self.phases.add(part);
         self.phases.guards.sort_by_key(Turn::of);
-        // The annotations for CORS are read at any time; other changes to answers come behind its fields.
-        self.phases.answers.edits.sort_by_key(|edit| !matches!(edit, AnswerEdit::Cors(_)));
+        // The annotations for CORS are read at any time; other changes to answers come behind its fields, and those of a snippet
+        // before those of other annotations.
+        self.phases.answers.edits.sort_by_key(|edit| match edit {
+            AnswerEdit::Cors(_) => 0,
+            AnswerEdit::Chosen(_) => 1,
+            _ => 2,
+        });
     }
 
     /// Notes a backend that an annotation names, and where it is written.
@@ -231,6 +295,48 @@ impl Added {
         });
     }
 
+    /// The service that is asked who the client is.
+    pub(crate) fn external_auth(&self) -> Option<&ExternalAuth> {
+        self.phases.guards.iter().find_map(|guard| match guard {
+            Guard::ExternalAuth(external) => Some(&**external),
+            Guard::Any(any) => any.external.as_deref(),
+            _ => None,
+        })
+    }
+
+    /// Whether a password is asked for.
+    pub(crate) fn asks_for_password(&self) -> bool {
+        self.phases.guards.iter().any(|guard| guard.basic_auth().is_some())
+    }
+
+    /// Whether it is asked who the client is.
+    pub(crate) fn asks_who(&self) -> bool {
+        self.external_auth().is_some() || self.asks_for_password()
+    }
+
+    /// The fields of answers that annotations set, in lower case.
+    pub(crate) fn answer_fields(&self) -> impl Iterator<Item = String> {
+        let fields = self.phases.answers.edits.iter().flat_map(|edit| match edit {
+            AnswerEdit::Fields(fields) => fields.iter().map(|field| &field.name).collect(),
+            AnswerEdit::Headers(edit) => {
+                let written = edit.set.iter().chain(&edit.add).map(|field| &field.name);
+                edit.remove.iter().chain(written).collect::<Vec<_>>()
+            }
+            _ => Vec::new(),
+        });
+        fields.map(|name| name.to_ascii_lowercase())
+    }
+
+    /// Whether requests are mirrored.
+    pub(crate) fn mirrors(&self) -> bool {
+        self.phases.forwarding.as_ref().is_some_and(|forwarding| !forwarding.mirrors.is_empty())
+    }
+
+    /// Whether it says who the client is.
+    pub(crate) fn says_who(&self) -> bool {
+        self.phases.client.is_some()
+    }
+
     /// Whether a guard has this turn.
     pub(crate) fn has(&self, turn: Turn) -> bool {
         self.phases.guards.iter().any(|guard| Turn::of(guard) == turn)
@@ -256,6 +362,8 @@ impl Contributions {
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body)),
             upstream: Upstream::default(),
             errors: Errors::default(),
+            satisfies_any: false,
+            snippet: None,
             role: Role::Main,
         }
     }
@@ -264,7 +372,10 @@ impl Contributions {
     pub(crate) fn protect(&self) -> bool {
         self.closed.is_some()
             || self.added.phases.client.is_some()
-            || [Turn::Refuse, Turn::Access, Turn::Limit].into_iter().any(|turn| self.added.has(turn))
+            || self.host.snippet.is_some()
+            || [Turn::Refuse, Turn::Snippet, Turn::Access, Turn::Limit]
+                .into_iter()
+                .any(|turn| self.added.has(turn))
     }
 
     /// Whether they check the addresses of clients.

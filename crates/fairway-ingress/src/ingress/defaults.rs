@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, Answers, Balancing, FieldTemplate, ForwardedPath, Forwarding, HttpsRedirect, Phases, Policy,
-    ReceivedEdit, Retry, Timeouts,
+    AnswerEdit, Answers, Balancing, FieldTemplate, ForwardedPath, Forwarding, HttpsRedirect, Origin, Phases,
+    Policy, ReceivedEdit, Retry, Timeouts,
 };
+use fairway_snippet::{Directive, HostSnippet, HttpSnippet, PathSnippet};
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
@@ -51,8 +52,30 @@ pub(crate) struct Defaults {
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     pub(crate) authentication: AuthDefaults,
     pub(crate) headers: Headers,
+    pub(crate) snippets: SnippetDefaults,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
+}
+
+/// Snippets of the ConfigMap, and whether those of Ingresses act.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SnippetDefaults {
+    /// `allow-snippet-annotations`.
+    pub(crate) allowed: bool,
+    /// The place of `server-snippet`.
+    pub(crate) origin: Origin,
+    /// Whether the settings say which peers are believed about clients.
+    pub(crate) believes_peers: bool,
+    /// `http-snippet`.
+    pub(crate) http: HttpSnippet,
+    /// `server-snippet`.
+    pub(crate) server: Vec<Directive>,
+    /// `location-snippet`.
+    pub(crate) location: Vec<Directive>,
+    /// What hosts do without a snippet of an Ingress.
+    pub(crate) host: Option<Arc<HostSnippet>>,
+    /// What paths do that belong to no Ingress.
+    pub(crate) path: Option<Arc<PathSnippet>>,
 }
 
 /// Headers of all Ingresses.
@@ -205,6 +228,7 @@ impl Default for Defaults {
             trusts_everybody: Vec::new(),
             authentication: AuthDefaults::default(),
             headers: Headers::default(),
+            snippets: SnippetDefaults::default(),
             closed: None,
         }
     }

@@ -7,6 +7,7 @@ use fairway_model::variables::{self, template};
 use fairway_model::{AuthCookies, AuthService, BackendKey, ExternalAuth, Template, Timeouts, shown_url};
 use fairway_objects::service_url::{ServiceUrl, UrlHost, UrlPlace};
 use fairway_objects::sign_in;
+use fairway_snippet::QuestionSnippet;
 
 /// Values as they were written; an absent one is `None`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,6 +72,21 @@ impl Question {
             kept: None,
         };
         Ok(Self { auth, host })
+    }
+}
+
+impl Question {
+    /// Adds what a snippet says.
+    pub(crate) fn add(&mut self, snippet: QuestionSnippet) {
+        let QuestionSnippet { fields, connect, send, read, reads_link: _ } = snippet;
+        self.auth.fields.extend(fields);
+        let usual = self.auth.timeouts;
+        self.auth.timeouts = Timeouts {
+            connect: connect.unwrap_or(usual.connect),
+            send: send.unwrap_or(usual.send),
+            read: read.unwrap_or(usual.read),
+            ..usual
+        };
     }
 }
 

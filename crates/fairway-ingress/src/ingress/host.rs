@@ -20,6 +20,7 @@ use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::SharedServices;
 use crate::ingress::sharing::SharedHost;
+use crate::ingress::snippets;
 use crate::ingress::values::{self, Values};
 use crate::listeners::ingress_table;
 
@@ -61,11 +62,14 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
     let certificate = if shown == HostCertificate::None { inputs.wildcard.clone() } else { shown };
     // A name that no host has is never redirected: no certificate is known for it.
     let has_certificate = *host != HostPattern::Any && certificate != HostCertificate::None;
+    snippets::close_beside_canaries(&mut layout, inputs.services, &inputs.context, &mut diagnostics);
+    let snippet = snippets::of_host(host, serving, &layout, &inputs.context, &mut diagnostics);
     let (entries, refused) = order::entries(&layout);
     diagnostics.extend(refused);
     let root = app_root(&layout, &entries);
     let clients = serving.deciding().find_map(|ingress| ingress.contributions.host.clients.as_ref());
-    let mut builder = Builder::new(inputs.context, inputs.services, &layout, has_certificate, clients);
+    let mut builder =
+        Builder::new(inputs.context, inputs.services, &layout, has_certificate, clients, snippet.as_ref());
     let mut routes = builder.routes(&entries, root);
     if *host == HostPattern::Any {
         routes.extend(builder.health());

@@ -21,16 +21,18 @@ use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
 
 /// Annotations that keep somebody out. Those that are not supported close an Ingress anyway.
-const PROTECTING: [&str; 10] = [
+const PROTECTING: [&str; 12] = [
     "allowlist-source-range",
     "auth-tls-secret",
     "auth-type",
     "auth-url",
+    "configuration-snippet",
     "denylist-source-range",
     "limit-connections",
     "limit-rate",
     "limit-rpm",
     "limit-rps",
+    "server-snippet",
     "whitelist-source-range",
 ];
 
@@ -44,6 +46,8 @@ const IGNORED: &str = "clients over TLS reach the backend without it, as the fla
 struct Protections<'a> {
     annotations: Annotations<'a>,
     contributions: &'a Contributions,
+    /// Whether a snippet of the settings keeps somebody off all hosts.
+    by_snippet: bool,
     /// The place of a field of it.
     origin: &'a dyn Fn(&str) -> Origin,
 }
@@ -63,7 +67,8 @@ pub(crate) fn close_protected(
     let protection = context.inputs.options.hosts.unsupported_protection;
     let consequence = format!("{}, and TLS connections to its hosts are closed", closed::CONSEQUENCE);
     let origin = |field: &str| reader.field(field);
-    let own = Protections { annotations: reader.annotations(), contributions, origin: &origin };
+    let by_snippet = context.defaults.snippets.host.as_ref().is_some_and(|host| host.protects());
+    let own = Protections { annotations: reader.annotations(), contributions, by_snippet, origin: &origin };
     let found = own.bypassed(protection, &consequence);
     if !found.is_empty() && protection == UnsupportedProtection::Closed {
         let why = Closed(AnswerReason::ProtectionUnavailable);
@@ -80,7 +85,9 @@ impl Protections<'_> {
         all.extend(
             self.annotations.has(own::PREFIX, OWN_PROTECTING).then_some((own::PREFIX, OWN_PROTECTING)),
         );
-        let by_settings = all.is_empty() && self.contributions.added.has(Turn::Access);
+        let by_settings = all.is_empty()
+            && (self.by_snippet
+                || [Turn::Snippet, Turn::Access].into_iter().any(|turn| self.contributions.added.has(turn)));
         let found = |(prefix, name): (&str, &str), what: &str| {
             let (severity, consequence) = match protection {
                 UnsupportedProtection::Closed => (Severity::Error, consequence),
@@ -189,7 +196,12 @@ fn protected_by_others(
             ingress: &ingress.object.object,
             prefix: &options.annotations_prefix,
         };
-        let of = Protections { annotations, contributions: &ingress.contributions, origin: &origin };
+        let of = Protections {
+            annotations,
+            contributions: &ingress.contributions,
+            by_snippet: false,
+            origin: &origin,
+        };
         let consequence = "TLS connections to the host are closed";
         let mut found = of.bypassed(options.hosts.unsupported_protection, consequence);
         if found.is_empty() && ingress.contributions.closed.is_some() {

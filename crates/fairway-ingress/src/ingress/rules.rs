@@ -16,12 +16,13 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{Compat, Options};
 use fairway_objects::shared;
 use fairway_objects::transport::Transport;
+use fairway_snippet::HostSnippet;
 use k8s_openapi::api::networking::v1::IngressBackend;
 
 use crate::ingress::canary::{Canary, Sessions, while_empty};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{HostClients, Named, Turn};
+use crate::ingress::contributions::{HostClients, Named, ServerSnippet, Turn};
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::layout::{Layout, Matching};
@@ -30,6 +31,7 @@ use crate::ingress::order::Entry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::{self, SharedServices, Usual};
+use crate::ingress::snippets;
 use crate::ingress::to_https::ToHttps;
 
 /// How a backend is used.
@@ -50,6 +52,8 @@ pub(crate) struct Builder<'a> {
     has_certificate: bool,
     /// Which clients it serves; `None` is all.
     clients: Option<&'a HostClients>,
+    /// What its snippet does on all of its paths.
+    snippet: Option<&'a ServerSnippet>,
     /// Whether a path with a line break is answered 400. nginx matches it with patterns, and so does `--compat nginx`.
     refuses_line_breaks: bool,
     /// The backends that rules forward to.
@@ -87,6 +91,7 @@ impl<'a> Builder<'a> {
         layout: &'a Layout,
         has_certificate: bool,
         clients: Option<&'a HostClients>,
+        snippet: Option<&'a ServerSnippet>,
     ) -> Self {
         let refuses_line_breaks =
             layout.matching == Matching::Patterns && layout.locations.iter().any(Location::is_strict);
@@ -96,10 +101,18 @@ impl<'a> Builder<'a> {
             layout,
             has_certificate,
             clients,
+            snippet,
             refuses_line_breaks,
             backends: Vec::new(),
             diagnostics: Vec::new(),
             described: HashSet::new(),
+        }
+    }
+
+    fn snippet(&self) -> Option<&'a HostSnippet> {
+        match self.snippet? {
+            ServerSnippet::Acts(snippet) => Some(snippet),
+            ServerSnippet::Refused => None,
         }
     }
 
@@ -178,6 +191,10 @@ impl<'a> Builder<'a> {
 
     /// The rule for the clients and the paths that the host serves.
     fn guarded(&self, mut rule: Rule) -> Rule {
+        if matches!(self.snippet, Some(ServerSnippet::Refused)) {
+            rule.action = unavailable(AnswerReason::ProtectionUnavailable);
+            rule.phases = Phases::none();
+        }
         if self.refuses_line_breaks {
             Arc::make_mut(&mut rule.phases).guards.insert(0, Guard::Deny(Deny::line_breaks()));
         }
@@ -213,6 +230,15 @@ impl<'a> Builder<'a> {
         // What the annotations say about answers replaces them.
         edits.splice(0..0, headers.of_answers());
         edits.extend(hsts.clone().map(AnswerEdit::StrictTransportSecurity));
+        let is_usable = !entry.unusable && location.closed().is_none();
+        snippets::add(
+            &mut phases,
+            self.snippet().filter(|_| is_usable),
+            location,
+            entry.adds_slash.is_some(),
+            self.context.defaults,
+            self.layout,
+        );
         Rule { phases: Arc::new(phases), ..rule }
     }
 
@@ -508,6 +534,7 @@ impl<'a> Builder<'a> {
         // It comes before the location, whose limit of the body and fields of answers do not matter yet.
         let mut phases = Phases::from_iter(path.map(|path| Guard::Redirect(to_app_root(&path)).into()));
         phases.answers.edits.extend(self.context.defaults.headers.of_answers());
+        snippets::add_before_paths(&mut phases, self.snippet());
         rule.phases = Arc::new(phases);
         Arc::make_mut(&mut rule.policy).max_body = None;
         rule

@@ -344,7 +344,7 @@ const NGINX_INC: &[Flag] = &[
     unless("enable-custom-resources", OFF, "VirtualServer, Policy and TransportServer are not read"),
     unless("enable-leader-election", ON, "leader election is always on"),
     unless("enable-prometheus-metrics", EITHER, ""),
-    unless("enable-snippets", OFF, "snippets are never interpreted"),
+    unless("enable-snippets", OFF, "snippets of nginx.org annotations are not read"),
     unless("enable-tls-passthrough", OFF, "TransportServer is not read; for Ingresses, use ssl-passthrough"),
     value("external-service", Meaning::OfThisNamespace("publish-service")),
     lost("global-configuration", "GlobalConfiguration is not read"),

@@ -130,10 +130,10 @@ fn annotations(ingress: &Value) -> impl Iterator<Item = &str> {
     ingress["metadata"]["annotations"].as_object().into_iter().flat_map(|all| all.keys().map(String::as_str))
 }
 
-/// Whether it works, as the table of annotations says; a case with any other is for later.
+/// Whether it works, as the table of annotations says; a case with any other is for later. The recorded ConfigMap allows no snippets.
 fn supported(annotation: &str) -> bool {
-    let works = |name| match known_annotations().iter().find(|known| known.name == name) {
-        Some(known) => !matches!(known.support, Support::Missing { .. }),
+    let works = |name: &str| match known_annotations().iter().find(|known| known.name == name) {
+        Some(known) => !matches!(known.support, Support::Missing { .. }) && !name.ends_with("-snippet"),
         None => false,
     };
     annotation.strip_prefix(PREFIX).map_or(annotation == "kubernetes.io/ingress.class", works)

@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "the summary is for whoever reads the log of the tests")]
 
 mod agreement;
-mod case;
-mod comparison;
+pub(crate) mod case;
+pub(crate) mod comparison;
 mod differences;
 mod environment;
 

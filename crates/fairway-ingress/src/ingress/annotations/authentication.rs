@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fairway_model::{
     AnyGuard, AuthService, BasicAuth, ExternalAuth, Guard, HeaderEdit, KeptAuth, OwnScheme, RequestEdit,
-    variables,
+    Template, variables,
 };
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Purpose;
@@ -18,7 +18,8 @@ use fairway_objects::references::Referenced;
 use fairway_objects::service_url::{ServiceUrl, UrlPlace};
 use fairway_password::NotAHash;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, guards, needless};
+use crate::ingress::annotations::family::{Family, Known, differs, done, needless};
+use crate::ingress::annotations::snippets;
 use crate::ingress::annotations::upstream;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
@@ -53,10 +54,9 @@ const ANNOTATIONS: &[Known] = &[
     differs("auth-secret-type", "any other value answers 503"),
     differs("auth-signin", "one that is no URL answers 503; ingress-nginx would answer 401"),
     done("auth-signin-redirect-param"),
-    guards(
+    differs(
         "auth-snippet",
-        "it is nginx configuration, which is never interpreted, and may restrict who is let in",
-        &[],
+        "`proxy_set_header` and `proxy_*_timeout` work ([snippets](#snippets)); with any other line the paths answer 503",
     ),
     differs("auth-type", "`digest` answers 503"),
     differs(
@@ -109,6 +109,7 @@ fn authentication(
             return Err(Closed::invalid(reader, "satisfy", problem));
         }
     };
+    contributions.satisfies_any = any;
     let added = &mut contributions.added;
     if basic.is_some() {
         // ingress-nginx: the backend never sees the password. After all guards, the service that is asked does.
@@ -216,10 +217,15 @@ fn external(
 ) -> Result<Option<ExternalAuth>, Closed> {
     let (question, place) = match reader.value("auth-url") {
         Some(url) => (own_question(reader, context, url)?, "auth-url"),
-        None => match &context.defaults.authentication.global {
-            Some(global) if takes_global(reader)? => (global.clone(), ""),
-            _ => return Ok(None),
-        },
+        None => {
+            if reader.value("auth-snippet").is_some_and(|value| !value.is_empty()) {
+                reader.invalid("auth-snippet", "there is no auth-url", "it has no effect");
+            }
+            match &context.defaults.authentication.global {
+                Some(global) if takes_global(reader)? => (global.clone(), ""),
+                _ => return Ok(None),
+            }
+        }
     };
     let Question { mut auth, host } = question;
     if let Some(host) = host {
@@ -275,6 +281,9 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
     let mut question = Question::read(&values, context.defaults.forwarding.timeouts)
         .map_err(|wrong| closed(reader, wrong))?;
     question.auth.kept = kept(reader)?;
+    if let Some(snippet) = snippets::question(reader, context)? {
+        question.add(snippet);
+    }
     for header in question.auth.copied.extract_if(.., |header| is_of_the_hop(header)) {
         let problem = format!("{header} belongs to the connection");
         reader.invalid("auth-response-headers", problem, "the backend gets that of its own request");
@@ -309,6 +318,12 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
             );
             return Err(Closed::invalid(reader, name, problem));
         };
+        let is_header = |(name, _): &(Arc<str>, Template)| name.eq_ignore_ascii_case(header);
+        if question.auth.fields.iter().any(is_header) {
+            let problem =
+                format!("ConfigMap {key}: auth-snippet sets {header}, too, and nginx would send it twice");
+            return Err(Closed::invalid(reader, name, problem));
+        }
         question.auth.fields.push((header.as_str().into(), value));
     }
     Ok(question)

@@ -5,12 +5,17 @@ use std::time::Duration;
 use fairway_model::{AnswerReason, KeptAuth, Origin, Template};
 use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::options::UnsupportedProtection;
+use fairway_snippet::{Problem, QuestionSnippet, directives, question_snippet};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong};
 use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
+use crate::ingress::snippets::conflicts;
+
+const SNIPPET: &str = "global-auth-snippet";
 
 /// The values as they were written.
 #[derive(Debug, Default)]
@@ -21,6 +26,7 @@ pub(super) struct GlobalAuth {
     sign_in_parameter: Option<String>,
     response_headers: Option<String>,
     request_redirect: Option<String>,
+    snippet: Option<String>,
     always_set_cookie: bool,
     cache_key: Option<Template>,
     cache_times: Option<Vec<(Option<u16>, Duration)>>,
@@ -40,11 +46,7 @@ impl GlobalAuth {
                 self.always_set_cookie = switch(value).ok_or(KeyProblem::NotA("true or false"))?;
                 return Ok(());
             }
-            "snippet" if !value.is_empty() => {
-                return Err(KeyProblem::Unprotected(
-                    "it is nginx configuration, which is never interpreted, and may restrict who is let in",
-                ));
-            }
+            "snippet" => &mut self.snippet,
             "cache-key" => {
                 self.cache_key = kept_answers::key(value).map_err(|_| {
                     KeyProblem::Lost(
@@ -59,7 +61,6 @@ impl GlobalAuth {
                 self.cache_times = Some(times.map_err(|_| KeyProblem::NotA("list of statuses and a time"))?);
                 return Ok(());
             }
-            "snippet" => return Ok(()),
             _ => return Err(KeyProblem::Unknown),
         };
         *place = (!value.is_empty()).then(|| value.to_owned());
@@ -71,9 +72,24 @@ impl GlobalAuth {
         Some(KeptAuth { key: self.cache_key.clone()?, times: self.cache_times.clone().or_else(usual)? })
     }
 
+    fn snippet(&self, defaults: &Defaults) -> Result<QuestionSnippet, String> {
+        let said = |problem: Problem| format!(", {problem}");
+        let directives = directives(SNIPPET, self.snippet.as_deref().unwrap_or_default()).map_err(said)?;
+        let snippet = question_snippet(&directives, &defaults.snippets.http.maps).map_err(said)?;
+        match conflicts::of_question(&snippet, defaults) {
+            Some(conflict) => Err(format!(" {conflict}")),
+            None => Ok(snippet),
+        }
+    }
+
     /// Puts the question into the defaults; one that cannot be read closes all Ingresses, for nobody can be asked. `at` is the
     /// place of a key.
-    pub(super) fn settle(&self, defaults: &mut Defaults, at: impl Fn(&str) -> Origin) -> Option<Diagnostic> {
+    pub(super) fn settle(
+        &self,
+        defaults: &mut Defaults,
+        protection: UnsupportedProtection,
+        at: impl Fn(&str) -> Origin,
+    ) -> Option<Diagnostic> {
         let values = AuthValues {
             url: self.url.as_deref()?,
             method: self.method.as_deref(),
@@ -86,8 +102,23 @@ impl GlobalAuth {
         match Question::read(&values, defaults.forwarding.timeouts) {
             Ok(mut question) => {
                 question.auth.kept = self.kept();
+                let snippet = self.snippet(defaults);
+                if let Ok(snippet) = &snippet {
+                    question.add(snippet.clone());
+                }
                 defaults.authentication.global = Some(question);
-                None
+                let problem = snippet.err()?;
+                let (severity, consequence) = match protection {
+                    UnsupportedProtection::Ignored => {
+                        (Severity::Warning, "every Ingress is served without it, as the flag says")
+                    }
+                    UnsupportedProtection::Closed => {
+                        defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                        (Severity::Error, "all paths of all Ingresses answer 503")
+                    }
+                };
+                let found = Diagnostic::new(severity, "unsupported-protection", at(SNIPPET));
+                Some(found.because(format!("{SNIPPET}{problem}"), consequence))
             }
             Err(Wrong { name, problem }) => {
                 defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));

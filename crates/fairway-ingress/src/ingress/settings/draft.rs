@@ -2,7 +2,7 @@
 
 use fairway_model::{AnswerReason, HeaderNames, Origin, Settings, StreamSettings};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::{Options, UnsupportedProtection};
+use fairway_objects::options::{Options, ProxySenders, UnsupportedProtection};
 use fairway_objects::resources::Resources;
 
 use crate::ingress::closed::Closed;
@@ -13,6 +13,7 @@ use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::map_entries::MapKeys;
 use crate::ingress::settings::problem::KeyProblem;
+use crate::ingress::settings::snippets::SnippetKeys;
 use crate::ingress::trust::TrustsEverybody;
 
 /// What reading the ConfigMap gives.
@@ -37,6 +38,7 @@ pub(super) struct Draft<'a> {
     pub(super) log_format: LogFormatKeys,
     pub(super) headers: HeaderKeys,
     pub(super) maps: MapKeys,
+    pub(super) snippets: SnippetKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -91,6 +93,7 @@ impl<'a> Draft<'a> {
             log_format: LogFormatKeys::default(),
             headers: HeaderKeys::default(),
             maps: MapKeys::default(),
+            snippets: SnippetKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -154,13 +157,18 @@ impl<'a> Draft<'a> {
         self.diagnostics.extend(introduced.problem);
         let TrustedForwarders { trust, everybody, problem } =
             self.forwarded.settle(&self.options.trust.forwarders, &at);
+        self.defaults.snippets.believes_peers = !trust.ranges.is_empty()
+            || self.settings.introduction.is_some()
+            || self.options.trust.proxy_protocol != ProxySenders::Nobody;
         self.settings.forwarded = trust;
         self.settings.downstream.header_names = self.header_names.settle();
         (self.settings.blocked, self.settings.unlogged_targets) = self.maps.settle();
         self.diagnostics.extend(problem);
         let choice = self.options.hosts.log_format;
         self.diagnostics.extend(self.log_format.settle(choice, &mut self.settings, &at));
-        self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, at));
+        let protection = self.options.hosts.unsupported_protection;
+        self.diagnostics.extend(self.snippets.settle(&mut self.defaults, protection, &at));
+        self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, protection, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
         let trusts: Vec<_> =
             everybody.into_iter().chain(by_proxy_protocol).chain(introduced.everybody).collect();

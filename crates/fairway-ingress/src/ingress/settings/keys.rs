@@ -113,6 +113,11 @@ impl Draft<'_> {
             | "access-log-off"
             | "access-log"
             | "access_log" => self.access_log(name, value),
+            "allow-snippet-annotations" => {
+                self.defaults.snippets.allowed = flag(value)?;
+                Ok(())
+            }
+            _ if self.snippets.take(name, value) => Ok(()),
             _ => self.read_upstream(name, value),
         }
     }

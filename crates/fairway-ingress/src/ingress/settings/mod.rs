@@ -11,6 +11,7 @@ mod log_format;
 mod map_entries;
 mod needless;
 mod problem;
+mod snippets;
 mod tickets;
 
 use fairway_model::Origin;

@@ -95,7 +95,7 @@ const GROUPS: &[Group] = &[
         "where one names another namespace, the paths of the Ingress answer 503, or its hosts 403 (auth-tls-secret)",
     ),
     needless(
-        &["allow-snippet-annotations", "annotation-value-word-blocklist", "strict-validate-path-type"],
+        &["annotation-value-word-blocklist", "strict-validate-path-type"],
         "annotations are read as data and cannot bring configuration with them",
         NOT_NEEDED,
     ),
@@ -262,13 +262,10 @@ const GROUPS: &[Group] = &[
     lost(&["enable-ocsp"], "no OCSP responses are stapled", "clients that want to know ask the authority"),
     Group {
         names: &[
-            "http-snippet",
             "http-snippets",
             "ingress-template",
-            "location-snippet",
             "location-snippets",
             "main-template",
-            "server-snippet",
             "server-snippets",
         ],
         fate: Fate::Protects,
@@ -351,7 +348,7 @@ mod tests {
         let quiet = [
             ("use-gzip", "false"),
             ("server-tokens", "false"),
-            ("http-snippet", ""),
+            ("http-snippets", ""),
             ("generate-request-id", "true"),
             ("proxy-stream-next-upstream", "true"),
             ("allow-cross-namespace-resources", "false"),
@@ -368,7 +365,7 @@ mod tests {
         assert!(matches!(read("gzip-level", "5"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
         assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
-        assert!(matches!(read("http-snippet", "deny all;"), Err(KeyProblem::Unprotected(_))));
+        assert!(matches!(read("http-snippets", "deny all;"), Err(KeyProblem::Unprotected(_))));
         assert!(matches!(read("gzipped", "true"), Err(KeyProblem::Unknown)));
     }
 
