@@ -26,6 +26,12 @@ pub(crate) struct Case {
     pub(crate) keys: BTreeMap<String, String>,
     /// The ranges that may ask, where not everybody may.
     pub(crate) allow: Option<String>,
+    /// Annotations of the Ingress, without their prefix.
+    #[serde(default)]
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Whether another request waits for its response meanwhile.
+    #[serde(default)]
+    pub(crate) busy: bool,
     pub(crate) exchanges: Vec<Exchange>,
 }
 
@@ -36,6 +42,9 @@ pub(crate) struct Exchange {
     /// What comes before the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) proxy_header: Option<String>,
+    /// Path and query; `/` where it says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
     /// What nginx made of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +62,12 @@ pub(crate) struct Exchange {
 pub(crate) struct Answered {
     /// 0 where the connection ended without an answer.
     pub(crate) status: u16,
+    /// Where a redirect leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) location: Option<String>,
+    /// What the backend of error pages was asked: `X-Code` and `X-Original-URI`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) page: Option<[String; 2]>,
     /// Headers of the request that reached the backend, by name in lower case; none where none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seen: Option<BTreeMap<String, Vec<String>>>,
@@ -75,12 +90,17 @@ impl File {
                 .allow
                 .as_ref()
                 .map(|allow| format!("\"allow\": {},\n  ", json(&Value::from(allow.as_str()))));
+            let annotations = (!case.annotations.is_empty()).then(|| {
+                format!("\"annotations\": {},\n  ", serde_json::to_string(&case.annotations).unwrap())
+            });
             _ = write!(
                 text,
-                " {{\"name\": {},\n  \"keys\": {},\n  {}\"exchanges\": [\n",
+                " {{\"name\": {},\n  \"keys\": {},\n  {}{}{}\"exchanges\": [\n",
                 json(&Value::from(case.name.as_str())),
                 serde_json::to_string(&case.keys).unwrap(),
                 allow.unwrap_or_default(),
+                annotations.unwrap_or_default(),
+                if case.busy { "\"busy\": true,\n  " } else { "" },
             );
             let lines: Vec<_> = case
                 .exchanges
@@ -99,7 +119,12 @@ impl Exchange {
     /// What is wrong with what Fairway made of it now.
     pub(crate) fn judge(&self, now: &Answered) -> Option<String> {
         let nginx = self.nginx.as_ref().expect("nginx was asked");
-        let asked = format!("{:?} {:?}", self.proxy_header.as_deref().unwrap_or_default(), self.headers);
+        let asked = format!(
+            "{:?} {} {:?}",
+            self.proxy_header.as_deref().unwrap_or_default(),
+            self.target.as_deref().unwrap_or("/"),
+            self.headers
+        );
         match (&self.fairway, &self.why) {
             (None, None) if now == nginx => None,
             (None, None) => Some(format!("{asked}: nginx {nginx:?}, now {now:?}")),

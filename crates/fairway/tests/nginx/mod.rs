@@ -23,12 +23,22 @@ const HOST: &str = "a.test";
 /// Where nginx is, while its answers are recorded: a root folder with its libraries (`lab/peers/current`).
 const RECORDING: &str = "FAIRWAY_NGINX_ROOT";
 
+/// The user file of `auth-secret: users`.
+const USER: &str = "a:{PLAIN}b";
+
 /// Cases that are asked at a time: each has a process of its own.
 const AT_A_TIME: usize = 4;
 
 /// What the files hold at least.
-const EXPECTED: [(&str, usize, usize); 3] =
-    [("header-names", 4, 160), ("client-address", 20, 60), ("blocked-clients", 30, 90)];
+const EXPECTED: [(&str, usize, usize); 7] = [
+    ("header-names", 4, 160),
+    ("client-address", 20, 60),
+    ("blocked-clients", 30, 90),
+    ("block-cidrs", 7, 23),
+    ("error-pages", 7, 15),
+    ("limit-status", 9, 21),
+    ("redirect-code", 10, 21),
+];
 
 #[tokio::test]
 async fn keys_of_nginx_have_its_effect_or_differ_by_design() {
@@ -51,10 +61,11 @@ async fn keys_of_nginx_have_its_effect_or_differ_by_design() {
 
 /// Asks nginx, and keeps what it answers.
 async fn record(case: &mut Case, root: &Path) {
-    let backend = backend().await;
-    let nginx = Nginx::start(root, case, backend.address()).await;
+    let (backend, pages) = (backend().await, pages().await);
+    let nginx = Nginx::start(root, case, backend.address(), pages.address()).await;
+    let _waiting = waiting(nginx.address, case, &backend).await;
     for exchange in &mut case.exchanges {
-        exchange.nginx = Some(ask(nginx.address, exchange, &backend).await);
+        exchange.nginx = Some(ask(nginx.address, exchange, &backend, &pages).await);
     }
 }
 
@@ -75,29 +86,57 @@ async fn replayed(cases: Vec<Case>) -> Vec<String> {
 }
 
 async fn replay(case: Case) -> Vec<String> {
-    let backend = backend().await;
-    let manifests = manifests(&case, backend.address());
+    let (backend, pages) = (backend().await, pages().await);
+    let manifests = manifests(&case, backend.address(), pages.address());
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--configmap", "a/settings"]).await;
+    let _waiting = waiting(fairway.http, &case, &backend).await;
     let mut found = Vec::new();
     for exchange in &case.exchanges {
-        let now = ask(fairway.http, exchange, &backend).await;
+        let now = ask(fairway.http, exchange, &backend, &pages).await;
         found.extend(exchange.judge(&now).map(|problem| format!("{}: {problem}", case.name)));
     }
     found
 }
 
 async fn backend() -> Backend {
-    Backend::http(|_| Answer::ok("seen")).await
+    Backend::http(|request| {
+        let status = request.target.strip_prefix("/status/").and_then(|status| status.parse().ok());
+        let answer = Answer::status(status.unwrap_or(200), "seen");
+        if request.target == "/held" { answer.held() } else { answer }
+    })
+    .await
 }
 
-fn manifests(case: &Case, backend: SocketAddr) -> Manifests {
+/// The connection of a request that gets no response, where a case wants one.
+async fn waiting(address: SocketAddr, case: &Case, backend: &Backend) -> Option<Client> {
+    if !case.busy {
+        return None;
+    }
+    let mut client = Client::connect(address).await.unwrap();
+    client.send(Request::get(HOST, "/held").bytes()).await.unwrap();
+    backend.until("a request waits", |backend| backend.request_count() > 0).await;
+    Some(client)
+}
+
+/// What `default-backend: pages` names.
+async fn pages() -> Backend {
+    Backend::http(|_| Answer::status(418, "page")).await
+}
+
+fn manifests(case: &Case, backend: SocketAddr, pages: SocketAddr) -> Manifests {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     let mut ingress = Ingress::new("a", "web").class(Some("fairway")).route(HOST, "/", ("web", 80));
     if let Some(allow) = &case.allow {
         ingress = ingress.annotation("whitelist-source-range", allow);
     }
+    for (name, value) in &case.annotations {
+        ingress = ingress.annotation(name, value);
+    }
     manifests.put("web.yaml", ingress.yaml());
+    let users = format!("metadata: {{name: users, namespace: a}}\nstringData: {{auth: \"{USER}\"}}\n");
+    manifests.put("users.yaml", format!("apiVersion: v1\nkind: Secret\n{users}"));
+    manifests.put("pages.yaml", service_with_endpoints("a", "pages", 80, &[pages]));
     manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[backend]));
     let keys: Vec<_> = case.keys.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     manifests.put("settings.yaml", config_map("a", "settings", &keys));
@@ -105,8 +144,8 @@ fn manifests(case: &Case, backend: SocketAddr) -> Manifests {
 }
 
 /// One exchange over a connection of its own.
-async fn ask(address: SocketAddr, exchange: &Exchange, backend: &Backend) -> Answered {
-    let before = backend.request_count();
+async fn ask(address: SocketAddr, exchange: &Exchange, backend: &Backend, pages: &Backend) -> Answered {
+    let (before, pages_before) = (backend.request_count(), pages.request_count());
     let mut client = Client::connect(address).await.unwrap();
     if let Some(header) = &exchange.proxy_header {
         client.send(format!("{header}\r\n")).await.unwrap();
@@ -114,9 +153,17 @@ async fn ask(address: SocketAddr, exchange: &Exchange, backend: &Backend) -> Ans
     let request = exchange
         .headers
         .iter()
-        .fold(Request::get(HOST, "/"), |request, (name, value)| request.header(name, value));
-    let answer = client.exchange(&request.close()).await;
-    let status = answer.map_or(0, |answer| answer.status);
-    let requests = backend.requests();
-    Answered { status, seen: requests.get(before).map(case::seen) }
+        .fold(Request::get(HOST, exchange.target.as_deref().unwrap_or("/")), |request, (name, value)| {
+            request.header(name, value)
+        });
+    let answer = client.exchange(&request.close()).await.ok();
+    let page = pages.requests().get(pages_before).map(|request| {
+        ["x-code", "x-original-uri"].map(|name| request.header(name).unwrap_or_default().to_owned())
+    });
+    Answered {
+        status: answer.as_ref().map_or(0, |answer| answer.status),
+        location: answer.and_then(|answer| answer.header("location").map(str::to_owned)),
+        page,
+        seen: backend.requests().get(before).map(case::seen),
+    }
 }
