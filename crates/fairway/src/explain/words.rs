@@ -133,7 +133,7 @@ fn guard(it: &Guard) -> String {
             format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
         }
         Guard::Respond(it) => {
-            format!("answers {} where {} hold ({})", it.status, conditions(&it.when), it.origin)
+            format!("answers {}{} ({})", it.status, where_hold(&it.when), it.origin)
         }
         Guard::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
         Guard::Preflight(it) => format!("cross-origin resource sharing: methods {}", it.methods),
@@ -163,16 +163,15 @@ fn guard(it: &Guard) -> String {
 fn chosen(of: &str, it: &ChosenFields) -> String {
     let how = if it.manner == Manner::Add { " besides" } else { "" };
     let named = it.fields.iter().map(|field| format!("{}: {}", field.name, field.value)).collect::<Vec<_>>();
-    let when =
-        if it.when.is_empty() { String::new() } else { format!(" where {} hold", conditions(&it.when)) };
+    let when = where_hold(&it.when);
     format!("{of} headers{how}: {}{when} ({})", named.join(", "), it.origin)
 }
 
-fn conditions(when: &[Condition]) -> String {
+fn where_hold(when: &[Condition]) -> String {
     match when.len() {
-        0 => "no conditions".to_owned(),
-        1 => "1 condition".to_owned(),
-        several => format!("{several} conditions"),
+        0 => String::new(),
+        1 => " where 1 condition holds".to_owned(),
+        several => format!(" where {several} conditions hold"),
     }
 }
 

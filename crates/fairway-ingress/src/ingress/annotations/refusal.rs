@@ -122,8 +122,12 @@ pub(crate) fn refusal(reader: &mut Reader<'_>, context: &Context<'_>) -> Refusal
     for (name, value) in reader.untrimmed().collect::<Vec<_>>() {
         let of_this = Refusal::of(name);
         if CRITICAL.contains(&name) && !risky {
+            let which = match context.inputs.options.configmap {
+                Some(_) => "the settings ConfigMap",
+                None => "a settings ConfigMap, which --configmap names,",
+            };
             let problem = format!(
-                "{name} is nginx configuration, which is refused unless {RISK_LEVEL} in the settings ConfigMap is Critical"
+                "{name} is nginx configuration, which is refused unless {RISK_LEVEL} in {which} is Critical"
             );
             let found = Diagnostic::new(Severity::Error, "unsupported-protection", reader.at(name));
             reader.report(found.because(problem, of_this.consequence()));
