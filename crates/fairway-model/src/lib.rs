@@ -12,6 +12,7 @@ mod authentication;
 mod backend;
 mod certificate;
 mod cipher_list;
+mod compression;
 mod condition;
 mod config;
 mod cors;
@@ -54,6 +55,7 @@ pub use backend::{
 };
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;
+pub use compression::{CodingRule, Compression, ContentCoding};
 pub use condition::{ChosenFields, Condition, Content, Manner, OF_SUCCESS, Respond, Test};
 pub use config::Config;
 pub use cors::{Cors, CorsManner, CorsOrigin};

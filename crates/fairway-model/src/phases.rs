@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{AnswerRate, ErrorPages};
 use crate::backend::BackendKey;
+use crate::compression::Compression;
 use crate::condition::ChosenFields;
 use crate::cors::Cors;
 use crate::default::is_default;
@@ -72,6 +73,9 @@ pub struct Answers {
     /// Done to the head of every answer, whoever made it, in order.
     #[serde(skip_serializing_if = "is_default")]
     pub edits: Vec<AnswerEdit>,
+    /// How the bodies of endpoints' answers are compressed, behind all edits.
+    #[serde(skip_serializing_if = "is_default")]
+    pub compression: Option<Arc<Compression>>,
 }
 
 impl Answers {
@@ -81,7 +85,12 @@ impl Answers {
     pub fn of_pages(&self) -> Self {
         let received = self.received.iter().filter(|edit| matches!(edit, ReceivedEdit::Hide(_)));
         let edits = self.edits.iter().filter(|edit| matches!(edit, AnswerEdit::Fields(_)));
-        Self { received: received.cloned().collect(), pages: None, edits: edits.cloned().collect() }
+        Self {
+            received: received.cloned().collect(),
+            pages: None,
+            edits: edits.cloned().collect(),
+            compression: self.compression.clone(),
+        }
     }
 }
 
@@ -199,6 +208,12 @@ impl From<ReceivedEdit> for Phases {
     }
 }
 
+impl From<Arc<Compression>> for Phases {
+    fn from(compression: Arc<Compression>) -> Self {
+        Answers { compression: Some(compression), ..Answers::default() }.into()
+    }
+}
+
 impl From<ErrorPages> for Phases {
     fn from(pages: ErrorPages) -> Self {
         Answers { pages: Some(Box::new(pages)), ..Answers::default() }.into()
@@ -250,6 +265,7 @@ impl Phases {
         self.answers.received.extend(answers.received);
         self.answers.pages = answers.pages.or(self.answers.pages.take());
         self.answers.edits.extend(answers.edits);
+        self.answers.compression = answers.compression.or(self.answers.compression.take());
         self.bounds.head = if bounds.head == 0 { self.bounds.head } else { bounds.head };
         self.bounds.rate = bounds.rate.or(self.bounds.rate);
         self.unlogged |= unlogged;
@@ -300,6 +316,7 @@ impl Phases {
             .chain(answers.received.iter().map(Step::Received))
             .chain(answers.pages.iter().map(|pages| Step::Pages(pages)))
             .chain(answers.edits.iter().map(Step::Answer))
+            .chain(answers.compression.iter().map(|compression| Step::Compression(compression)))
             .chain(last.into_iter().flatten())
     }
 }
@@ -353,6 +370,8 @@ pub enum Step<'a> {
     Pages(&'a ErrorPages),
     /// Changes answers.
     Answer(&'a AnswerEdit),
+    /// [`Answers::compression`].
+    Compression(&'a Compression),
     /// [`AnswerBounds::head`].
     HeadBound(u32),
     /// [`AnswerBounds::rate`].
@@ -384,6 +403,7 @@ mod tests {
             bounds: AnswerBounds { head: 9, rate: None },
             answers: Answers {
                 edits: vec![AnswerEdit::StrictTransportSecurity("a".into())],
+                compression: Some(Arc::new(Compression { codings: Vec::new() })),
                 ..Answers::default()
             },
             forwarding: Forwarding { grpc_web: true, ..Forwarding::default() }.kept(),
@@ -398,6 +418,7 @@ mod tests {
             Step::Request(_),
             Step::GrpcWeb,
             Step::Answer(_),
+            Step::Compression(_),
             Step::HeadBound(9),
             Step::Unlogged,
         ] = &*steps

@@ -32,6 +32,14 @@ pub(crate) trait BodyStep {
     /// The body breaks a rule, or that of `sink`.
     fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure>;
 
+    /// More is waited for: hands on what its reader could use already.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    fn pause(&mut self, _sink: &mut Sink<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// The body is whole: hands on what it holds.
     ///
     /// # Errors
@@ -74,6 +82,19 @@ impl BodySteps {
             0..=MOST_HELD => Ok(()),
             _ => Err(Failure::Closed),
         }
+    }
+
+    /// More is waited for: hands on what its reader could use already.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(crate) fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        for at in 0..self.0.len() {
+            if let [step, behind @ ..] = &mut self.0[at..] {
+                step.pause(&mut |piece| pass(behind, piece, sink))?;
+            }
+        }
+        Ok(())
     }
 
     /// The body is whole: hands on what is held.
@@ -123,7 +144,7 @@ pub(crate) fn of_answer(
     Some(steps).filter(|_| *body != BodySize::None)
 }
 
-/// No rule has any yet, except in tests.
+/// No rule has any for both bodies yet, except in tests.
 #[cfg(not(test))]
 #[inline]
 fn of_rule(_: &CompiledRule) -> Option<Box<BodySteps>> {

@@ -8,6 +8,7 @@ use fairway_net::counts::UnderWay;
 use fairway_net::spares::Spare;
 use fairway_routing::session::{Belongs, Session};
 
+use crate::compression::Accepted;
 use crate::request::body::RequestBody;
 
 /// Buffers of one exchange.
@@ -95,6 +96,8 @@ pub(crate) struct Written {
     pub(crate) host: Vec<u8>,
     /// Of the request, where its backend has sessions.
     pub(crate) session: Session,
+    /// Which content codings the client takes, where its rule compresses responses.
+    pub(crate) accepted: Accepted,
     /// Cookies for the client, of a service that was asked; each ends with a line feed.
     pub(crate) cookies: Vec<u8>,
     /// The cookie of the session that begins with the answer.
@@ -112,6 +115,7 @@ static NOTHING: Written = Written {
     target: Vec::new(),
     host: Vec::new(),
     session: Session { belongs: Belongs::Anywhere, fresh: None },
+    accepted: Accepted::NONE,
     cookies: Vec::new(),
     session_cookie: Vec::new(),
     value: Vec::new(),
@@ -137,6 +141,7 @@ impl Forms {
             written.target.clear();
             written.host.clear();
             written.session = Session::default();
+            written.accepted = Accepted::NONE;
             written.cookies.clear();
             written.session_cookie.clear();
             written.received.clear();
@@ -166,6 +171,13 @@ impl Forms {
     pub(crate) fn take_session_cookie(&mut self, other: &mut Self) {
         if !other.read().session_cookie.is_empty() {
             std::mem::swap(&mut self.write().session_cookie, &mut other.write().session_cookie);
+        }
+    }
+
+    /// The client takes these content codings.
+    pub(crate) fn accept(&mut self, accepted: Accepted) {
+        if accepted != self.read().accepted {
+            self.write().accepted = accepted;
         }
     }
 

@@ -20,6 +20,7 @@ mod accept;
 mod access_log;
 mod body_steps;
 mod buffers;
+mod compression;
 mod downstream;
 mod exchange;
 mod fault;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
     AccessList, AnswerBounds, AnswerEdit, Answers, AuthCookies, BackendKey, BasicAuth, ClientCertificate,
-    ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Forwarding, Guard,
-    HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm, PathRewrite, Phases, RateLimit, RealIp,
-    ReceivedEdit, Redirect, RedirectTarget, RequestEdit, RouteFilters, Timeouts,
+    Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Forwarding,
+    Guard, HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm, PathRewrite, Phases, RateLimit,
+    RealIp, ReceivedEdit, Redirect, RedirectTarget, RequestEdit, RouteFilters, Timeouts,
 };
 use fairway_pattern::Pattern;
 
@@ -120,6 +120,8 @@ pub struct AnswerSteps<R> {
     pub replacing: Option<Box<Replacing<R>>>,
     /// Done to the head of every answer, whoever made it.
     pub edits: Box<[AnswerStep]>,
+    /// How the bodies of endpoints' answers are compressed.
+    pub compression: Option<Arc<Compression>>,
 }
 
 /// What is done to the head of every answer.
@@ -277,7 +279,12 @@ impl<R> Default for Steps<R> {
                 drops_trailers: false,
                 grpc_web: false,
             },
-            answers: AnswerSteps { received: [].into(), replacing: None, edits: [].into() },
+            answers: AnswerSteps {
+                received: [].into(),
+                replacing: None,
+                edits: [].into(),
+                compression: None,
+            },
             bounds: AnswerBounds::default(),
             unlogged: false,
         }
@@ -466,7 +473,12 @@ fn answers<R>(
         let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.of_pages() });
         Box::new(Replacing { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
     });
-    Ok(AnswerSteps { received: answers.received.as_slice().into(), replacing, edits: edits.into() })
+    Ok(AnswerSteps {
+        received: answers.received.as_slice().into(),
+        replacing,
+        edits: edits.into(),
+        compression: answers.compression.clone(),
+    })
 }
 
 impl AnswerStep {
@@ -499,6 +511,7 @@ pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     phases.answers.received.clone_from(&rule.answers.received);
     phases.answers.pages.clone_from(&rule.answers.pages);
     phases.answers.edits.extend_from_slice(&rule.answers.edits);
+    phases.answers.compression.clone_from(&rule.answers.compression);
     Phases { bounds: rule.bounds, unlogged: rule.unlogged, ..phases }
 }
 
@@ -681,6 +694,7 @@ mod tests {
     #[test]
     fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
         let edit = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
+        let compression = || Arc::new(Compression { codings: Vec::new() });
         let rule = Phases {
             guards: vec![Guard::OverTls],
             request: vec![RequestEdit::Headers(edit("X-Rule"))],
@@ -691,7 +705,11 @@ mod tests {
                 ..Forwarding::default()
             }
             .kept(),
-            answers: Answers { edits: vec![AnswerEdit::Headers(edit("X-Rule"))], ..Answers::default() },
+            answers: Answers {
+                edits: vec![AnswerEdit::Headers(edit("X-Rule"))],
+                compression: Some(compression()),
+                ..Answers::default()
+            },
             unlogged: true,
             ..Phases::default()
         };
@@ -709,6 +727,7 @@ mod tests {
             .kept(),
             answers: Answers {
                 edits: ["X-Own", "X-Rule"].map(edit).map(AnswerEdit::Headers).into(),
+                compression: Some(compression()),
                 ..Answers::default()
             },
             unlogged: true,

@@ -19,8 +19,9 @@ use super::relay::{Broken, End, relay};
 use super::respond::{self, Outcome};
 use super::tunnel::tunnel;
 use super::{forwarded, race, sticky, web};
-use crate::body_steps;
+use crate::body_steps::{self, BodySteps};
 use crate::buffers::Buffers;
+use crate::compression;
 use crate::fault::Fault;
 use crate::filter::{self, Made};
 use crate::metrics::record::UpstreamRecord;
@@ -338,7 +339,7 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     began: Instant,
 ) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
     clean(&exchange.env, exchange.buffers);
-    let steps = body_steps::of_answer(exchange.env.rule(), &mut exchange.buffers.answer, &mut reply.body);
+    let steps = answer_steps(&exchange.env, exchange.buffers, &mut reply.body);
     let encoder = match exchange.env.intake.dialect {
         Dialect::None => None,
         _ => web::begin_answer(exchange, &mut reply),
@@ -348,6 +349,22 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
     relay(exchange, up, began, steps, encoder, persistence)
+}
+
+/// What the answer's body meets on its way to the client.
+fn answer_steps<N: Network>(
+    env: &Environment<'_, N>,
+    buffers: &mut Buffers,
+    body: &mut BodySize,
+) -> Option<Box<BodySteps>> {
+    let steps = body_steps::of_answer(env.rule(), &mut buffers.answer, body);
+    let Some(compression) = &env.rule().steps().answers.compression else { return steps };
+    // Nobody compresses what Fairway itself reads. The messages of a call have their own compression.
+    if steps.is_some() || env.is_for_fairway || env.intake.dialect != Dialect::None {
+        return steps;
+    }
+    let accepted = buffers.forms.read().accepted;
+    compression::begin(compression, accepted, &mut buffers.answer, body)
 }
 
 /// Makes the answer's head what the client shall see.

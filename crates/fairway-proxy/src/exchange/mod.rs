@@ -17,6 +17,8 @@ mod back_pressure_tests;
 mod black_hole_tests;
 #[cfg(test)]
 mod body_steps_tests;
+#[cfg(test)]
+mod compression_tests;
 mod decide;
 #[cfg(test)]
 mod departure_tests;
@@ -83,6 +85,7 @@ use fairway_routing::{CompiledRule, GuardStep, TableId};
 
 use crate::access_log::Seen;
 use crate::buffers::{Buffers, Parties};
+use crate::compression::Accepted;
 use crate::fault::Fault;
 use crate::filter::{Made, Verdict};
 use crate::grpc::dialect_of_answers;
@@ -277,6 +280,11 @@ fn admit<'a, N: Network>(
     env.https_port = https_port;
     env.set_limit(limit);
     buffers.forms.forget_steps();
+    if rule.steps().answers.compression.is_some() {
+        // As the client sent it: steps may change what endpoints get.
+        let accepted = Accepted::of(&buffers.request);
+        buffers.forms.accept(accepted);
+    }
     let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, peer, buffers) };
     Ok((env, verdict))
 }

@@ -15,6 +15,7 @@ use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
 use crate::body_steps::BodySteps;
 use crate::buffers::Buffers;
+use crate::compression::is_digest;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
@@ -204,13 +205,15 @@ impl Flow {
         most: u64,
     ) -> Poll<Result<(), Fault>> {
         let mut pieces = 0;
+        // What steps do with a piece takes longer than to copy it.
+        let pieces_in_a_turn = if outlet.steps.is_some() { 1 } else { PIECES_IN_A_TURN };
         self.has_more = false;
         loop {
             if self.stage == Stage::Finished {
                 ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Ready(Ok(()));
             }
-            if pieces == PIECES_IN_A_TURN {
+            if pieces == pieces_in_a_turn {
                 self.has_more = true;
                 go_on_later(cx);
                 return Poll::Pending;
@@ -228,7 +231,10 @@ impl Flow {
             match step {
                 Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {
-                    outlet.finish(cx, up.trailers()).map_err(|_| Fault::UpstreamTruncated)?;
+                    let is_changed = outlet.steps.is_some();
+                    let holds = |(name, _): &(&[u8], &[u8])| !is_changed || !is_digest(name);
+                    let trailers = up.trailers().filter(holds);
+                    outlet.finish(cx, trailers).map_err(|_| Fault::UpstreamTruncated)?;
                     self.stage = Stage::Finished;
                 }
                 Poll::Ready(Err(Failure::Refused)) => return Poll::Ready(Err(Fault::ClientGone)),
@@ -238,6 +244,7 @@ impl Flow {
                 }
                 Poll::Pending => {
                     // What is there leaves before more is waited for.
+                    outlet.pause(cx).map_err(|_| Fault::ClientGone)?;
                     if let Poll::Ready(Err(_)) = outlet.down.poll_flush(cx) {
                         return Poll::Ready(Err(Fault::ClientGone));
                     }

@@ -39,6 +39,7 @@ pub(super) async fn replace<N: Network, D: Downstream>(
         (outer.version, outer.persistence, outer.expects_continue, outer.upgrade);
     question.body = RequestBody::none(env.client.trust);
     question.forms.take_session_cookie(&mut buffers.forms);
+    question.forms.accept(buffers.forms.read().accepted);
     let (worker, adopted, client) = (env.worker, env.adopted, env.client);
     let env = Environment::under(worker, adopted, rule, intake, client);
     // Counted and logged as the client's own, by its own rule. Its time begins here: nobody who makes a page is late for what

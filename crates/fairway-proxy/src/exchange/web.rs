@@ -113,6 +113,14 @@ impl<D: Channel> Outlet<'_, D> {
         .map_err(|_| Failure::Refused)
     }
 
+    /// The endpoint has sent all that there is for now.
+    pub(super) fn pause(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let Some(steps) = self.steps.take() else { return Ok(()) };
+        let sent = steps.pause(&mut |data| self.encode(cx, data));
+        self.steps = Some(steps);
+        sent
+    }
+
     /// Ends the body with these trailers.
     pub(super) fn finish<'t>(
         &mut self,

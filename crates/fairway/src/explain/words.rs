@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, ChosenFields,
-    ClientCertificate, ClientDemand, Condition, Deny, EndpointHop, ExternalAuth, FieldMatch, FieldTemplate,
-    Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, Manner, Match, PathMatch, PathRewrite,
-    Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash, SessionKey, SessionStart, Step,
-    SubjectName, TextMatch, UpstreamVerification,
+    ClientCertificate, ClientDemand, CodingRule, Compression, Condition, Deny, EndpointHop, ExternalAuth,
+    FieldMatch, FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, Manner, Match,
+    PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash, SessionKey,
+    SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -113,10 +113,20 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => {
             format!("over TLS: strict-transport-security: {value}")
         }
+        Step::Compression(it) => compression(it),
         Step::HeadBound(bytes) => format!("heads of answers may have {bytes} bytes"),
         Step::Rate(it) => format!("answers go at {} bytes per second after the first {}", it.bytes, it.after),
         Step::Unlogged => "not in the access log".to_owned(),
     }
+}
+
+fn compression(it: &Compression) -> String {
+    let coding = |rule: &CodingRule| {
+        let CodingRule { coding, level, min_length, types } = rule;
+        format!("{} at level {level} from {min_length} bytes ({})", coding.name(), types.join(", "))
+    };
+    let codings: Vec<_> = it.codings.iter().map(coding).collect();
+    format!("responses are compressed for clients that accept it: {}", codings.join("; "))
 }
 
 fn guard(it: &Guard) -> String {

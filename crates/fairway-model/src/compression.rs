@@ -1,0 +1,111 @@
+//! Which responses are compressed, and how.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A content coding (RFC 9110 §8.4.1) that responses can get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ContentCoding {
+    /// RFC 7932.
+    Brotli,
+    /// RFC 1952.
+    Gzip,
+}
+
+impl ContentCoding {
+    /// Its name in `Accept-Encoding` and `Content-Encoding`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
+        }
+    }
+}
+
+/// How the responses of endpoints are compressed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compression {
+    /// Where a client prefers none of its codings, the first that a response can get is used. No coding is there twice.
+    pub codings: Vec<CodingRule>,
+}
+
+/// One coding, and which responses can get it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodingRule {
+    /// The coding.
+    pub coding: ContentCoding,
+    /// How hard the compressor tries: 1 to 9 for gzip, 0 to 6 for Brotli.
+    pub level: u8,
+    /// The least `Content-Length`. Responses without one are compressed whatever their length is.
+    pub min_length: u64,
+    /// Media types without parameters, in lower case; `*` is any.
+    pub types: Arc<[Arc<str>]>,
+}
+
+impl CodingRule {
+    /// Whether responses of this media type, which may have parameters, can get the coding.
+    #[must_use]
+    pub fn has_type(&self, media_type: Option<&[u8]>) -> bool {
+        let essence = media_type.map(|text| {
+            let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
+            text[..end].trim_ascii()
+        });
+        self.types.iter().any(|known| {
+            &**known == "*" || essence.is_some_and(|essence| known.as_bytes().eq_ignore_ascii_case(essence))
+        })
+    }
+}
+
+impl Compression {
+    /// The same without a coding; `None` where no other is left.
+    #[must_use]
+    pub fn without(&self, coding: ContentCoding) -> Option<Self> {
+        let codings: Vec<_> = self.codings.iter().filter(|rule| rule.coding != coding).cloned().collect();
+        (!codings.is_empty()).then_some(Self { codings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(coding: ContentCoding, types: &[&str]) -> CodingRule {
+        CodingRule {
+            coding,
+            level: 1,
+            min_length: 0,
+            types: types.iter().map(|name| (*name).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn types_are_compared_without_case_and_parameters() {
+        let listed = rule(ContentCoding::Gzip, &["text/html", "application/json"]);
+        for (value, expected) in [
+            ("text/html", true),
+            ("Text/HTML; charset=utf-8", true),
+            ("application/json ;q=1", true),
+            ("text/htm", false),
+            ("text/html2", false),
+            ("", false),
+            ("; text/html", false),
+        ] {
+            assert_eq!(listed.has_type(Some(value.as_bytes())), expected, "{value}");
+        }
+        assert!(!listed.has_type(None));
+        assert!(rule(ContentCoding::Gzip, &["*"]).has_type(None));
+        assert!(rule(ContentCoding::Gzip, &["a/b", "*"]).has_type(Some(b"image/png")));
+    }
+
+    #[test]
+    fn a_coding_can_be_left_out() {
+        let gzip = Compression { codings: vec![rule(ContentCoding::Gzip, &["*"])] };
+        assert_eq!(gzip.without(ContentCoding::Gzip), None);
+        let codings = vec![rule(ContentCoding::Brotli, &["*"]), rule(ContentCoding::Gzip, &["*"])];
+        let both = Compression { codings };
+        let brotli = Compression { codings: vec![rule(ContentCoding::Brotli, &["*"])] };
+        assert_eq!(both.without(ContentCoding::Gzip), Some(brotli));
+    }
+}

@@ -1,0 +1,54 @@
+//! Compression of responses: which of them get which content coding, what their heads say of it, and the compressors, which are
+//! steps of bodies that stream. Owns no configuration: [`Compression`] says what may be compressed.
+
+mod accepted;
+mod brotli;
+mod gzip;
+mod head;
+mod pieces;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use fairway_http::{BodySize, Head, Known};
+use fairway_model::{CodingRule, Compression, ContentCoding};
+
+pub(crate) use accepted::Accepted;
+pub(crate) use head::is_digest;
+
+use self::brotli::Brotli;
+use self::gzip::Gzip;
+use crate::body_steps::BodySteps;
+
+/// Begins the compression of an endpoint's response where its client accepts that, and makes its head say so.
+///
+/// A response that another client would get compressed says that, too: `Vary` keeps caches from giving it to the wrong one.
+pub(crate) fn begin(
+    compression: &Compression,
+    accepted: Accepted,
+    response: &mut Head,
+    body: &mut BodySize,
+) -> Option<Box<BodySteps>> {
+    let length = match *body {
+        BodySize::None => return None,
+        BodySize::Exact(length) => Some(length),
+        BodySize::Unknown => None,
+    };
+    if !head::may_be_coded(response) {
+        return None;
+    }
+    let media_type = response.first(Known::ContentType);
+    let is_possible = |rule: &&CodingRule| {
+        length.is_none_or(|length| length > 0 && length >= rule.min_length) && rule.has_type(media_type)
+    };
+    let mut possible = compression.codings.iter().filter(is_possible).peekable();
+    possible.peek()?;
+    let chosen = accepted.choose(possible);
+    head::vary_by_encoding(response);
+    let chosen = chosen?;
+    head::set_coding(response, chosen.coding);
+    *body = BodySize::Unknown;
+    Some(match chosen.coding {
+        ContentCoding::Gzip => BodySteps::of(Gzip::new(chosen.level, length)),
+        ContentCoding::Brotli => BodySteps::of(Brotli::new(chosen.level)),
+    })
+}

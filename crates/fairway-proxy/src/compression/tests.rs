@@ -1,0 +1,214 @@
+//! The compressors against the decoders of their crates: bodies of every kind, in pieces of every size, with and without pauses.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::Cell;
+use std::io::Read;
+
+use fastrand::Rng;
+use flate2::read::GzDecoder;
+
+use super::pieces::{MAX_PIECE, OUTPUT};
+use super::*;
+use crate::body_steps::BodyStep;
+
+/// What a compressor may hand on at once: a block of Brotli that does not get smaller, and what came since.
+const MAX_BURST: usize = 128 * 1024;
+
+/// Reads as much as can be read, and says whether that is all.
+pub(crate) fn decode(coding: ContentCoding, bytes: &[u8]) -> (Vec<u8>, bool) {
+    let mut decoded = Vec::new();
+    let mut piece = [0; 4096];
+    let mut input = bytes;
+    let mut decoder: Box<dyn Read + '_> = match coding {
+        ContentCoding::Gzip => Box::new(GzDecoder::new(&mut input)),
+        ContentCoding::Brotli => Box::new(::brotli::Decompressor::new(&mut input, 4096)),
+    };
+    let is_whole = loop {
+        match decoder.read(&mut piece) {
+            Ok(0) => break true,
+            Ok(count) => decoded.extend_from_slice(&piece[..count]),
+            Err(_) => break false,
+        }
+    };
+    (decoded, is_whole)
+}
+
+fn step(coding: ContentCoding, level: u8, length: Option<u64>) -> Box<dyn BodyStep> {
+    match coding {
+        ContentCoding::Gzip => Box::new(Gzip::new(level, length)),
+        ContentCoding::Brotli => Box::new(Brotli::new(level)),
+    }
+}
+
+/// Bytes that can be compressed well, or a little, or not at all.
+fn body(random: &mut Rng, length: usize) -> Vec<u8> {
+    const WORDS: [&str; 6] = ["the ", "of ", "<div class=\"a\">", "{\"key\": ", "\n", "Fairway "];
+    let kind = random.u8(..4);
+    let mut bytes = Vec::with_capacity(length + 16);
+    while bytes.len() < length {
+        match kind {
+            0 => bytes.extend_from_slice(random.choice(WORDS).unwrap().as_bytes()),
+            1 => bytes.push(random.u8(..)),
+            2 => bytes.push(0),
+            _ if random.bool() => bytes.extend_from_slice(&random.u64(..).to_le_bytes()),
+            _ => bytes.extend_from_slice(random.choice(WORDS).unwrap().as_bytes()),
+        }
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+#[test]
+fn what_is_decoded_is_what_was_compressed() {
+    let mut random = Rng::with_seed(1);
+    for round in 0..60 {
+        for coding in [ContentCoding::Gzip, ContentCoding::Brotli] {
+            let most = *random.choice(&[1, 300, 20_000, 300_000]).unwrap();
+            let length = random.usize(0..=most);
+            let body = body(&mut random, length);
+            let level = if coding == ContentCoding::Gzip { random.u8(1..=9) } else { random.u8(0..=6) };
+            let known = random.bool().then_some(length as u64);
+            let mut step = step(coding, level, known);
+            let (mut output, mut rest) = (Vec::new(), &body[..]);
+            let what = format!("round {round}: {length} bytes with {} {level}", coding.name());
+            while !rest.is_empty() {
+                let most = random.usize(1..=step.takes(1));
+                let (piece, behind) = rest.split_at(rest.len().min(most));
+                rest = behind;
+                let before = output.len();
+                let mut sink = |bytes: &[u8]| {
+                    assert!((1..=OUTPUT).contains(&bytes.len()));
+                    output.extend_from_slice(bytes);
+                    Ok(())
+                };
+                step.write(piece, &mut sink).unwrap();
+                let pauses = random.u8(..4) == 0;
+                if pauses {
+                    step.pause(&mut sink).unwrap();
+                }
+                assert!(output.len() - before <= MAX_BURST, "{what}");
+                assert_eq!(step.held(), 0);
+                if pauses && body.len() < 20_000 {
+                    let (decoded, is_whole) = decode(coding, &output);
+                    assert_eq!(decoded.len(), body.len() - rest.len(), "{what}: all is there after a pause");
+                    assert!(!is_whole, "{what}");
+                }
+            }
+            let before = output.len();
+            step.finish(&mut |bytes| {
+                output.extend_from_slice(bytes);
+                Ok(())
+            })
+            .unwrap();
+            assert!(output.len() > before, "{what}: there is an end");
+            let (decoded, is_whole) = decode(coding, &output);
+            assert!(is_whole && decoded == body, "{what}");
+            let (_, is_whole) = decode(coding, &output[..output.len() - 1]);
+            assert!(!is_whole, "{what}: without its last byte it is not whole");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_flushed_while_bytes_come_and_nothing_twice() {
+    for coding in [ContentCoding::Gzip, ContentCoding::Brotli] {
+        // The bytes that come out before the end, and those at the end.
+        let lengths_of = |pauses: usize| {
+            let mut step = step(coding, 4, None);
+            let length = Cell::new(0);
+            let mut sink = |bytes: &[u8]| {
+                length.set(length.get() + bytes.len());
+                Ok(())
+            };
+            for at in 0..1000_u32 {
+                step.write(at.to_string().as_bytes(), &mut sink).unwrap();
+                if at % 100 == 0 {
+                    (0..pauses).for_each(|_| step.pause(&mut sink).unwrap());
+                }
+            }
+            let before = length.get();
+            step.finish(&mut sink).unwrap();
+            (before, length.get() - before)
+        };
+        let (before, at_end) = lengths_of(0);
+        // The header of gzip has ten bytes.
+        assert!(before <= 10 && at_end > 1000, "{}: {before} and {at_end} bytes", coding.name());
+        assert!(lengths_of(1).0 > 1000, "{}", coding.name());
+        assert_eq!(lengths_of(1), lengths_of(9), "{}", coding.name());
+    }
+}
+
+#[test]
+fn a_client_that_refuses_ends_the_compression() {
+    for coding in [ContentCoding::Gzip, ContentCoding::Brotli] {
+        let mut step = step(coding, 1, None);
+        let mut random = Rng::with_seed(1);
+        let noise: Vec<u8> = (0..MAX_PIECE).map(|_| random.u8(..)).collect();
+        let mut sink = |_: &[u8]| Err(fairway_connection::sides::Failure::Refused);
+        let mut refused = || step.write(&noise, &mut sink).and_then(|()| step.pause(&mut sink));
+        assert_eq!(refused(), Err(fairway_connection::sides::Failure::Refused), "{}", coding.name());
+    }
+}
+
+fn response(status: u16, fields: &[(&str, &str)]) -> Head {
+    let mut head = Head::new();
+    head.start_response(status);
+    fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
+    head
+}
+
+/// Which coding a response gets, and its `Vary`, for a client that takes all of them or none.
+fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, String) {
+    let rule = |coding, min_length, types: &[&str]| CodingRule {
+        coding,
+        level: 1,
+        min_length,
+        types: types.iter().map(|name| (*name).into()).collect(),
+    };
+    let compression = Compression {
+        codings: vec![
+            rule(ContentCoding::Brotli, 20, &["text/html"]),
+            rule(ContentCoding::Gzip, 256, &["text/html", "text/plain"]),
+        ],
+    };
+    let mut request = Head::new();
+    request.start_request(b"GET", b"/");
+    if accepts {
+        request.append(b"Accept-Encoding", b"br, gzip");
+    }
+    let mut response = response.clone();
+    let steps = begin(&compression, Accepted::of(&request), &mut response, &mut body);
+    let text = |name: &[u8]| String::from_utf8_lossy(response.named(name).unwrap_or_default()).into_owned();
+    let coding = text(b"content-encoding");
+    assert_eq!(steps.is_some(), !coding.is_empty());
+    if steps.is_some() {
+        assert_eq!((body, response.named(b"content-length")), (BodySize::Unknown, None));
+    }
+    (coding, text(b"vary"))
+}
+
+#[test]
+fn type_and_length_say_which_codings_a_response_can_get() {
+    const VARY: &str = "Accept-Encoding";
+    for (media_type, body, expected, vary) in [
+        ("text/html", BodySize::Exact(1000), "br", VARY),
+        ("text/html", BodySize::Exact(20), "br", VARY),
+        ("text/html", BodySize::Exact(19), "", ""),
+        ("text/html", BodySize::Unknown, "br", VARY),
+        ("text/html", BodySize::None, "", ""),
+        ("Text/Plain; charset=utf-8", BodySize::Exact(256), "gzip", VARY),
+        ("text/plain", BodySize::Exact(255), "", ""),
+        ("text/plain", BodySize::Unknown, "gzip", VARY),
+        ("image/png", BodySize::Unknown, "", ""),
+    ] {
+        let length = if let BodySize::Exact(length) = body { length.to_string() } else { String::new() };
+        let fields = [("Content-Type", media_type), ("Content-Length", &*length)];
+        let fields = if length.is_empty() { &fields[..1] } else { &fields[..] };
+        let ok = response(200, fields);
+        assert_eq!(outcome(&ok, body, true), (expected.into(), vary.into()), "{media_type} {body:?}");
+        assert_eq!(outcome(&ok, body, false), (String::new(), vary.into()), "{media_type} {body:?}");
+        let created = response(201, fields);
+        assert_eq!(outcome(&created, body, true), (String::new(), String::new()), "{media_type} {body:?}");
+    }
+}
