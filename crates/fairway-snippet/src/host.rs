@@ -44,6 +44,8 @@ pub struct HostSnippet {
     pub requests: Vec<Arc<ChosenFields>>,
     /// Whether the access log has no lines.
     pub unlogged: bool,
+    /// Whether answers do not get the content coding gzip.
+    pub gzip_off: bool,
     /// What its headers have to do with.
     pub uses: Uses,
     /// Whether `app-root` acts only for some requests: a `break` may end the rewrite phase before it, and what the ConfigMap answers
@@ -172,6 +174,7 @@ pub fn host_snippet(
         client: real_ip(directives)?.or_else(|| http.client.clone()),
         requests: requests.into_iter().map(Arc::new).collect(),
         unlogged: level.unlogged || http.level.unlogged,
+        gzip_off: level.gzip_off || http.level.gzip_off,
         uses: Uses { link: scope.reads_link, ..Uses::of(&edited, &[&http.level, &level]) },
         is_around_app_root: worlds.iter().any(|world| world.end == Some(End::Goes))
             || of_settings.iter().any(|it| crate::program::is_of_rewrite_phase(&it.name)),

@@ -59,6 +59,8 @@ pub(crate) struct Level {
     pub(crate) client: Option<RealIp>,
     pub(crate) default_type: Option<String>,
     pub(crate) unlogged: bool,
+    /// `gzip off`.
+    pub(crate) gzip_off: bool,
     /// `client_max_body_size`, for `location` blocks of snippets: those of ingress-nginx have their own. 0 is no limit.
     pub(crate) max_body: Option<u64>,
     /// `satisfy any`, with its line.
@@ -144,7 +146,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("client_body_timeout", "use the key client-body-timeout of the ConfigMap"),
     ("keepalive_timeout", "use the key keep-alive of the ConfigMap"),
     ("server_name", "use server-alias, or a rule for the host"),
-    ("gzip", "let the endpoint compress"),
+    ("gzip", "use the key use-gzip of the ConfigMap"),
     ("expires", "use more_set_headers with Cache-Control"),
 ];
 
@@ -246,7 +248,7 @@ impl Level {
                 self.default_type = Some((*value).to_owned());
             }
             ("set_real_ip_from" | "real_ip_header" | "real_ip_recursive", _) if block != Block::If => {}
-            ("gzip", ["off"]) => {}
+            ("gzip", ["off"]) => self.gzip_off = true,
             ("gzip_vary", ["on" | "off"]) | ("gzip_types" | "gzip_min_length", _) if block != Block::If => {}
             (name, _) if name.contains("_by_lua") => return Err("Lua is not run".to_owned()),
             _ => return Err("this directive, in this form and place, is none of those that work".to_owned()),

@@ -43,6 +43,8 @@ pub struct PathSnippet {
     pub rewrites: bool,
     /// Whether a `break` may end the rewrite phase.
     pub breaks: bool,
+    /// Whether answers do not get the content coding gzip, also where that is said of some requests only.
+    pub gzip_off: bool,
 }
 
 /// Whether the directives of a path replace those of the host.
@@ -129,6 +131,7 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
         satisfy_any: level.satisfy_any,
         rewrites: changed.path,
         breaks: edited.iter().any(|of| matches!(of.world.end, Some(End::Goes | End::Rewritten(_)))),
+        gzip_off: level.gzip_off || levels.iter().any(|level| level.gzip_off),
         phases,
     })
 }

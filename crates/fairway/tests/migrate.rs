@@ -103,8 +103,8 @@ fn exit_codes_say_whether_something_is_lost() {
     let (code, _, err) = migrated(&["-"], "controller: {hostNetwork: true}");
     assert_eq!(code, 0, "{err}");
     assert!(err.starts_with("note: controller.hostNetwork: "), "{err}");
-    let (code, out, err) = migrated(&["-"], "controller: {config: {use-gzip: 'true'}}");
-    assert_eq!((code, out.contains("use-gzip")), (1, true), "{err}");
+    let (code, out, err) = migrated(&["-"], "controller: {config: {server-tokens: 'true'}}");
+    assert_eq!((code, out.contains("server-tokens")), (1, true), "{err}");
 }
 
 #[test]

@@ -117,6 +117,33 @@ async fn headers_of_all_ingresses_follow_their_config_maps_while_it_runs() {
 }
 
 #[tokio::test]
+async fn responses_are_compressed_by_their_keys_while_it_runs() {
+    let keys = [("use-gzip", "true"), ("gzip-min-length", "1"), ("gzip-types", "*")];
+    let site = Site::with(&keys).await;
+    let explained = Command::new(BINARY)
+        .args(["explain", "http://a.test/", "--configmap", "a/settings", "--manifests"])
+        .arg(site.manifests.path())
+        .output()
+        .unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    let expected =
+        "responses are compressed for clients that accept it: gzip at level 1 from 1 bytes (*, text/html)";
+    assert!(explained.contains(expected), "{explained}");
+    let fairway = site.run().await;
+    let client = Mutex::new(Client::connect(fairway.http).await.unwrap());
+    let request = Request::get("a.test", "/").header("Accept-Encoding", "gzip, br");
+    let asked = async || client.lock().await.exchange(&request).await.unwrap();
+    let answer = asked().await;
+    assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("gzip")));
+    assert_eq!((answer.header("Vary"), answer.header("Content-Length")), (Some("Accept-Encoding"), None));
+    assert!(answer.body.starts_with(b"\x1f\x8b"), "the magic number of gzip");
+    site.set(&[("use-gzip", "false")]);
+    eventually("as it came", PATIENCE, || async { asked().await.header("Content-Encoding").is_none() }).await;
+    let answer = asked().await;
+    assert_eq!((answer.header("Vary"), &answer.body[..]), (None, &b"it"[..]));
+}
+
+#[tokio::test]
 async fn versions_of_tls_follow_their_key_while_it_runs() {
     let site = Site::with(&[("ssl-protocols", "TLSv1.2 TLSv1.3")]).await;
     let fairway = site.run().await;

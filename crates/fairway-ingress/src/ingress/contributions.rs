@@ -127,6 +127,8 @@ pub(crate) struct SnippetOfPath {
     pub(crate) hides_access_of_host: bool,
     /// Whether `proxy_hide_header` of the host is not for its paths.
     pub(crate) hides_hidden_of_host: bool,
+    /// Whether answers do not get the content coding gzip.
+    pub(crate) gzip_off: bool,
 }
 
 impl SnippetOfPath {
@@ -141,6 +143,7 @@ impl SnippetOfPath {
             rewrites: snippet.rewrites,
             hides_access_of_host: snippet.has_access,
             hides_hidden_of_host: !snippet.phases.answers.received.is_empty(),
+            gzip_off: snippet.gzip_off,
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, Answers, Balancing, FieldTemplate, ForwardedPath, Forwarding, HttpsRedirect, Origin, Phases,
-    Policy, ReceivedEdit, Retry, Timeouts,
+    AnswerEdit, Answers, Balancing, Compression, FieldTemplate, ForwardedPath, Forwarding, HttpsRedirect,
+    Origin, Phases, Policy, ReceivedEdit, Retry, Timeouts,
 };
 use fairway_snippet::{Directive, HostSnippet, HttpSnippet, PathSnippet};
 use ipnet::IpNet;
@@ -52,6 +52,8 @@ pub(crate) struct Defaults {
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     pub(crate) authentication: AuthDefaults,
     pub(crate) headers: Headers,
+    /// How the responses of endpoints are compressed.
+    pub(crate) compression: Option<Arc<Compression>>,
     pub(crate) snippets: SnippetDefaults,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
@@ -228,6 +230,7 @@ impl Default for Defaults {
             trusts_everybody: Vec::new(),
             authentication: AuthDefaults::default(),
             headers: Headers::default(),
+            compression: None,
             snippets: SnippetDefaults::default(),
             closed: None,
         }

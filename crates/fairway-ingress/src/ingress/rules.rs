@@ -222,9 +222,10 @@ impl<'a> Builder<'a> {
         } else if location.closed().is_none() {
             phases = self.phases(location);
         }
-        let Defaults { headers, hsts, .. } = self.context.defaults;
+        let Defaults { headers, hsts, compression, .. } = self.context.defaults;
         if matches!(rule.action, Action::Forward(_)) {
             phases.add(headers.of_forwarded());
+            phases.answers.compression.clone_from(compression);
         }
         let edits = &mut phases.answers.edits;
         // What the annotations say about answers replaces them.

@@ -5,7 +5,7 @@ pub(crate) mod conflicts;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{AnswerEdit, AnswerReason, Guard, HostPattern, Phases, ReceivedEdit};
+use fairway_model::{AnswerEdit, AnswerReason, ContentCoding, Guard, HostPattern, Phases, ReceivedEdit};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 use fairway_snippet::{HostSnippet, Replaces, RulePaths};
@@ -57,6 +57,10 @@ pub(crate) fn add(
             false => Paths::of(location, layout),
         };
         phases.guards.splice(at..at, host.guards(paths.rule()));
+    }
+    if host.is_some_and(|host| host.gzip_off) || of_path.is_some_and(|of_path| of_path.gzip_off) {
+        let compression = phases.answers.compression.take();
+        phases.answers.compression = compression.and_then(|it| it.without(ContentCoding::Gzip)).map(Arc::new);
     }
     if let (false, Some(of_path)) = (adds_slash, of_path) {
         phases.answers.edits.extend(of_path.adds.iter().cloned());

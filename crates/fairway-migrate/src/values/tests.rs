@@ -185,14 +185,14 @@ fn templates_are_not_passed_on() {
 fn settings_become_text_and_each_is_judged_as_check_does() {
     let input = json!({ "controller": { "config": {
         "keep-alive": 75, "ssl-redirect": false, "proxy-buffering": "on",
-        "use-gzip": true, "keepalive": "many", "no-such-key": "x", "http-snippet": "sub_filter a b;", "list": [],
+        "server-tokens": true, "keepalive": "many", "no-such-key": "x", "http-snippet": "sub_filter a b;", "list": [],
         "use-forwarded-headers": true,
     } } });
     let it = converted(&input);
     assert_eq!(it.values["settings"]["keep-alive"], "75");
     assert_eq!(it.values["settings"]["http-snippet"], "sub_filter a b;", "what it protects stays closed");
     let paths: Vec<_> = it.lost.iter().map(|finding| finding.path.as_str()).collect();
-    let lost = ["list", "http-snippet", "keepalive", "no-such-key", "use-gzip"];
+    let lost = ["list", "http-snippet", "keepalive", "no-such-key", "server-tokens"];
     assert_eq!(paths, lost.map(|key| format!("controller.config.{key}")));
     let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(
@@ -200,8 +200,8 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
         ["proxy-buffering", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
     );
     assert_eq!(
-        said(&input, "controller.config.use-gzip"),
-        "answers are not compressed yet; clients get them as backends send them"
+        said(&input, "controller.config.server-tokens"),
+        "Fairway does not name itself in answers; it has no effect"
     );
     check(&json!({ "controller": { "config": [1] } }), &json!({}), &["controller.config"]);
 }

@@ -8,6 +8,7 @@ use fairway_objects::resources::Resources;
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, ForwardingDefaults, Hsts};
 use crate::ingress::settings::authentication::GlobalAuth;
+use crate::ingress::settings::compression::CompressionKeys;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
 use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
@@ -35,6 +36,7 @@ pub(super) struct Draft<'a> {
     pub(super) forwarded: Forwarded,
     pub(super) header_names: HeaderNameKeys,
     pub(super) global_auth: GlobalAuth,
+    pub(super) compression: CompressionKeys,
     pub(super) log_format: LogFormatKeys,
     pub(super) headers: HeaderKeys,
     pub(super) maps: MapKeys,
@@ -90,6 +92,7 @@ impl<'a> Draft<'a> {
             forwarded: Forwarded::default(),
             header_names: HeaderNameKeys::default(),
             global_auth: GlobalAuth::default(),
+            compression: CompressionKeys::default(),
             log_format: LogFormatKeys::default(),
             headers: HeaderKeys::default(),
             maps: MapKeys::default(),
@@ -151,6 +154,7 @@ impl<'a> Draft<'a> {
             self.settings.downstream.requests_per_connection = 1;
         }
         self.defaults.hsts = self.hsts.value();
+        self.defaults.compression = self.compression.settle();
         self.diagnostics.extend(self.headers.settle(resources, &mut self.defaults, &at));
         let introduced = self.forwarded.introduced(&at);
         self.settings.introduction = introduced.introduction;

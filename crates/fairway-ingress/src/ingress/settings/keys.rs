@@ -273,6 +273,7 @@ impl Draft<'_> {
         let read = self.log_format.read(name, value).or_else(|| self.headers.read(name, value));
         let read = read.or_else(|| tickets::read(&mut self.settings.tickets, name, value));
         let read = read.or_else(|| self.maps.read(name, value));
+        let read = read.or_else(|| self.compression.read(name, value));
         if let Some(read) = read {
             return read;
         }

@@ -3,6 +3,7 @@
 //! Keys of ingress-nginx and of the F5 controller that mean the same have the same effect.
 
 mod authentication;
+mod compression;
 mod draft;
 mod forwarded;
 mod headers;

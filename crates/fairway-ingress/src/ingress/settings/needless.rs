@@ -200,9 +200,9 @@ const GROUPS: &[Group] = &[
         NO_EFFECT,
     ),
     lost(
-        &["enable-brotli", "use-gzip"],
-        "answers are not compressed yet",
-        "clients get them as backends send them",
+        &["gzip-disable"],
+        "responses are compressed for every client that accepts that",
+        "the User-Agent of requests has no effect on it",
     ),
     lost(
         &["default-server-return"],
@@ -254,7 +254,6 @@ const GROUPS: &[Group] = &[
         NO_EFFECT,
     ),
     needless(&["app-protect-*"], "there is no App Protect", NO_EFFECT),
-    needless(&["brotli-*", "gzip-*"], "answers are not compressed yet", NO_EFFECT),
     needless(&["syslog-*"], "the access log goes to standard output", NO_EFFECT),
     needless(&["geoip2-*", "ocsp-*"], "it configures something that is not here", NO_EFFECT),
     lost(&["use-geoip", "use-geoip2"], "there is no database of places", NO_EFFECT),
@@ -346,7 +345,7 @@ mod tests {
     #[test]
     fn a_key_that_asks_for_nothing_is_not_spoken_of() {
         let quiet = [
-            ("use-gzip", "false"),
+            ("enable-opentelemetry", "false"),
             ("server-tokens", "false"),
             ("http-snippets", ""),
             ("generate-request-id", "true"),
@@ -361,8 +360,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_a_warning_and_what_protects_closes() {
-        assert!(matches!(read("use-gzip", "true"), Err(KeyProblem::Lost(..))));
-        assert!(matches!(read("gzip-level", "5"), Err(KeyProblem::Note(..))));
+        assert!(matches!(read("enable-opentelemetry", "true"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(read("otel-sampler", "AlwaysOn"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
         assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("http-snippets", "deny all;"), Err(KeyProblem::Unprotected(_))));
