@@ -3,6 +3,7 @@
 
 mod accepted;
 mod brotli;
+mod counted;
 mod gzip;
 mod head;
 mod pieces;
@@ -16,8 +17,10 @@ pub(crate) use accepted::Accepted;
 pub(crate) use head::is_digest;
 
 use self::brotli::Brotli;
+use self::counted::Counted;
 use self::gzip::Gzip;
 use crate::body_steps::BodySteps;
+use crate::metrics::CompressedBytes;
 
 /// Begins the compression of an endpoint's response where its client accepts that, and makes its head say so.
 ///
@@ -27,6 +30,7 @@ pub(crate) fn begin(
     accepted: Accepted,
     response: &mut Head,
     body: &mut BodySize,
+    counted: &CompressedBytes,
 ) -> Option<Box<BodySteps>> {
     let length = match *body {
         BodySize::None => return None,
@@ -47,8 +51,9 @@ pub(crate) fn begin(
     let chosen = chosen?;
     head::set_coding(response, chosen.coding);
     *body = BodySize::Unknown;
+    let volume = counted.of(chosen.coding);
     Some(match chosen.coding {
-        ContentCoding::Gzip => BodySteps::of(Gzip::new(chosen.level, length)),
-        ContentCoding::Brotli => BodySteps::of(Brotli::new(chosen.level)),
+        ContentCoding::Gzip => BodySteps::of(Counted { step: Gzip::new(chosen.level, length), volume }),
+        ContentCoding::Brotli => BodySteps::of(Counted { step: Brotli::new(chosen.level), volume }),
     })
 }

@@ -178,7 +178,8 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
         request.append(b"Accept-Encoding", b"br, gzip");
     }
     let mut response = response.clone();
-    let steps = begin(&compression, Accepted::of(&request), &mut response, &mut body);
+    let steps =
+        begin(&compression, Accepted::of(&request), &mut response, &mut body, &CompressedBytes::default());
     let text = |name: &[u8]| String::from_utf8_lossy(response.named(name).unwrap_or_default()).into_owned();
     let coding = text(b"content-encoding");
     assert_eq!(steps.is_some(), !coding.is_empty());

@@ -278,6 +278,11 @@ async fn all_pairings_of_protocols_decode_to_what_the_endpoint_sent() {
                 assert_eq!(wire::values(&came.trailers, "x-sum"), ["b"], "{what}");
                 assert_eq!(wire::values(&came.trailers, "repr-digest"), [""; 0], "{what}");
                 assert!(came.body.len() < body.len() / 2, "{what}: {} bytes", came.body.len());
+                for (side, bytes) in [("endpoint", body.len()), ("client", came.body.len())] {
+                    let labels = format!("coding=\"{}\",side=\"{side}\"", coding.name());
+                    let counted = stage.value(&format!("fairway_compression_bytes_total{{{labels}}}"));
+                    assert_eq!(counted, bytes as u64, "{what}: {side}");
+                }
                 assert!(decode(coding, &came.body) == (body, true), "{what}");
                 settle().await;
                 assert_eq!(stage.at_rest(), Ok(()), "{what}");

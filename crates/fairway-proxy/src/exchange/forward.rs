@@ -364,7 +364,8 @@ fn answer_steps<N: Network>(
         return steps;
     }
     let accepted = buffers.forms.read().accepted;
-    compression::begin(compression, accepted, &mut buffers.answer, body)
+    let counted = &env.worker.counters.compressed;
+    compression::begin(compression, accepted, &mut buffers.answer, body, counted)
 }
 
 /// Makes the answer's head what the client shall see.

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
 use crate::fault::Fault;
+use crate::metrics::compression::CompressedBytes;
 use crate::metrics::http2::Http2;
 use crate::metrics::reason::{Reason, Stage};
 use crate::metrics::record::Record;
@@ -28,6 +29,8 @@ pub struct Counters {
     pub attempts: Attempts,
     /// What happened on connections of HTTP/2.
     pub http2: Http2,
+    /// Responses that were compressed.
+    pub compressed: CompressedBytes,
     /// Connections that are forwarded as they come.
     pub streams: Streams,
     /// Datagrams that are forwarded as they come.
@@ -204,6 +207,7 @@ impl Default for Counters {
             adoption: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
             http2: Http2::default(),
+            compressed: CompressedBytes::default(),
             streams: Streams::default(),
             datagrams: Datagrams::default(),
             bytes: Bytes::default(),
@@ -351,6 +355,7 @@ impl Counters {
             reasons: self.reasons.borrow().clone(),
             http2: self.http2.clients.counted(),
             upstream_http2: self.http2.endpoints.counted(),
+            compressed: self.compressed.counted(),
             series: self.series.borrow().series(),
         }
     }

@@ -2,6 +2,7 @@
 //! read by nobody but who scrapes. Labels come from objects, never from clients, and series are bounded in number; counters belong to
 //! one worker.
 
+mod compression;
 mod counters;
 pub mod histogram;
 mod http2;
@@ -13,6 +14,7 @@ mod sample;
 mod series;
 mod text;
 
+pub use compression::{CompressedBytes, Volume};
 pub use counters::{Counters, Datagrams, Hedges, Streams, count};
 pub use http2::Events;
 pub use process::write_spent;

@@ -24,6 +24,8 @@ pub struct Sample {
     pub http2: BTreeMap<Event, u64>,
     /// Of connections of HTTP/2 to endpoints.
     pub upstream_http2: BTreeMap<Event, u64>,
+    /// Bytes of responses that were compressed, by coding and side.
+    pub compressed: BTreeMap<(&'static str, &'static str), u64>,
     /// Requests by their labels.
     pub series: AllSeries,
 }
@@ -70,6 +72,9 @@ impl Sample {
         }
         for (event, value) in other.upstream_http2 {
             *self.upstream_http2.entry(event).or_default() += value;
+        }
+        for (side, value) in other.compressed {
+            *self.compressed.entry(side).or_default() += value;
         }
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;

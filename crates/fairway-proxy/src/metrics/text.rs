@@ -77,7 +77,17 @@ impl Iterator for Text {
 /// Writes everything but what has labels of requests, which is given back.
 fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
     Traffic::of(&sample).write(identity, out);
-    let Sample { counts, hedges, gauges, open_connections, reasons, http2, upstream_http2, series } = sample;
+    let Sample {
+        counts,
+        hedges,
+        gauges,
+        open_connections,
+        reasons,
+        http2,
+        upstream_http2,
+        compressed,
+        series,
+    } = sample;
     for (name, value) in &counts {
         single(out, &format!("fairway_{name}"), "counter", "", value);
     }
@@ -106,6 +116,11 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         for ((event, reason), value) in events {
             line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
         }
+    }
+    head(out, "fairway_compression_bytes_total", "counter");
+    for ((coding, side), value) in &compressed {
+        let labels = format!("coding=\"{coding}\",side=\"{side}\"");
+        line(out, "fairway_compression_bytes_total", &labels, *value);
     }
     series
 }

@@ -1,0 +1,57 @@
+//! A compressor whose bytes are counted.
+
+use std::rc::Rc;
+
+use fairway_connection::sides::Failure;
+
+use crate::body_steps::{BodyStep, Sink};
+use crate::metrics::Volume;
+
+/// A step, and where its bytes are counted.
+pub(super) struct Counted<S> {
+    pub(super) step: S,
+    pub(super) volume: Rc<Volume>,
+}
+
+impl<S: BodyStep> Counted<S> {
+    /// Lets the step hand something on, and counts it.
+    fn count(
+        &mut self,
+        sink: &mut Sink<'_>,
+        act: impl FnOnce(&mut S, &mut Sink<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Self { step, volume } = self;
+        act(step, &mut |piece| {
+            volume.after.set(volume.after.get() + piece.len() as u64);
+            sink(piece)
+        })
+    }
+}
+
+impl<S: BodyStep> BodyStep for Counted<S> {
+    fn takes(&self, room: usize) -> usize {
+        self.step.takes(room)
+    }
+
+    fn keeps_length(&self) -> bool {
+        self.step.keeps_length()
+    }
+
+    fn held(&self) -> usize {
+        self.step.held()
+    }
+
+    fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        let before = &self.volume.before;
+        before.set(before.get() + piece.len() as u64);
+        self.count(sink, |step, sink| step.write(piece, sink))
+    }
+
+    fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.count(sink, S::pause)
+    }
+
+    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.count(sink, S::finish)
+    }
+}
