@@ -96,9 +96,7 @@ impl Head {
     #[inline]
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        let fields =
-            self.fields.capacity() + self.nominated.as_ref().map_or(0, |nominated| nominated.capacity());
-        self.bytes.capacity() + fields * size_of::<Field>()
+        self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
     /// Clears, and begins an answer of our own with the usual reason phrase.
