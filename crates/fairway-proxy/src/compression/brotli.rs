@@ -15,7 +15,18 @@ const MAX_QUALITY: u32 = 6;
 /// 256 KiB.
 const MAX_QUALITY_OF_SMALL_WINDOW: u32 = 4;
 
-/// A compressor: 0.2 MB with the qualities 0 and 1, 1 MB with 2 and 3, 2 MB with 4, 5 MB with 5 and 6 MB with 6.
+/// What a compressor of a quality takes.
+pub(super) fn bytes(quality: u8) -> u64 {
+    match quality {
+        0 | 1 => 200 << 10,
+        2 | 3 => 1 << 20,
+        4 => 2 << 20,
+        5 => 5 << 20,
+        _ => 6 << 20,
+    }
+}
+
+/// A compressor.
 pub(super) struct Brotli {
     state: BrotliEncoderStateStruct<StandardAlloc>,
     /// Whether it may hold bytes that were not handed on.

@@ -4,13 +4,15 @@ use std::rc::Rc;
 
 use fairway_connection::sides::Failure;
 
+use super::memory::Share;
 use crate::body_steps::{BodyStep, Sink};
 use crate::metrics::Volume;
 
-/// A step, and where its bytes are counted.
+/// A step, where its bytes are counted, and its share of the memory.
 pub(super) struct Counted<S> {
     pub(super) step: S,
     pub(super) volume: Rc<Volume>,
+    pub(super) _share: Share,
 }
 
 impl<S: BodyStep> Counted<S> {
@@ -20,7 +22,7 @@ impl<S: BodyStep> Counted<S> {
         sink: &mut Sink<'_>,
         act: impl FnOnce(&mut S, &mut Sink<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Self { step, volume } = self;
+        let Self { step, volume, .. } = self;
         act(step, &mut |piece| {
             volume.after.set(volume.after.get() + piece.len() as u64);
             sink(piece)

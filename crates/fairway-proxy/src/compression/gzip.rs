@@ -9,7 +9,10 @@ use crate::body_steps::{BodyStep, Sink};
 /// What a match may look ahead (`MIN_LOOKAHEAD` of zlib): so much larger than the body is the smallest window that suits it.
 const LOOKAHEAD: u64 = 262;
 
-/// A compressor: 370 KiB, and 250 KiB for the smallest bodies.
+/// What a compressor takes; for the smallest bodies 250 KiB.
+pub(super) const BYTES: u64 = 370 << 10;
+
+/// A compressor.
 pub(super) struct Gzip {
     state: Compress,
     /// Whether it may hold bytes that were not handed on.

@@ -6,6 +6,7 @@ mod brotli;
 mod counted;
 mod gzip;
 mod head;
+mod memory;
 mod pieces;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -15,6 +16,7 @@ use fairway_model::{CodingRule, Compression, ContentCoding};
 
 pub(crate) use accepted::Accepted;
 pub(crate) use head::is_digest;
+pub(crate) use memory::CompressorMemory;
 
 use self::brotli::Brotli;
 use self::counted::Counted;
@@ -24,13 +26,15 @@ use crate::metrics::CompressedBytes;
 
 /// Begins the compression of an endpoint's response where its client accepts that, and makes its head say so.
 ///
-/// A response that another client would get compressed says that, too: `Vary` keeps caches from giving it to the wrong one.
+/// A response that another client would get compressed says that, too: `Vary` keeps caches from giving it to the wrong one. All compressors
+/// in `memory` together take at most `most` bytes; a response for which there is no room goes as it came.
 pub(crate) fn begin(
     compression: &Compression,
     accepted: Accepted,
     response: &mut Head,
     body: &mut BodySize,
     counted: &CompressedBytes,
+    (memory, most): (&CompressorMemory, u64),
 ) -> Option<Box<BodySteps>> {
     let length = match *body {
         BodySize::None => return None,
@@ -49,11 +53,20 @@ pub(crate) fn begin(
     let chosen = accepted.choose(possible);
     head::vary_by_encoding(response);
     let chosen = chosen?;
+    let bytes = match chosen.coding {
+        ContentCoding::Gzip => gzip::BYTES,
+        ContentCoding::Brotli => brotli::bytes(chosen.level),
+    };
+    let share = memory.share(bytes, most)?;
     head::set_coding(response, chosen.coding);
     *body = BodySize::Unknown;
     let volume = counted.of(chosen.coding);
     Some(match chosen.coding {
-        ContentCoding::Gzip => BodySteps::of(Counted { step: Gzip::new(chosen.level, length), volume }),
-        ContentCoding::Brotli => BodySteps::of(Counted { step: Brotli::new(chosen.level), volume }),
+        ContentCoding::Gzip => {
+            BodySteps::of(Counted { step: Gzip::new(chosen.level, length), volume, _share: share })
+        }
+        ContentCoding::Brotli => {
+            BodySteps::of(Counted { step: Brotli::new(chosen.level), volume, _share: share })
+        }
     })
 }

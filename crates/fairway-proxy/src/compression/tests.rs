@@ -178,8 +178,9 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
         request.append(b"Accept-Encoding", b"br, gzip");
     }
     let mut response = response.clone();
-    let steps =
-        begin(&compression, Accepted::of(&request), &mut response, &mut body, &CompressedBytes::default());
+    let memory = CompressorMemory::default();
+    let (accepted, counted) = (Accepted::of(&request), CompressedBytes::default());
+    let steps = begin(&compression, accepted, &mut response, &mut body, &counted, (&memory, u64::MAX));
     let text = |name: &[u8]| String::from_utf8_lossy(response.named(name).unwrap_or_default()).into_owned();
     let coding = text(b"content-encoding");
     assert_eq!(steps.is_some(), !coding.is_empty());

@@ -365,7 +365,8 @@ fn answer_steps<N: Network>(
     }
     let accepted = buffers.forms.read().accepted;
     let counted = &env.worker.counters.compressed;
-    compression::begin(compression, accepted, &mut buffers.answer, body, counted)
+    let memory = (&env.worker.compressors, env.worker.compressor_memory());
+    compression::begin(compression, accepted, &mut buffers.answer, body, counted, memory)
 }
 
 /// Makes the answer's head what the client shall see.

@@ -26,6 +26,7 @@ use fairway_routing::ClientLimits;
 
 use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
+use crate::compression::CompressorMemory;
 use crate::listener::ListenerId;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
@@ -59,6 +60,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) waits: Waits,
     pub(crate) reuse: Reuse,
     pub(crate) counters: Counters,
+    /// What compressors of responses take.
+    pub(crate) compressors: CompressorMemory,
     pub(crate) log: AccessLog,
     pub(crate) guards: Guards,
     /// When it began: what its exchanges count time from.
@@ -102,6 +105,7 @@ impl<N: Network> Worker<N> {
             waits: Waits::new(),
             reuse,
             counters,
+            compressors: CompressorMemory::default(),
             log,
             guards: guards.of_worker(),
             adopted: RefCell::new(adopted),
@@ -197,6 +201,11 @@ impl<N: Network> Worker<N> {
         }
         let (used, budget) = self.admission.memory.figures();
         window_growth(used, budget, self.options.workers)
+    }
+
+    /// What all compressors of responses may take: twice what windows may grow by.
+    pub(crate) fn compressor_memory(&self) -> u64 {
+        2 * self.window_growth()
     }
 
     /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.

@@ -1,0 +1,50 @@
+//! What all compressors of a worker take together. A response for which there is no room goes as it came.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Bytes that the compressors of a worker take.
+#[derive(Default)]
+pub(crate) struct CompressorMemory(Rc<Cell<u64>>);
+
+/// What one compressor takes, as long as there is one.
+pub(super) struct Share {
+    bytes: u64,
+    all: Rc<Cell<u64>>,
+}
+
+impl CompressorMemory {
+    /// The share of a compressor that takes so many bytes, where all together then take no more than `most`.
+    pub(super) fn share(&self, bytes: u64, most: u64) -> Option<Share> {
+        let together = self.0.get() + bytes;
+        (together <= most).then(|| {
+            self.0.set(together);
+            Share { bytes, all: Rc::clone(&self.0) }
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressors_take_no_more_than_there_is_and_give_it_back() {
+        let memory = CompressorMemory::default();
+        let first = memory.share(60, 100).unwrap();
+        assert!(memory.share(41, 100).is_none());
+        let second = memory.share(40, 100).unwrap();
+        drop(first);
+        assert!(memory.share(61, 100).is_none());
+        assert!(memory.share(60, 100).is_some());
+        drop(second);
+        assert_eq!(memory.0.get(), 0);
+        assert!(memory.share(1, 0).is_none(), "nothing while the process sheds");
+    }
+}
