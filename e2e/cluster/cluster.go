@@ -69,14 +69,18 @@ func Eventually(ctx context.Context, limit time.Duration, what string, look func
 	}
 }
 
-// Namespace makes a namespace if it does not exist.
+// Namespace makes a namespace if it does not exist. One that is being deleted, as by an earlier try of the same scenario, is
+// waited for: nothing can be made in it.
 func (c *Cluster) Namespace(ctx context.Context, name string) error {
-	object := &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name}}
-	_, err := c.API.CoreV1().Namespaces().Create(ctx, object, meta.CreateOptions{})
-	if err != nil && !errors.IsAlreadyExists(err) {
-		return fmt.Errorf("create namespace %s: %w", name, err)
-	}
-	return nil
+	namespaces := c.API.CoreV1().Namespaces()
+	return Eventually(ctx, 2*time.Minute, "namespace "+name+" exists", func(ctx context.Context) (bool, string, error) {
+		_, err := namespaces.Create(ctx, &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name}}, meta.CreateOptions{})
+		if !errors.IsAlreadyExists(err) {
+			return err == nil, "", err
+		}
+		found, err := namespaces.Get(ctx, name, meta.GetOptions{})
+		return err == nil && found.DeletionTimestamp == nil, "it is being deleted", err
+	})
 }
 
 // DeleteNamespace deletes a namespace without waiting for its end.
