@@ -11,6 +11,8 @@ pub enum ContentCoding {
     Brotli,
     /// RFC 1952.
     Gzip,
+    /// RFC 8878.
+    Zstd,
 }
 
 impl ContentCoding {
@@ -20,6 +22,7 @@ impl ContentCoding {
         match self {
             Self::Brotli => "br",
             Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
         }
     }
 }
@@ -36,7 +39,7 @@ pub struct Compression {
 pub struct CodingRule {
     /// The coding.
     pub coding: ContentCoding,
-    /// How hard the compressor tries: 1 to 9 for gzip, 0 to 6 for Brotli.
+    /// How hard the compressor tries: 1 to 9 for gzip and zstd, 0 to 6 for Brotli.
     pub level: u8,
     /// The least `Content-Length`. Responses without one are compressed whatever their length is.
     pub min_length: u64,

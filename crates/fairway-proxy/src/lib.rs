@@ -18,6 +18,7 @@
 
 mod accept;
 mod access_log;
+mod body_step;
 mod body_steps;
 mod buffers;
 mod compression;

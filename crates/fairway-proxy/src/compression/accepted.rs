@@ -8,6 +8,7 @@ use fairway_model::{CodingRule, ContentCoding};
 pub(crate) struct Accepted {
     brotli: u16,
     gzip: u16,
+    zstd: u16,
 }
 
 /// What `Accept-Encoding` says of each coding. The first mention counts.
@@ -15,6 +16,7 @@ pub(crate) struct Accepted {
 struct Weights {
     brotli: Option<u16>,
     gzip: Option<u16>,
+    zstd: Option<u16>,
     identity: Option<u16>,
     /// `*`: any coding that is not named.
     others: Option<u16>,
@@ -25,7 +27,7 @@ const FULL: u16 = 1000;
 
 impl Accepted {
     /// Responses stay as they come.
-    pub(crate) const NONE: Self = Self { brotli: 0, gzip: 0 };
+    pub(crate) const NONE: Self = Self { brotli: 0, gzip: 0, zstd: 0 };
 
     /// Reads the head of a request as the client sent it.
     pub(crate) fn of(request: &Head) -> Self {
@@ -43,11 +45,11 @@ impl Accepted {
         }
         // "*" in an Accept-Encoding field matches any available content coding not explicitly listed. What is not acceptable at all
         // stays as it came: never 406. A client that names `identity` and likes it better gets that.
-        let Weights { brotli, gzip, identity, others } = weights;
+        let Weights { brotli, gzip, zstd, identity, others } = weights;
         let of = |weight: Option<u16>| {
             weight.or(others).filter(|weight| *weight >= identity.unwrap_or_default()).unwrap_or_default()
         };
-        Self { brotli: of(brotli), gzip: of(gzip) }
+        Self { brotli: of(brotli), gzip: of(gzip), zstd: of(zstd) }
     }
 
     /// The coding that the client likes best; the first of those that it likes equally well.
@@ -55,6 +57,7 @@ impl Accepted {
         let weight = |rule: &CodingRule| match rule.coding {
             ContentCoding::Brotli => self.brotli,
             ContentCoding::Gzip => self.gzip,
+            ContentCoding::Zstd => self.zstd,
         };
         let better = |best: Option<&'r CodingRule>, rule: &'r CodingRule| {
             if weight(rule) > best.map_or(0, weight) { Some(rule) } else { best }
@@ -75,6 +78,7 @@ impl Weights {
             b"br" => &mut self.brotli,
             // "A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"" (§8.4.1.3).
             b"gzip" | b"x-gzip" => &mut self.gzip,
+            b"zstd" => &mut self.zstd,
             b"identity" => &mut self.identity,
             b"*" => &mut self.others,
             _ => return,
@@ -118,7 +122,7 @@ mod tests {
             min_length: 0,
             types: [std::sync::Arc::from("*")].into(),
         };
-        vec![rule(ContentCoding::Brotli), rule(ContentCoding::Gzip)]
+        vec![rule(ContentCoding::Zstd), rule(ContentCoding::Brotli), rule(ContentCoding::Gzip)]
     }
 
     fn request(fields: &[(&str, &str)]) -> Head {
@@ -142,7 +146,12 @@ mod tests {
             (&["x-gzip"], "gzip"),
             (&["GZip"], "gzip"),
             (&["br"], "br"),
-            (&["deflate, zstd"], ""),
+            (&["zstd"], "zstd"),
+            (&["ZSTD;q=0.1"], "zstd"),
+            (&["gzip, deflate, br, zstd"], "zstd"),
+            (&["gzip, br, zstd;q=0.9"], "br"),
+            (&["zstd;q=0, *"], "br"),
+            (&["zst", "zstandard", "x-zstd", "deflate, compress, dcz"], ""),
             (&["gzip, br"], "br"),
             (&["gzip", "br"], "br"),
             (&["gzip;q=1.0, br;q=0.9"], "gzip"),
@@ -153,11 +162,12 @@ mod tests {
             (&["gzip ; q=0.5 ,br; Q=0.4"], "gzip"),
             (&["gzip\t;\tq=1.\t"], "gzip"),
             (&[" , ,gzip,"], "gzip"),
-            (&["*"], "br"),
+            (&["*"], "zstd"),
             (&["*;q=0"], ""),
             (&["*;q=0, gzip"], "gzip"),
-            (&["br;q=0, *"], "gzip"),
-            (&["*;q=0.5, gzip;q=0.4"], "br"),
+            (&["br;q=0, *"], "zstd"),
+            (&["br;q=0, zstd;q=0, *"], "gzip"),
+            (&["*;q=0.5, gzip;q=0.4"], "zstd"),
             (&["identity"], ""),
             (&["identity;q=0"], ""),
             (&["identity;q=0, *;q=0"], ""),
@@ -181,8 +191,8 @@ mod tests {
             (&["gzip;q=1;a=b"], ""),
             (&["gzip;level=9"], ""),
             (&["gzip;q=1 0"], ""),
-            (&["gzip;q=a, *"], "br"),
-            (&["br;q=a, *"], "gzip"),
+            (&["gzip;q=a, *"], "zstd"),
+            (&["zstd;q=a, br;q=a, *"], "gzip"),
             (&["gzi", "gzipp", "b r"], ""),
         ] {
             let fields: Vec<_> = lines.iter().map(|line| ("accept-encoding", *line)).collect();
@@ -242,7 +252,7 @@ mod tests {
         let accepted = Accepted::of(&request(&[("Accept-Encoding", "br, gzip;q=0.1")]));
         let name = |rule: Option<&CodingRule>| rule.map(|rule| rule.coding.name());
         assert_eq!(name(accepted.choose(rules.iter())), Some("br"));
-        assert_eq!(name(accepted.choose(rules[1..].iter())), Some("gzip"));
+        assert_eq!(name(accepted.choose(rules[2..].iter())), Some("gzip"));
         assert_eq!(name(accepted.choose(rules[..0].iter())), None);
     }
 }

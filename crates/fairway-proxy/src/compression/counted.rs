@@ -5,32 +5,32 @@ use std::rc::Rc;
 use fairway_connection::sides::Failure;
 
 use super::memory::Share;
-use crate::body_steps::{BodyStep, Sink};
+use crate::body_step::{BodyStep, Sink};
 use crate::metrics::Volume;
 
-/// A step, where its bytes are counted, and its share of the memory.
-pub(super) struct Counted<S> {
-    pub(super) step: S,
+/// A compressor, where its bytes are counted, and its share of the memory.
+pub(super) struct Counted {
+    pub(super) step: Box<dyn BodyStep>,
     pub(super) volume: Rc<Volume>,
     pub(super) _share: Share,
 }
 
-impl<S: BodyStep> Counted<S> {
+impl Counted {
     /// Lets the step hand something on, and counts it.
     fn count(
         &mut self,
         sink: &mut Sink<'_>,
-        act: impl FnOnce(&mut S, &mut Sink<'_>) -> Result<(), Failure>,
+        act: impl FnOnce(&mut dyn BodyStep, &mut Sink<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { step, volume, .. } = self;
-        act(step, &mut |piece| {
+        act(&mut **step, &mut |piece| {
             volume.after.set(volume.after.get() + piece.len() as u64);
             sink(piece)
         })
     }
 }
 
-impl<S: BodyStep> BodyStep for Counted<S> {
+impl BodyStep for Counted {
     fn takes(&self, room: usize) -> usize {
         self.step.takes(room)
     }
@@ -50,10 +50,10 @@ impl<S: BodyStep> BodyStep for Counted<S> {
     }
 
     fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.count(sink, S::pause)
+        self.count(sink, |step, sink| step.pause(sink))
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.count(sink, S::finish)
+        self.count(sink, |step, sink| step.finish(sink))
     }
 }

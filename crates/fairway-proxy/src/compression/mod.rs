@@ -2,25 +2,21 @@
 //! steps of bodies that stream. Owns no configuration: [`Compression`] says what may be compressed.
 
 mod accepted;
-mod brotli;
+mod compressors;
 mod counted;
-mod gzip;
 mod head;
 mod memory;
-mod pieces;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use fairway_http::{BodySize, Head, Known};
-use fairway_model::{CodingRule, Compression, ContentCoding};
+use fairway_model::{CodingRule, Compression};
 
 pub(crate) use accepted::Accepted;
 pub(crate) use head::is_digest;
 pub(crate) use memory::CompressorMemory;
 
-use self::brotli::Brotli;
 use self::counted::Counted;
-use self::gzip::Gzip;
 use crate::body_steps::BodySteps;
 use crate::metrics::CompressedBytes;
 
@@ -53,20 +49,10 @@ pub(crate) fn begin(
     let chosen = accepted.choose(possible);
     head::vary_by_encoding(response);
     let chosen = chosen?;
-    let bytes = match chosen.coding {
-        ContentCoding::Gzip => gzip::BYTES,
-        ContentCoding::Brotli => brotli::bytes(chosen.level),
-    };
-    let share = memory.share(bytes, most)?;
+    let share = memory.share(compressors::max_bytes(chosen), most)?;
+    let step = compressors::start(chosen, length)?;
     head::set_coding(response, chosen.coding);
     *body = BodySize::Unknown;
     let volume = counted.of(chosen.coding);
-    Some(match chosen.coding {
-        ContentCoding::Gzip => {
-            BodySteps::of(Counted { step: Gzip::new(chosen.level, length), volume, _share: share })
-        }
-        ContentCoding::Brotli => {
-            BodySteps::of(Counted { step: Brotli::new(chosen.level), volume, _share: share })
-        }
-    })
+    Some(BodySteps::of(Counted { step, volume, _share: share }))
 }

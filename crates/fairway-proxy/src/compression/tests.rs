@@ -4,45 +4,68 @@
 
 use std::cell::Cell;
 use std::io::Read;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
+use fairway_model::ContentCoding;
 use fastrand::Rng;
 use flate2::read::GzDecoder;
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-use super::pieces::{MAX_PIECE, OUTPUT};
+use super::compressors::{MAX_PIECE, OUTPUT};
 use super::*;
-use crate::body_steps::BodyStep;
+use crate::body_step::BodyStep;
 
 /// What a compressor may hand on at once: a block of Brotli that does not get smaller, and what came since.
 const MAX_BURST: usize = 128 * 1024;
 
+/// All codings, each with its levels.
+pub(crate) const CODINGS: [(ContentCoding, RangeInclusive<u8>); 3] =
+    [(ContentCoding::Gzip, 1..=9), (ContentCoding::Brotli, 0..=6), (ContentCoding::Zstd, 1..=9)];
+
 /// Reads as much as can be read, and says whether that is all.
 pub(crate) fn decode(coding: ContentCoding, bytes: &[u8]) -> (Vec<u8>, bool) {
-    let mut decoded = Vec::new();
-    let mut piece = [0; 4096];
-    let mut input = bytes;
-    let mut decoder: Box<dyn Read + '_> = match coding {
-        ContentCoding::Gzip => Box::new(GzDecoder::new(&mut input)),
-        ContentCoding::Brotli => Box::new(::brotli::Decompressor::new(&mut input, 4096)),
-    };
-    let is_whole = loop {
-        match decoder.read(&mut piece) {
-            Ok(0) => break true,
-            Ok(count) => decoded.extend_from_slice(&piece[..count]),
-            Err(_) => break false,
-        }
-    };
-    (decoded, is_whole)
-}
-
-fn step(coding: ContentCoding, level: u8, length: Option<u64>) -> Box<dyn BodyStep> {
     match coding {
-        ContentCoding::Gzip => Box::new(Gzip::new(level, length)),
-        ContentCoding::Brotli => Box::new(Brotli::new(level)),
+        ContentCoding::Gzip => read_all(GzDecoder::new(bytes)),
+        ContentCoding::Brotli => read_all(::brotli::Decompressor::new(bytes, 4096)),
+        ContentCoding::Zstd => decode_zstd(bytes),
     }
 }
 
+fn read_all(mut decoder: impl Read) -> (Vec<u8>, bool) {
+    let (mut decoded, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match decoder.read(&mut piece) {
+            Ok(0) => return (decoded, true),
+            Ok(count) => decoded.extend_from_slice(&piece[..count]),
+            Err(_) => return (decoded, false),
+        }
+    }
+}
+
+/// As a client that keeps no more than the window that the compressor promises to need.
+fn decode_zstd(bytes: &[u8]) -> (Vec<u8>, bool) {
+    let mut state = DCtx::create();
+    state.set_parameter(DParameter::WindowLogMax(16)).unwrap();
+    let (mut decoded, mut piece) = (Vec::new(), [0; 4096]);
+    let mut from = InBuffer::around(bytes);
+    loop {
+        let mut into = OutBuffer::around(&mut piece[..]);
+        let Ok(left) = state.decompress_stream(&mut into, &mut from) else { return (decoded, false) };
+        let made = into.pos();
+        decoded.extend_from_slice(&piece[..made]);
+        if left == 0 || (made == 0 && from.pos() == bytes.len()) {
+            return (decoded, left == 0 && from.pos() == bytes.len());
+        }
+    }
+}
+
+fn step(coding: ContentCoding, level: u8, length: Option<u64>) -> Box<dyn BodyStep> {
+    compressors::start(&CodingRule { coding, level, min_length: 0, types: Arc::default() }, length).unwrap()
+}
+
 /// Bytes that can be compressed well, or a little, or not at all.
-fn body(random: &mut Rng, length: usize) -> Vec<u8> {
+pub(crate) fn body(random: &mut Rng, length: usize) -> Vec<u8> {
     const WORDS: [&str; 6] = ["the ", "of ", "<div class=\"a\">", "{\"key\": ", "\n", "Fairway "];
     let kind = random.u8(..4);
     let mut bytes = Vec::with_capacity(length + 16);
@@ -63,11 +86,11 @@ fn body(random: &mut Rng, length: usize) -> Vec<u8> {
 fn what_is_decoded_is_what_was_compressed() {
     let mut random = Rng::with_seed(1);
     for round in 0..60 {
-        for coding in [ContentCoding::Gzip, ContentCoding::Brotli] {
+        for (coding, levels) in CODINGS {
             let most = *random.choice(&[1, 300, 20_000, 300_000]).unwrap();
             let length = random.usize(0..=most);
             let body = body(&mut random, length);
-            let level = if coding == ContentCoding::Gzip { random.u8(1..=9) } else { random.u8(0..=6) };
+            let level = random.u8(levels);
             let known = random.bool().then_some(length as u64);
             let mut step = step(coding, level, known);
             let (mut output, mut rest) = (Vec::new(), &body[..]);
@@ -112,7 +135,7 @@ fn what_is_decoded_is_what_was_compressed() {
 
 #[test]
 fn nothing_is_flushed_while_bytes_come_and_nothing_twice() {
-    for coding in [ContentCoding::Gzip, ContentCoding::Brotli] {
+    for (coding, _) in CODINGS {
         // The bytes that come out before the end, and those at the end.
         let lengths_of = |pauses: usize| {
             let mut step = step(coding, 4, None);
@@ -141,7 +164,7 @@ fn nothing_is_flushed_while_bytes_come_and_nothing_twice() {
 
 #[test]
 fn a_client_that_refuses_ends_the_compression() {
-    for coding in [ContentCoding::Gzip, ContentCoding::Brotli] {
+    for (coding, _) in CODINGS {
         let mut step = step(coding, 1, None);
         let mut random = Rng::with_seed(1);
         let noise: Vec<u8> = (0..MAX_PIECE).map(|_| random.u8(..)).collect();
@@ -168,6 +191,7 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
     };
     let compression = Compression {
         codings: vec![
+            rule(ContentCoding::Zstd, 1000, &["text/html"]),
             rule(ContentCoding::Brotli, 20, &["text/html"]),
             rule(ContentCoding::Gzip, 256, &["text/html", "text/plain"]),
         ],
@@ -175,7 +199,7 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
     let mut request = Head::new();
     request.start_request(b"GET", b"/");
     if accepts {
-        request.append(b"Accept-Encoding", b"br, gzip");
+        request.append(b"Accept-Encoding", b"br, gzip, zstd");
     }
     let mut response = response.clone();
     let memory = CompressorMemory::default();
@@ -194,10 +218,11 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
 fn type_and_length_say_which_codings_a_response_can_get() {
     const VARY: &str = "Accept-Encoding";
     for (media_type, body, expected, vary) in [
-        ("text/html", BodySize::Exact(1000), "br", VARY),
+        ("text/html", BodySize::Exact(1000), "zstd", VARY),
+        ("text/html", BodySize::Exact(999), "br", VARY),
         ("text/html", BodySize::Exact(20), "br", VARY),
         ("text/html", BodySize::Exact(19), "", ""),
-        ("text/html", BodySize::Unknown, "br", VARY),
+        ("text/html", BodySize::Unknown, "zstd", VARY),
         ("text/html", BodySize::None, "", ""),
         ("Text/Plain; charset=utf-8", BodySize::Exact(256), "gzip", VARY),
         ("text/plain", BodySize::Exact(255), "", ""),

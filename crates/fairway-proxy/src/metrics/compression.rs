@@ -20,6 +20,7 @@ pub struct Volume {
 pub struct CompressedBytes {
     brotli: Rc<Volume>,
     gzip: Rc<Volume>,
+    zstd: Rc<Volume>,
 }
 
 impl CompressedBytes {
@@ -28,12 +29,13 @@ impl CompressedBytes {
         Rc::clone(match coding {
             ContentCoding::Brotli => &self.brotli,
             ContentCoding::Gzip => &self.gzip,
+            ContentCoding::Zstd => &self.zstd,
         })
     }
 
     /// What was counted, by coding and side.
     pub(crate) fn counted(&self) -> BTreeMap<(&'static str, &'static str), u64> {
-        let codings = [ContentCoding::Brotli, ContentCoding::Gzip];
+        let codings = [ContentCoding::Brotli, ContentCoding::Gzip, ContentCoding::Zstd];
         let of = |coding: ContentCoding| {
             let volume = self.of(coding);
             let side = |side, bytes: &Cell<u64>| ((coding.name(), side), bytes.get());

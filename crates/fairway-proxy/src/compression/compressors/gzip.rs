@@ -4,7 +4,7 @@ use fairway_connection::sides::Failure;
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 use super::pieces::{MAX_PIECE, OUTPUT};
-use crate::body_steps::{BodyStep, Sink};
+use crate::body_step::{BodyStep, Sink};
 
 /// What a match may look ahead (`MIN_LOOKAHEAD` of zlib): so much larger than the body is the smallest window that suits it.
 const LOOKAHEAD: u64 = 262;

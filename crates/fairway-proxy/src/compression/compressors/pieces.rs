@@ -1,7 +1,7 @@
 //! How much a compressor takes in and hands on at a time.
 
 /// The most that it takes in one piece: what it does with that, other exchanges wait for.
-pub(super) const MAX_PIECE: usize = 16 * 1024;
+pub(crate) const MAX_PIECE: usize = 16 * 1024;
 
 /// The most that it hands on in one piece.
-pub(super) const OUTPUT: usize = 8 * 1024;
+pub(crate) const OUTPUT: usize = 8 * 1024;

@@ -5,7 +5,7 @@ use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, Brotli
 use fairway_connection::sides::Failure;
 
 use super::pieces::{MAX_PIECE, OUTPUT};
-use crate::body_steps::{BodyStep, Sink};
+use crate::body_step::{BodyStep, Sink};
 
 /// The hardest that a compressor tries. Beyond it one takes 12 MB or more, and works on 64 KiB for up to 70 ms, for which all
 /// exchanges of its worker would wait.

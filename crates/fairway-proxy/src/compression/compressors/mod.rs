@@ -1,0 +1,35 @@
+//! The compressors, each a step of a body that streams: bytes go in by the piece, and what comes of them is handed on at once or at a
+//! pause. Each takes a bounded amount of memory and of time for a piece. Knows nothing of heads; a fuzz target builds this folder alone.
+
+mod brotli;
+mod gzip;
+mod pieces;
+mod zstd;
+
+use fairway_model::{CodingRule, ContentCoding};
+
+use self::brotli::Brotli;
+use self::gzip::Gzip;
+use self::zstd::Zstd;
+use crate::body_step::BodyStep;
+
+#[cfg(test)]
+pub(super) use self::pieces::{MAX_PIECE, OUTPUT};
+
+/// The most bytes that the compressor of a rule takes.
+pub(super) fn max_bytes(rule: &CodingRule) -> u64 {
+    match rule.coding {
+        ContentCoding::Brotli => brotli::bytes(rule.level),
+        ContentCoding::Gzip => gzip::BYTES,
+        ContentCoding::Zstd => zstd::BYTES,
+    }
+}
+
+/// The compressor of a rule for a body of this length, where it is known; `None` where there is no memory for one.
+pub(super) fn start(rule: &CodingRule, length: Option<u64>) -> Option<Box<dyn BodyStep>> {
+    Some(match rule.coding {
+        ContentCoding::Brotli => Box::new(Brotli::new(rule.level)),
+        ContentCoding::Gzip => Box::new(Gzip::new(rule.level, length)),
+        ContentCoding::Zstd => Box::new(Zstd::new(rule.level, length)?),
+    })
+}
