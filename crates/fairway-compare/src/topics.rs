@@ -211,7 +211,7 @@ pub(crate) fn settings(part: &Part, statuses: &[u16]) -> &'static [&'static str]
             &["ssl-redirect", "force-ssl-redirect", "use-port-in-redirects"]
         }
         Part::Field(name) if name == "server" => &["server-tokens"],
-        Part::Field(name) if name == "content-encoding" => &["use-gzip", "enable-brotli"],
+        Part::Field(name) if name == "content-encoding" => &["use-gzip", "enable-brotli", "enable-zstd"],
         Part::SeenField(name) if name.starts_with("x-forwarded-") || name == "x-real-ip" => &[
             "use-forwarded-headers",
             "compute-full-forwarded-for",

@@ -72,6 +72,7 @@ const KEYS: &[&str] = &[
     "enable-owasp-modsecurity-crs",
     "enable-real-ip",
     "enable-underscores-in-headers",
+    "enable-zstd",
     "force-ssl-redirect",
     "forwarded-for-header",
     "forwarded-path",
@@ -146,6 +147,8 @@ const KEYS: &[&str] = &[
     "variables-hash-max-size",
     "whitelist-source-range",
     "worker-processes",
+    "zstd-level",
+    "zstd-types",
 ];
 
 /// What is said, with the inputs for which it is said. A value that a diagnostic repeats stands there as `VALUE`.

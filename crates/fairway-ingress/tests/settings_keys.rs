@@ -107,7 +107,8 @@ const INTRODUCTION: &str = "# Keys of ingress-nginx's ConfigMap
 
 Look up here what Fairway does with each key of the ConfigMap that `--configmap` names, as ingress-nginx v1.15.1 and its \
 predecessors read it. [operate.md](operate.md#the-settings-configmap) describes the keys that are served, with their defaults; \
-`fairway check` prints what is said here about the keys of your own ConfigMap.
+`fairway check` prints what is said here about the keys of your own ConfigMap. Keys that only Fairway has, such as `enable-zstd`, are in \
+operate.md.
 
 * **served**: the key has the effect that it has in ingress-nginx, or the difference that operate.md and \
 [record 0003](design/0003-differences-from-ingress-nginx.md) describe.

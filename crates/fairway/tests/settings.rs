@@ -118,7 +118,9 @@ async fn headers_of_all_ingresses_follow_their_config_maps_while_it_runs() {
 
 #[tokio::test]
 async fn responses_are_compressed_by_their_keys_while_it_runs() {
-    let keys = [("use-gzip", "true"), ("gzip-min-length", "1"), ("gzip-types", "*")];
+    let gzip = [("use-gzip", "true"), ("gzip-min-length", "1"), ("gzip-types", "*")];
+    let zstd = [("enable-zstd", "true"), ("zstd-min-length", "2"), ("zstd-types", "*")];
+    let keys = [gzip, zstd].concat();
     let site = Site::with(&keys).await;
     let explained = Command::new(BINARY)
         .args(["explain", "http://a.test/", "--configmap", "a/settings", "--manifests"])
@@ -126,13 +128,18 @@ async fn responses_are_compressed_by_their_keys_while_it_runs() {
         .output()
         .unwrap();
     let explained = String::from_utf8(explained.stdout).unwrap();
-    let expected =
-        "responses are compressed for clients that accept it: gzip at level 1 from 1 bytes (*, text/html)";
+    let expected = "responses are compressed for clients that accept it: zstd at level 3 from 2 bytes (*, text/html); \
+                    gzip at level 1 from 1 bytes (*, text/html)";
     assert!(explained.contains(expected), "{explained}");
     let fairway = site.run().await;
     let client = Mutex::new(Client::connect(fairway.http).await.unwrap());
-    let request = Request::get("a.test", "/").header("Accept-Encoding", "gzip, br");
+    let request = Request::get("a.test", "/").header("Accept-Encoding", "gzip, br, zstd");
     let asked = async || client.lock().await.exchange(&request).await.unwrap();
+    let answer = asked().await;
+    assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("zstd")));
+    assert!(answer.body.starts_with(b"\x28\xb5\x2f\xfd"), "the magic number of Zstandard");
+    site.set(&gzip);
+    eventually("gzip", PATIENCE, || async { asked().await.header("Content-Encoding") == Some("gzip") }).await;
     let answer = asked().await;
     assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("gzip")));
     assert_eq!((answer.header("Vary"), answer.header("Content-Length")), (Some("Accept-Encoding"), None));

@@ -1,4 +1,5 @@
-//! The keys of the settings ConfigMap about compressed responses, with the defaults of ingress-nginx. Owns no coding.
+//! The keys of the settings ConfigMap about compressed responses, with the defaults of ingress-nginx; those of Zstandard are
+//! Fairway's own. Owns no coding.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -12,30 +13,58 @@ use crate::ingress::settings::problem::KeyProblem;
 /// nginx compresses it whatever its list says.
 const ALWAYS: &str = "text/html";
 
-/// Of `gzip-types`; `brotli-types` has one more.
+/// Of `gzip-types`; `brotli-types` and `zstd-types` have one more.
 const TYPES: &str = "application/atom+xml application/javascript application/x-javascript application/json \
                      application/rss+xml application/vnd.ms-fontobject application/x-font-ttf \
                      application/x-web-app-manifest+json application/xhtml+xml application/xml font/opentype \
                      image/svg+xml image/x-icon text/css text/javascript text/plain text/x-component";
 
-const MORE_OF_BROTLI: &str = "application/xml+rss";
-
-/// The highest level of Brotli that Fairway compresses with.
-const MAX_BROTLI_LEVEL: u8 = 6;
+const MORE_OF_OTHERS: &str = "application/xml+rss";
 
 const NOT_A_LENGTH: KeyProblem = KeyProblem::NotA("a whole number of bytes");
 const NOT_ALL_TYPES: KeyProblem = KeyProblem::Partly(
     "a list of media types, separated by spaces",
     "only responses of the types that can be read, and of text/html, are compressed",
 );
-const TOO_HIGH: KeyProblem = KeyProblem::Lost(
-    "the highest level is 6, because all other requests of a worker would wait for one that compresses harder",
-    "level 6 is used",
-);
+
+/// What a key for a level may say.
+struct Levels {
+    range: RangeInclusive<u8>,
+    what: &'static str,
+    /// The highest that Fairway compresses with, and what a key says of a higher one.
+    limit: Option<(u8, KeyProblem)>,
+}
+
+const GZIP_LEVELS: Levels = Levels { range: 1..=9, what: "a whole number from 1 to 9", limit: None };
+
+const BROTLI_LEVELS: Levels = Levels {
+    range: 0..=11,
+    what: "a whole number from 0 to 11",
+    limit: Some((
+        6,
+        KeyProblem::Lost(
+            "the highest level is 6, because all other requests of a worker would wait for one that compresses harder",
+            "level 6 is used",
+        ),
+    )),
+};
+
+const ZSTD_LEVELS: Levels = Levels {
+    range: 1..=22,
+    what: "a whole number from 1 to 22",
+    limit: Some((
+        9,
+        KeyProblem::Lost(
+            "the highest level is 9, because all other requests of a worker would wait for one that compresses harder",
+            "level 9 is used",
+        ),
+    )),
+};
 
 /// The keys of all codings.
 #[derive(Debug)]
 pub(super) struct CompressionKeys {
+    zstd: CodingKeys,
     brotli: CodingKeys,
     gzip: CodingKeys,
 }
@@ -53,8 +82,10 @@ impl Default for CompressionKeys {
             is_on: false,
             rule: CodingRule { coding, level, min_length, types: media_types(types).0 },
         };
+        let types_of_others = format!("{MORE_OF_OTHERS} {TYPES}");
         Self {
-            brotli: keys(ContentCoding::Brotli, 4, 20, &format!("{MORE_OF_BROTLI} {TYPES}")),
+            zstd: keys(ContentCoding::Zstd, 3, 256, &types_of_others),
+            brotli: keys(ContentCoding::Brotli, 4, 20, &types_of_others),
             gzip: keys(ContentCoding::Gzip, 1, 256, TYPES),
         }
     }
@@ -66,31 +97,24 @@ impl CompressionKeys {
         Some(match name {
             "use-gzip" => self.gzip.enable(value),
             "enable-brotli" => self.brotli.enable(value),
-            "gzip-level" => self.gzip.set_level(value, 1..=9, "a whole number from 1 to 9"),
-            "brotli-level" => self
-                .brotli
-                .set_level(value, 0..=11, "a whole number from 0 to 11")
-                .and_then(|()| self.limit()),
+            "enable-zstd" => self.zstd.enable(value),
+            "gzip-level" => self.gzip.set_level(value, &GZIP_LEVELS),
+            "brotli-level" => self.brotli.set_level(value, &BROTLI_LEVELS),
+            "zstd-level" => self.zstd.set_level(value, &ZSTD_LEVELS),
             "gzip-min-length" => self.gzip.set_min_length(value),
             "brotli-min-length" => self.brotli.set_min_length(value),
+            "zstd-min-length" => self.zstd.set_min_length(value),
             "gzip-types" => self.gzip.set_types(value),
             "brotli-types" => self.brotli.set_types(value),
+            "zstd-types" => self.zstd.set_types(value),
             _ => return None,
         })
     }
 
-    fn limit(&mut self) -> Result<(), KeyProblem> {
-        let level = &mut self.brotli.rule.level;
-        if *level <= MAX_BROTLI_LEVEL {
-            return Ok(());
-        }
-        *level = MAX_BROTLI_LEVEL;
-        Err(TOO_HIGH)
-    }
-
-    /// What the keys say together. As in nginx, Brotli comes before gzip.
+    /// What the keys say together. As in nginx, Brotli comes before gzip; Zstandard comes before both because it takes the least time for
+    /// what it saves.
     pub(super) fn settle(self) -> Option<Arc<Compression>> {
-        let on = [self.brotli, self.gzip].into_iter().filter(|keys| keys.is_on);
+        let on = [self.zstd, self.brotli, self.gzip].into_iter().filter(|keys| keys.is_on);
         let codings: Vec<_> = on.map(|keys| keys.rule).collect();
         (!codings.is_empty()).then(|| Arc::new(Compression { codings }))
     }
@@ -102,15 +126,16 @@ impl CodingKeys {
         Ok(())
     }
 
-    fn set_level(
-        &mut self,
-        value: &str,
-        range: RangeInclusive<u8>,
-        what: &'static str,
-    ) -> Result<(), KeyProblem> {
-        let level = value.parse().ok().filter(|level| range.contains(level));
-        self.rule.level = level.ok_or(KeyProblem::NotA(what))?;
-        Ok(())
+    fn set_level(&mut self, value: &str, levels: &Levels) -> Result<(), KeyProblem> {
+        let level = value.parse().ok().filter(|level| levels.range.contains(level));
+        self.rule.level = level.ok_or(KeyProblem::NotA(levels.what))?;
+        match levels.limit {
+            Some((highest, problem)) if self.rule.level > highest => {
+                self.rule.level = highest;
+                Err(problem)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn set_min_length(&mut self, value: &str) -> Result<(), KeyProblem> {
@@ -159,13 +184,13 @@ mod tests {
     fn nothing_is_compressed_without_a_switch_and_the_defaults_are_those_of_ingress_nginx() {
         assert_eq!(settled(&[]), []);
         assert_eq!(settled(&[("gzip-level", "5"), ("use-gzip", "false")]), []);
-        let [brotli, gzip] = &*settled(&[("use-gzip", "true"), ("enable-brotli", "true")]) else {
-            panic!("two codings")
-        };
+        let all = [("use-gzip", "true"), ("enable-brotli", "true"), ("enable-zstd", "true")];
+        let [zstd, brotli, gzip] = &*settled(&all) else { panic!("three codings") };
+        assert_eq!((zstd.coding, zstd.level, zstd.min_length), (ContentCoding::Zstd, 3, 256));
         assert_eq!((brotli.coding, brotli.level, brotli.min_length), (ContentCoding::Brotli, 4, 20));
         assert_eq!((gzip.coding, gzip.level, gzip.min_length), (ContentCoding::Gzip, 1, 256));
-        assert_eq!((brotli.types.len(), gzip.types.len()), (19, 18));
-        for rule in [brotli, gzip] {
+        assert_eq!((&zstd.types, brotli.types.len(), gzip.types.len()), (&brotli.types, 19, 18));
+        for rule in [zstd, brotli, gzip] {
             assert!(rule.has_type(Some(b"text/html")) && rule.has_type(Some(b"application/json")));
             assert!(!rule.has_type(Some(b"image/png")) && !rule.has_type(None));
         }
@@ -182,21 +207,33 @@ mod tests {
             ("brotli-level", "-1"),
             ("gzip-min-length", "1k"),
             ("brotli-min-length", ""),
+            ("enable-zstd", "maybe"),
+            ("zstd-level", "0"),
+            ("zstd-level", "23"),
+            ("zstd-level", "-1"),
+            ("zstd-min-length", "1.5"),
         ] {
             let mut keys = CompressionKeys::default();
             assert!(matches!(keys.read(name, value), Some(Err(KeyProblem::NotA(_)))), "{name}: {value}");
-            let both = [("use-gzip", "true"), ("enable-brotli", "true")];
-            assert_eq!(settled(&[both[0], both[1]]), settled(&[(name, value), both[0], both[1]]));
+            let all = [("use-gzip", "true"), ("enable-brotli", "true"), ("enable-zstd", "true")];
+            assert_eq!(settled(&all), settled(&[&[(name, value)], &all[..]].concat()), "{name}: {value}");
         }
         assert!(CompressionKeys::default().read("gzip-disable", "msie6").is_none());
     }
 
     #[test]
     fn levels_beyond_the_highest_are_lowered() {
-        let mut keys = CompressionKeys::default();
-        assert!(matches!(keys.read("brotli-level", "6"), Some(Ok(()))));
-        assert!(matches!(keys.read("brotli-level", "11"), Some(Err(KeyProblem::Lost(..)))));
-        assert_eq!(keys.brotli.rule.level, 6);
+        for (switch, name, highest, higher) in [
+            ("enable-brotli", "brotli-level", 6, ["7", "11"]),
+            ("enable-zstd", "zstd-level", 9, ["10", "22"]),
+        ] {
+            let mut keys = CompressionKeys::default();
+            assert!(matches!(keys.read(name, &highest.to_string()), Some(Ok(()))), "{name}");
+            for value in higher {
+                assert!(matches!(keys.read(name, value), Some(Err(KeyProblem::Lost(..)))), "{name}: {value}");
+                assert_eq!(settled(&[(switch, "true"), (name, value)])[0].level, highest, "{name}: {value}");
+            }
+        }
     }
 
     #[test]
