@@ -183,9 +183,9 @@ lab-test: image ## the tests of the laboratory and the benchmark, and a few seco
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	.ci/fuzz $(FUZZ_SECONDS)
 
-properties: setup ## the tests with a random seed, which is printed: PROPTEST_RNG_SEED repeats it
+properties: setup ## the tests with a random seed, which is printed: PROPTEST_RNG_SEED repeats it; 10,000 COMPRESSED_BODIES
 	@seed=$${PROPTEST_RNG_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "PROPTEST_RNG_SEED=$$seed"; \
-		PROPTEST_RNG_SEED=$$seed $(runner) cargo test $(product) --locked --no-fail-fast
+		PROPTEST_RNG_SEED=$$seed COMPRESSED_BODIES=$${COMPRESSED_BODIES:-10000} $(runner) cargo test $(product) --locked --no-fail-fast
 
 verify: ## everything that .ci/run leaves out, step by step; goes on where it was interrupted: target/verify/summary.md
 	.ci/verify $(ARGS)

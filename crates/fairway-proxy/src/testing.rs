@@ -435,6 +435,7 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("waits", worker.waits.count() as u64),
         ("streams", worker.counters.http2.streams().get()),
         ("what windows grew by", worker.budgets.windows.lent()),
+        ("bytes of compressors", worker.compressors.taken()),
         ("copies", worker.copies() as u64),
         ("requests of limits", worker.guards.counts.under_way()),
         ("registered connections", worker.registered() as u64),

@@ -14,6 +14,12 @@ pub(super) struct Share {
 }
 
 impl CompressorMemory {
+    /// What they take now.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> u64 {
+        self.0.get()
+    }
+
     /// The share of a compressor that takes so many bytes, where all together then take no more than `most`.
     pub(super) fn share(&self, bytes: u64, most: u64) -> Option<Share> {
         let together = self.0.get() + bytes;
@@ -44,7 +50,7 @@ mod tests {
         assert!(memory.share(61, 100).is_none());
         assert!(memory.share(60, 100).is_some());
         drop(second);
-        assert_eq!(memory.0.get(), 0);
+        assert_eq!(memory.taken(), 0);
         assert!(memory.share(1, 0).is_none(), "nothing while the process sheds");
     }
 }

@@ -23,12 +23,12 @@ use crate::compression::tests::decode;
 use crate::testing::{Meeting, Stage, on_stage, read_head};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaks {
+pub(super) enum Speaks {
     Http1,
     Http2,
 }
 
-const PAIRS: [(Speaks, Speaks); 4] = [
+pub(super) const PAIRS: [(Speaks, Speaks); 4] = [
     (Speaks::Http1, Speaks::Http1),
     (Speaks::Http1, Speaks::Http2),
     (Speaks::Http2, Speaks::Http1),
@@ -37,27 +37,43 @@ const PAIRS: [(Speaks, Speaks); 4] = [
 
 const CODINGS: [ContentCoding; 3] = [ContentCoding::Gzip, ContentCoding::Brotli, ContentCoding::Zstd];
 
-/// Compresses text with all codings.
-fn compressing() -> Phases {
-    let rule =
-        |coding| CodingRule { coding, level: 4, min_length: 10, types: [Arc::from("text/plain")].into() };
-    let codings = CODINGS.map(rule).to_vec();
-    Arc::new(Compression { codings }).into()
+/// Text gets a coding.
+fn rule(coding: ContentCoding, level: u8, min_length: u64) -> CodingRule {
+    CodingRule { coding, level, min_length, types: [Arc::from("text/plain")].into() }
 }
 
-/// A stage whose rule compresses, over one endpoint that does this with each connection.
+/// A stage whose rule compresses with all codings, over one endpoint that does this with each connection.
 fn stage<F: Future<Output = ()> + 'static>(
     endpoint: Speaks,
     more: Vec<Phases>,
     play: impl Fn(Raw) -> F + 'static,
 ) -> Stage {
+    compressing(CODINGS.map(|coding| rule(coding, 4, 10)).to_vec(), endpoint, more, play)
+}
+
+/// The same with one coding.
+pub(super) fn compressing_with<F: Future<Output = ()> + 'static>(
+    (coding, level): (ContentCoding, u8),
+    endpoint: Speaks,
+    play: impl Fn(Raw) -> F + 'static,
+) -> Stage {
+    compressing(vec![rule(coding, level, 0)], endpoint, Vec::new(), play)
+}
+
+fn compressing<F: Future<Output = ()> + 'static>(
+    codings: Vec<CodingRule>,
+    endpoint: Speaks,
+    more: Vec<Phases>,
+    play: impl Fn(Raw) -> F + 'static,
+) -> Stage {
+    let compression = Phases::from(Arc::new(Compression { codings }));
     let protocol = match endpoint {
         Speaks::Http1 => BackendProtocol::Http1,
         Speaks::Http2 => BackendProtocol::H2c,
     };
     let play = Rc::new(play);
     let edit = |rule: &mut fairway_model::Rule| {
-        rule.phases = [compressing()].into_iter().chain(more).collect::<Phases>().kept();
+        rule.phases = [compression].into_iter().chain(more).collect::<Phases>().kept();
     };
     Stage::speaking_ruled(protocol, 1, edit, move |_| {
         let play = Rc::clone(&play);
@@ -67,32 +83,32 @@ fn stage<F: Future<Output = ()> + 'static>(
 
 /// What came of a request.
 #[derive(Debug, Default)]
-struct Came {
-    status: u16,
+pub(super) struct Came {
+    pub(super) status: u16,
     fields: wire::Fields,
-    body: Vec<u8>,
+    pub(super) body: Vec<u8>,
     trailers: wire::Fields,
-    is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
 impl Came {
-    fn named(&self, name: &str) -> Vec<&str> {
+    pub(super) fn named(&self, name: &str) -> Vec<&str> {
         wire::values(&self.fields, name)
     }
 }
 
 /// A client with one request.
-struct Asker {
+pub(super) struct Asker {
     stream: DuplexStream,
     speaks: Speaks,
     codec: Codec,
     input: Vec<u8>,
-    came: Came,
-    is_over: bool,
+    pub(super) came: Came,
+    pub(super) is_over: bool,
 }
 
 impl Asker {
-    async fn ask(stage: &Stage, speaks: Speaks, method: &str, fields: &[(&str, &str)]) -> Self {
+    pub(super) async fn ask(stage: &Stage, speaks: Speaks, method: &str, fields: &[(&str, &str)]) -> Self {
         let (stream, mut codec) = (stage.client().stream, Codec::new(Config::default(), 0));
         let mut bytes = Vec::new();
         if speaks == Speaks::Http1 {
@@ -117,6 +133,12 @@ impl Asker {
         asker
     }
 
+    /// Sends bytes as they are.
+    pub(super) async fn say(&mut self, bytes: &[u8]) {
+        // Fairway may have closed.
+        let _ = self.stream.write_all(bytes).await;
+    }
+
     async fn flush(&mut self) {
         let bytes = self.codec.pending().to_vec();
         // Fairway may have closed.
@@ -125,16 +147,23 @@ impl Asker {
         }
     }
 
-    /// Reads once.
     async fn read(&mut self) {
-        let count = timeout(Duration::from_secs(600), self.stream.read_buf(&mut self.input)).await.unwrap();
-        let is_closed = count.unwrap_or(0) == 0;
+        self.read_at_most(64 * 1024).await;
+    }
+
+    /// Reads once; gives how many bytes came.
+    pub(super) async fn read_at_most(&mut self, most: usize) -> usize {
+        let mut piece = (&mut self.stream).take(most as u64);
+        let count = timeout(Duration::from_secs(600), piece.read_buf(&mut self.input)).await.unwrap();
+        let count = count.unwrap_or(0);
+        let is_closed = count == 0;
         match self.speaks {
             Speaks::Http1 => self.take_text(is_closed),
             Speaks::Http2 => self.take_frames(),
         }
         self.is_over |= is_closed;
         self.flush().await;
+        count
     }
 
     async fn finish(mut self) -> Came {
@@ -206,7 +235,7 @@ fn text(length: usize) -> Vec<u8> {
 }
 
 /// Waits for a request; gives its stream.
-async fn asked(endpoint: Speaks, raw: &mut Raw) -> Option<u32> {
+pub(super) async fn asked(endpoint: Speaks, raw: &mut Raw) -> Option<u32> {
     match endpoint {
         Speaks::Http1 => raw.text_request_with_body().await.map(|(stream, _)| stream),
         Speaks::Http2 => raw.request().await,
@@ -214,7 +243,7 @@ async fn asked(endpoint: Speaks, raw: &mut Raw) -> Option<u32> {
 }
 
 /// The head of a response with text.
-fn begins(endpoint: Speaks, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn begins(endpoint: Speaks, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
     let fields = [&[("content-type", "text/plain")], fields].concat();
     if endpoint == Speaks::Http2 {
         return head(stream, 0, &fields);
@@ -225,7 +254,7 @@ fn begins(endpoint: Speaks, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// A piece of its body.
-fn piece(endpoint: Speaks, stream: u32, data: &[u8]) -> Vec<u8> {
+pub(super) fn piece(endpoint: Speaks, stream: u32, data: &[u8]) -> Vec<u8> {
     match endpoint {
         Speaks::Http1 => [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat(),
         Speaks::Http2 => data.chunks(16_000).flat_map(|data| frame(DATA, 0, stream, data)).collect(),
@@ -233,7 +262,7 @@ fn piece(endpoint: Speaks, stream: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Its end, with trailers.
-fn ends(endpoint: Speaks, stream: u32) -> Vec<u8> {
+pub(super) fn ends(endpoint: Speaks, stream: u32) -> Vec<u8> {
     match endpoint {
         Speaks::Http1 => b"0\r\nx-sum: b\r\nrepr-digest: c\r\n\r\n".to_vec(),
         Speaks::Http2 => {
@@ -243,7 +272,7 @@ fn ends(endpoint: Speaks, stream: u32) -> Vec<u8> {
     }
 }
 
-async fn greet(endpoint: Speaks, raw: &mut Raw) {
+pub(super) async fn greet(endpoint: Speaks, raw: &mut Raw) {
     if endpoint == Speaks::Http2 {
         raw.say(frame(SETTINGS, 0, 0, &[])).await;
     }

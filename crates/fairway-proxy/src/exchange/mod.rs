@@ -18,6 +18,8 @@ mod black_hole_tests;
 #[cfg(test)]
 mod body_steps_tests;
 #[cfg(test)]
+mod compressed_bodies_tests;
+#[cfg(test)]
 mod compression_tests;
 mod decide;
 #[cfg(test)]
