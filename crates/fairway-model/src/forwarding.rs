@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
+use crate::buffering::Buffering;
 use crate::condition::ChosenFields;
 use crate::default::is_default;
 use crate::edit::PathRewrite;
@@ -42,6 +43,9 @@ pub struct Forwarding {
     /// Whether gRPC is made of gRPC-Web, for endpoints that speak gRPC alone. Requests that are neither pass as they are.
     #[serde(skip_serializing_if = "is_default")]
     pub grpc_web: bool,
+    /// Which bodies are held before they go on.
+    #[serde(skip_serializing_if = "is_default")]
+    pub buffering: Buffering,
 }
 
 impl Forwarding {
@@ -53,7 +57,18 @@ impl Forwarding {
 
     /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
     pub(crate) fn add(&mut self, more: Self) {
-        let Self { path, fields, chosen, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } = more;
+        let Self {
+            path,
+            fields,
+            chosen,
+            hop,
+            secured,
+            fallbacks,
+            retry_statuses,
+            mirrors,
+            grpc_web,
+            buffering,
+        } = more;
         self.path = path.or(self.path.take());
         self.fields = fields.or(self.fields.take());
         self.chosen.extend(chosen);
@@ -63,6 +78,7 @@ impl Forwarding {
         self.retry_statuses.extend(retry_statuses);
         self.mirrors.extend(mirrors);
         self.grpc_web |= grpc_web;
+        self.buffering = self.buffering.with(buffering);
     }
 }
 

@@ -10,6 +10,7 @@ mod access;
 mod answer;
 mod authentication;
 mod backend;
+mod buffering;
 mod certificate;
 mod cipher_list;
 mod compression;
@@ -53,6 +54,7 @@ pub use backend::{
     SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
     SubjectName, TrustedRoots, UpstreamTls, UpstreamVerification,
 };
+pub use buffering::{BodyBuffer, Buffering};
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;
 pub use compression::{CodingRule, Compression, ContentCoding};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{AnswerRate, ErrorPages};
 use crate::backend::BackendKey;
+use crate::buffering::Buffering;
 use crate::compression::Compression;
 use crate::condition::ChosenFields;
 use crate::cors::Cors;
@@ -323,8 +324,18 @@ impl Phases {
 
 /// Those that say how requests reach endpoints.
 fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
-    let Forwarding { path, fields, chosen, hop, secured, fallbacks, retry_statuses, mirrors, grpc_web } =
-        forwarding;
+    let Forwarding {
+        path,
+        fields,
+        chosen,
+        hop,
+        secured,
+        fallbacks,
+        retry_statuses,
+        mirrors,
+        grpc_web,
+        buffering,
+    } = forwarding;
     let said = [
         path.as_ref().map(Step::Path),
         secured.as_ref().map(Step::Secured),
@@ -332,6 +343,7 @@ fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
         fields.as_deref().map(Step::EndpointFields),
         grpc_web.then_some(Step::GrpcWeb),
         (!retry_statuses.is_empty()).then_some(Step::RetryStatuses(retry_statuses)),
+        (*buffering != Buffering::default()).then_some(Step::Buffering(*buffering)),
     ];
     let others = fallbacks.iter().map(Step::Fallback).chain(mirrors.iter().map(Step::Mirror));
     said.into_iter().flatten().chain(chosen.iter().map(|fields| Step::Chosen(fields))).chain(others)
@@ -360,6 +372,8 @@ pub enum Step<'a> {
     GrpcWeb,
     /// [`Forwarding::retry_statuses`].
     RetryStatuses(&'a [u16]),
+    /// [`Forwarding::buffering`].
+    Buffering(Buffering),
     /// One of [`Forwarding::fallbacks`].
     Fallback(&'a Fallback),
     /// One of [`Forwarding::mirrors`].

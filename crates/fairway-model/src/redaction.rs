@@ -105,6 +105,7 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
         retry_statuses: _,
         mirrors,
         grpc_web: _,
+        buffering: _,
     } = forwarding;
     let mut hidden = false;
     if let Some(fields) = fields.as_mut().filter(|fields| fields.iter().any(|field| has_text(&field.value))) {

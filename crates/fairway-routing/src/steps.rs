@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
-    AccessList, AnswerBounds, AnswerEdit, Answers, AuthCookies, BackendKey, BasicAuth, ClientCertificate,
-    Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback, FieldTemplate, Forwarding,
-    Guard, HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm, PathRewrite, Phases, RateLimit,
-    RealIp, ReceivedEdit, Redirect, RedirectTarget, RequestEdit, RouteFilters, Timeouts,
+    AccessList, AnswerBounds, AnswerEdit, Answers, AuthCookies, BackendKey, BasicAuth, Buffering,
+    ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback,
+    FieldTemplate, Forwarding, Guard, HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm,
+    PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect, RedirectTarget, RequestEdit,
+    RouteFilters, Timeouts,
 };
 use fairway_pattern::Pattern;
 
@@ -109,6 +110,8 @@ pub struct ForwardingSteps<R> {
     pub drops_trailers: bool,
     /// Whether the endpoint sees gRPC in the place of gRPC-Web.
     pub grpc_web: bool,
+    /// Which bodies are held before they go on.
+    pub buffering: Option<Box<Buffering>>,
 }
 
 /// What becomes of answers.
@@ -278,6 +281,7 @@ impl<R> Default for Steps<R> {
                 retried: [].into(),
                 drops_trailers: false,
                 grpc_web: false,
+                buffering: None,
             },
             answers: AnswerSteps {
                 received: [].into(),
@@ -429,8 +433,18 @@ fn forwarding<R>(
 ) -> Result<ForwardingSteps<R>, String> {
     let usual = Forwarding::default();
     // Chooses among backends, as the action does: `secured`.
-    let Forwarding { path, fields, chosen, hop, secured: _, fallbacks, retry_statuses, mirrors, grpc_web } =
-        phases.forwarding.as_deref().unwrap_or(&usual);
+    let Forwarding {
+        path,
+        fields,
+        chosen,
+        hop,
+        secured: _,
+        fallbacks,
+        retry_statuses,
+        mirrors,
+        grpc_web,
+        buffering,
+    } = phases.forwarding.as_deref().unwrap_or(&usual);
     let mut rule =
         |backend: &BackendKey| inner(InnerRule { backend, timeouts: None, answers: Answers::default() });
     // Fields that Fairway writes itself are edited once they are written.
@@ -454,6 +468,7 @@ fn forwarding<R>(
         retried: retried.into(),
         drops_trailers: false,
         grpc_web: *grpc_web,
+        buffering: (*buffering != Buffering::default()).then(|| Box::new(*buffering)),
     })
 }
 
@@ -498,13 +513,14 @@ impl AnswerStep {
 pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
     if let Some(of_rule) = &rule.forwarding {
-        let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, .. } = &**of_rule;
+        let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, .. } = &**of_rule;
         phases.add(Forwarding {
             fields: fields.clone(),
             chosen: chosen.clone(),
             hop: *hop,
             retry_statuses: retry_statuses.clone(),
             grpc_web: *grpc_web,
+            buffering: *buffering,
             ..Forwarding::default()
         });
     }

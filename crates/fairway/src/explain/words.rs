@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, ChosenFields,
-    ClientCertificate, ClientDemand, CodingRule, Compression, Condition, Deny, EndpointHop, ExternalAuth,
-    FieldMatch, FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, Manner, Match,
-    PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash, SessionKey,
-    SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
+    AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, BodyBuffer, Buffering,
+    ChosenFields, ClientCertificate, ClientDemand, CodingRule, Compression, Condition, Deny, EndpointHop,
+    ExternalAuth, FieldMatch, FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings,
+    Manner, Match, PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash,
+    SessionKey, SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -85,6 +85,7 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::Chosen(it) => chosen("request", it),
         Step::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Step::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
+        Step::Buffering(it) => buffering(it),
         Step::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
         Step::Mirror(it) => {
             format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
@@ -118,6 +119,16 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::Rate(it) => format!("answers go at {} bytes per second after the first {}", it.bytes, it.after),
         Step::Unlogged => "not in the access log".to_owned(),
     }
+}
+
+fn buffering(it: Buffering) -> String {
+    let bodies = |of: &str, buffer: Option<BodyBuffer>| {
+        let BodyBuffer { memory, disk } = buffer?;
+        Some(format!("{of} in {memory} bytes of memory and {disk} on disk"))
+    };
+    let requests = bodies("request bodies are held until they are whole,", it.requests);
+    let responses = bodies("responses are read ahead of slow clients,", it.responses);
+    requests.into_iter().chain(responses).collect::<Vec<_>>().join("; ")
 }
 
 fn compression(it: &Compression) -> String {
