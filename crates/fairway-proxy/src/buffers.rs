@@ -232,7 +232,7 @@ impl Buffers {
         self.answer.trim();
         self.host.clear();
         self.under_way.clear();
-        self.body.drop_copies();
+        self.body.let_go();
         self.forms.trim(Self::MOST);
         for bytes in [&mut self.replay, &mut self.text] {
             bytes.clear();

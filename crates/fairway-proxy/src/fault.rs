@@ -17,6 +17,8 @@ pub enum Fault {
     ClientStalled,
     /// The body is larger than the rule allows.
     BodyTooLarge,
+    /// There is no room for a body that is to be held, or it cannot be read again.
+    BufferFull,
     /// CONNECT, an upgrade that the rule does not allow, one that has a body, or OPTIONS for Fairway itself.
     Unsupported,
     /// TRACE: it would answer with what only the endpoint may see (RFC 9110 §9.3.8).
@@ -117,6 +119,7 @@ impl Fault {
             | Self::ProtectionUnavailable
             | Self::MissingReference
             | Self::ListenerFull
+            | Self::BufferFull
             | Self::Overloaded
             | Self::LocalShortage => 503,
         }
@@ -131,6 +134,7 @@ impl Fault {
             Self::ClientTimeout => "client_timeout",
             Self::ClientStalled => "client_stalled",
             Self::BodyTooLarge => "body_too_large",
+            Self::BufferFull => "buffer_full",
             Self::Unsupported => "unsupported",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::NoListener => "no_listener",
@@ -169,7 +173,14 @@ impl Fault {
     /// Whether the same request may well succeed a moment later: the answer says when (RFC 9110 §10.2.3).
     #[must_use]
     pub(crate) fn is_passing(self) -> bool {
-        matches!(self, Self::EndpointsFull | Self::ListenerFull | Self::Overloaded | Self::LocalShortage)
+        matches!(
+            self,
+            Self::EndpointsFull
+                | Self::ListenerFull
+                | Self::BufferFull
+                | Self::Overloaded
+                | Self::LocalShortage
+        )
     }
 
     /// Whether the failure says something about the endpoint's health before the answer's head (design: ejection).

@@ -72,6 +72,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::MissingReference
         | Fault::Undecided
         | Fault::ListenerFull
+        | Fault::BufferFull
         | Fault::Overloaded
         | Fault::LocalShortage => Code::Unavailable,
         // No answer: as gRPC's own connections that break.
@@ -181,6 +182,7 @@ mod tests {
             Fault::UpstreamMalformed(Malformed::StatusLine),
             Fault::UpstreamNoWebsocket,
             Fault::ListenerFull,
+            Fault::BufferFull,
             Fault::Overloaded,
             Fault::LocalShortage,
         ];

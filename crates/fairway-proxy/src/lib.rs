@@ -20,6 +20,7 @@ mod accept;
 mod access_log;
 mod body_step;
 mod body_steps;
+mod buffering;
 mod buffers;
 mod compression;
 mod downstream;
@@ -34,6 +35,7 @@ mod l4;
 mod listener;
 mod listening;
 pub mod log;
+mod memory_share;
 pub mod metrics;
 mod network;
 mod options;
@@ -55,6 +57,8 @@ pub use crate::tls::{IdentityError, SelfSigned, SessionTickets};
 pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};
 pub use listener::{BindError, TrustError};
 
-pub use options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn};
+pub use options::{
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn,
+};
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};

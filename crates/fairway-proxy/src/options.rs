@@ -1,5 +1,6 @@
 //! What the process fixes at its start: threads and hard limits. Everything else is configuration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
@@ -20,6 +21,8 @@ pub struct ProxyOptions {
     pub proxy_protocol: ProxyProtocol,
     /// Hard limits.
     pub limits: Limits,
+    /// Where bodies are held that have no room in memory.
+    pub buffer: BufferOptions,
     /// How the process stops.
     pub drain: DrainOptions,
     /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
@@ -41,6 +44,15 @@ pub enum AccessLogFormat {
     Json,
     /// None.
     Off,
+}
+
+/// Where bodies are held that have no room in memory.
+#[derive(Clone, Debug, Default)]
+pub struct BufferOptions {
+    /// `None`: nowhere.
+    pub directory: Option<PathBuf>,
+    /// Bytes that all of them may have there.
+    pub disk: u64,
 }
 
 /// Where a PROXY protocol header (version 1 or 2) must come first on every connection.

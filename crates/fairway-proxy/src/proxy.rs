@@ -1,5 +1,6 @@
 //! The data plane as the rest of the process sees it: start, publish, measure, drain.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -13,13 +14,14 @@ use fairway_routing::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
+use crate::buffering::Disk;
 use crate::listener::BindError;
 use crate::metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread, write_tickets};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
 use crate::tls::{IdentityError, ServerTls, SessionTickets};
-use crate::worker::{Neighbours, SharedGuards};
+use crate::worker::{Neighbours, Shared, SharedGuards};
 
 /// The running data plane.
 pub struct Proxy {
@@ -34,6 +36,7 @@ pub struct Proxy {
 pub struct ProxyHandle {
     workers: Vec<mpsc::UnboundedSender<Command>>,
     memory: Arc<Memory>,
+    disk: Disk,
     spread: Arc<Spread>,
     tickets: SessionTickets,
     started: SystemTime,
@@ -48,6 +51,14 @@ pub enum StartError {
     /// The fallback certificate cannot be used.
     #[error("the fallback certificate: {0}")]
     Certificate(#[from] IdentityError),
+    /// Bodies cannot be held where they should be.
+    #[error("cannot make a file for bodies in {}: {error}", .directory.display())]
+    Buffer {
+        /// Where it should be.
+        directory: PathBuf,
+        /// Why it is not.
+        error: std::io::Error,
+    },
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -84,12 +95,19 @@ impl Proxy {
         let options = Arc::new(options);
         let mut threads = Vec::new();
         let memory = Memory::watch(options.limits.memory, workers, options.return_memory)?;
+        let disk = match &options.buffer.directory {
+            None => Disk::default(),
+            Some(directory) => Disk::open(directory, options.buffer.disk)
+                .map_err(|error| StartError::Buffer { directory: directory.clone(), error })?,
+        };
         let guards = SharedGuards::new(workers);
+        let shared = Shared { memory: Arc::clone(&memory), guards, disk: disk.clone() };
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);
         let mut handle = ProxyHandle {
             workers: Vec::new(),
-            memory: Arc::clone(&memory),
+            memory,
+            disk,
             spread,
             tickets: options.tickets.clone(),
             started: SystemTime::now(),
@@ -102,8 +120,7 @@ impl Proxy {
                 publisher: publisher.clone(),
                 commands: receiver,
                 log: AccessLog::new(options.access_log, sender.clone()),
-                memory: Arc::clone(&memory),
-                guards: guards.clone(),
+                shared: shared.clone(),
                 neighbours,
                 arrivals,
             };

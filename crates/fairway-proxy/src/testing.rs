@@ -29,15 +29,19 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::AccessLog;
+use crate::buffering::Disk;
 use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
-use crate::options::{AccessLogFormat, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
+use crate::options::{AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
 use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
 use crate::tls::{SelfSigned, ServerTls, SessionTickets};
-use crate::worker::{Neighbours, Open, SharedGuards, Worker};
+use crate::worker::{Neighbours, Open, Shared, SharedGuards, Worker};
+
+/// What all bodies that are held may have on disk.
+pub(crate) const DISK: u64 = 4 << 20;
 
 /// What an in-memory stream holds before its writer must wait.
 const PIPE: usize = 64 * 1024;
@@ -419,9 +423,13 @@ fn worker_within<N: Network>(
     let options = ProxyOptions { limits, ..options() };
     let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, fairway_net::output::OutputSender::none());
-    let memory = Arc::new(Memory::unwatched(1));
-    let (options, guards, neighbours) = (Arc::new(options), guards.clone(), Neighbours::none());
-    let worker = Rc::new(Worker::new(options, network, &published, log, memory, guards, neighbours));
+    let shared = Shared {
+        memory: Arc::new(Memory::unwatched(1)),
+        guards: guards.clone(),
+        disk: Disk::inline(&std::env::temp_dir(), DISK).expect("a directory for files"),
+    };
+    let worker =
+        Rc::new(Worker::new(Arc::new(options), network, &published, log, shared, Neighbours::none()));
     spawn_local(look_at_waits(Rc::clone(&worker)));
     worker
 }
@@ -439,6 +447,8 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("copies", worker.copies() as u64),
         ("requests of limits", worker.guards.counts.under_way()),
         ("registered connections", worker.registered() as u64),
+        ("bytes of memory for bodies that are held", worker.held.taken()),
+        ("bytes on disk of bodies that are held", worker.disk.used()),
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
         ("miscounted idle connections", groups.idle_connections().abs_diff(groups.idle_of_each()) as u64),
     ];
@@ -596,6 +606,7 @@ fn options() -> ProxyOptions {
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
+        buffer: BufferOptions::default(),
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {

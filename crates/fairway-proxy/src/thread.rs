@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_net::clock::Instant;
-use fairway_net::memory::{self, Memory, MemoryBudget};
+use fairway_net::memory::{self, MemoryBudget};
 use fairway_net::waits::LOOK;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,7 +20,7 @@ use crate::metrics::Sample;
 use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
-use crate::worker::{Arrivals, Neighbours, Open, Phase, SharedGuards, Worker};
+use crate::worker::{Arrivals, Neighbours, Open, Phase, Shared, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
@@ -35,8 +35,7 @@ pub(crate) struct Launch {
     pub(crate) publisher: Publisher,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) log: AccessLog,
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) guards: SharedGuards,
+    pub(crate) shared: Shared,
     pub(crate) neighbours: Neighbours<Open<TcpNetwork>>,
     pub(crate) arrivals: Arrivals<Open<TcpNetwork>>,
 }
@@ -56,12 +55,11 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
 }
 
 async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, mut commands, log, memory, guards, neighbours, arrivals } =
-        launch;
+    let Launch { index, options, publisher, mut commands, log, shared, neighbours, arrivals } = launch;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
-    let worker = Rc::new(Worker::new(options, network, &first, log, memory, guards, neighbours));
+    let worker = Rc::new(Worker::new(options, network, &first, log, shared, neighbours));
     let loops = Rc::new(AcceptLoops::new(&worker, index)?);
     loops.follow()?;
     publisher.note_adoption(index, first.snapshot.version());

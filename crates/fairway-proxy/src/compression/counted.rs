@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use fairway_connection::sides::Failure;
 
-use super::memory::Share;
 use crate::body_step::{BodyStep, Sink};
+use crate::memory_share::Share;
 use crate::metrics::Volume;
 
 /// A compressor, where its bytes are counted, and its share of the memory.

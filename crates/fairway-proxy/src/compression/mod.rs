@@ -5,7 +5,6 @@ mod accepted;
 mod compressors;
 mod counted;
 mod head;
-mod memory;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,10 +13,10 @@ use fairway_model::{CodingRule, Compression};
 
 pub(crate) use accepted::Accepted;
 pub(crate) use head::is_digest;
-pub(crate) use memory::CompressorMemory;
 
 use self::counted::Counted;
 use crate::body_steps::BodySteps;
+use crate::memory_share::MemoryShares;
 use crate::metrics::CompressedBytes;
 
 /// Begins the compression of an endpoint's response where its client accepts that, and makes its head say so.
@@ -30,7 +29,7 @@ pub(crate) fn begin(
     response: &mut Head,
     body: &mut BodySize,
     counted: &CompressedBytes,
-    (memory, most): (&CompressorMemory, u64),
+    (memory, most): (&MemoryShares, u64),
 ) -> Option<Box<BodySteps>> {
     let length = match *body {
         BodySize::None => return None,

@@ -202,7 +202,7 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
         request.append(b"Accept-Encoding", b"br, gzip, zstd");
     }
     let mut response = response.clone();
-    let memory = CompressorMemory::default();
+    let memory = MemoryShares::default();
     let (accepted, counted) = (Accepted::of(&request), CompressedBytes::default());
     let steps = begin(&compression, accepted, &mut response, &mut body, &counted, (&memory, u64::MAX));
     let text = |name: &[u8]| String::from_utf8_lossy(response.named(name).unwrap_or_default()).into_owned();

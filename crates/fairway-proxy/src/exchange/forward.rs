@@ -365,7 +365,7 @@ fn answer_steps<N: Network>(
     }
     let accepted = buffers.forms.read().accepted;
     let counted = &env.worker.counters.compressed;
-    let memory = (&env.worker.compressors, env.worker.compressor_memory());
+    let memory = (&env.worker.compressors, env.worker.shared_memory());
     compression::begin(compression, accepted, &mut buffers.answer, body, counted, memory)
 }
 

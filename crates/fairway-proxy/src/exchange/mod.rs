@@ -32,6 +32,9 @@ mod forwarded;
 #[cfg(test)]
 mod grpc_tests;
 mod guard;
+mod hold;
+#[cfg(test)]
+mod hold_tests;
 #[cfg(test)]
 mod hop_tests;
 #[cfg(test)]
@@ -188,6 +191,11 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         let verdict = match verdict {
             Verdict::Pass => share::enter(&mut exchange),
             decided => decided,
+        };
+        let verdict = match (verdict, hold::buffer(&exchange.env)) {
+            // Boxed, like all that is rare.
+            (Verdict::Pass, Some(buffer)) => Box::pin(hold::hold(&mut exchange, buffer)).await,
+            (decided, _) => decided,
         };
         let outcome = match verdict {
             Verdict::Pass => forward::forward(&mut exchange).await,

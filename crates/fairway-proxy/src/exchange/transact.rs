@@ -44,7 +44,7 @@ pub(crate) fn transact<'e, N: Network, D: Downstream, U: Upstream>(
 }
 
 /// The client that waits for a word before it sends its body gets it now, once.
-fn announce<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) {
+pub(super) fn announce<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) {
     let Exchange { env, client_side, buffers, .. } = exchange;
     if env.intake.expects_continue && buffers.body.take_announcement() {
         env.worker.reuse.lend(&mut buffers.answer);

@@ -11,6 +11,7 @@ use fairway_net::turns::go_on_later;
 use super::copy::CopyWriter;
 use super::fields;
 use crate::body_steps::BodySteps;
+use crate::buffering::{Full, Store};
 use crate::fault::Fault;
 use crate::request::client::Trust;
 
@@ -38,6 +39,8 @@ pub(crate) struct RequestBody {
     steps: Option<Box<BodySteps>>,
     /// Who else gets it, where anybody does.
     copies: Option<Box<Copies>>,
+    /// Where all of it is before any of it is sent, where a rule asks for that.
+    store: Option<Box<Store>>,
 }
 
 struct Copies(Vec<CopyWriter>);
@@ -122,6 +125,7 @@ impl RequestBody {
             trust: Some(trust),
             steps: None,
             copies: None,
+            store: None,
         }
     }
 
@@ -161,9 +165,9 @@ impl RequestBody {
         self.copies.get_or_insert_with(|| Box::new(Copies(Vec::new()))).0.push(copy);
     }
 
-    /// Breaks off the copies that are not whole.
-    pub(crate) fn drop_copies(&mut self) {
-        self.copies = None;
+    /// Breaks off the copies that are not whole, and frees what is held.
+    pub(crate) fn let_go(&mut self) {
+        (self.copies, self.store) = (None, None);
     }
 
     /// Bytes of the body that came, without their framing.
@@ -189,7 +193,11 @@ impl RequestBody {
 
     /// Whether another attempt can send what this one did.
     pub(crate) fn is_replayable(&self) -> bool {
-        self.held == Held::All
+        match self.store {
+            // What steps have seen, they do not see again.
+            Some(_) => self.steps.is_none(),
+            None => self.held == Held::All,
+        }
     }
 
     /// Whether `100 Continue` is still to be said; it is said once, whatever the number of attempts.
@@ -201,6 +209,9 @@ impl RequestBody {
     pub(crate) fn release(&mut self, replay: &mut Vec<u8>) {
         self.held = Held::Lost;
         replay.clear();
+        if self.is_sent() {
+            self.store = None;
+        }
     }
 
     /// Begins an attempt: sends again what is held.
@@ -211,6 +222,9 @@ impl RequestBody {
         replay: &[u8],
     ) -> Result<(), Failure> {
         self.sending = Sending::Flowing;
+        if let Some(store) = &mut self.store {
+            store.rewind();
+        }
         if replay.is_empty() { Ok(()) } else { up.send_data(cx, replay) }
     }
 
@@ -244,6 +258,19 @@ impl RequestBody {
             match (self.sending, self.arrival) {
                 (Sending::Sent, _) => return Poll::Ready(Ok(())),
                 (Sending::Finished, _) => self.sending = Sending::Sent,
+                (Sending::Flowing | Sending::Stopped, Arrival::Whole) if self.is_stored() => {
+                    let has_had_its_turn = pieces == PIECES_IN_A_TURN;
+                    if has_had_its_turn {
+                        go_on_later(cx);
+                    }
+                    pieces += 1;
+                    if has_had_its_turn || self.poll_stored(cx, room, up)?.is_pending() {
+                        if let Poll::Ready(Err(_)) = up.poll_flush(cx) {
+                            return Poll::Ready(Err(BodyFault::Upstream));
+                        }
+                        return Poll::Pending;
+                    }
+                }
                 (Sending::Flowing | Sending::Stopped, Arrival::Whole) => {
                     let trust = self.trust;
                     let passes = |name: &[u8]| trust.is_some_and(|trust| fields::passes(name, trust));
@@ -268,6 +295,97 @@ impl RequestBody {
                 }
             }
         }
+    }
+
+    /// Whether some of it is still to be read where it is held.
+    fn is_stored(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| !store.is_read())
+    }
+
+    /// Moves a piece from where it is held to the endpoint.
+    fn poll_stored<U: Upstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        up: &mut U,
+    ) -> Result<Poll<()>, BodyFault> {
+        let Self { store: Some(store), steps, arrival, .. } = self else { return Ok(Poll::Ready(())) };
+        let most = steps.as_ref().map_or(room, |steps| steps.takes(room));
+        let data = match store.poll_read(cx, most) {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(Ok(data)) => data,
+            Poll::Ready(Err(_)) => return Err(BodyFault::Downstream(Fault::BufferFull)),
+        };
+        let mut send = |data: &[u8]| up.send_data(cx, data).map_err(|_| Failure::Refused);
+        match steps {
+            None => send(data),
+            Some(steps) => steps.write(data, &mut send),
+        }
+        .map_err(|failure| fault_of(failure, BodyFault::Upstream))?;
+        let used = data.len();
+        store.advance(used);
+        debug_assert!(used > 0 && *arrival == Arrival::Whole, "it goes on");
+        if let (Some(steps), true) = (steps, store.is_read()) {
+            steps.finish(&mut send).map_err(|failure| fault_of(failure, BodyFault::Upstream))?;
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// From now on it is held.
+    pub(crate) fn hold(&mut self, store: Store) {
+        self.store = Some(Box::new(store));
+    }
+
+    /// Moves what is there from the client to where it is held. Ready with its length when all of it came; `None` where trailers came
+    /// with it, for which a length leaves no place.
+    pub(crate) fn poll_hold<D: Downstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        down: &mut D,
+    ) -> Poll<Result<Option<u64>, Fault>> {
+        let Self { store: Some(store), copies, received, most, arrival, trust, .. } = self else {
+            return Poll::Ready(Ok(None));
+        };
+        for _ in 0..PIECES_IN_A_TURN {
+            // Only a look at the next piece tells a body that is whole from one that is too large.
+            let (room, mut refusal) = match ready!(store.poll_room(cx)) {
+                Ok(room) => (room, None),
+                Err(Full::TooLarge) => (1, Some(Fault::BodyTooLarge)),
+                Err(Full::NoDisk) => (1, Some(Fault::BufferFull)),
+            };
+            let step = down.poll_body(cx, room, |_, data| {
+                *received += data.len() as u64;
+                if most.is_some_and(|most| *received > most) {
+                    refusal = Some(Fault::BodyTooLarge);
+                }
+                if refusal.is_some() {
+                    return Err(Failure::Refused);
+                }
+                if let Some(copies) = copies {
+                    copies.0.iter().for_each(|copy| copy.write(data));
+                }
+                store.append(data);
+                Ok(())
+            });
+            match ready!(step) {
+                Ok(BodyStep::More) => {}
+                Ok(BodyStep::End) => {
+                    *arrival = Arrival::Whole;
+                    if let Some(copies) = copies.take() {
+                        copies.0.into_iter().rev().for_each(CopyWriter::finish);
+                    }
+                    let has_trailers = trust.is_some() && down.trailers().next().is_some();
+                    return Poll::Ready(Ok((!has_trailers).then(|| store.len())));
+                }
+                Err(Failure::Refused) => {
+                    return Poll::Ready(Err(refusal.unwrap_or(Fault::BodyTooLarge)));
+                }
+                Err(Failure::Closed) => return Poll::Ready(Err(Fault::ClientGone)),
+                Err(Failure::Malformed(rule)) => return Poll::Ready(Err(Fault::Malformed(rule))),
+            }
+        }
+        go_on_later(cx);
+        Poll::Pending
     }
 
     fn poll_piece<D: Downstream, U: Upstream>(

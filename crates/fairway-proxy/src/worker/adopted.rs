@@ -114,7 +114,7 @@ impl<H: Hop> Adopted<H> {
         }
         // Of the endpoints that the backend had, some may be gone. Its slot may be another backend's by now.
         let backend = self.snapshot().backend(slot)?;
-        let now = self.groups.known_for(slot, transport).filter(|now| now.backend().key == backend.key);
+        let now = self.groups.group_now(slot, transport, backend, groups);
         Some(now.unwrap_or_else(|| groups.group(Arc::clone(backend), transport, None)))
     }
 

@@ -18,11 +18,13 @@ pub(super) struct GroupTable<H> {
     groups: RefCell<Vec<Option<Rc<Group<H>>>>>,
     /// The same for datagrams, which few backends get.
     datagram_groups: RefCell<BTreeMap<BackendSlot, Rc<Group<H>>>>,
+    /// The snapshot, where it is not the worker's first.
+    newest: RefCell<Option<Arc<Snapshot>>>,
 }
 
 impl<H> Default for GroupTable<H> {
     fn default() -> Self {
-        Self { groups: RefCell::default(), datagram_groups: RefCell::default() }
+        Self { groups: RefCell::default(), datagram_groups: RefCell::default(), newest: RefCell::default() }
     }
 }
 
@@ -57,9 +59,24 @@ impl<H: Hop> GroupTable<H> {
         Some(group)
     }
 
+    /// The group of a backend that an older snapshot has in this slot, as it is now; none where the slot is another's by now.
+    pub(super) fn group_now(
+        &self,
+        slot: BackendSlot,
+        transport: PortProtocol,
+        older: &Backend,
+        groups: &Groups<H>,
+    ) -> Option<Rc<Group<H>>> {
+        let newest = self.newest.borrow();
+        let newest = newest.as_ref()?;
+        newest.backend(slot).filter(|backend| backend.key == older.key)?;
+        self.group(slot, transport, newest, groups)
+    }
+
     /// Goes on with a newer snapshot than the one adopted last: a backend that is another value keeps the endpoints that stay, and
     /// idle connections to endpoints that left are closed.
-    pub(super) fn adopt(&self, older: &Snapshot, newer: &Snapshot, groups: &Groups<H>) {
+    pub(super) fn adopt(&self, older: &Snapshot, newer: &Arc<Snapshot>, groups: &Groups<H>) {
+        *self.newest.borrow_mut() = Some(Arc::clone(newer));
         for slot in newer.backends_changed_since(older) {
             for transport in [PortProtocol::Tcp, PortProtocol::Udp] {
                 let Some(group) = self.known_for(slot, transport) else { continue };

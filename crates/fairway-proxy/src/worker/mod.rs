@@ -25,9 +25,10 @@ use fairway_net::waits::Waits;
 use fairway_routing::ClientLimits;
 
 use crate::access_log::AccessLog;
+use crate::buffering::Disk;
 use crate::buffers::Buffers;
-use crate::compression::CompressorMemory;
 use crate::listener::ListenerId;
+use crate::memory_share::MemoryShares;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
 use crate::options::ProxyOptions;
@@ -51,6 +52,14 @@ const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
 /// What carries exchanges to endpoints, in a worker over the network `N`.
 pub(crate) type ToEndpoint<N> = <N as Network>::Hop;
 
+/// What all workers of a process share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) guards: SharedGuards,
+    pub(crate) disk: Disk,
+}
+
 /// What the connections of one thread share.
 pub(crate) struct Worker<N: Network> {
     pub(crate) options: Arc<ProxyOptions>,
@@ -61,7 +70,11 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) reuse: Reuse,
     pub(crate) counters: Counters,
     /// What compressors of responses take.
-    pub(crate) compressors: CompressorMemory,
+    pub(crate) compressors: MemoryShares,
+    /// What bodies that are held take of memory.
+    pub(crate) held: MemoryShares,
+    /// Where they are beyond that.
+    pub(crate) disk: Disk,
     pub(crate) log: AccessLog,
     pub(crate) guards: Guards,
     /// When it began: what its exchanges count time from.
@@ -77,10 +90,10 @@ impl<N: Network> Worker<N> {
         network: N,
         first: &Arc<Published>,
         log: AccessLog,
-        memory: Arc<Memory>,
-        guards: SharedGuards,
+        shared: Shared,
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
+        let Shared { memory, guards, disk } = shared;
         let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
         let limits = &options.limits;
         let heads = limits.head();
@@ -105,7 +118,9 @@ impl<N: Network> Worker<N> {
             waits: Waits::new(),
             reuse,
             counters,
-            compressors: CompressorMemory::default(),
+            compressors: MemoryShares::default(),
+            held: MemoryShares::default(),
+            disk,
             log,
             guards: guards.of_worker(),
             adopted: RefCell::new(adopted),
@@ -203,8 +218,8 @@ impl<N: Network> Worker<N> {
         window_growth(used, budget, self.options.workers)
     }
 
-    /// What all compressors of responses may take: twice what windows may grow by.
-    pub(crate) fn compressor_memory(&self) -> u64 {
+    /// What all compressors of responses may take, and all bodies that are held: twice what windows may grow by.
+    pub(crate) fn shared_memory(&self) -> u64 {
         2 * self.window_growth()
     }
 

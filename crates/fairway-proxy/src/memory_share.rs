@@ -1,32 +1,31 @@
-//! What all compressors of a worker take together. A response for which there is no room goes as it came.
+//! What things of one kind, such as compressors, take of a worker's memory together.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that the compressors of a worker take.
+/// Bytes that all of them take.
 #[derive(Default)]
-pub(crate) struct CompressorMemory(Rc<Cell<u64>>);
+pub(crate) struct MemoryShares(Rc<Cell<u64>>);
 
-/// What one compressor takes, as long as there is one.
-pub(super) struct Share {
+/// What one of them takes, as long as there is one.
+pub(crate) struct Share {
     bytes: u64,
     all: Rc<Cell<u64>>,
 }
 
-impl CompressorMemory {
-    /// What they take now.
-    #[cfg(test)]
-    pub(crate) fn taken(&self) -> u64 {
-        self.0.get()
-    }
-
-    /// The share of a compressor that takes so many bytes, where all together then take no more than `most`.
-    pub(super) fn share(&self, bytes: u64, most: u64) -> Option<Share> {
+impl MemoryShares {
+    /// The share of one that takes so many bytes, where all together then take no more than `most`.
+    pub(crate) fn share(&self, bytes: u64, most: u64) -> Option<Share> {
         let together = self.0.get() + bytes;
         (together <= most).then(|| {
             self.0.set(together);
             Share { bytes, all: Rc::clone(&self.0) }
         })
+    }
+
+    /// Bytes that all of them take.
+    pub(crate) fn taken(&self) -> u64 {
+        self.0.get()
     }
 }
 
@@ -41,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressors_take_no_more_than_there_is_and_give_it_back() {
-        let memory = CompressorMemory::default();
+    fn shares_are_no_more_than_there_is_and_are_given_back() {
+        let memory = MemoryShares::default();
         let first = memory.share(60, 100).unwrap();
         assert!(memory.share(41, 100).is_none());
         let second = memory.share(40, 100).unwrap();

@@ -1,0 +1,192 @@
+//! One body that is held.
+
+use std::task::{Context, Poll, ready};
+
+use fairway_model::BodyBuffer;
+use tokio::sync::oneshot;
+
+use super::disk::{Disk, EXTENT, Extent, Read, Written};
+use crate::memory_share::Share;
+
+/// A body, or what came of it: its beginning in memory, then extents on disk, then what is gathered for the next extent.
+///
+/// It is read while it grows, or again from its beginning. While an extent is being written, it takes no more.
+pub(crate) struct Store {
+    bounds: BodyBuffer,
+    disk: Disk,
+    /// What it takes of the worker's memory, however little it holds.
+    _share: Share,
+    head: Vec<u8>,
+    extents: Vec<Extent>,
+    writing: Option<oneshot::Receiver<Written>>,
+    tail: Vec<u8>,
+    /// Whether the disk took no more: it is not asked again.
+    is_refused: bool,
+    /// How much of it was read.
+    at: u64,
+    /// An extent that was read from disk: which, and its bytes.
+    loaded: Option<(usize, Vec<u8>)>,
+    loading: Option<(usize, oneshot::Receiver<Read>)>,
+}
+
+/// Why it takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// It has as much as one body may have.
+    TooLarge,
+    /// There is no disk, or it is full or fails.
+    NoDisk,
+}
+
+/// What was held cannot be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+impl Store {
+    /// The bytes of memory that one takes for a body of this length, or of one that nobody knows.
+    pub(crate) fn memory(bounds: BodyBuffer, length: Option<u64>) -> u64 {
+        let on_disk = if bounds.disk > 0 { 2 * EXTENT as u64 } else { 0 };
+        let most = u64::from(bounds.memory);
+        match length {
+            Some(length) if length <= most => length,
+            _ => most + on_disk,
+        }
+    }
+
+    /// An empty one.
+    pub(crate) fn new(bounds: BodyBuffer, disk: Disk, share: Share) -> Self {
+        Self {
+            bounds,
+            disk,
+            _share: share,
+            head: Vec::new(),
+            extents: Vec::new(),
+            writing: None,
+            tail: Vec::new(),
+            is_refused: false,
+            at: 0,
+            loaded: None,
+            loading: None,
+        }
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn len(&self) -> u64 {
+        let writing = if self.writing.is_some() { EXTENT } else { 0 };
+        (self.head.len() + self.tail.len() + writing) as u64 + self.on_disk()
+    }
+
+    fn on_disk(&self) -> u64 {
+        (self.extents.len() * EXTENT) as u64
+    }
+
+    /// Whether everything was read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.at == self.len()
+    }
+
+    /// Ready with how many bytes it takes now, at least 1.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Full>> {
+        if let Some(writing) = &mut self.writing {
+            let written = ready!(std::pin::Pin::new(writing).poll(cx));
+            self.writing = None;
+            match written {
+                Ok(Ok((extent, buffer))) => {
+                    self.extents.push(extent);
+                    self.tail = buffer;
+                }
+                Ok(Err(refused)) => {
+                    self.tail = refused;
+                    self.is_refused = true;
+                }
+                // The disk has gone, and the bytes with it.
+                Err(_) => return Poll::Ready(Err(Full::NoDisk)),
+            }
+        }
+        let in_memory = self.bounds.memory as usize - self.head.len();
+        if in_memory > 0 && self.extents.is_empty() && self.tail.is_empty() {
+            return Poll::Ready(Ok(in_memory));
+        }
+        let left = self.bounds.disk - self.on_disk() - self.tail.len() as u64;
+        Poll::Ready(match (left, EXTENT - self.tail.len()) {
+            (0, _) => Err(Full::TooLarge),
+            _ if !self.disk.is_there() => Err(Full::NoDisk),
+            (_, 0) if self.is_refused => Err(Full::NoDisk),
+            (_, 0) => {
+                self.writing = Some(self.disk.write(std::mem::take(&mut self.tail)));
+                return self.poll_room(cx);
+            }
+            (left, room) => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(room)),
+        })
+    }
+
+    /// Takes no more bytes than there is room for.
+    pub(crate) fn append(&mut self, data: &[u8]) {
+        let has_room = self.head.len() + data.len() <= self.bounds.memory as usize;
+        let part = if has_room && self.extents.is_empty() && self.tail.is_empty() {
+            &mut self.head
+        } else {
+            &mut self.tail
+        };
+        part.extend_from_slice(data);
+    }
+
+    /// Ready with the bytes that come next, at most so many; with none at the end. [`Self::advance`] says how many were used.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<&[u8], Unreadable>> {
+        if self.at < self.head.len() as u64 {
+            let rest = &self.head[self.at as usize..];
+            return Poll::Ready(Ok(&rest[..rest.len().min(most)]));
+        }
+        let behind = self.at - self.head.len() as u64;
+        if behind < self.on_disk() {
+            let (index, from) = ((behind / EXTENT as u64) as usize, (behind % EXTENT as u64) as usize);
+            ready!(self.poll_load(cx, index))?;
+            let rest = self.loaded.as_ref().map_or(&[][..], |(_, bytes)| &bytes[from..]);
+            return Poll::Ready(Ok(&rest[..rest.len().min(most)]));
+        }
+        if self.writing.is_some() {
+            // What is being written comes next.
+            ready!(self.poll_room(cx)).map_err(|_| Unreadable)?;
+            return self.poll_read(cx, most);
+        }
+        let rest = &self.tail[(behind - self.on_disk()) as usize..];
+        Poll::Ready(Ok(&rest[..rest.len().min(most)]))
+    }
+
+    /// Ready when an extent is in memory.
+    fn poll_load(&mut self, cx: &mut Context<'_>, index: usize) -> Poll<Result<(), Unreadable>> {
+        while self.loaded.as_ref().is_none_or(|(loaded, _)| *loaded != index) {
+            let buffer = self.loaded.take().map(|(_, buffer)| buffer).unwrap_or_default();
+            let (asked, loading) =
+                self.loading.get_or_insert_with(|| (index, self.extents[index].read(buffer)));
+            let read = ready!(std::pin::Pin::new(loading).poll(cx));
+            let asked = *asked;
+            self.loading = None;
+            match read {
+                Ok(Ok(bytes)) => self.loaded = Some((asked, bytes)),
+                _ => return Poll::Ready(Err(Unreadable)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// So many of the bytes that come next were used.
+    pub(crate) fn advance(&mut self, used: usize) {
+        self.at += used as u64;
+    }
+
+    /// It is read from its beginning again.
+    pub(crate) fn rewind(&mut self) {
+        self.at = 0;
+    }
+
+    /// Forgets what it holds, all of which was read, and takes as much as in the beginning.
+    pub(crate) fn empty(&mut self) {
+        debug_assert!(self.is_read() && self.writing.is_none(), "nothing is lost");
+        self.head.clear();
+        self.extents.clear();
+        self.tail.clear();
+        (self.loaded, self.loading) = (None, None);
+        (self.at, self.is_refused) = (0, false);
+    }
+}

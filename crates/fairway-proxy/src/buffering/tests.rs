@@ -1,0 +1,177 @@
+//! Bodies of every length in every place, with disks that are full or fail.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::future::poll_fn;
+
+use fairway_model::BodyBuffer;
+use fastrand::Rng;
+
+use super::disk::EXTENT;
+use super::store::Unreadable;
+use super::*;
+use crate::memory_share::MemoryShares;
+
+const DISK: u64 = 64 * EXTENT as u64;
+
+fn disk() -> Disk {
+    Disk::inline(&std::env::temp_dir(), DISK).unwrap()
+}
+
+fn store(memory: u32, on_disk: u64, disk: &Disk) -> Store {
+    let share = MemoryShares::default().share(1, 1).unwrap();
+    Store::new(BodyBuffer { memory, disk: on_disk }, disk.clone(), share)
+}
+
+/// Appends all that there is room for, in pieces of up to `piece` bytes.
+async fn fill(store: &mut Store, mut body: &[u8], piece: usize) -> Result<(), Full> {
+    while !body.is_empty() {
+        let room = poll_fn(|cx| store.poll_room(cx)).await?;
+        let (now, rest) = body.split_at(room.min(piece).min(body.len()));
+        store.append(now);
+        body = rest;
+    }
+    Ok(())
+}
+
+async fn read(store: &mut Store, most: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut read = Vec::new();
+    loop {
+        let used = poll_fn(|cx| {
+            store.poll_read(cx, most).map_ok(|data| {
+                read.extend_from_slice(data);
+                data.len()
+            })
+        })
+        .await?;
+        if used == 0 {
+            return Ok(read);
+        }
+        store.advance(used);
+    }
+}
+
+fn random_body(random: &mut Rng, length: usize) -> Vec<u8> {
+    (0..length).map(|_| random.u8(..)).collect()
+}
+
+#[tokio::test]
+async fn a_body_is_read_as_it_was_written_as_often_as_it_is_asked_for() {
+    let (disk, mut random) = (disk(), Rng::with_seed(36));
+    for memory in [0, 1, 1000, EXTENT as u32, 3 * EXTENT as u32] {
+        for length in [0, 1, 999, 1000, 1001, EXTENT, EXTENT + 1, 2 * EXTENT, 5 * EXTENT + 77] {
+            let body = random_body(&mut random, length);
+            let mut store = store(memory, DISK, &disk);
+            fill(&mut store, &body, random.usize(1..40_000)).await.unwrap();
+            assert_eq!(store.len(), length as u64);
+            for _ in 0..2 {
+                store.rewind();
+                assert!(
+                    read(&mut store, random.usize(1..50_000)).await.unwrap() == body,
+                    "{memory} {length}"
+                );
+                assert!(store.is_read());
+            }
+        }
+    }
+    assert_eq!(disk.used(), 0, "all of it is free again");
+}
+
+#[tokio::test]
+async fn a_queue_gives_what_it_took_in_its_order() {
+    let (disk, mut random) = (disk(), Rng::with_seed(37));
+    for _ in 0..200 {
+        let memory = random.u32(0..100_000);
+        let mut store = store(memory, random.u64(0..DISK), &disk);
+        let (mut taken, mut given) = (Vec::new(), Vec::new());
+        for _ in 0..40 {
+            if random.bool() {
+                let length = random.usize(..60_000);
+                let body = random_body(&mut random, length);
+                let mut rest = &body[..];
+                while !rest.is_empty()
+                    && let Ok(room) = poll_fn(|cx| store.poll_room(cx)).await
+                {
+                    let (now, later) = rest.split_at(room.min(rest.len()));
+                    store.append(now);
+                    taken.extend_from_slice(now);
+                    rest = later;
+                }
+            } else {
+                for _ in 0..random.u8(..4) {
+                    let most = random.usize(1..50_000);
+                    let used = poll_fn(|cx| {
+                        store.poll_read(cx, most).map_ok(|data| {
+                            given.extend_from_slice(data);
+                            data.len()
+                        })
+                    })
+                    .await
+                    .unwrap();
+                    store.advance(used);
+                }
+                if store.is_read() {
+                    store.empty();
+                    assert_eq!(store.len(), 0);
+                }
+            }
+        }
+        given.extend(read(&mut store, usize::MAX).await.unwrap());
+        assert!(given == taken, "{memory}");
+    }
+    assert_eq!(disk.used(), 0);
+}
+
+#[tokio::test]
+async fn a_body_has_no_more_than_its_bounds() {
+    let (disk, none) = (disk(), Disk::default());
+    for (memory, on_disk, disk, length, expected) in [
+        (10, 0, &disk, 10, Ok(())),
+        (10, 0, &disk, 11, Err(Full::TooLarge)),
+        (10, 5, &disk, 15, Ok(())),
+        (10, 5, &disk, 16, Err(Full::TooLarge)),
+        (0, 2 * EXTENT as u64 + 1, &disk, 2 * EXTENT + 1, Ok(())),
+        (0, 2 * EXTENT as u64 + 1, &disk, 2 * EXTENT + 2, Err(Full::TooLarge)),
+        (10, 5, &none, 10, Ok(())),
+        (10, 5, &none, 11, Err(Full::NoDisk)),
+    ] {
+        let mut store = store(memory, on_disk, disk);
+        let filled = fill(&mut store, &vec![7; length], usize::MAX).await;
+        assert_eq!(filled, expected, "{memory} {on_disk} {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
+    let disk = Disk::inline(&std::env::temp_dir(), 2 * EXTENT as u64).unwrap();
+    let mut other = store(0, DISK, &disk);
+    fill(&mut other, &vec![1; EXTENT + 1], usize::MAX).await.unwrap();
+    let mut full = store(0, DISK, &disk);
+    assert_eq!(fill(&mut full, &vec![2; 4 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
+    assert_eq!(read(&mut full, usize::MAX).await.unwrap(), vec![2; 2 * EXTENT], "all that it took");
+    full.empty();
+    drop(other);
+    fill(&mut full, &vec![3; 2 * EXTENT + 1], usize::MAX).await.unwrap();
+    assert_eq!(disk.used(), 2 * EXTENT as u64);
+}
+
+#[tokio::test]
+async fn what_is_dropped_while_it_is_written_is_free_again() {
+    let disk = Disk::open(&std::env::temp_dir(), DISK).unwrap();
+    for _ in 0..50 {
+        let mut store = store(0, DISK, &disk);
+        fill(&mut store, &vec![1; EXTENT], usize::MAX).await.unwrap();
+        // Begins to write, and nobody waits for it.
+        let begun = poll_fn(|cx| std::task::Poll::Ready(store.poll_room(cx).is_ready())).await;
+        let _ = begun;
+    }
+    // Behind all of these, in the queue of the only thread.
+    let mut last = store(0, DISK, &disk);
+    fill(&mut last, &vec![1; DISK as usize], usize::MAX).await.unwrap();
+    drop(last);
+}
+
+#[test]
+fn no_file_can_be_made_where_there_is_no_directory() {
+    assert!(Disk::open(std::path::Path::new("/nonexistent"), DISK).is_err());
+}

@@ -1,0 +1,89 @@
+//! Requests whose bodies are held until they are whole (docs/buffering.md): a client that sends slowly keeps no endpoint busy.
+
+use std::future::poll_fn;
+use std::task::{Poll, ready};
+
+use fairway_connection::sides::{Downstream, Upgrade};
+use fairway_http::BodySize;
+use fairway_http::grpc::Dialect;
+use fairway_model::BodyBuffer;
+use fairway_net::clock::Instant;
+
+use super::environment::{ClientSide, Environment, Exchange};
+use super::transact::announce;
+use crate::buffering::Store;
+use crate::fault::Fault;
+use crate::filter::Verdict;
+use crate::network::Network;
+
+/// Where the request's body is held, if it is. What tunnels and calls carry goes both ways at once.
+#[inline]
+pub(super) fn buffer<N: Network>(env: &Environment<'_, N>) -> Option<BodyBuffer> {
+    let buffer = env.rule().steps().forwarding.buffering.as_ref()?.requests?;
+    let intake = &env.intake;
+    let is_stream = intake.upgrade != Upgrade::None || intake.dialect != Dialect::None;
+    (intake.body != BodySize::None && !is_stream && !env.is_for_fairway).then_some(buffer)
+}
+
+/// Waits until the request's body is whole.
+pub(super) async fn hold<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+    buffer: BodyBuffer,
+) -> Verdict<'a> {
+    let held = receive(exchange, buffer).await;
+    // The endpoint is not late for what its client took.
+    exchange.record.waited_until(Instant::now());
+    match held {
+        Ok(length) => {
+            if let (Some(length), BodySize::Unknown) = (length, exchange.env.intake.body) {
+                exchange.env.intake.body = BodySize::Exact(length);
+                let text = itoa::Buffer::new().format(length).to_owned();
+                exchange.buffers.request.set(b"Content-Length", text.as_bytes());
+            }
+            Verdict::Pass
+        }
+        Err(fault) => Verdict::Refused(fault),
+    }
+}
+
+/// Moves the body to where it is held.
+async fn receive<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    buffer: BodyBuffer,
+) -> Result<Option<u64>, Fault> {
+    let length = match exchange.env.intake.body {
+        BodySize::Exact(length) if length > buffer.most() => return Err(Fault::BodyTooLarge),
+        BodySize::Exact(length) => Some(length),
+        _ => None,
+    };
+    let worker = exchange.env.worker;
+    let share = worker.held.share(Store::memory(buffer, length), worker.shared_memory());
+    let Some(share) = share else { return Err(Fault::BufferFull) };
+    exchange.buffers.body.hold(Store::new(buffer, worker.disk.clone(), share));
+    announce(exchange);
+    let Exchange { env, client_side, buffers, .. } = exchange;
+    let ClientSide { down, deadline, .. } = &mut **client_side;
+    let patience = env.worker.options.limits.body_idle;
+    let mut since = Instant::now();
+    let mut seen = None;
+    poll_fn(|cx| {
+        if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
+            return Poll::Ready(Err(Fault::ClientGone));
+        }
+        if let Poll::Ready(held) = buffers.body.poll_hold(cx, down) {
+            return Poll::Ready(held);
+        }
+        let received = Some(buffers.body.received());
+        if seen != received {
+            let now = Instant::now();
+            if seen.is_some() && buffers.body.note_wait(now.saturating_duration_since(since)) {
+                return Poll::Ready(Err(Fault::ClientTimeout));
+            }
+            (since, seen) = (now, received);
+            env.arm(deadline, since, patience);
+        }
+        ready!(deadline.poll_passed(cx));
+        Poll::Ready(Err(if env.is_overdue() { env.overdue() } else { Fault::ClientTimeout }))
+    })
+    .await
+}

@@ -1,0 +1,314 @@
+//! Request bodies that are held, in virtual time: no endpoint is asked before they are whole, and it gets what was sent.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fairway_model::{BodyBuffer, Buffering, Forwarding, Phases};
+use fairway_testkit::wire;
+use fastrand::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::sleep;
+
+use crate::buffering::EXTENT;
+use crate::testing::{Client, DISK, Meeting, OK, Stage, endpoint, on_stage};
+
+const MEMORY: u32 = 1000;
+const MOST: usize = 300_000;
+
+fn holding() -> Phases {
+    let requests = Some(BodyBuffer { memory: MEMORY, disk: (MOST - MEMORY as usize) as u64 });
+    let buffering = Buffering { requests, responses: None };
+    Forwarding { buffering, ..Forwarding::default() }.into()
+}
+
+/// Requests as an endpoint saw them: heads and bodies.
+type Seen = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
+
+/// Reads requests to their ends, and answers each but those that `fails` says.
+async fn take(mut stream: DuplexStream, seen: Seen, fails: Rc<Cell<usize>>) {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(head) = wire::head(&bytes).unwrap() {
+            let framing = wire::framing(&head.fields).unwrap().unwrap_or(wire::Framing::None);
+            let rest = &bytes[head.length..];
+            let body = match framing {
+                wire::Framing::Length(length) => {
+                    (rest.len() >= length).then(|| (rest[..length].to_vec(), length))
+                }
+                wire::Framing::Chunked => wire::chunked(rest).unwrap().map(|it| (it.content, it.length)),
+                _ => Some((Vec::new(), 0)),
+            };
+            if let Some((body, length)) = body {
+                let text = String::from_utf8_lossy(&bytes[..head.length]).to_lowercase();
+                let end = head.length + length;
+                seen.borrow_mut().push((text, body));
+                if fails.get() > 0 {
+                    fails.set(fails.get() - 1);
+                    return;
+                }
+                bytes.drain(..end);
+                stream.write_all(OK).await.unwrap();
+                continue;
+            }
+        }
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+}
+
+/// A stage whose rule holds bodies, over endpoints of which the first requests to any fail.
+fn stage(endpoints: usize, failures: usize) -> (Stage, Seen) {
+    let seen = Seen::default();
+    let (told, fails) = (Rc::clone(&seen), Rc::new(Cell::new(failures)));
+    let script = move |_: SocketAddr| {
+        let (told, fails) = (Rc::clone(&told), Rc::clone(&fails));
+        Meeting::with(move |stream| take(stream, told, fails))
+    };
+    (Stage::filtered(endpoints, vec![holding()], script), seen)
+}
+
+fn body(length: usize) -> Vec<u8> {
+    let mut random = Rng::with_seed(length as u64);
+    (0..length).map(|_| random.u8(..)).collect()
+}
+
+/// The request with its body, as one chunk where it is chunked.
+fn request(method: &str, body: &[u8], chunked: bool) -> Vec<u8> {
+    let framing = match chunked {
+        true => "Transfer-Encoding: chunked".to_owned(),
+        false => format!("Content-Length: {}", body.len()),
+    };
+    let mut bytes = format!("{method} /x HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n").into_bytes();
+    match chunked {
+        false => bytes.extend_from_slice(body),
+        true => {
+            for piece in body.chunks(7000) {
+                bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                bytes.extend_from_slice(piece);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            bytes.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+    bytes
+}
+
+/// Nothing is left of what was held, once all are gone.
+async fn rests(stage: &Stage, client: Client) {
+    drop(client);
+    sleep(Duration::from_secs(120)).await;
+    stage.at_rest().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_is_asked_when_the_body_is_whole_and_gets_all_of_it_with_its_length() {
+    on_stage(async {
+        let (stage, seen) = stage(1, 0);
+        let mut client = stage.client();
+        for chunked in [false, true] {
+            for length in [0, 1, 999, 1000, 1001, 40_000, MOST] {
+                let (body, before) = (body(length), stage.connects().len());
+                let bytes = request("POST", &body, chunked);
+                let (first, last) = bytes.split_at(bytes.len() - 1);
+                client.send(first).await;
+                sleep(Duration::from_secs(3)).await;
+                // Only one that has a body waits for its end.
+                let is_waiting = seen.borrow().is_empty();
+                assert!(is_waiting || length == 0, "{length}");
+                assert!(stage.connects().len() == before || length == 0, "{length}");
+                client.send(last).await;
+                assert_eq!(client.answer().await.unwrap().status, 200, "{length} {chunked}");
+                let (head, came) = seen.borrow_mut().pop().unwrap();
+                assert!(came == body, "{length} {chunked}");
+                assert!(head.contains(&format!("\r\ncontent-length: {length}\r\n")), "{head}");
+                assert!(!head.contains("transfer-encoding"), "{head}");
+            }
+        }
+        rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_in_any_pieces_is_the_same() {
+    on_stage(async {
+        let (stage, seen) = stage(1, 0);
+        let mut random = Rng::with_seed(36);
+        for _ in 0..60 {
+            let (length, chunked) = (random.usize(1..120_000), random.bool());
+            let body = body(length);
+            let bytes = request("POST", &body, chunked);
+            let mut client = stage.client();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(random.usize(1..=rest.len().min(30_000)));
+                client.send(now).await;
+                if random.u8(..4) == 0 {
+                    sleep(Duration::from_millis(random.u64(..500))).await;
+                }
+                rest = later;
+            }
+            assert_eq!(client.answer().await.unwrap().status, 200);
+            assert!(seen.borrow_mut().pop().unwrap().1 == body, "{length} {chunked}");
+        }
+        sleep(Duration::from_secs(120)).await;
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_endpoint_gets_all_of_it_again() {
+    on_stage(async {
+        let (stage, seen) = stage(3, 2);
+        let (mut client, body) = (stage.client(), body(200_000));
+        assert_eq!(client.ask(request("PUT", &body, true)).await.unwrap().status, 200);
+        let seen = seen.take();
+        assert_eq!(seen.len(), 3, "far more than is held of a body that streams");
+        assert!(seen.iter().all(|(_, came)| *came == body));
+        rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_written_already_is_sent_once_where_it_must_not_be_sent_twice() {
+    on_stage(async {
+        let (stage, seen) = stage(3, 2);
+        let (mut client, body) = (stage.client(), body(2000));
+        assert_eq!(client.ask(request("POST", &body, false)).await.unwrap().status, 502);
+        assert_eq!(seen.borrow().len(), 1);
+        rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_is_refused_before_any_endpoint_is_asked() {
+    on_stage(async {
+        let (stage, _) = stage(1, 0);
+        for chunked in [false, true] {
+            let mut client = stage.client();
+            let refused = client.ask(request("POST", &body(MOST + 1), chunked)).await;
+            assert_eq!(refused.unwrap().status, 413, "{chunked}");
+            drop(client);
+        }
+        assert_eq!(stage.connects(), []);
+        assert_eq!(stage.value("fairway_faults_total{reason=\"body_too_large\"}"), 2);
+        sleep(Duration::from_secs(120)).await;
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_full_refuses_what_has_no_room_in_memory_and_nothing_else() {
+    on_stage(async {
+        let (stage, seen) = stage(1, 0);
+        // What is behind the last whole extent stays in memory.
+        let on_disk = (MOST - MEMORY as usize) / EXTENT * EXTENT;
+        let count = usize::try_from(DISK).unwrap() / on_disk + 1;
+        let mut clients: Vec<Client> = (0..count).map(|_| stage.client()).collect();
+        let whole = request("POST", &body(MOST), false);
+        for client in &mut clients {
+            client.send(&whole[..whole.len() - 1]).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+        let refused = clients.last_mut().unwrap().answer_text().await.to_lowercase();
+        assert!(refused.starts_with("http/1.1 503") && refused.contains("retry-after: 1"), "{refused}");
+        assert_eq!(stage.value("fairway_faults_total{reason=\"buffer_full\"}"), 1);
+        let small = stage.client().ask(request("POST", &body(MEMORY as usize), true)).await;
+        assert_eq!(small.unwrap().status, 200);
+        for client in clients.iter_mut().rev().skip(1) {
+            client.send(&whole[whole.len() - 1..]).await;
+            assert_eq!(client.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(seen.borrow().len(), count);
+        clients.clear();
+        sleep(Duration::from_secs(120)).await;
+        stage.at_rest().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_or_stays_silent_reaches_no_endpoint() {
+    on_stage(async {
+        let (stage, _) = stage(1, 0);
+        let whole = request("POST", &body(100_000), false);
+        for sent in [80, 1080, 40_000, 99_999] {
+            let mut client = stage.client();
+            client.send(&whole[..sent]).await;
+            sleep(Duration::from_millis(20)).await;
+            drop(client);
+        }
+        let mut silent = stage.client();
+        silent.send(&whole[..50_000]).await;
+        assert_eq!(silent.answer().await.unwrap().status, 408, "after body_idle");
+        assert_eq!(stage.connects(), []);
+        rests(&stage, silent).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_a_word_gets_it_at_once_and_once() {
+    on_stage(async {
+        let (stage, seen) = stage(2, 1);
+        let mut client = stage.client();
+        client
+            .send("PUT /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2000\r\n\r\n")
+            .await;
+        assert_eq!(client.answer().await.unwrap().status, 100);
+        assert_eq!(stage.connects(), []);
+        client.send(&body(2000)).await;
+        assert_eq!(client.answer().await.unwrap().status, 200);
+        let seen = seen.take();
+        assert!(seen.len() == 2 && seen.iter().all(|(head, _)| !head.contains("expect")), "{seen:?}");
+        rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_go_on_behind_chunks() {
+    on_stage(async {
+        let (stage, seen) = stage(1, 0);
+        let mut client = stage.client();
+        client.send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 9\r\n\r\n").await;
+        assert_eq!(client.answer().await.unwrap().status, 200);
+        let (head, came) = seen.borrow_mut().pop().unwrap();
+        assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"), "{head}");
+        assert_eq!(came, b"hi");
+        rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_are_those_that_there_are_when_the_body_is_whole() {
+    on_stage(async {
+        let (stage, seen) = stage(1, 0);
+        let whole = request("POST", &body(5000), false);
+        let mut client = stage.client();
+        client.send(&whole[..3000]).await;
+        sleep(Duration::from_secs(1)).await;
+        let mut config = crate::testing::filtered(1, vec![holding()]);
+        let backend = config.backends.values().next().unwrap();
+        let endpoints = vec![fairway_model::Endpoint { address: endpoint(50), name: None }];
+        let backend = fairway_model::Backend { endpoints, ..fairway_model::Backend::clone(backend) };
+        config.backends.insert(backend.key.clone(), std::sync::Arc::new(backend));
+        stage.publish(&config);
+        client.send(&whole[3000..]).await;
+        assert_eq!(client.answer().await.unwrap().status, 200);
+        assert_eq!(seen.borrow().len(), 1);
+        assert_eq!(stage.connects().last().unwrap().1, endpoint(50));
+        rests(&stage, client).await;
+    })
+    .await;
+}
