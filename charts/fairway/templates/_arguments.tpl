@@ -84,6 +84,10 @@
 {{- if .Values.stateDir.enabled }}
 - --state-dir=/var/lib/fairway
 {{- end }}
+{{- if .Values.bodyBuffer.enabled }}
+- --buffer-dir=/var/cache/fairway
+- --buffer-disk={{ .Values.bodyBuffer.sizeLimit }}B
+{{- end }}
 {{- if .Values.webhook.enabled }}
 - --webhook={{ .Values.bindAddress }}:{{ .Values.ports.webhook }}
 - --webhook-certificate=/etc/fairway/webhook/tls.crt

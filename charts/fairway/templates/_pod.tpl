@@ -76,11 +76,15 @@ spec:
         {{- toYaml .Values.resources | nindent 8 }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
-      {{- if or .Values.stateDir.enabled .Values.webhook.enabled .Values.extraVolumeMounts }}
+      {{- if or .Values.stateDir.enabled .Values.bodyBuffer.enabled .Values.webhook.enabled .Values.extraVolumeMounts }}
       volumeMounts:
         {{- if .Values.stateDir.enabled }}
         - name: state
           mountPath: /var/lib/fairway
+        {{- end }}
+        {{- if .Values.bodyBuffer.enabled }}
+        - name: body-buffer
+          mountPath: /var/cache/fairway
         {{- end }}
         {{- if .Values.webhook.enabled }}
         - name: webhook
@@ -94,13 +98,18 @@ spec:
     {{- with .Values.extraContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- if or .Values.stateDir.enabled .Values.webhook.enabled .Values.extraVolumes }}
+  {{- if or .Values.stateDir.enabled .Values.bodyBuffer.enabled .Values.webhook.enabled .Values.extraVolumes }}
   volumes:
     {{- if .Values.stateDir.enabled }}
     - name: state
       emptyDir:
         medium: Memory
         sizeLimit: {{ .Values.stateDir.sizeLimit }}
+    {{- end }}
+    {{- if .Values.bodyBuffer.enabled }}
+    - name: body-buffer
+      emptyDir:
+        sizeLimit: {{ .Values.bodyBuffer.sizeLimit }}
     {{- end }}
     {{- if .Values.webhook.enabled }}
     - name: webhook

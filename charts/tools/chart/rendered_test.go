@@ -31,6 +31,7 @@ var variants = map[string][]string{
 	"a daemon set in the network of the node": {
 		`kind="DaemonSet"`, `hostNetwork=true`, `ports={"http":80,"https":443}`, `service.enabled=false`,
 		`status.publishAddresses=["192.0.2.1","2001:db8::1"]`, `stateDir.enabled=false`,
+		`bodyBuffer.enabled=false`,
 	},
 	"ports of the node":      {`kind="DaemonSet"`, `hostPorts={"http":80,"https":443}`, `service.type="ClusterIP"`},
 	"listed namespaces":      {`watch.namespaces=["a","b"]`, `defaultCertificate="certificates/main"`},

@@ -15,8 +15,8 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, SelfSigned,
-    SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol,
+    SelfSigned, SessionTickets,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -116,6 +116,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
+        buffer: BufferOptions::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::ZERO },
         tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {

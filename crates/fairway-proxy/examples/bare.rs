@@ -9,7 +9,8 @@ use fairway_model::{
     ServiceName, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned,
+    SessionTickets,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
+        buffer: BufferOptions::default(),
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {

@@ -16,7 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
 use crate::listener::BindError;
-use crate::metrics::{Sample, Text, write_cpu, write_memory, write_spent, write_spread, write_tickets};
+use crate::metrics::{
+    Sample, Text, write_buffer_disk, write_cpu, write_memory, write_spent, write_spread, write_tickets,
+};
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::thread::{Command, Launch, run};
@@ -182,6 +184,7 @@ impl ProxyHandle {
         let beginning = text.beginning();
         let (used, budget) = self.memory.figures();
         write_memory(used, budget, beginning);
+        write_buffer_disk(self.disk.used(), beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);

@@ -28,23 +28,29 @@ const URL: &str = "the beginning of a URL without variables, or off";
 const CIPHERS: &str = "a list that leaves a cipher suite of TLS 1.2 that is spoken";
 const FAILURES: &str = "off, or a list of error, timeout, invalid_header, non_idempotent and http_ with 403, 404, 429, 500, \
                         502, 503 or 504";
+const ON_OR_OFF: &str = "on or off";
 const NUMBER: &str = "a whole number";
 const RISK: &str = "Critical, High, Medium or Low";
 const SIZE: &str = "a size such as 8, 8k or 8m";
 
 const KNOWN: &[Known] = &[
     Known { name: "annotations-risk-level", what: RISK, is_good: |it| is_risk(it) },
+    Known { name: "client-body-buffer-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
     Known { name: "limit-rate", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
     Known { name: "limit-rate-after", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
     Known { name: "proxy-buffer-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
+    Known { name: "proxy-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
+    Known { name: "proxy-buffers-number", what: NUMBER, is_good: |it| count(it).is_some() },
     Known { name: "proxy-cookie-domain", what: PAIR_OF_DOMAINS, is_good: |it| domains(it).is_some() },
     Known { name: "proxy-cookie-path", what: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
     Known { name: "proxy-http-version", what: "1.0 or 1.1", is_good: |it| http_version(it).is_some() },
+    Known { name: "proxy-max-temp-file-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
     Known { name: "proxy-next-upstream", what: FAILURES, is_good: |it| failures(it).is_some() },
     Known { name: "proxy-next-upstream-timeout", what: NUMBER, is_good: |it| count(it).is_some() },
     Known { name: "proxy-next-upstream-tries", what: NUMBER, is_good: |it| count(it).is_some() },
     Known { name: "proxy-redirect-from", what: URL, is_good: |it| url(it).is_some() },
     Known { name: "proxy-redirect-to", what: URL, is_good: |it| url(it).is_some() },
+    Known { name: "proxy-request-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
     Known { name: "ssl-ciphers", what: CIPHERS, is_good: |it| ciphers(it).is_some() },
     Known { name: "service-upstream", what: "true or false", is_good: |it| text::switch(it).is_some() },
 ];
@@ -114,6 +120,15 @@ pub(crate) fn kibibytes(text: &str) -> Option<u64> {
 /// A whole number.
 pub(crate) fn count(text: &str) -> Option<u32> {
     text.parse().ok()
+}
+
+/// `on` or `off`; the F5 controller has `true` and `false`.
+pub(crate) fn is_on(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => text::switch(text),
+    }
 }
 
 /// A list of cipher suites in OpenSSL's syntax, of which some are spoken.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Bytes of an extent.
-pub(crate) const EXTENT: usize = 32 * 1024;
+pub(crate) const EXTENT: usize = 16 * 1024;
 
 /// How often the log says that the disk fails.
 const QUIET: Duration = Duration::from_secs(10);

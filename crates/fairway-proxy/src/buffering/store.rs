@@ -1,5 +1,6 @@
 //! One body that is held.
 
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use fairway_model::BodyBuffer;
@@ -10,7 +11,7 @@ use crate::memory_share::Share;
 
 /// A body, or what came of it: its beginning in memory, then extents on disk, then what is gathered for the next extent.
 ///
-/// It is read while it grows, or again from its beginning. While an extent is being written, it takes no more.
+/// It is read while it grows, or again from its beginning.
 pub(crate) struct Store {
     bounds: BodyBuffer,
     disk: Disk,
@@ -22,6 +23,8 @@ pub(crate) struct Store {
     tail: Vec<u8>,
     /// Whether the disk took no more: it is not asked again.
     is_refused: bool,
+    /// Whether bytes of it are gone.
+    is_lost: bool,
     /// How much of it was read.
     at: u64,
     /// An extent that was read from disk: which, and its bytes.
@@ -45,7 +48,8 @@ pub(crate) struct Unreadable;
 impl Store {
     /// The bytes of memory that one takes for a body of this length, or of one that nobody knows.
     pub(crate) fn memory(bounds: BodyBuffer, length: Option<u64>) -> u64 {
-        let on_disk = if bounds.disk > 0 { 2 * EXTENT as u64 } else { 0 };
+        // What is gathered, and what is being written.
+        let on_disk = if bounds.disk > 0 { 3 * EXTENT as u64 } else { 0 };
         let most = u64::from(bounds.memory);
         match length {
             Some(length) if length <= most => length,
@@ -64,6 +68,7 @@ impl Store {
             writing: None,
             tail: Vec::new(),
             is_refused: false,
+            is_lost: false,
             at: 0,
             loaded: None,
             loading: None,
@@ -72,12 +77,12 @@ impl Store {
 
     /// Bytes that it holds.
     pub(crate) fn len(&self) -> u64 {
-        let writing = if self.writing.is_some() { EXTENT } else { 0 };
-        (self.head.len() + self.tail.len() + writing) as u64 + self.on_disk()
+        (self.head.len() + self.tail.len()) as u64 + self.on_disk()
     }
 
+    /// Bytes that are on disk, or will be.
     fn on_disk(&self) -> u64 {
-        (self.extents.len() * EXTENT) as u64
+        ((self.extents.len() + usize::from(self.writing.is_some())) * EXTENT) as u64
     }
 
     /// Whether everything was read.
@@ -87,48 +92,57 @@ impl Store {
 
     /// Ready with how many bytes it takes now, at least 1.
     pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Full>> {
-        if let Some(writing) = &mut self.writing {
-            let written = ready!(std::pin::Pin::new(writing).poll(cx));
-            self.writing = None;
-            match written {
-                Ok(Ok((extent, buffer))) => {
-                    self.extents.push(extent);
-                    self.tail = buffer;
-                }
-                Ok(Err(refused)) => {
-                    self.tail = refused;
-                    self.is_refused = true;
-                }
-                // The disk has gone, and the bytes with it.
-                Err(_) => return Poll::Ready(Err(Full::NoDisk)),
-            }
+        if self.poll_write(cx).is_pending() && self.tail.len() >= EXTENT {
+            return Poll::Pending;
         }
         let in_memory = self.bounds.memory as usize - self.head.len();
-        if in_memory > 0 && self.extents.is_empty() && self.tail.is_empty() {
-            return Poll::Ready(Ok(in_memory));
-        }
         let left = self.bounds.disk - self.on_disk() - self.tail.len() as u64;
-        Poll::Ready(match (left, EXTENT - self.tail.len()) {
-            (0, _) => Err(Full::TooLarge),
-            _ if !self.disk.is_there() => Err(Full::NoDisk),
-            (_, 0) if self.is_refused => Err(Full::NoDisk),
-            (_, 0) => {
-                self.writing = Some(self.disk.write(std::mem::take(&mut self.tail)));
-                return self.poll_room(cx);
-            }
-            (left, room) => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(room)),
+        let on_disk = match left {
+            0 => Err(Full::TooLarge),
+            _ if self.is_refused || !self.disk.is_there() => Err(Full::NoDisk),
+            left => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(2 * EXTENT - self.tail.len())),
+        };
+        Poll::Ready(match (in_memory, on_disk) {
+            (0, on_disk) => on_disk,
+            (in_memory, on_disk) => Ok(in_memory + on_disk.unwrap_or_default()),
         })
+    }
+
+    /// Ready when nothing is being written. Begins to write where there is an extent to write.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(writing) = &mut self.writing {
+                match ready!(Pin::new(writing).poll(cx)) {
+                    Ok(Ok((extent, mut buffer))) => {
+                        self.extents.push(extent);
+                        if self.tail.is_empty() {
+                            self.tail = std::mem::take(&mut buffer);
+                        }
+                    }
+                    Ok(Err(mut refused)) => {
+                        refused.append(&mut self.tail);
+                        (self.tail, self.is_refused) = (refused, true);
+                    }
+                    // The thread of the disk has gone, and the bytes with it: whoever reads them sees it.
+                    Err(_) => (self.is_refused, self.is_lost) = (true, true),
+                }
+                self.writing = None;
+            }
+            if self.tail.len() < EXTENT || self.is_refused {
+                return Poll::Ready(());
+            }
+            let behind = self.tail.split_off(EXTENT);
+            let extent = std::mem::replace(&mut self.tail, behind);
+            self.writing = Some(self.disk.write(extent));
+        }
     }
 
     /// Takes no more bytes than there is room for.
     pub(crate) fn append(&mut self, data: &[u8]) {
-        let has_room = self.head.len() + data.len() <= self.bounds.memory as usize;
-        let part = if has_room && self.extents.is_empty() && self.tail.is_empty() {
-            &mut self.head
-        } else {
-            &mut self.tail
-        };
-        part.extend_from_slice(data);
+        let in_memory = (self.bounds.memory as usize - self.head.len()).min(data.len());
+        let (first, behind) = data.split_at(in_memory);
+        self.head.extend_from_slice(first);
+        self.tail.extend_from_slice(behind);
     }
 
     /// Ready with the bytes that come next, at most so many; with none at the end. [`Self::advance`] says how many were used.
@@ -138,16 +152,18 @@ impl Store {
             return Poll::Ready(Ok(&rest[..rest.len().min(most)]));
         }
         let behind = self.at - self.head.len() as u64;
-        if behind < self.on_disk() {
-            let (index, from) = ((behind / EXTENT as u64) as usize, (behind % EXTENT as u64) as usize);
+        let index = usize::try_from(behind / EXTENT as u64).map_err(|_| Unreadable)?;
+        if index == self.extents.len() && self.writing.is_some() {
+            ready!(self.poll_write(cx));
+        }
+        if self.is_lost {
+            return Poll::Ready(Err(Unreadable));
+        }
+        if index < self.extents.len() {
             ready!(self.poll_load(cx, index))?;
+            let from = (behind % EXTENT as u64) as usize;
             let rest = self.loaded.as_ref().map_or(&[][..], |(_, bytes)| &bytes[from..]);
             return Poll::Ready(Ok(&rest[..rest.len().min(most)]));
-        }
-        if self.writing.is_some() {
-            // What is being written comes next.
-            ready!(self.poll_room(cx)).map_err(|_| Unreadable)?;
-            return self.poll_read(cx, most);
         }
         let rest = &self.tail[(behind - self.on_disk()) as usize..];
         Poll::Ready(Ok(&rest[..rest.len().min(most)]))
@@ -159,7 +175,7 @@ impl Store {
             let buffer = self.loaded.take().map(|(_, buffer)| buffer).unwrap_or_default();
             let (asked, loading) =
                 self.loading.get_or_insert_with(|| (index, self.extents[index].read(buffer)));
-            let read = ready!(std::pin::Pin::new(loading).poll(cx));
+            let read = ready!(Pin::new(loading).poll(cx));
             let asked = *asked;
             self.loading = None;
             match read {

@@ -130,8 +130,8 @@ async fn a_body_has_no_more_than_its_bounds() {
         (10, 0, &disk, 11, Err(Full::TooLarge)),
         (10, 5, &disk, 15, Ok(())),
         (10, 5, &disk, 16, Err(Full::TooLarge)),
-        (0, 2 * EXTENT as u64 + 1, &disk, 2 * EXTENT + 1, Ok(())),
-        (0, 2 * EXTENT as u64 + 1, &disk, 2 * EXTENT + 2, Err(Full::TooLarge)),
+        (0, 3 * EXTENT as u64 + 1, &disk, 3 * EXTENT + 1, Ok(())),
+        (0, 3 * EXTENT as u64 + 1, &disk, 3 * EXTENT + 2, Err(Full::TooLarge)),
         (10, 5, &none, 10, Ok(())),
         (10, 5, &none, 11, Err(Full::NoDisk)),
     ] {
@@ -146,12 +146,15 @@ async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
     let disk = Disk::inline(&std::env::temp_dir(), 2 * EXTENT as u64).unwrap();
     let mut other = store(0, DISK, &disk);
     fill(&mut other, &vec![1; EXTENT + 1], usize::MAX).await.unwrap();
+    poll_fn(|cx| other.poll_room(cx)).await.unwrap();
     let mut full = store(0, DISK, &disk);
-    assert_eq!(fill(&mut full, &vec![2; 4 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
-    assert_eq!(read(&mut full, usize::MAX).await.unwrap(), vec![2; 2 * EXTENT], "all that it took");
+    assert_eq!(fill(&mut full, &vec![2; 8 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
+    let held = full.len();
+    assert_eq!(read(&mut full, usize::MAX).await.unwrap(), vec![2; held as usize], "all that it took");
     full.empty();
     drop(other);
     fill(&mut full, &vec![3; 2 * EXTENT + 1], usize::MAX).await.unwrap();
+    poll_fn(|cx| full.poll_room(cx)).await.unwrap();
     assert_eq!(disk.used(), 2 * EXTENT as u64);
 }
 

@@ -13,9 +13,10 @@ use fairway_model::{Action, Backend, ForwardedPath};
 use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
 
+use super::ahead::Ahead;
 use super::attempt::{Answer, Attempts};
 use super::environment::{ClientSide, Ending, Environment, Exchange};
-use super::relay::{Broken, End, relay};
+use super::relay::{Broken, End, Relayed, Through, relay, relay_rest};
 use super::respond::{self, Outcome};
 use super::tunnel::tunnel;
 use super::{forwarded, race, sticky, web};
@@ -298,13 +299,23 @@ fn hand_on<N: Network, D: Downstream>(
             let ended = Instant::now();
             exchange.record.answered(ended - headed);
             match relayed {
-                Ok((persistence, reusable)) => {
+                Ok(Relayed::Whole(persistence, reusable)) => {
                     exchange.record.end(ended);
                     match reusable {
                         true => lease.give_back(ended, &exchange.env.worker.pool_limits()),
                         false => drop(lease),
                     }
                     respond::settle(exchange.client_side, persistence).await
+                }
+                Ok(Relayed::Held(reusable, rest)) => {
+                    match reusable {
+                        true => lease.give_back(ended, &exchange.env.worker.pool_limits()),
+                        false => drop(lease),
+                    }
+                    match Box::pin(relay_rest(exchange, rest)).await {
+                        Ok(persistence) => respond::settle(exchange.client_side, persistence).await,
+                        Err(Broken { fault, .. }) => fail_mid_answer(exchange, fault),
+                    }
                 }
                 Err(Broken { fault, end: End::Sent }) => {
                     drop(lease);
@@ -337,7 +348,8 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     up: &'e mut U,
     mut reply: Reply,
     began: Instant,
-) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
+) -> impl Future<Output = Result<Relayed, Broken>> {
+    let ahead = Ahead::of(&exchange.env, exchange.buffers, &reply);
     clean(&exchange.env, exchange.buffers);
     let steps = answer_steps(&exchange.env, exchange.buffers, &mut reply.body);
     let encoder = match exchange.env.intake.dialect {
@@ -348,7 +360,7 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
     let persistence = respond::persistence(exchange.env.worker, exchange.client_side, intake);
     let plan = AnswerPlan { version: intake.version, persistence, body: reply.body };
     let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
-    relay(exchange, up, began, steps, encoder, persistence)
+    relay(exchange, up, began, Through { ahead, steps, encoder }, persistence)
 }
 
 /// What the answer's body meets on its way to the client.

@@ -14,6 +14,7 @@ use super::transact::announce;
 use crate::buffering::Store;
 use crate::fault::Fault;
 use crate::filter::Verdict;
+use crate::metrics::count;
 use crate::network::Network;
 
 /// Where the request's body is held, if it is. What tunnels and calls carry goes both ways at once.
@@ -59,6 +60,7 @@ async fn receive<N: Network, D: Downstream>(
     let worker = exchange.env.worker;
     let share = worker.held.share(Store::memory(buffer, length), worker.shared_memory());
     let Some(share) = share else { return Err(Fault::BufferFull) };
+    count(&worker.counters.buffered.requests);
     exchange.buffers.body.hold(Store::new(buffer, worker.disk.clone(), share));
     announce(exchange);
     let Exchange { env, client_side, buffers, .. } = exchange;

@@ -13,6 +13,7 @@ use fastrand::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
 
+use super::hostile_tests::{DATA, END, HEADERS, Raw, SETTINGS, Shared, WHOLE, field, frame};
 use crate::buffering::EXTENT;
 use crate::testing::{Client, DISK, Meeting, OK, Stage, endpoint, on_stage};
 
@@ -286,6 +287,36 @@ async fn trailers_go_on_behind_chunks() {
         assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"), "{head}");
         assert_eq!(came, b"hi");
         rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_http2_without_a_length_gets_one() {
+    on_stage(async {
+        let (stage, seen) = stage(1, 0);
+        let mut client = Raw::new(stage.client().stream, &Shared::default());
+        client.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        client.say(frame(SETTINGS, 0, 0, &[])).await;
+        let fields: Vec<u8> =
+            [(":method", "POST"), (":scheme", "http"), (":path", "/x"), (":authority", "a")]
+                .iter()
+                .flat_map(|(name, value)| field(name, value))
+                .collect();
+        client.say(frame(HEADERS, WHOLE, 1, &fields)).await;
+        let body = body(50_000);
+        for piece in body.chunks(10_000) {
+            client.say(frame(DATA, 0, 1, piece)).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(stage.connects(), []);
+        client.say(frame(DATA, END, 1, &[])).await;
+        sleep(Duration::from_secs(1)).await;
+        let (head, came) = seen.borrow_mut().pop().unwrap();
+        assert!(came == body && head.contains("content-length: 50000"), "{head}");
+        drop(client);
+        sleep(Duration::from_secs(120)).await;
+        stage.at_rest().unwrap();
     })
     .await;
 }

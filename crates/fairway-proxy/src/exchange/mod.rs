@@ -7,6 +7,9 @@
 //!                                     └────────┘
 //! ```
 
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 #[cfg(test)]
 mod any_split_tests;
 mod ask;

@@ -11,6 +11,7 @@ use fairway_net::clock::Instant;
 use fairway_net::pace::Pace;
 use fairway_net::turns::go_on_later;
 
+use super::ahead::Ahead;
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
 use crate::body_steps::BodySteps;
@@ -19,6 +20,7 @@ use crate::compression::is_digest;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
+use crate::worker::ToEndpoint;
 
 /// Pieces of an answer that are relayed before other exchanges have their turn. Most answers have fewer.
 const PIECES_IN_A_TURN: usize = 2;
@@ -30,38 +32,107 @@ enum Stage {
     Finished,
 }
 
-/// Relays to the end of the answer, whose head came at `began`. Says what becomes of the client's connection, which is what was
-/// planned, and whether the endpoint's can be reused.
+/// What an answer's body meets on its way to the client; most meet nothing.
+pub(crate) struct Through {
+    /// Where what comes faster than the client takes it is held.
+    pub(super) ahead: Option<Box<Ahead>>,
+    pub(crate) steps: Option<Box<BodySteps>>,
+    pub(crate) encoder: Option<Box<Encoder>>,
+}
+
+/// How far an answer was relayed.
+pub(crate) enum Relayed {
+    /// To its end: what becomes of the client's connection, which is what was planned, and whether the endpoint's can be reused.
+    Whole(Persistence, bool),
+    /// The endpoint has sent all of it, and the client has not taken all of it: whether the endpoint's connection can be reused, and what
+    /// is left to do without it.
+    Held(bool, Box<Relay>),
+}
+
+/// An answer's body that is being relayed.
+pub(crate) struct Relay {
+    flow: Flow,
+    through: Through,
+    /// Whether the endpoint takes no more of the request.
+    deaf: bool,
+    planned: Persistence,
+}
+
+/// Relays to the end of the answer, whose head came at `began`, or until its endpoint is needed no longer.
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
 pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
     began: Instant,
-    mut steps: Option<Box<BodySteps>>,
-    mut encoder: Option<Box<Encoder>>,
+    through: Through,
     planned: Persistence,
-) -> impl Future<Output = Result<(Persistence, bool), Broken>> {
-    let Exchange { env, client_side, buffers, record } = exchange;
-    let mut flow = Flow::new(began, env.worker.options.limits.answer_rate);
-    let mut deaf = false;
+) -> impl Future<Output = Result<Relayed, Broken>> {
+    let flow = Flow::new(began, exchange.env.worker.options.limits.answer_rate);
+    let mut relay = Some(Relay { flow, through, deaf: false, planned });
     poll_fn(move |cx| {
+        let Some(this) = &mut relay else { return Poll::Pending };
+        if let Poll::Ready(ended) = this.poll(cx, exchange, Some(&mut *up)) {
+            return Poll::Ready(ended.map(|reusable| Relayed::Whole(this.planned, reusable)));
+        }
+        let is_held = this.through.ahead.as_ref().is_some_and(|ahead| ahead.has_ended());
+        if is_held && exchange.buffers.body.is_sent() {
+            let reusable = up.is_reusable();
+            return relay
+                .take()
+                .map_or(Poll::Pending, |rest| Poll::Ready(Ok(Relayed::Held(reusable, Box::new(rest)))));
+        }
+        Poll::Pending
+    })
+}
+
+/// Relays what is held of an answer, without its endpoint. Says what becomes of the client's connection.
+pub(crate) async fn relay_rest<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    mut rest: Box<Relay>,
+) -> Result<Persistence, Broken> {
+    poll_fn(|cx| rest.poll(cx, exchange, None::<&mut ToEndpoint<N>>)).await?;
+    Ok(rest.planned)
+}
+
+impl Relay {
+    /// Ready at the end, with whether the endpoint's connection can be reused.
+    #[inline]
+    fn poll<N: Network, D: Downstream, U: Upstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_, '_, N, D>,
+        mut up: Option<&mut U>,
+    ) -> Poll<Result<bool, Broken>> {
+        let Exchange { env, client_side, buffers, record } = exchange;
+        let Self { flow, through, deaf, .. } = self;
         let rate = env.rule().steps().bounds.rate;
         let most = rate.map_or(u64::MAX, |rate| allowance(rate, record.began));
         let Buffers { body, replay, text, .. } = &mut **buffers;
-        if !body.is_sent() && !deaf {
+        if !body.is_sent()
+            && !*deaf
+            && let Some(up) = &mut up
+        {
             // The endpoint may refuse the rest; its answer counts all the same.
-            deaf = matches!(body.poll_send(cx, &mut client_side.down, up, replay), Poll::Ready(Err(_)));
+            *deaf = matches!(body.poll_send(cx, &mut client_side.down, *up, replay), Poll::Ready(Err(_)));
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
+        let Through { ahead, steps, encoder } = through;
         let mut outlet =
             Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
-        let fault = match flow.poll(cx, up, &mut outlet, most) {
+        let mut source = Source { up: up.as_deref_mut(), ahead: ahead.as_deref_mut() };
+        let polled = flow.poll(cx, &mut source, &mut outlet, most);
+        if polled.is_pending() && flow.leaves_endpoint_alone() {
+            source.read_ahead(cx, env);
+        }
+        let fault = match polled {
             Poll::Ready(Ok(())) => {
-                if env.intake.dialect.is_grpc() {
+                if env.intake.dialect.is_grpc()
+                    && let Some(up) = &up
+                {
                     record.call.status = status_of(up.trailers()).or(record.call.status);
                 }
-                return Poll::Ready(Ok((planned, body.is_sent() && up.is_reusable())));
+                return Poll::Ready(Ok(body.is_sent() && up.is_some_and(|up| up.is_reusable())));
             }
             Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => env.overdue(),
             Poll::Ready(Err(fault)) => fault,
@@ -70,7 +141,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
                 return Poll::Pending;
             }
             Poll::Pending => {
-                if body.leaves_alone(deaf) && client_side.down.poll_gone(cx).is_ready() {
+                if body.leaves_alone(*deaf) && client_side.down.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
                 }
                 if flow.is_held(record.body_bytes, most) {
@@ -90,6 +161,7 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             }
         };
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
+        let Through { steps, encoder, .. } = through;
         let mut outlet =
             Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
         let (dialect, version) = (env.intake.dialect, env.intake.version);
@@ -98,7 +170,38 @@ pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
             false => End::Missing,
         };
         Poll::Ready(Err(Broken { fault, end }))
-    })
+    }
+}
+
+/// Where the answer's body comes from: its endpoint, or what was read ahead of it, or the one behind the other.
+struct Source<'s, U> {
+    /// There is none where all that is left was read ahead.
+    up: Option<&'s mut U>,
+    ahead: Option<&'s mut Ahead>,
+}
+
+impl<U: Channel> Source<'_, U> {
+    #[inline]
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+        sink: impl FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
+    ) -> Poll<Result<BodyStep, Failure>> {
+        match (&mut self.ahead, &mut self.up) {
+            (Some(ahead), up) => ahead.poll_body(cx, up.as_deref_mut(), most, sink),
+            (None, Some(up)) => up.poll_body(cx, most, sink),
+            (None, None) => Poll::Ready(Err(Failure::Closed)),
+        }
+    }
+
+    /// The client takes nothing now.
+    #[inline]
+    fn read_ahead<N: Network>(&mut self, cx: &mut Context<'_>, env: &Environment<'_, N>) {
+        if let (Some(ahead), Some(up)) = (&mut self.ahead, &mut self.up) {
+            ahead.fill(cx, env, *up);
+        }
+    }
 }
 
 /// An answer that was not relayed to its end.
@@ -197,10 +300,15 @@ impl Flow {
         self.seen = Moved { relayed: moved, taken: client_side.down.progress() };
     }
 
+    /// Whether the endpoint is not read from for now, whatever it has sent: the client has no room, or the rule lets no more pass.
+    fn leaves_endpoint_alone(&self) -> bool {
+        self.is_full || self.awaited == Awaited::Allowance
+    }
+
     fn poll<D: Channel, U: Channel>(
         &mut self,
         cx: &mut Context<'_>,
-        up: &mut U,
+        source: &mut Source<'_, U>,
         outlet: &mut Outlet<'_, D>,
         most: u64,
     ) -> Poll<Result<(), Fault>> {
@@ -227,14 +335,18 @@ impl Flow {
             }
             let left = usize::try_from(most - *outlet.moved).unwrap_or(usize::MAX);
             let room = room.min(left);
-            let step = up.poll_body(cx, room, |cx, data| outlet.send_data(cx, data));
+            let step = source.poll_body(cx, room, |cx, data| outlet.send_data(cx, data));
             match step {
                 Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {
                     let is_changed = outlet.steps.is_some();
                     let holds = |(name, _): &(&[u8], &[u8])| !is_changed || !is_digest(name);
-                    let trailers = up.trailers().filter(holds);
-                    outlet.finish(cx, trailers).map_err(|_| Fault::UpstreamTruncated)?;
+                    match (&source.ahead, &source.up) {
+                        (Some(ahead), _) => outlet.finish(cx, ahead.trailers().filter(holds)),
+                        (None, Some(up)) => outlet.finish(cx, up.trailers().filter(holds)),
+                        (None, None) => outlet.finish(cx, std::iter::empty()),
+                    }
+                    .map_err(|_| Fault::UpstreamTruncated)?;
                     self.stage = Stage::Finished;
                 }
                 Poll::Ready(Err(Failure::Refused)) => return Poll::Ready(Err(Fault::ClientGone)),

@@ -31,6 +31,8 @@ pub struct Counters {
     pub http2: Http2,
     /// Responses that were compressed.
     pub compressed: CompressedBytes,
+    /// Bodies that were held.
+    pub buffered: Buffered,
     /// Connections that are forwarded as they come.
     pub streams: Streams,
     /// Datagrams that are forwarded as they come.
@@ -103,6 +105,15 @@ impl Hedges {
             ("refused", self.refused.get()),
         ]
     }
+}
+
+/// Bodies that were held.
+#[derive(Default)]
+pub struct Buffered {
+    /// Until they were whole.
+    pub requests: Cell<u64>,
+    /// Because the client was slower than the endpoint.
+    pub responses: Cell<u64>,
 }
 
 /// Connections that are forwarded as they come.
@@ -208,6 +219,7 @@ impl Default for Counters {
             attempts: Attempts::default(),
             http2: Http2::default(),
             compressed: CompressedBytes::default(),
+            buffered: Buffered::default(),
             streams: Streams::default(),
             datagrams: Datagrams::default(),
             bytes: Bytes::default(),
@@ -342,6 +354,8 @@ impl Counters {
             ("http2_held_requests_total", self.http2.held.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
+            ("buffered_request_bodies_total", self.buffered.requests.get()),
+            ("buffered_response_bodies_total", self.buffered.responses.get()),
             ("streams_opened_total", self.streams.opened.get()),
             ("stream_received_bytes_total", self.streams.received.get()),
             ("stream_sent_bytes_total", self.streams.sent.get()),

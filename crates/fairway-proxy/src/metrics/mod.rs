@@ -20,4 +20,4 @@ pub use http2::Events;
 pub use process::write_spent;
 pub use sample::{Gauges, Sample};
 pub(crate) use text::write_tickets;
-pub use text::{Text, write_cpu, write_memory, write_spread};
+pub use text::{Text, write_buffer_disk, write_cpu, write_memory, write_spread};

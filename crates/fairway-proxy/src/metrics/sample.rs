@@ -45,6 +45,8 @@ pub struct Gauges {
     pub http2_streams: u64,
     /// Bytes that windows of clients' uploads have grown by.
     pub http2_window: u64,
+    /// Bytes of memory that bodies which are held may take.
+    pub buffer_memory: u64,
     /// Exchanges under way, and connections that are forwarded as they come.
     pub exchanges: u64,
     /// Those among them that are forwarded as they come.
@@ -78,6 +80,7 @@ impl Sample {
         }
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;
+        self.gauges.buffer_memory += other.gauges.buffer_memory;
         self.gauges.exchanges += other.gauges.exchanges;
         self.gauges.streams += other.gauges.streams;
         self.gauges.sessions += other.gauges.sessions;

@@ -102,6 +102,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         ("fairway_shedding_workers", gauges.shedding_workers),
         ("fairway_http2_streams_open", gauges.http2_streams),
         ("fairway_http2_window_growth_bytes", gauges.http2_window),
+        ("fairway_body_buffer_memory_bytes", gauges.buffer_memory),
         ("fairway_streams_open", gauges.streams),
         ("fairway_datagram_sessions_open", gauges.sessions),
     ] {
@@ -149,6 +150,11 @@ pub fn write_memory(used: u64, budget: u64, out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
         single(out, name, "gauge", "", value);
     }
+}
+
+/// Writes how many bytes of bodies that are held are on disk.
+pub fn write_buffer_disk(used: u64, out: &mut String) {
+    single(out, "fairway_body_buffer_disk_bytes", "gauge", "", used);
 }
 
 /// Writes the time that each worker, by its number, has spent on CPUs.

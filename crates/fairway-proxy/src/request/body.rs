@@ -11,7 +11,7 @@ use fairway_net::turns::go_on_later;
 use super::copy::CopyWriter;
 use super::fields;
 use crate::body_steps::BodySteps;
-use crate::buffering::{Full, Store};
+use crate::buffering::{EXTENT, Full, Store};
 use crate::fault::Fault;
 use crate::request::client::Trust;
 
@@ -350,8 +350,8 @@ impl RequestBody {
             // Only a look at the next piece tells a body that is whole from one that is too large.
             let (room, mut refusal) = match ready!(store.poll_room(cx)) {
                 Ok(room) => (room, None),
-                Err(Full::TooLarge) => (1, Some(Fault::BodyTooLarge)),
-                Err(Full::NoDisk) => (1, Some(Fault::BufferFull)),
+                Err(Full::TooLarge) => (EXTENT, Some(Fault::BodyTooLarge)),
+                Err(Full::NoDisk) => (EXTENT, Some(Fault::BufferFull)),
             };
             let step = down.poll_body(cx, room, |_, data| {
                 *received += data.len() as u64;

@@ -191,6 +191,7 @@ impl<N: Network> Worker<N> {
             shedding_workers: u64::from(self.is_shedding()),
             http2_streams: self.counters.http2.streams().get(),
             http2_window: self.budgets.windows.lent(),
+            buffer_memory: self.held.taken(),
             exchanges: self.admission.room.descriptors.exchanges() as u64,
             streams: self.counters.streams.open(),
             sessions: self.counters.datagrams.open(),

@@ -12,8 +12,8 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol, PublishProblem,
-    Publisher, SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol,
+    PublishProblem, Publisher, SelfSigned, SessionTickets,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -204,6 +204,7 @@ fn options() -> ProxyOptions {
         access_log: AccessLogFormat::Off,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
+        buffer: BufferOptions::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
         tickets: SessionTickets::default(),
         fallback_certificate: SelfSigned {

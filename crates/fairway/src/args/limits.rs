@@ -1,10 +1,11 @@
 //! The flags of `fairway run` that bound what clients and endpoints may cost: docs/limits.md.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use fairway_model::{DatagramSettings, DownstreamSettings};
-use fairway_proxy::{Limits, MemoryBudget};
+use fairway_proxy::{BufferOptions, Limits, MemoryBudget};
 
 use super::seconds::seconds;
 
@@ -44,6 +45,9 @@ pub(crate) struct LimitArgs {
     /// How long a client may take, and how slow it may be
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
+    /// Bodies that are held
+    #[command(flatten)]
+    pub(crate) buffer: BufferArgs,
     /// Sessions of UDP
     #[command(flatten)]
     pub(crate) datagrams: DatagramArgs,
@@ -72,6 +76,26 @@ pub(crate) struct PatienceArgs {
     /// five seconds; 0 for no such limit
     #[arg(long, env = "FAIRWAY_ANSWER_RATE", value_name = "BYTES", default_value_t = Limits::default().answer_rate)]
     pub(crate) answer_rate: u64,
+}
+
+/// Where bodies are held (docs/buffering.md).
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits (docs/limits.md)")]
+pub(crate) struct BufferArgs {
+    /// Where bodies that a rule buffers are held beyond their share of memory, in one unlinked file. Without it, requests
+    /// whose bodies have no room in memory are answered 503
+    #[arg(long, env = "FAIRWAY_BUFFER_DIR", value_name = "DIRECTORY")]
+    pub(crate) buffer_dir: Option<PathBuf>,
+    /// Bytes that all such bodies together may have there, as in 4GiB
+    #[arg(long, env = "FAIRWAY_BUFFER_DISK", value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    pub(crate) buffer_disk: u64,
+}
+
+impl BufferArgs {
+    /// Those of the proxy.
+    pub(crate) fn options(&self) -> BufferOptions {
+        BufferOptions { directory: self.buffer_dir.clone(), disk: self.buffer_disk }
+    }
 }
 
 /// Sessions of UDP.

@@ -133,6 +133,7 @@ fn options(args: &RunArgs, gate: &Gate) -> Result<ProxyOptions> {
         access_log: args.logs.access_log.into(),
         proxy_protocol: args.translation.trust.proxy_protocol(),
         limits: args.limits.limits(),
+        buffer: args.limits.buffer.options(),
         drain: args.drain.options(),
         tickets: gate.tickets(),
         fallback_certificate: self_signed()?,

@@ -187,14 +187,11 @@ impl Draft<'_> {
                     _ => return Err(KeyProblem::NotA("received or normalised")),
                 };
             }
-            "client-body-buffer-size"
-            | "proxy-buffering"
-            | "proxy-buffers"
-            | "proxy-buffers-number"
-            | "proxy-busy-buffers-size"
-            | "proxy-max-temp-file-size"
-            | "proxy-request-buffering" => {
-                return Err(KeyProblem::Note("bodies are streamed, never stored", "it is not needed"));
+            "proxy-buffers" | "proxy-busy-buffers-size" => {
+                return Err(KeyProblem::Note(
+                    "proxy-buffers-number and proxy-buffer-size say what a response has in memory",
+                    "it has no effect",
+                ));
             }
             _ => return self.read_redirect(name, value),
         }
