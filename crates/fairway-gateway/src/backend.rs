@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{BackendKey, BackendProtocol, Balancing, PortProtocol};
+use fairway_model::{BackendKey, BackendProtocol, Balancing, BodyHandling, PortProtocol};
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::gateway_api::{
@@ -97,6 +97,8 @@ pub(crate) struct Resolver<'a> {
 pub(crate) struct References {
     /// In the order of their keys, with no room for more: most routes have one.
     backends: Vec<BackendRef>,
+    /// How bodies are handled of those backends for which that is not as usual.
+    bodies: Vec<(BackendKey, Arc<BodyHandling>)>,
     /// The Services that it names, whether they exist or not, each once.
     pub(crate) services: Vec<ObjectKey>,
 }
@@ -111,6 +113,18 @@ impl References {
     pub(crate) fn backend(&self, key: &BackendKey) -> Option<&BackendRef> {
         let at = self.backends.binary_search_by(|it| it.key.cmp(key)).ok()?;
         self.backends.get(at)
+    }
+
+    /// How bodies are handled of the backend of that key, where that is not as usual.
+    pub(crate) fn bodies(&self, key: &BackendKey) -> Option<&Arc<BodyHandling>> {
+        self.bodies.iter().find(|(it, _)| it == key).map(|(_, bodies)| bodies)
+    }
+
+    fn add_bodies(&mut self, key: &BackendKey, bodies: Arc<BodyHandling>) {
+        if self.bodies(key).is_none() {
+            self.bodies.reserve_exact(1);
+            self.bodies.push((key.clone(), bodies));
+        }
     }
 
     fn add_backend(&mut self, backend: BackendRef) {
@@ -188,8 +202,11 @@ impl Resolver<'_> {
                 let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
                 BackendRef::new(service.clone(), port.into(), &transport, &balance)
             }
-            Some((policy, BackendUse { balance, traffic })) => {
-                BackendRef::new(service.clone(), port.into(), &transport, &balance).used(&policy, traffic)
+            Some((policy, BackendUse { balance, traffic, bodies })) => {
+                let backend = BackendRef::new(service.clone(), port.into(), &transport, &balance);
+                let backend = backend.used(&policy, traffic);
+                bodies.into_iter().for_each(|bodies| found.add_bodies(&backend.key, bodies));
+                backend
             }
         };
         match backend.target(self.inputs) {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, Forwarding, Guard, Match, Origin, PathMatch, Phases, Policy,
-    RouteFilters, Rule, RuleLabels, WeightedBackend,
+    Action, Answer, AnswerReason, BackendKey, BodyHandling, Forwarding, Guard, Match, Origin, PathMatch,
+    Phases, Policy, RouteFilters, Rule, RuleLabels, WeightedBackend, smaller_limit,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Takes a rule.
-    pub(crate) fn add(&mut self, draft: Draft<'_>) {
+    pub(crate) fn add(&mut self, mut draft: Draft<'_>) {
         let at = format!("spec.rules[{}]", draft.index);
         let mut matches = Vec::with_capacity(draft.matches.len().max(1));
         let before = self.rules.invalid.len();
@@ -153,10 +153,14 @@ impl<'a> Builder<'a> {
         }
         let labels = self.labels(&matches, &draft.shares);
         let closed = Answer { status: 503, reason: AnswerReason::ProtectionUnavailable };
+        let bodies = self.bodies(&mut draft.shares);
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
             (Ok(filters), Ok(policy), Some(protection)) => {
                 let mut phases = protected(filters, protection);
                 phases.add(Forwarding { retry_statuses: draft.retry_statuses, ..Forwarding::default() });
+                let BodyHandling { max_request, compression } = bodies;
+                phases.add(compression.map(Phases::from).unwrap_or_default());
+                let policy = Policy { max_body: smaller_limit(policy.max_body, max_request), ..policy };
                 (phases, policy, Action::Forward(draft.shares))
             }
             (Ok(_), Ok(policy), None) => (Phases::default(), policy, Action::Answer(closed)),
@@ -165,6 +169,21 @@ impl<'a> Builder<'a> {
         };
         let (origin, phases, policy) = ((self.place)(&at), phases.kept(), policy.kept());
         self.rules.rules.push(Rule { origin, matches, phases, action, policy, labels });
+    }
+
+    /// How bodies of a rule are handled. Where its shares differ in that, each share keeps its own.
+    fn bodies(&self, shares: &mut [WeightedBackend]) -> BodyHandling {
+        let is_used = |share: &&mut WeightedBackend| {
+            share.weight > 0 && share.reference == fairway_model::Reference::Resolved
+        };
+        let mut used: Vec<_> = shares.iter_mut().filter(is_used).collect();
+        let of = |share: &WeightedBackend| self.rules.found.bodies(&share.backend).cloned();
+        let first = used.first().and_then(|share| of(share));
+        if used.iter().all(|share| of(share) == first) {
+            return first.map(Arc::unwrap_or_clone).unwrap_or_default();
+        }
+        used.iter_mut().for_each(|share| share.bodies = of(share));
+        BodyHandling::default()
     }
 
     /// What the policies do that protect a rule, by its name; `None` where one cannot be served.

@@ -170,8 +170,11 @@ fn rule(rule: &Rule) -> Value {
     if let Action::Forward(shares) = &rule.action {
         let own = shares.iter().filter(|it| it.filters.is_some());
         more.extend(own.map(|it| json!({it.backend.to_string(): it.filters})));
+        let own = shares.iter().filter(|it| it.bodies.is_some());
+        more.extend(own.map(|it| json!({format!("bodies of {}", it.backend): it.bodies})));
     }
-    if *rule.policy != Policy::default() {
+    more.extend(rule.policy.max_body.map(|most| json!({"max_body": most})));
+    if *rule.policy != (Policy { max_body: rule.policy.max_body, ..Policy::default() }) {
         more.push(
             json!({"policy": [format!("{:?}", rule.policy.timeouts), format!("{:?}", rule.policy.retry)]}),
         );

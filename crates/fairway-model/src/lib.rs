@@ -10,6 +10,7 @@ mod access;
 mod answer;
 mod authentication;
 mod backend;
+mod bodies;
 mod buffering;
 mod certificate;
 mod cipher_list;
@@ -54,6 +55,7 @@ pub use backend::{
     SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
     SubjectName, TrustedRoots, UpstreamTls, UpstreamVerification,
 };
+pub use bodies::{BodyHandling, smaller_limit};
 pub use buffering::{BodyBuffer, Buffering};
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
+use crate::bodies::BodyHandling;
 use crate::certificate::{CertificateKey, ClientVerification};
 use crate::default::is_default;
 use crate::host::HostPattern;
@@ -134,6 +135,9 @@ pub struct WeightedBackend {
     /// (Gateway API `backendRefs[].filters`). Most shares have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filters: Option<Box<RouteFilters>>,
+    /// How bodies of this share are handled, where the shares of a rule differ in that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bodies: Option<Arc<BodyHandling>>,
     /// What became of the reference that names it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reference: Reference,
@@ -154,7 +158,7 @@ impl WeightedBackend {
     /// A share without filters of its own.
     #[must_use]
     pub fn new(backend: BackendKey, weight: u32) -> Self {
-        Self { backend, weight, filters: None, reference: Reference::Resolved }
+        Self { backend, weight, filters: None, bodies: None, reference: Reference::Resolved }
     }
 
     /// A share whose requests are answered 500.
@@ -200,6 +204,10 @@ mod tests {
             WeightedBackend::new("shop/api:80".into(), 3),
             WeightedBackend::invalid("shop/gone:80".into(), 1),
             WeightedBackend { filters, ..WeightedBackend::new("shop/api:80".into(), 1) },
+            WeightedBackend {
+                bodies: BodyHandling { max_request: Some(9), ..BodyHandling::default() }.kept(),
+                ..WeightedBackend::new("shop/api:80".into(), 1)
+            },
         ] {
             let json = serde_json::to_string(&share).unwrap();
             assert_eq!(serde_json::from_str::<WeightedBackend>(&json).unwrap(), share);

@@ -48,6 +48,9 @@ pub struct ClientTraffic {
     /// Clients that are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Arc<BlockedClients>>,
+    /// The largest request body in bytes; larger is answered 413. The smaller of this and a rule's `max_body` counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_body: Option<u64>,
 }
 
 /// How the endpoints of a backend are used. `None` is as everywhere.

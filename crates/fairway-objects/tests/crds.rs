@@ -13,7 +13,7 @@ use fairway_objects::policies::{
     BlockedClients, ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy,
     ClientTrafficPolicySpec, ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP, HashPart, HeaderValue,
     Hedging, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit, RetryPolicy, SecretReference,
-    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, SourceRanges, VERSION,
+    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -30,6 +30,9 @@ fn crd(resource: &str) -> (Value, Value) {
 
 /// A value with all fields that a schema has.
 fn sample(schema: &Value) -> Value {
+    if schema["x-kubernetes-int-or-string"] == json!(true) {
+        return json!("1Mi");
+    }
     match schema["type"].as_str().unwrap() {
         "object" => {
             let fields = schema["properties"].as_object().unwrap();
@@ -134,6 +137,7 @@ fn a_client_traffic_policy_has_the_fields_of_its_crd() {
             connections: Some(1),
             requests_per_connection: Some(1),
             concurrent_streams: Some(1),
+            request_body: Some(Size("8Mi".into())),
         }),
     });
 }
@@ -168,7 +172,10 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             first_time: text("1s"),
             longest_time: text("1s"),
         }),
-        limits: Some(BackendLimits { requests_per_endpoint: Some(1) }),
+        limits: Some(BackendLimits {
+            requests_per_endpoint: Some(1),
+            request_body: Some(Size("8Mi".into())),
+        }),
         hedging: Some(Hedging { connect_delay: text("1s") }),
     });
 }

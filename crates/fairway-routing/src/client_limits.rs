@@ -33,6 +33,8 @@ pub struct ClientLimits {
     pub rejects_unknown_names: bool,
     /// Clients that are refused.
     pub blocked: Option<BlockedBy>,
+    /// The most bytes that the body of a request may have.
+    pub max_body: Option<u64>,
     /// Whether headers have plain names only and nobody is blocked: one look instead of two at each request.
     pub is_usual: bool,
 }
@@ -62,6 +64,7 @@ impl ClientLimits {
             header_names,
             rejects_unknown_names: own.reject_unknown_names.unwrap_or(everywhere.reject_unknown_names),
             blocked,
+            max_body: own.max_body,
         }
     }
 
@@ -141,6 +144,7 @@ mod tests {
             header_names: Some(HeaderNames::Any),
             reject_unknown_names: Some(true),
             blocked: Some(Arc::clone(&blocked)),
+            max_body: Some(6),
             ..ClientTraffic::default()
         };
         let expected = ClientLimits {
@@ -154,6 +158,7 @@ mod tests {
             header_names: HeaderNames::Any,
             rejects_unknown_names: true,
             blocked: Some(BlockedBy::compiled(&blocked)),
+            max_body: Some(6),
             is_usual: false,
         };
         assert_eq!(ClientLimits::of(&Settings::default(), &own), expected);

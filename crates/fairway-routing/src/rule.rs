@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use fairway_model::{
     Action, BackendKey, PathForm, Phases, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
-    WeightedBackend,
+    WeightedBackend, smaller_limit,
 };
 
 use crate::rewrite::CompiledRewrite;
@@ -119,6 +119,14 @@ impl CompiledRule {
         self.path_form
     }
 
+    /// Whether its responses, or those of one of its shares, may be compressed.
+    #[inline]
+    #[must_use]
+    pub fn compresses(&self) -> bool {
+        let compresses = |rule: &Self| rule.steps.answers.compression.is_some();
+        compresses(self) || self.targets.rules().any(compresses)
+    }
+
     /// Whether it answers as a location of nginx does, in the order of nginx's phases. Paths that are decoded as nginx decodes
     /// them are those of Ingresses.
     #[inline]
@@ -219,7 +227,9 @@ impl Maker<'_> {
     fn targets(&mut self, steps: &Steps) -> Result<Targets, String> {
         let Action::Forward(backends) = &self.rule.action else { return Ok(Targets::None) };
         let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
-        let is_plain = |of: &WeightedBackend| of.filters.is_none() && of.reference == Reference::Resolved;
+        let is_plain = |of: &WeightedBackend| {
+            of.filters.is_none() && of.bodies.is_none() && of.reference == Reference::Resolved
+        };
         if weighted().all(is_plain) {
             return Ok(Targets::new(weighted().map(|of| (self.acquired(&of.backend), of.weight))));
         }
@@ -233,9 +243,16 @@ impl Maker<'_> {
         if of.reference == Reference::Invalid {
             return Ok(None);
         }
-        let phases = steps::of_share(of.filters.as_deref(), &self.rule.phases);
+        let mut phases = steps::of_share(of.filters.as_deref(), &self.rule.phases);
+        if let Some(bodies) = &of.bodies {
+            phases.add(bodies.compression.clone().map(Phases::from).unwrap_or_default());
+        }
         let steps = self.steps(&phases)?.within(outer);
-        let rule = self.forwarding(&of.backend, phases);
+        let mut rule = self.forwarding(&of.backend, phases);
+        if let Some(most) = of.bodies.as_ref().and_then(|bodies| bodies.max_request) {
+            let policy = Arc::make_mut(&mut rule.policy);
+            policy.max_body = smaller_limit(policy.max_body, Some(most));
+        }
         Ok(Some(Box::new(self.alone(rule, steps, &of.backend))))
     }
 

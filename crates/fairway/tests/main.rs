@@ -4,6 +4,7 @@
 
 mod authentication;
 mod bad_input;
+mod body_policies;
 mod chart;
 mod churn;
 mod combinations;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    BackendTraffic, Balancing, Ejection, Retry, RetryBy, SameSite, SecureCookie, SessionCookie, SessionHash,
-    SessionPart, SessionStart, Stickiness, StickyFailure,
+    BackendTraffic, Balancing, BodyHandling, Ejection, Retry, RetryBy, SameSite, SecureCookie, SessionCookie,
+    SessionHash, SessionPart, SessionStart, Stickiness, StickyFailure,
 };
 use fairway_objects::balance::{Balance, HashBy};
 use fairway_objects::policies as types;
-use fairway_objects::policies::BackendTrafficPolicySpec;
+use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec};
 
 use crate::policies::reading::Wrong;
-use crate::policies::value::{number, some_time, time, word};
+use crate::policies::value::{number, some_bytes, some_time, time, word};
 
 /// Failures in a row after which an endpoint is ejected, where nothing is said.
 const FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
@@ -27,6 +27,8 @@ pub(crate) struct BackendUse {
     pub balance: Balance,
     /// What holds for its endpoints.
     pub traffic: BackendTraffic,
+    /// How bodies of requests and responses are handled, where that is not as usual.
+    pub bodies: Option<Arc<BodyHandling>>,
 }
 
 /// Reads what a policy says.
@@ -48,8 +50,7 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong>
         ("Random", Balancing::Random),
     ];
     let algorithm = word("spec.loadBalancing.algorithm", balancing.algorithm.as_deref(), &algorithms)?;
-    let field = "spec.limits.requestsPerEndpoint";
-    let most = spec.limits.as_ref().and_then(|limits| limits.requests_per_endpoint);
+    let limits = spec.limits.clone().unwrap_or_default();
     let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
     Ok(BackendUse {
         balance: Balance {
@@ -60,10 +61,21 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong>
         traffic: BackendTraffic {
             retry: spec.retry.as_ref().map(retry).transpose()?,
             ejection: spec.outlier_ejection.as_ref().map(ejection).transpose()?,
-            in_flight: number::<u32>(field, most, 1)?.and_then(NonZeroU32::new),
+            in_flight: in_flight(&limits)?,
             hedge: time("spec.hedging.connectDelay", delay)?,
         },
+        bodies: bodies(&limits)?.kept(),
     })
+}
+
+fn in_flight(limits: &BackendLimits) -> Result<Option<NonZeroU32>, Wrong> {
+    let requests = number::<u32>("spec.limits.requestsPerEndpoint", limits.requests_per_endpoint, 1)?;
+    Ok(requests.and_then(NonZeroU32::new))
+}
+
+fn bodies(limits: &BackendLimits) -> Result<BodyHandling, Wrong> {
+    let max_request = some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?;
+    Ok(BodyHandling { max_request, ..BodyHandling::default() })
 }
 
 fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {
@@ -199,7 +211,7 @@ mod tests {
     fn an_empty_policy_changes_nothing() {
         let read = of(json!({})).unwrap();
         assert_eq!(read.balance, Balance { balancing: Balancing::PeakEwma, ..Balance::default() });
-        assert_eq!(read.traffic, BackendTraffic::default());
+        assert_eq!((read.traffic, read.bodies), (BackendTraffic::default(), None));
     }
 
     #[test]
@@ -207,7 +219,7 @@ mod tests {
         let read = of(json!({
             "retry": {"attempts": 4, "backoff": "20ms"},
             "outlierEjection": {"firstTime": "5s"},
-            "limits": {"requestsPerEndpoint": 100},
+            "limits": {"requestsPerEndpoint": 100, "requestBody": "2Ki"},
             "hedging": {"connectDelay": "0s"},
         }))
         .unwrap();
@@ -218,6 +230,7 @@ mod tests {
         assert_eq!(read.traffic.ejection, Some(Ejection::After { failures: FAILURES, first, longest }));
         assert_eq!(read.traffic.in_flight, NonZeroU32::new(100));
         assert_eq!(read.traffic.hedge, Some(Duration::ZERO));
+        assert_eq!(read.bodies.unwrap().max_request, Some(2048));
         let never =
             of(json!({"outlierEjection": {"mode": "Off"}, "retry": {"attempts": 0, "budget": "None"}}));
         let traffic = never.unwrap().traffic;
@@ -257,6 +270,8 @@ mod tests {
                 "spec.outlierEjection.firstTime",
             ),
             (json!({"limits": {"requestsPerEndpoint": 0}}), "spec.limits.requestsPerEndpoint"),
+            (json!({"limits": {"requestBody": "8m"}}), "spec.limits.requestBody"),
+            (json!({"limits": {"requestBody": 0}}), "spec.limits.requestBody"),
             (json!({"sessionCookie": {"name": "a b"}}), "spec.sessionCookie.name"),
             (json!({"sessionCookie": {"name": "a", "path": "/;x"}}), "spec.sessionCookie.path"),
             (json!({"sessionCookie": {"name": "a", "maxAge": "1500ms"}}), "spec.sessionCookie.maxAge"),

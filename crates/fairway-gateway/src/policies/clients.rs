@@ -11,7 +11,7 @@ use fairway_objects::policies::{
 use fairway_pattern::Pattern;
 
 use crate::policies::reading::{Reading, Warning, Wrong};
-use crate::policies::value::{is_everybody, number, ranges, some_time, word};
+use crate::policies::value::{is_everybody, number, ranges, some_bytes, some_time, word};
 
 /// A connection of HTTP/2 never has more streams.
 const MOST_STREAMS: i64 = 128;
@@ -48,6 +48,7 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraff
         streams: some("spec.limits.concurrentStreams", limits.concurrent_streams)?,
         reject_unknown_names: word("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
         blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
+        max_body: some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
         header_names: word("spec.headerNames", spec.header_names.as_deref(), &HEADER_NAMES)?,
     };
     Ok(Reading { said, warnings })
@@ -156,7 +157,7 @@ mod tests {
             "unknownNames": "Reject",
             "blockedClients": {"userAgents": [{"value": "bot"}, {"type": "RegularExpression", "value": "(?i)^curl/"}]},
             "timeouts": {"idle": "1m", "requestHead": "5s", "tlsHandshake": "2s500ms"},
-            "limits": {"connections": 1000, "requestsPerConnection": 50, "concurrentStreams": 16},
+            "limits": {"connections": 1000, "requestsPerConnection": 50, "concurrentStreams": 16, "requestBody": "8Mi"},
         }))
         .unwrap();
         let expected = ClientTraffic {
@@ -173,6 +174,7 @@ mod tests {
             requests_per_connection: Some(50),
             connections: NonZeroU32::new(1000),
             streams: NonZeroU32::new(16),
+            max_body: Some(8 << 20),
             header_names: Some(HeaderNames::Underscores),
             reject_unknown_names: Some(true),
             blocked: Some(Arc::new(BlockedClients {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fairway_objects::annotations::text;
 use fairway_objects::duration;
+use fairway_objects::policies::Size;
 use ipnet::IpNet;
 
 use crate::policies::reading::Wrong;
@@ -35,6 +36,16 @@ pub(crate) fn number<T: TryFrom<i64>>(
     let read = |number: i64| {
         let read = T::try_from(number).ok().filter(|_| number >= least);
         read.ok_or_else(|| Wrong::new(field, format!("{number} is out of range")))
+    };
+    value.map(read).transpose()
+}
+
+/// A number of bytes above zero, where there is one.
+pub(crate) fn some_bytes(field: &str, value: Option<&Size>) -> Result<Option<u64>, Wrong> {
+    let read = |size: &Size| match size.bytes() {
+        Some(0) => Err(Wrong::new(field, "0 is too small; without the field there is no limit")),
+        Some(bytes) => Ok(bytes),
+        None => Err(Wrong::new(field, format!("\"{}\" is no size such as 8Mi", size.0))),
     };
     value.map(read).transpose()
 }
@@ -81,6 +92,10 @@ mod tests {
         assert_eq!(number::<u32>("n", Some(7), 1), Ok(Some(7)));
         assert_eq!(number::<u8>("n", Some(256), 1).unwrap_err().problem, "256 is out of range");
         assert!(number::<u32>("n", Some(0), 1).is_err() && number::<u32>("n", Some(-1), 0).is_err());
+        let bytes = |text: &str| some_bytes("b", Some(&Size(text.to_owned())));
+        assert_eq!(bytes("2Ki"), Ok(Some(2048)));
+        assert_eq!(bytes("2KB").unwrap_err().problem, "\"2KB\" is no size such as 8Mi");
+        assert!(bytes("0").unwrap_err().problem.starts_with("0 is too small"));
         let known = [("On", true), ("Off", false)];
         assert_eq!(word("w", Some("Off"), &known), Ok(Some(false)));
         assert_eq!(word("w", Some("off"), &known).unwrap_err().problem, "\"off\" is none of On, Off");

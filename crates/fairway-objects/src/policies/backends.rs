@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
+use crate::policies::size::Size;
 
 /// `fairway.dev/v1alpha1` BackendTrafficPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -147,6 +148,9 @@ pub struct BackendLimits {
     /// Requests, or forwarded connections, that a worker may have under way with one endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_endpoint: Option<i64>,
+    /// Bytes that the body of a request may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_body: Option<Size>,
 }
 
 /// Connects that are late.

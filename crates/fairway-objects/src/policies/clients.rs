@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
+use crate::policies::size::Size;
 
 /// `fairway.dev/v1alpha1` ClientTrafficPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -134,4 +135,7 @@ pub struct ClientLimits {
     /// Streams of HTTP/2 that a connection may have open at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_streams: Option<i64>,
+    /// Bytes that the body of a request may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_body: Option<Size>,
 }

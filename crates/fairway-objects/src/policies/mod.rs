@@ -7,6 +7,7 @@
 mod backends;
 mod clients;
 mod security;
+mod size;
 
 pub use backends::{
     BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, HashPart, Hedging, LoadBalancing,
@@ -20,6 +21,7 @@ pub use security::{
     AuthorityReference, BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit,
     RefusedField, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SourceRanges,
 };
+pub use size::Size;
 
 /// The API group of all policies.
 pub const GROUP: &str = <SecurityPolicy as k8s_openapi::Resource>::GROUP;

@@ -23,8 +23,8 @@ pub(super) fn decide<'a, N: Network>(
     let (scheme, proof) = (peer.scheme, peer.proof());
     let context = FilterContext { intake, client, scheme, proof, counts, https_port: *https_port };
     let rule = env.rule().rule();
-    let too_large = match (env.intake.body, rule.policy.max_body) {
-        (BodySize::Exact(length), Some(most)) => length > most,
+    let too_large = match env.intake.body {
+        BodySize::Exact(length) => env.max_body(peer).is_some_and(|most| length > most),
         _ => false,
     };
     if too_large && env.rule().is_location() {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_http::Head;
+use fairway_model::smaller_limit;
 use fairway_net::clock::{Deadline, Instant};
 use fairway_routing::CompiledRule;
 
@@ -157,9 +158,15 @@ impl<'a, N: Network> Environment<'a, N> {
         self.share = Some(rule);
     }
 
-    pub(super) fn body_bounds(&self) -> BodyBounds {
+    /// The most bytes that the request's body may have: its rule and its listener may both say so.
+    #[inline]
+    pub(super) fn max_body(&self, peer: &Peer) -> Option<u64> {
+        smaller_limit(self.rule().rule().policy.max_body, self.adopted.clients(peer.listener).max_body)
+    }
+
+    /// The bounds of a body that may have so many bytes.
+    pub(super) fn body_bounds(&self, most: Option<u64>) -> BodyBounds {
         let limits = &self.worker.options.limits;
-        let most = self.rule().rule().policy.max_body;
         // A stream of messages may be as slow as it likes.
         let rate = if self.intake.dialect.is_grpc() { 0 } else { limits.body_rate };
         BodyBounds { most, replay: limits.replay_bytes, rate }

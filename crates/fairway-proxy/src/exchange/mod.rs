@@ -19,6 +19,8 @@ mod back_pressure_tests;
 #[cfg(test)]
 mod black_hole_tests;
 #[cfg(test)]
+mod body_limit_tests;
+#[cfg(test)]
 mod body_steps_tests;
 #[cfg(test)]
 mod compressed_bodies_tests;
@@ -177,7 +179,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
     record: &'t mut Record<'a>,
 ) -> impl Future<Output = Ending> + use<'t, 'a, N, D> {
     buffers.body = match env.intake.upgrade {
-        Upgrade::None => RequestBody::new(env.body_bounds(), env.client.trust),
+        Upgrade::None => RequestBody::new(env.body_bounds(env.max_body(&client_side.peer)), env.client.trust),
         // What follows is the tunnel's, and waits for it.
         Upgrade::WebSocket => RequestBody::none(env.client.trust),
     };
@@ -293,7 +295,7 @@ fn admit<'a, N: Network>(
     env.https_port = https_port;
     env.set_limit(limit);
     buffers.forms.forget_steps();
-    if rule.steps().answers.compression.is_some() {
+    if rule.compresses() {
         // As the client sent it: steps may change what endpoints get.
         let accepted = Accepted::of(&buffers.request);
         buffers.forms.accept(accepted);

@@ -28,6 +28,9 @@ fn choose<'a, N: Network, D>(
     let random = exchange.env.worker.random(|random| random.u32(..));
     let Some(Some(rule)) = shares.pick(random) else { return Verdict::Refused(Fault::NoBackend) };
     exchange.env.enter_share(rule);
+    // No byte of it was read: guards are asked with heads alone.
+    let most = exchange.env.max_body(&exchange.client_side.peer);
+    exchange.buffers.body.limit(most);
     let verdict = decide(&exchange.env, 0, &exchange.client_side.peer, exchange.buffers);
     if matches!(verdict, Verdict::Pass) {
         begin_copies(exchange);

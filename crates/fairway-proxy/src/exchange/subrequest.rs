@@ -68,7 +68,7 @@ pub(super) async fn run<N: Network>(
     let mut env = Environment::under(worker, adopted, rule, intake, client);
     env.set_limit(limit);
     env.is_for_fairway = true;
-    buffers.body = RequestBody::announced(env.body_bounds(), client.trust);
+    buffers.body = RequestBody::announced(env.body_bounds(rule.rule().policy.max_body), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
     let outcome = forward(&mut exchange).await;
     match (outcome, record.fault) {

@@ -139,6 +139,11 @@ impl RequestBody {
         Self { arrival: Arrival::Whole, ..Self::announced(BodyBounds::default(), trust) }
     }
 
+    /// It may have so many bytes, whatever was said before.
+    pub(crate) fn limit(&mut self, most: Option<u64>) {
+        self.most = most;
+    }
+
     /// Its trailers end here.
     pub(crate) fn drop_trailers(&mut self) {
         self.trust = None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_http::path;
 use fairway_model::{
     Action, BackendKey, Certificate, CertificateKey, Config, ForwardedPath, Guard, HostPattern, Listener,
-    ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, WeightedBackend,
+    ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
@@ -218,6 +218,14 @@ fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &st
     if let Some(filters) = of.filters.as_deref() {
         for step in Phases::from(filters.clone()).steps() {
             row(out, "its filters", &words::step(step));
+        }
+    }
+    if let Some(bodies) = of.bodies.as_deref() {
+        if let Some(most) = bodies.max_request {
+            row(out, "its bodies", &format!("requests have at most {most} bytes"));
+        }
+        if let Some(compression) = &bodies.compression {
+            row(out, "its bodies", &words::step(Step::Compression(compression)));
         }
     }
 }

@@ -28,6 +28,9 @@ pub(super) fn admission(snapshot: &Snapshot, listener: &Listener, asked: &Asked)
         HeaderNames::Underscores => rows.push("names of headers may have _".to_owned()),
         HeaderNames::Any => rows.push("names of headers may have every character of HTTP".to_owned()),
     }
+    if let Some(most) = limits.max_body {
+        rows.push(format!("bodies of requests have at most {most} bytes"));
+    }
     let refused = unknown_name(snapshot, listener, asked, &limits).or_else(|| blocked(asked, &limits));
     Admission { rows, refused }
 }

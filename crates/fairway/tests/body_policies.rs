@@ -1,0 +1,158 @@
+//! `fairway run` as a process: what policies for Gateway API say about the bodies of requests and responses.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Command;
+use std::task::{Context, Poll};
+
+use fairway_testkit::manifests::{Manifests, service_with_endpoints};
+use fairway_testkit::wait::free_port;
+use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+use hyper::body::{Body, Bytes, Frame};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// A Gateway, and a Service for the paths below `/web`, another for those below `/api`, and both for those below `/both`.
+struct Site {
+    manifests: Manifests,
+    gateway: SocketAddr,
+    web: Backend,
+    api: Backend,
+}
+
+impl Site {
+    async fn new(answer: impl Fn() -> Answer + Send + Sync + Clone + 'static) -> Self {
+        let other = answer.clone();
+        let (web, api) = (Backend::http(move |_| answer()).await, Backend::http(move |_| other()).await);
+        let (manifests, port) = (Manifests::new(), free_port());
+        manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
+        manifests.put("api.yaml", service_with_endpoints("a", "api", 80, &[api.address()]));
+        manifests.put("gateway.yaml", format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {{name: fairway}}\n\
+             spec: {{controllerName: fairway.dev/gateway-controller}}\n---\n\
+             apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge, namespace: a}}\n\
+             spec:\n  gatewayClassName: fairway\n  listeners:\n  - {{name: http, port: {port}, protocol: HTTP}}\n"
+        ));
+        let rule = |path: &str, to: &str| {
+            format!("  - matches: [{{path: {{value: {path}}}}}]\n    backendRefs: [{to}]\n")
+        };
+        let (to_web, to_api) = ("{name: web, port: 80}", "{name: api, port: 80}");
+        let rules =
+            [rule("/web", to_web), rule("/api", to_api), rule("/both", &format!("{to_web}, {to_api}"))];
+        manifests.put(
+            "route.yaml",
+            format!(
+                "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: web, namespace: a}}\n\
+                 spec:\n  parentRefs: [{{name: edge}}]\n  rules:\n{}",
+                rules.concat()
+            ),
+        );
+        Self { manifests, gateway: SocketAddr::from(([127, 0, 0, 1], port)), web, api }
+    }
+
+    /// A policy of that kind; `spec` is indented by two.
+    fn policy(&self, kind: &str, target: &str, spec: &str) {
+        let group = if target.starts_with("kind: Service") { "\"\"" } else { "gateway.networking.k8s.io" };
+        let name = target.rsplit(' ').next().unwrap();
+        let policy = format!(
+            "apiVersion: fairway.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: {name}, namespace: a}}\n\
+             spec:\n  targetRefs: [{{group: {group}, {target}}}]\n{spec}"
+        );
+        self.manifests.put(&format!("policy-{name}.yaml"), policy);
+    }
+
+    async fn run(&self) -> Fairway {
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &["--gateway-address", "127.0.0.1"]).await
+    }
+
+    fn explained(&self, path: &str) -> String {
+        let url = format!("http://a.test:{}{path}", self.gateway.port());
+        let arguments = ["explain", &url, "--gateway-address", "127.0.0.1", "--manifests"];
+        let output = Command::new(BINARY).args(arguments).arg(self.manifests.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn ask(&self, request: &Request) -> fairway_testkit::RawResponse {
+        Client::connect(self.gateway).await.unwrap().exchange(request).await.unwrap()
+    }
+
+    async fn with_length(&self, path: &str, length: usize) -> u16 {
+        self.ask(&Request::post("a.test", path, vec![b'x'; length]).close()).await.status
+    }
+
+    async fn chunked(&self, path: &str, length: usize) -> u16 {
+        let chunks = vec!["x".repeat(length / 4); 4];
+        self.ask(&Request::new("POST", path).header("Host", "a.test").chunks(&chunks).close()).await.status
+    }
+
+    /// Over HTTP/2, without a length.
+    async fn over_http2(&self, path: &str, length: usize) -> u16 {
+        let stream = TokioIo::new(TcpStream::connect(self.gateway).await.unwrap());
+        let executor = TokioExecutor::new();
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let request = hyper::Request::post(format!("http://a.test{path}"));
+        let body = Streamed(Some(vec![b'x'; length].into()));
+        let status = sender.send_request(request.body(body).unwrap()).await.unwrap().status();
+        connection.abort();
+        status.as_u16()
+    }
+}
+
+/// A body whose length is not known before it ends.
+struct Streamed(Option<Bytes>);
+
+impl Body for Streamed {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+#[tokio::test]
+async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols() {
+    let site = Site::new(|| Answer::ok("fine")).await;
+    site.policy("ClientTrafficPolicy", "kind: Gateway, name: edge", "  limits: {requestBody: 64Ki}\n");
+    site.policy("BackendTrafficPolicy", "kind: Service, name: web", "  limits: {requestBody: 1000}\n");
+    let _fairway = site.run().await;
+    for (path, most) in [("/web", 1000), ("/api", 65_536)] {
+        assert_eq!(
+            [site.with_length(path, most).await, site.with_length(path, most + 1).await],
+            [200, 413],
+            "{path}"
+        );
+        assert_eq!(
+            [site.chunked(path, most).await, site.chunked(path, most + 4).await],
+            [200, 413],
+            "{path}"
+        );
+        assert_eq!(
+            [site.over_http2(path, most).await, site.over_http2(path, most + 1).await],
+            [200, 413],
+            "{path}"
+        );
+    }
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        statuses.push(site.chunked("/both", 2000).await);
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    assert_eq!(statuses, [200, 413], "each share has the limit of its Service");
+    let explained = site.explained("/web");
+    for said in ["bodies of requests have at most 65536 bytes", "body at most 1000 bytes"] {
+        assert!(explained.contains(said), "{said}: {explained}");
+    }
+    let explained = site.explained("/both");
+    assert!(explained.contains("requests have at most 1000 bytes"), "{explained}");
+    let whole = |backend: &Backend| backend.requests().iter().map(|it| it.body.len()).max();
+    assert_eq!((whole(&site.web), whole(&site.api)), (Some(1000), Some(65_536)));
+}
