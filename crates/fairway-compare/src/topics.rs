@@ -99,6 +99,7 @@ const BODIES: &[&str] = &[
     "mirror-target",
     "server-snippet",
 ];
+const COMPRESSION: &[&str] = &["fairway.dev/compression", "configuration-snippet", "server-snippet"];
 const REQUEST_FIELDS: &[&str] = &[
     "fairway.dev/request-headers",
     "auth-response-headers",
@@ -151,7 +152,7 @@ fn of_status(status: u16) -> Option<&'static [&'static str]> {
         401 => PASSWORDS,
         403 => ACCESS,
         404 => PATHS,
-        413 => &["proxy-body-size"],
+        413 => &["proxy-body-size", "proxy-request-buffering"],
         421 => &["auth-tls-secret"],
         429 | 503 => LIMITS,
         500 => &["auth-url"],
@@ -164,9 +165,10 @@ fn of_field(name: &str) -> Vec<&'static [&'static str]> {
     match name {
         "location" | "refresh" => vec![REDIRECTS, &["proxy-redirect-from", "proxy-redirect-to"]],
         // Settings alone decide these.
-        "strict-transport-security" | "server" | "content-encoding" => Vec::new(),
+        "strict-transport-security" | "server" => Vec::new(),
+        "content-encoding" => vec![COMPRESSION],
         "www-authenticate" => vec![PASSWORDS],
-        "vary" => vec![CORS, ANSWER_FIELDS],
+        "vary" => vec![CORS, ANSWER_FIELDS, COMPRESSION],
         "access-control-allow-origin" => vec![&["cors-allow-origin"], CORS],
         "access-control-allow-methods" => vec![&["cors-allow-methods"], CORS],
         "access-control-allow-headers" => vec![&["cors-allow-headers"], CORS],
@@ -266,7 +268,14 @@ mod tests {
 
     #[test]
     fn every_annotation_of_the_table_exists() {
-        let fields = ["location", "vary", "www-authenticate", "access-control-allow-origin", "x-other"];
+        let fields = [
+            "location",
+            "vary",
+            "content-encoding",
+            "www-authenticate",
+            "access-control-allow-origin",
+            "x-other",
+        ];
         let mut parts: Vec<_> = fields.map(|name| Part::Field(name.to_owned())).into();
         let seen = ["x-forwarded-prefix", "host", "connection", "authorization", "ssl-client-verify"];
         parts.extend(seen.map(|name| Part::SeenField(name.to_owned())));

@@ -14,6 +14,7 @@ pub mod annotations;
 pub mod backend;
 pub mod balance;
 pub mod certificate;
+pub mod compression;
 pub mod custom_resource;
 pub mod diagnostic;
 pub mod duration;

@@ -16,6 +16,7 @@ use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
+use crate::ingress::compression::CompressionChoice;
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
 use crate::ingress::to_https::Redirects;
@@ -98,6 +99,8 @@ pub(crate) struct Contributions {
     /// `use-regex`: whether its paths, and with them all paths of the host, are regular expressions.
     pub(crate) use_regex: bool,
     pub(crate) policy: Arc<Policy>,
+    /// `fairway.dev/compression`.
+    pub(crate) compression: CompressionChoice,
     /// How its Services are reached.
     pub(crate) upstream: Upstream,
     pub(crate) errors: Errors,
@@ -363,6 +366,7 @@ impl Contributions {
             rewrite: Rewrite::default(),
             use_regex: false,
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body)),
+            compression: CompressionChoice::default(),
             upstream: Upstream::default(),
             errors: Errors::default(),
             satisfies_any: false,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, Answers, Balancing, Compression, FieldTemplate, ForwardedPath, Forwarding, HttpsRedirect,
-    Origin, Phases, Policy, ReceivedEdit, Retry, Timeouts,
+    AnswerEdit, Answers, Balancing, CodingRule, Compression, FieldTemplate, ForwardedPath, Forwarding,
+    HttpsRedirect, Origin, Phases, Policy, ReceivedEdit, Retry, Timeouts,
 };
+use fairway_objects::compression::{CODINGS, default_rule};
 use fairway_snippet::{Directive, HostSnippet, HttpSnippet, PathSnippet};
 use ipnet::IpNet;
 
@@ -52,8 +53,7 @@ pub(crate) struct Defaults {
     pub(crate) trusts_everybody: Vec<TrustsEverybody>,
     pub(crate) authentication: AuthDefaults,
     pub(crate) headers: Headers,
-    /// How the responses of endpoints are compressed.
-    pub(crate) compression: Option<Arc<Compression>>,
+    pub(crate) compression: CompressionDefaults,
     pub(crate) snippets: SnippetDefaults,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
@@ -149,6 +149,21 @@ impl Default for ForwardingDefaults {
     }
 }
 
+/// How the responses of endpoints are compressed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CompressionDefaults {
+    /// Those of all Ingresses.
+    pub(crate) of_all: Option<Arc<Compression>>,
+    /// Each coding as the keys have it, whether it is on or not, in the order in which they are preferred.
+    pub(crate) codings: Vec<CodingRule>,
+}
+
+impl Default for CompressionDefaults {
+    fn default() -> Self {
+        Self { of_all: None, codings: CODINGS.map(default_rule).into() }
+    }
+}
+
 /// Who is let in where an Ingress says nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AuthDefaults {
@@ -230,7 +245,7 @@ impl Default for Defaults {
             trusts_everybody: Vec::new(),
             authentication: AuthDefaults::default(),
             headers: Headers::default(),
-            compression: None,
+            compression: CompressionDefaults::default(),
             snippets: SnippetDefaults::default(),
             closed: None,
         }

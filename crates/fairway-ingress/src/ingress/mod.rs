@@ -9,6 +9,7 @@ pub(crate) mod canary;
 pub(crate) mod class;
 pub(crate) mod closed;
 pub(crate) mod compat;
+pub(crate) mod compression;
 pub(crate) mod context;
 pub(crate) mod contributions;
 pub(crate) mod defaults;

@@ -24,7 +24,7 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 2] = ["compat", "shared-hosts"];
+const OTHERS: [&str; 3] = ["compat", "compression", "shared-hosts"];
 
 /// Adds what they ask for.
 ///

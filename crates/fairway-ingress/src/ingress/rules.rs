@@ -225,7 +225,10 @@ impl<'a> Builder<'a> {
         let Defaults { headers, hsts, compression, .. } = self.context.defaults;
         if matches!(rule.action, Action::Forward(_)) {
             phases.add(headers.of_forwarded());
-            phases.answers.compression.clone_from(compression);
+            phases.answers.compression = match &location.owner {
+                Some(owner) => owner.contributions.compression.settle(compression),
+                None => compression.of_all.clone(),
+            };
         }
         let edits = &mut phases.answers.edits;
         // What the annotations say about answers replaces them.

@@ -11,6 +11,7 @@ use crate::ingress::annotations::families::FAMILIES;
 use crate::ingress::annotations::family::{Class, Support};
 use crate::ingress::annotations::registry;
 use crate::ingress::closed::{self, Closed};
+use crate::ingress::compression::CompressionChoice;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::own;
@@ -26,6 +27,7 @@ pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> C
             contributions.closed = contributions.closed.or(Some(closed));
         }
     }
+    contributions.compression = CompressionChoice::read(reader, &context.defaults.compression);
     if let Err(closed) = own::contribute(reader, &mut contributions) {
         contributions.closed = contributions.closed.or(Some(closed));
     }

@@ -1,65 +1,19 @@
-//! The keys of the settings ConfigMap about compressed responses, with the defaults of ingress-nginx; those of Zstandard are
-//! Fairway's own. Owns no coding.
+//! The keys of the settings ConfigMap about compressed responses. Owns no coding.
 
-use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use fairway_model::{CodingRule, Compression, ContentCoding};
+use fairway_model::{CodingRule, Compression};
 use fairway_objects::annotations::text::switch;
+use fairway_objects::compression::{self, default_rule, listed_types};
 
+use crate::ingress::defaults::CompressionDefaults;
 use crate::ingress::settings::problem::KeyProblem;
-
-/// nginx compresses it whatever its list says.
-const ALWAYS: &str = "text/html";
-
-/// Of `gzip-types`; `brotli-types` and `zstd-types` have one more.
-const TYPES: &str = "application/atom+xml application/javascript application/x-javascript application/json \
-                     application/rss+xml application/vnd.ms-fontobject application/x-font-ttf \
-                     application/x-web-app-manifest+json application/xhtml+xml application/xml font/opentype \
-                     image/svg+xml image/x-icon text/css text/javascript text/plain text/x-component";
-
-const MORE_OF_OTHERS: &str = "application/xml+rss";
 
 const NOT_A_LENGTH: KeyProblem = KeyProblem::NotA("a whole number of bytes");
 const NOT_ALL_TYPES: KeyProblem = KeyProblem::Partly(
     "a list of media types, separated by spaces",
     "only responses of the types that can be read, and of text/html, are compressed",
 );
-
-/// What a key for a level may say.
-struct Levels {
-    range: RangeInclusive<u8>,
-    what: &'static str,
-    /// The highest that Fairway compresses with, and what a key says of a higher one.
-    limit: Option<(u8, KeyProblem)>,
-}
-
-const GZIP_LEVELS: Levels = Levels { range: 1..=9, what: "a whole number from 1 to 9", limit: None };
-
-const BROTLI_LEVELS: Levels = Levels {
-    range: 0..=11,
-    what: "a whole number from 0 to 11",
-    limit: Some((
-        6,
-        KeyProblem::Lost(
-            "the highest level is 6, because all other requests of a worker would wait for one that compresses harder",
-            "level 6 is used",
-        ),
-    )),
-};
-
-const ZSTD_LEVELS: Levels = Levels {
-    range: 1..=22,
-    what: "a whole number from 1 to 22",
-    limit: Some((
-        9,
-        KeyProblem::Lost(
-            "the highest level is 9, because all other requests of a worker would wait for one that compresses harder",
-            "level 9 is used",
-        ),
-    )),
-};
 
 /// The keys of all codings.
 #[derive(Debug)]
@@ -78,16 +32,9 @@ struct CodingKeys {
 
 impl Default for CompressionKeys {
     fn default() -> Self {
-        let keys = |coding, level, min_length, types: &str| CodingKeys {
-            is_on: false,
-            rule: CodingRule { coding, level, min_length, types: media_types(types).0 },
-        };
-        let types_of_others = format!("{MORE_OF_OTHERS} {TYPES}");
-        Self {
-            zstd: keys(ContentCoding::Zstd, 3, 256, &types_of_others),
-            brotli: keys(ContentCoding::Brotli, 4, 20, &types_of_others),
-            gzip: keys(ContentCoding::Gzip, 1, 256, TYPES),
-        }
+        let keys = |coding| CodingKeys { is_on: false, rule: default_rule(coding) };
+        let [zstd, brotli, gzip] = compression::CODINGS.map(keys);
+        Self { zstd, brotli, gzip }
     }
 }
 
@@ -98,9 +45,9 @@ impl CompressionKeys {
             "use-gzip" => self.gzip.enable(value),
             "enable-brotli" => self.brotli.enable(value),
             "enable-zstd" => self.zstd.enable(value),
-            "gzip-level" => self.gzip.set_level(value, &GZIP_LEVELS),
-            "brotli-level" => self.brotli.set_level(value, &BROTLI_LEVELS),
-            "zstd-level" => self.zstd.set_level(value, &ZSTD_LEVELS),
+            "gzip-level" => self.gzip.set_level(value),
+            "brotli-level" => self.brotli.set_level(value),
+            "zstd-level" => self.zstd.set_level(value),
             "gzip-min-length" => self.gzip.set_min_length(value),
             "brotli-min-length" => self.brotli.set_min_length(value),
             "zstd-min-length" => self.zstd.set_min_length(value),
@@ -111,12 +58,15 @@ impl CompressionKeys {
         })
     }
 
-    /// What the keys say together. As in nginx, Brotli comes before gzip; Zstandard comes before both because it takes the least time for
-    /// what it saves.
-    pub(super) fn settle(self) -> Option<Arc<Compression>> {
-        let on = [self.zstd, self.brotli, self.gzip].into_iter().filter(|keys| keys.is_on);
-        let codings: Vec<_> = on.map(|keys| keys.rule).collect();
-        (!codings.is_empty()).then(|| Arc::new(Compression { codings }))
+    /// What the keys say together.
+    pub(super) fn settle(self) -> CompressionDefaults {
+        // In the order in which they are preferred.
+        let keys = [self.zstd, self.brotli, self.gzip];
+        let codings: Vec<_> = keys.iter().filter(|keys| keys.is_on).map(|keys| keys.rule.clone()).collect();
+        CompressionDefaults {
+            of_all: (!codings.is_empty()).then(|| Arc::new(Compression { codings })),
+            codings: keys.into_iter().map(|keys| keys.rule).collect(),
+        }
     }
 }
 
@@ -126,15 +76,14 @@ impl CodingKeys {
         Ok(())
     }
 
-    fn set_level(&mut self, value: &str, levels: &Levels) -> Result<(), KeyProblem> {
-        let level = value.parse().ok().filter(|level| levels.range.contains(level));
-        self.rule.level = level.ok_or(KeyProblem::NotA(levels.what))?;
-        match levels.limit {
-            Some((highest, problem)) if self.rule.level > highest => {
-                self.rule.level = highest;
-                Err(problem)
-            }
-            _ => Ok(()),
+    fn set_level(&mut self, value: &str) -> Result<(), KeyProblem> {
+        let coding = self.rule.coding;
+        let level = value.parse().ok().and_then(|asked| compression::level(coding, asked));
+        let (level, limit) = level.ok_or(KeyProblem::NotA(compression::levels(coding).what))?;
+        self.rule.level = level;
+        match limit {
+            Some(limit) => Err(KeyProblem::Lost(limit.problem, limit.consequence)),
+            None => Ok(()),
         }
     }
 
@@ -144,28 +93,10 @@ impl CodingKeys {
     }
 
     fn set_types(&mut self, value: &str) -> Result<(), KeyProblem> {
-        let (types, is_whole) = media_types(value);
+        let (types, is_whole) = listed_types(value);
         self.rule.types = types;
         if is_whole { Ok(()) } else { Err(NOT_ALL_TYPES) }
     }
-}
-
-/// The media types of a list, and whether all of it could be read.
-fn media_types(list: &str) -> (Arc<[Arc<str>]>, bool) {
-    let words = list.split_whitespace().map(str::to_ascii_lowercase);
-    let (good, wrong): (Vec<_>, Vec<_>) = words.partition(|word| is_media_type(word));
-    let types: BTreeSet<_> = good.into_iter().chain([ALWAYS.to_owned()]).collect();
-    let is_whole = wrong.is_empty() && !list.trim().is_empty();
-    (types.into_iter().map(Arc::from).collect(), is_whole)
-}
-
-/// `type "/" subtype` without parameters (RFC 9110 §8.3.1), or any.
-fn is_media_type(word: &str) -> bool {
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
-    };
-    word == "*" || word.split_once('/').is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype))
 }
 
 #[cfg(test)]
@@ -177,23 +108,16 @@ mod tests {
         for (name, value) in keys {
             _ = read.read(name, value).expect("one of these keys");
         }
-        read.settle().map(|compression| compression.codings.clone()).unwrap_or_default()
+        read.settle().of_all.map(|compression| compression.codings.clone()).unwrap_or_default()
     }
 
     #[test]
-    fn nothing_is_compressed_without_a_switch_and_the_defaults_are_those_of_ingress_nginx() {
+    fn nothing_is_compressed_without_a_switch() {
         assert_eq!(settled(&[]), []);
         assert_eq!(settled(&[("gzip-level", "5"), ("use-gzip", "false")]), []);
-        let all = [("use-gzip", "true"), ("enable-brotli", "true"), ("enable-zstd", "true")];
-        let [zstd, brotli, gzip] = &*settled(&all) else { panic!("three codings") };
-        assert_eq!((zstd.coding, zstd.level, zstd.min_length), (ContentCoding::Zstd, 3, 256));
-        assert_eq!((brotli.coding, brotli.level, brotli.min_length), (ContentCoding::Brotli, 4, 20));
-        assert_eq!((gzip.coding, gzip.level, gzip.min_length), (ContentCoding::Gzip, 1, 256));
-        assert_eq!((&zstd.types, brotli.types.len(), gzip.types.len()), (&brotli.types, 19, 18));
-        for rule in [zstd, brotli, gzip] {
-            assert!(rule.has_type(Some(b"text/html")) && rule.has_type(Some(b"application/json")));
-            assert!(!rule.has_type(Some(b"image/png")) && !rule.has_type(None));
-        }
+        let all = settled(&[("use-gzip", "true"), ("enable-brotli", "true"), ("enable-zstd", "true")]);
+        assert_eq!(all, compression::CODINGS.map(default_rule));
+        assert_eq!(CompressionKeys::default().settle(), CompressionDefaults::default());
     }
 
     #[test]
@@ -238,19 +162,11 @@ mod tests {
 
     #[test]
     fn what_can_be_read_of_a_list_of_types_counts() {
-        let types = |value: &str| settled(&[("use-gzip", "true"), ("gzip-types", value)])[0].types.join(" ");
-        for (value, expected, is_whole) in [
-            ("text/plain  Application/JSON", "application/json text/html text/plain", true),
-            ("*", "* text/html", true),
-            ("text/html text/html", "text/html", true),
-            ("text/plain, a/b", "a/b text/html", false),
-            ("text/plain; a/b", "a/b text/html", false),
-            ("text/ /a text a/b/c text/*", "text/html", false),
-            ("", "text/html", false),
-        ] {
-            assert_eq!(types(value), expected, "{value}");
+        for (value, is_whole) in [("text/plain", true), ("text/plain, a/b", false), ("", false)] {
             let read = CompressionKeys::default().read("gzip-types", value);
             assert_eq!(matches!(read, Some(Ok(()))), is_whole, "{value}");
         }
+        let types = &settled(&[("use-gzip", "true"), ("gzip-types", "text/plain; a/b")])[0].types;
+        assert_eq!(types.join(" "), "a/b text/html");
     }
 }
