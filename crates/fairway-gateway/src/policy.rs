@@ -89,7 +89,7 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
         }
         Kind::BackendTrafficPolicy => {
             let it = all.backends.get(key)?;
-            let said = backends::read(&it.object.spec).map(|said| (Said::Backends(said), Vec::new()));
+            let said = backends::read(&it.object.spec).map(|read| (Said::Backends(read.said), read.warnings));
             Some(OwnPolicy::new(reference, it, &it.object.spec.target_refs, said))
         }
         Kind::SecurityPolicy => {

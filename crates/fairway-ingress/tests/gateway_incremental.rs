@@ -240,11 +240,14 @@ fn policy() -> impl Strategy<Value = Value> {
     let client = prop::sample::select(vec![
         json!({"timeouts": {"idle": "1m"}}),
         json!({"proxyProtocol": {"mode": "Off"}}),
+        json!({"limits": {"requestBody": "1Mi"}}),
         json!({"timeouts": {"idle": "soon"}}),
     ]);
     let backend = prop::sample::select(vec![
         json!({"limits": {"requestsPerEndpoint": 7}}),
         json!({"loadBalancing": {"algorithm": "Random"}}),
+        json!({"limits": {"requestBody": "1Mi"}}),
+        json!({"compression": {}, "limits": {"requestBody": "2Mi"}}),
         json!({"retry": {"attempts": -1}}),
     ]);
     let security = prop::sample::select(vec![

@@ -11,9 +11,10 @@ use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
     AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
     BlockedClients, ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy,
-    ClientTrafficPolicySpec, ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP, HashPart, HeaderValue,
-    Hedging, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit, RetryPolicy, SecretReference,
-    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
+    ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP,
+    HashPart, HeaderValue, Hedging, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit,
+    ResponseCompression, RetryPolicy, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference,
+    SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -177,6 +178,12 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             request_body: Some(Size("8Mi".into())),
         }),
         hedging: Some(Hedging { connect_delay: text("1s") }),
+        compression: Some(ResponseCompression {
+            mode: text("Disabled"),
+            codings: vec![CompressionCoding { type_: "Gzip".into(), level: Some(1) }],
+            min_content_length: Some(Size("1Ki".into())),
+            content_types: vec!["text/plain".into()],
+        }),
     });
 }
 

@@ -156,3 +156,34 @@ async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols
     let whole = |backend: &Backend| backend.requests().iter().map(|it| it.body.len()).max();
     assert_eq!((whole(&site.web), whole(&site.api)), (Some(1000), Some(65_536)));
 }
+
+#[tokio::test]
+async fn responses_of_a_service_are_compressed_as_its_policy_says_and_no_others() {
+    let text = || Answer::with_headers(200, &[("Content-Type", "text/plain")], "compressible ".repeat(200));
+    let site = Site::new(text).await;
+    let compression = "  compression:\n    codings: [{type: Gzip, level: 6}, {type: Brotli}]\n    \
+                       contentTypes: [text/plain]\n";
+    site.policy("BackendTrafficPolicy", "kind: Service, name: web", compression);
+    let _fairway = site.run().await;
+    let coded = async |path: &str, accepted: &str| {
+        let request = Request::get("a.test", path).header("Accept-Encoding", accepted).close();
+        let response = site.ask(&request).await;
+        assert_eq!(response.status, 200);
+        (response.header("Content-Encoding").map(str::to_owned), response.body.len())
+    };
+    let (coding, length) = coded("/web", "br, gzip").await;
+    assert_eq!(coding.as_deref(), Some("gzip"), "the first one of the policy");
+    assert!(length < 500, "{length}");
+    assert_eq!(coded("/web", "br").await.0.as_deref(), Some("br"));
+    assert_eq!(coded("/web", "identity").await, (None, 2600));
+    assert_eq!(coded("/api", "br, gzip").await, (None, 2600));
+    let mut seen = Vec::new();
+    for _ in 0..40 {
+        seen.push(coded("/both", "gzip").await.0);
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, [None, Some("gzip".to_owned())], "each share does what its Service's policy says");
+    let explained = site.explained("/web");
+    assert!(explained.contains("gzip at level 6 from 256 bytes (text/plain)"), "{explained}");
+}

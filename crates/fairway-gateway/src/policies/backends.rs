@@ -12,7 +12,8 @@ use fairway_objects::balance::{Balance, HashBy};
 use fairway_objects::policies as types;
 use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec};
 
-use crate::policies::reading::Wrong;
+use crate::policies::compression;
+use crate::policies::reading::{Reading, Warning, Wrong};
 use crate::policies::value::{number, some_bytes, some_time, time, word};
 
 /// Failures in a row after which an endpoint is ejected, where nothing is said.
@@ -35,7 +36,7 @@ pub(crate) struct BackendUse {
 ///
 /// # Errors
 /// The first value that cannot be used.
-pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong> {
+pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse>, Wrong> {
     let balancing = spec.load_balancing.clone().unwrap_or_default();
     let hash = hash(&balancing.hash)?;
     let cookie = spec.session_cookie.as_ref().map(cookie).transpose()?;
@@ -52,7 +53,8 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong>
     let algorithm = word("spec.loadBalancing.algorithm", balancing.algorithm.as_deref(), &algorithms)?;
     let limits = spec.limits.clone().unwrap_or_default();
     let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
-    Ok(BackendUse {
+    let mut warnings = Vec::new();
+    let said = BackendUse {
         balance: Balance {
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
             hash: hash.map(Arc::new),
@@ -64,8 +66,9 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<BackendUse, Wrong>
             in_flight: in_flight(&limits)?,
             hedge: time("spec.hedging.connectDelay", delay)?,
         },
-        bodies: bodies(&limits)?.kept(),
-    })
+        bodies: bodies(spec, &limits, &mut warnings)?.kept(),
+    };
+    Ok(Reading { said, warnings })
 }
 
 fn in_flight(limits: &BackendLimits) -> Result<Option<NonZeroU32>, Wrong> {
@@ -73,9 +76,14 @@ fn in_flight(limits: &BackendLimits) -> Result<Option<NonZeroU32>, Wrong> {
     Ok(requests.and_then(NonZeroU32::new))
 }
 
-fn bodies(limits: &BackendLimits) -> Result<BodyHandling, Wrong> {
+fn bodies(
+    spec: &BackendTrafficPolicySpec,
+    limits: &BackendLimits,
+    warnings: &mut Vec<Warning>,
+) -> Result<BodyHandling, Wrong> {
     let max_request = some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?;
-    Ok(BodyHandling { max_request, ..BodyHandling::default() })
+    let compression = spec.compression.as_ref().map(|of| compression::read(of, warnings)).transpose()?;
+    Ok(BodyHandling { max_request, compression: compression.flatten() })
 }
 
 fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {
@@ -204,7 +212,7 @@ mod tests {
     use super::*;
 
     fn of(spec: Value) -> Result<BackendUse, Wrong> {
-        read(&serde_json::from_value(spec).expect("a spec"))
+        read(&serde_json::from_value(spec).expect("a spec")).map(|read| read.said)
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub(crate) mod backends;
 pub(crate) mod clients;
+mod compression;
 mod external;
 mod reading;
 pub(crate) mod security;

@@ -40,14 +40,20 @@ pub(crate) fn number<T: TryFrom<i64>>(
     value.map(read).transpose()
 }
 
-/// A number of bytes above zero, where there is one.
-pub(crate) fn some_bytes(field: &str, value: Option<&Size>) -> Result<Option<u64>, Wrong> {
-    let read = |size: &Size| match size.bytes() {
-        Some(0) => Err(Wrong::new(field, "0 is too small; without the field there is no limit")),
-        Some(bytes) => Ok(bytes),
-        None => Err(Wrong::new(field, format!("\"{}\" is no size such as 8Mi", size.0))),
+/// A number of bytes, where there is one.
+pub(crate) fn bytes(field: &str, value: Option<&Size>) -> Result<Option<u64>, Wrong> {
+    let read = |size: &Size| {
+        size.bytes().ok_or_else(|| Wrong::new(field, format!("\"{}\" is no size such as 8Mi", size.0)))
     };
     value.map(read).transpose()
+}
+
+/// A limit in bytes, where there is one.
+pub(crate) fn some_bytes(field: &str, value: Option<&Size>) -> Result<Option<u64>, Wrong> {
+    match bytes(field, value)? {
+        Some(0) => Err(Wrong::new(field, "0 is too small; without the field there is no limit")),
+        bytes => Ok(bytes),
+    }
 }
 
 /// The word of an enumeration; `None` where nothing is said.
@@ -92,6 +98,7 @@ mod tests {
         assert_eq!(number::<u32>("n", Some(7), 1), Ok(Some(7)));
         assert_eq!(number::<u8>("n", Some(256), 1).unwrap_err().problem, "256 is out of range");
         assert!(number::<u32>("n", Some(0), 1).is_err() && number::<u32>("n", Some(-1), 0).is_err());
+        assert_eq!(bytes("b", Some(&Size("0".to_owned()))), Ok(Some(0)));
         let bytes = |text: &str| some_bytes("b", Some(&Size(text.to_owned())));
         assert_eq!(bytes("2Ki"), Ok(Some(2048)));
         assert_eq!(bytes("2KB").unwrap_err().problem, "\"2KB\" is no size such as 8Mi");

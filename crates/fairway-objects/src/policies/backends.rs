@@ -50,6 +50,9 @@ pub struct BackendTrafficPolicySpec {
     /// Connects that are late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedging: Option<Hedging>,
+    /// Which responses are compressed, and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<ResponseCompression>,
 }
 
 /// Which endpoint gets a request.
@@ -160,4 +163,34 @@ pub struct Hedging {
     /// How long a connect may take before another endpoint is tried as well; `0s` is never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_delay: Option<String>,
+}
+
+/// Which responses are compressed, and how.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResponseCompression {
+    /// `Enabled` (default) or `Disabled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// The preferred one first; all where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub codings: Vec<CompressionCoding>,
+    /// The least `Content-Length`; each coding has its own default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_content_length: Option<Size>,
+    /// Media types; each coding has its own default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub content_types: Vec<String>,
+}
+
+/// A content coding.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CompressionCoding {
+    /// `Brotli`, `Gzip` or `Zstd`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// How hard the compressor tries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<i32>,
 }

@@ -10,8 +10,8 @@ mod security;
 mod size;
 
 pub use backends::{
-    BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, HashPart, Hedging, LoadBalancing,
-    OutlierEjection, RetryPolicy, SessionCookie,
+    BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, CompressionCoding, HashPart, Hedging,
+    LoadBalancing, OutlierEjection, ResponseCompression, RetryPolicy, SessionCookie,
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
