@@ -157,8 +157,9 @@ impl<'a> Builder<'a> {
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
             (Ok(filters), Ok(policy), Some(protection)) => {
                 let mut phases = protected(filters, protection);
-                phases.add(Forwarding { retry_statuses: draft.retry_statuses, ..Forwarding::default() });
-                let BodyHandling { max_request, compression } = bodies;
+                let BodyHandling { max_request, compression, buffering } = bodies;
+                let retry_statuses = draft.retry_statuses;
+                phases.add(Forwarding { retry_statuses, buffering, ..Forwarding::default() });
                 phases.add(compression.map(Phases::from).unwrap_or_default());
                 let policy = Policy { max_body: smaller_limit(policy.max_body, max_request), ..policy };
                 (phases, policy, Action::Forward(draft.shares))

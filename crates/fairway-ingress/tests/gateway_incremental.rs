@@ -248,6 +248,7 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"loadBalancing": {"algorithm": "Random"}}),
         json!({"limits": {"requestBody": "1Mi"}}),
         json!({"compression": {}, "limits": {"requestBody": "2Mi"}}),
+        json!({"buffering": {"requests": {}}}),
         json!({"retry": {"attempts": -1}}),
     ]);
     let security = prop::sample::select(vec![

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::buffering::Buffering;
 use crate::compression::Compression;
+use crate::default::is_default;
 
 /// How bodies are handled that a backend gets and sends. What it says comes in addition to what the rule says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +18,9 @@ pub struct BodyHandling {
     /// How responses are compressed, in place of what the rule says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Arc<Compression>>,
+    /// Which bodies are held before they go on, in place of what the rule says.
+    #[serde(skip_serializing_if = "is_default")]
+    pub buffering: Buffering,
 }
 
 impl BodyHandling {
@@ -38,13 +43,16 @@ pub fn smaller_limit(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffering::BodyBuffer;
 
     #[test]
     fn handling_is_read_as_it_was_written_and_nothing_is_kept_of_what_is_as_usual() {
         assert_eq!(serde_json::to_string(&BodyHandling::default()).unwrap(), "{}");
         assert_eq!(BodyHandling::default().kept(), None);
         let compression = Some(Arc::new(Compression { codings: Vec::new() }));
-        let bodies = BodyHandling { max_request: Some(7), compression };
+        let requests = Some(BodyBuffer { memory: 1, disk: 2 });
+        let buffering = Buffering { requests, responses: None };
+        let bodies = BodyHandling { max_request: Some(7), compression, buffering };
         let json = serde_json::to_string(&bodies).unwrap();
         assert_eq!(serde_json::from_str::<BodyHandling>(&json).unwrap(), bodies);
     }

@@ -13,6 +13,7 @@
 pub mod annotations;
 pub mod backend;
 pub mod balance;
+pub mod buffering;
 pub mod certificate;
 pub mod compression;
 pub mod custom_resource;

@@ -10,11 +10,11 @@ use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
     AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
-    BlockedClients, ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy,
-    ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, ExternalAuth, ForwardedHeaders, GROUP,
-    HashPart, HeaderValue, Hedging, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit,
-    ResponseCompression, RetryPolicy, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference,
-    SessionCookie, Size, SourceRanges, VERSION,
+    BlockedClients, BodyBufferSize, BodyBuffering, ClientCertificates, ClientLimits, ClientTimeouts,
+    ClientTrafficPolicy, ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, ExternalAuth,
+    ForwardedHeaders, GROUP, HashPart, HeaderValue, Hedging, LoadBalancing, OutlierEjection, ProxyProtocol,
+    RateLimit, ResponseCompression, RetryPolicy, SecretReference, SecurityPolicy, SecurityPolicySpec,
+    ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -143,6 +143,10 @@ fn a_client_traffic_policy_has_the_fields_of_its_crd() {
     });
 }
 
+fn buffer() -> BodyBufferSize {
+    BodyBufferSize { memory: Some(Size("16Ki".into())), disk: Some(Size("1Gi".into())) }
+}
+
 #[test]
 fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
     check::<BackendTrafficPolicy>(&BackendTrafficPolicySpec {
@@ -184,6 +188,7 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             min_content_length: Some(Size("1Ki".into())),
             content_types: vec!["text/plain".into()],
         }),
+        buffering: Some(BodyBuffering { requests: Some(buffer()), responses: Some(buffer()) }),
     });
 }
 

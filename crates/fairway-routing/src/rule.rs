@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use fairway_model::{
-    Action, BackendKey, PathForm, Phases, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
+    Action, BackendKey, Forwarding, PathForm, Phases, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
     WeightedBackend, smaller_limit,
 };
 
@@ -246,6 +246,7 @@ impl Maker<'_> {
         let mut phases = steps::of_share(of.filters.as_deref(), &self.rule.phases);
         if let Some(bodies) = &of.bodies {
             phases.add(bodies.compression.clone().map(Phases::from).unwrap_or_default());
+            phases.add(Forwarding { buffering: bodies.buffering, ..Forwarding::default() });
         }
         let steps = self.steps(&phases)?.within(outer);
         let mut rule = self.forwarding(&of.backend, phases);

@@ -187,3 +187,21 @@ async fn responses_of_a_service_are_compressed_as_its_policy_says_and_no_others(
     let explained = site.explained("/web");
     assert!(explained.contains("gzip at level 6 from 256 bytes (text/plain)"), "{explained}");
 }
+
+#[tokio::test]
+async fn bodies_of_requests_to_a_service_are_held_as_its_policy_says() {
+    let site = Site::new(|| Answer::ok("fine")).await;
+    let buffering = "  limits: {requestBody: 4000}\n  buffering: {requests: {memory: 5000}}\n";
+    site.policy("BackendTrafficPolicy", "kind: Service, name: web", buffering);
+    let _fairway = site.run().await;
+    assert_eq!([site.chunked("/web", 4000).await, site.chunked("/api", 4000).await], [200, 200]);
+    let length = |backend: &Backend| backend.requests()[0].header("Content-Length").map(str::to_owned);
+    assert_eq!((length(&site.web), length(&site.api)), (Some("4000".to_owned()), None), "one was held");
+    assert_eq!([site.chunked("/web", 4004).await, site.over_http2("/web", 4001).await], [413, 413]);
+    assert_eq!(site.web.request_count(), 1, "what is too large reaches no endpoint");
+    for _ in 0..20 {
+        assert_eq!(site.over_http2("/both", 4000).await, 200);
+    }
+    let lengths = site.web.requests().iter().filter(|it| it.header("Content-Length").is_some()).count();
+    assert_eq!(lengths, site.web.request_count());
+}

@@ -12,9 +12,9 @@ use fairway_objects::balance::{Balance, HashBy};
 use fairway_objects::policies as types;
 use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec};
 
-use crate::policies::compression;
 use crate::policies::reading::{Reading, Warning, Wrong};
 use crate::policies::value::{number, some_bytes, some_time, time, word};
+use crate::policies::{buffering, compression};
 
 /// Failures in a row after which an endpoint is ejected, where nothing is said.
 const FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
@@ -83,7 +83,12 @@ fn bodies(
 ) -> Result<BodyHandling, Wrong> {
     let max_request = some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?;
     let compression = spec.compression.as_ref().map(|of| compression::read(of, warnings)).transpose()?;
-    Ok(BodyHandling { max_request, compression: compression.flatten() })
+    let buffering = spec.buffering.as_ref().map(|of| buffering::read(of, max_request)).transpose()?;
+    Ok(BodyHandling {
+        max_request,
+        compression: compression.flatten(),
+        buffering: buffering.unwrap_or_default(),
+    })
 }
 
 fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {

@@ -5,6 +5,7 @@
 //! decided beside it.
 
 pub(crate) mod backends;
+mod buffering;
 pub(crate) mod clients;
 mod compression;
 mod external;

@@ -53,6 +53,9 @@ pub struct BackendTrafficPolicySpec {
     /// Which responses are compressed, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<ResponseCompression>,
+    /// Which bodies are held before they go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffering: Option<BodyBuffering>,
 }
 
 /// Which endpoint gets a request.
@@ -193,4 +196,28 @@ pub struct CompressionCoding {
     /// How hard the compressor tries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<i32>,
+}
+
+/// Which bodies are held before they go on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BodyBuffering {
+    /// Those of requests, until they are whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<BodyBufferSize>,
+    /// Those of responses, while a client is slower than its endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responses: Option<BodyBufferSize>,
+}
+
+/// Where a body is held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BodyBufferSize {
+    /// Bytes in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// Bytes on disk behind those in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Size>,
 }

@@ -10,8 +10,9 @@ mod security;
 mod size;
 
 pub use backends::{
-    BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, CompressionCoding, HashPart, Hedging,
-    LoadBalancing, OutlierEjection, ResponseCompression, RetryPolicy, SessionCookie,
+    BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
+    CompressionCoding, HashPart, Hedging, LoadBalancing, OutlierEjection, ResponseCompression, RetryPolicy,
+    SessionCookie,
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairway_http::path;
 use fairway_model::{
-    Action, BackendKey, Certificate, CertificateKey, Config, ForwardedPath, Guard, HostPattern, Listener,
-    ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
+    Action, BackendKey, Buffering, Certificate, CertificateKey, Config, ForwardedPath, Guard, HostPattern,
+    Listener, ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
 
@@ -226,6 +226,9 @@ fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &st
         }
         if let Some(compression) = &bodies.compression {
             row(out, "its bodies", &words::step(Step::Compression(compression)));
+        }
+        if bodies.buffering != Buffering::default() {
+            row(out, "its bodies", &words::step(Step::Buffering(bodies.buffering)));
         }
     }
 }

@@ -4,6 +4,9 @@
 
 use fairway_model::{AnswerBounds, BodyBuffer, Buffering, Forwarding};
 use fairway_objects::annotations::text;
+use fairway_objects::buffering::{
+    MAX_MEMORY, REQUEST_DISK, REQUEST_MEMORY, RESPONSE_BUFFER, RESPONSE_BUFFERS, RESPONSE_DISK,
+};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done, needless};
@@ -35,18 +38,6 @@ const HEAD: &str = "proxy-buffer-size";
 const USUAL_HEAD: u64 = 32 << 10;
 /// The most that is given to one.
 const MOST_HEAD: u64 = 1 << 20;
-
-/// The most memory that a body is given.
-const MOST_MEMORY: u64 = 1 << 20;
-/// ingress-nginx: `client-body-buffer-size` 8k.
-const REQUEST_MEMORY: u64 = 8 << 10;
-/// Where request bodies have no limit, what one may have on disk.
-const REQUEST_DISK: u64 = 1 << 30;
-/// ingress-nginx: `proxy-buffers-number` 4 and `proxy-buffer-size` 4k.
-const RESPONSE_BUFFERS: u32 = 4;
-const RESPONSE_BUFFER: u64 = 4 << 10;
-/// ingress-nginx: `proxy-max-temp-file-size` 1024m.
-const RESPONSE_DISK: u64 = 1 << 30;
 
 const ANNOTATIONS: &[Known] = &[
     differs(
@@ -106,11 +97,11 @@ fn responses(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<BodyBuffe
 
 /// As much of it as one body is given.
 fn memory(reader: &mut Reader<'_>, name: &str, bytes: u64) -> u32 {
-    if bytes > MOST_MEMORY {
+    if bytes > MAX_MEMORY {
         let problem = format!("{bytes} bytes are more memory than a body may have");
-        reader.invalid(name, problem, format!("it has {MOST_MEMORY}"));
+        reader.invalid(name, problem, format!("it has {MAX_MEMORY}"));
     }
-    u32::try_from(bytes.min(MOST_MEMORY)).expect("the most is less")
+    u32::try_from(bytes.min(MAX_MEMORY)).expect("the most is less")
 }
 
 /// Whoever sets a size relies on buffers that are not there.
