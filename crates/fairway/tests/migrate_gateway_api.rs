@@ -16,8 +16,8 @@ use fairway_testkit::wait::free_address;
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 /// Cases with `said.txt` that says how many generated requests are served otherwise: upper case in a prefix, or half an element.
-const CASES: [&str; 8] =
-    ["backends", "canary", "hosts", "passthrough", "plain", "protection", "redirects", "rewrites"];
+const CASES: [&str; 9] =
+    ["backends", "bodies", "canary", "hosts", "passthrough", "plain", "protection", "redirects", "rewrites"];
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gateway-api")
@@ -98,6 +98,15 @@ fn a_path_that_loses_its_protection_is_closed_unless_the_loss_is_allowed() {
     assert!(out.contains("name: admin") && said.contains("is served without (--allow-loss)"), "{out}{said}");
     let (all, same) = proof(&said);
     assert!(same < all, "an open path is no closed one: {said}");
+}
+
+/// Other controllers do not know the kind, and clusters without Fairway's CRDs refuse it.
+#[test]
+fn a_gateway_of_another_class_has_no_policies_of_fairway() {
+    let (code, out, said) = migrated(&["bodies/in.yaml", "--gateway-class", "other"], None);
+    assert!(code == 1 && !out.contains("BackendTrafficPolicy"), "{out}");
+    let lost = "proxy-body-size: only a Gateway of class fairway has policies for it";
+    assert!(said.contains(lost), "{said}");
 }
 
 #[test]

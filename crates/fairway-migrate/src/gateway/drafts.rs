@@ -12,6 +12,7 @@ use fairway_objects::gateway_api::{
 use fairway_objects::object::ObjectKey;
 
 use crate::gateway::backends::{Backends, Shares};
+use crate::gateway::bodies::Bodies;
 use crate::gateway::filters::{self, Filters};
 use crate::gateway::input::Choice;
 use crate::gateway::paths::{self, Matched, Style};
@@ -19,14 +20,11 @@ use crate::gateway::remark::{Remark, Remarks};
 
 const TIMEOUTS: &[&str] = &["proxy-read-timeout", "proxy-send-timeout"];
 const CONNECT: &[&str] = &["proxy-connect-timeout"];
-const BODY: &[&str] = &["proxy-body-size"];
 const CANARY: &[&str] = &["canary"];
 
 /// What ingress-nginx waits for between two reads or writes, and for a connection, unless it is told otherwise.
 const USUAL_PATIENCE: Duration = Duration::from_secs(60);
 const USUAL_CONNECT: Duration = Duration::from_secs(5);
-/// The largest body of a request that it takes unless it is told otherwise.
-const USUAL_BODY: u64 = 1 << 20;
 
 /// A rule of a route.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,6 +58,7 @@ pub(crate) enum Tls {
 pub(crate) struct Drafting<'a, 'i> {
     pub(crate) choice: &'a Choice,
     pub(crate) backends: &'a mut Backends<'i>,
+    pub(crate) bodies: &'a mut Bodies,
     pub(crate) remarks: &'a mut Remarks,
     /// Services in other namespaces that routes of a namespace refer to.
     pub(crate) foreign: &'a mut BTreeSet<(ObjectKey, ObjectKey)>,
@@ -85,16 +84,17 @@ impl<'a, 'i> Drafting<'a, 'i> {
     pub(crate) fn new(
         choice: &'a Choice,
         tls: Tls,
-        backends: &'a mut Backends<'i>,
+        asked: (&'a mut Backends<'i>, &'a mut Bodies),
         remarks: &'a mut Remarks,
         foreign: &'a mut BTreeSet<(ObjectKey, ObjectKey)>,
         host: &VirtualHost,
     ) -> Self {
+        let (backends, bodies) = asked;
         let rules = || host.routes.iter().flat_map(|route| &route.rules).filter(|rule| is_of_ingress(rule));
         let style = Style::of(rules().flat_map(|rule| &rule.matches).map(|of| &of.path));
         let sessions = backends.input.session_cookies();
         let closed = host.clients.as_ref().map(|_| "the certificates that clients must show");
-        Self { choice, backends, remarks, foreign, tls, style, sessions, closed }
+        Self { choice, backends, bodies, remarks, foreign, tls, style, sessions, closed }
     }
 
     /// Adds what a rule becomes.
@@ -131,6 +131,9 @@ impl<'a, 'i> Drafting<'a, 'i> {
             self.say_closed(ingress, &why);
         }
         self.policy(&rule.policy, ingress);
+        if closed.is_none() {
+            self.bodies.ask(rule, ingress, &shares.of);
+        }
         Common { timeouts: timeouts(&rule.policy), filters, shares, closed }
     }
 
@@ -231,7 +234,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
         made
     }
 
-    /// What is said of times and sizes.
+    /// What is said of times.
     fn policy(&mut self, policy: &Policy, ingress: &ObjectKey) {
         if patience(policy) != USUAL_PATIENCE {
             let what = "it bounds the whole response; in ingress-nginx, the time between two reads or writes";
@@ -240,13 +243,6 @@ impl<'a, 'i> Drafting<'a, 'i> {
         if policy.timeouts.connect != USUAL_CONNECT {
             let what = "connections to endpoints have the usual time";
             self.remarks.add(ingress, Remark::lost(CONNECT, what));
-        }
-        match policy.max_body {
-            None => {}
-            Some(USUAL_BODY) => {
-                self.remarks.add_general("bodies of requests have no limit; that of ingress-nginx is 1 MiB");
-            }
-            Some(_) => self.remarks.add(ingress, Remark::lost(BODY, "bodies of requests have no limit")),
         }
     }
 }

@@ -246,8 +246,6 @@ fn feature(step: Step<'_>) -> Option<Remark> {
         }
         Step::Pages(_) => (&["custom-http-errors", "default-backend"], "error responses stay as they are"),
         Step::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
-        Step::Buffering(_) => (&["proxy-request-buffering", "proxy-buffering"], "bodies are streamed"),
-        Step::Compression(_) => (&[], "responses are not compressed"),
         Step::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
         Step::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
         Step::Fallback(fallback) if !is_of_canary(fallback) => {

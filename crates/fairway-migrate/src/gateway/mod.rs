@@ -6,6 +6,7 @@
 //! annotation what became of it.
 
 mod backends;
+mod bodies;
 mod drafts;
 mod filters;
 mod input;

@@ -9,6 +9,7 @@ use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
 use crate::gateway::backends::{self, Backends, Policies};
+use crate::gateway::bodies::Bodies;
 use crate::gateway::drafts::{self, Drafting, Tls};
 use crate::gateway::input::{Choice, Input};
 use crate::gateway::listeners::{self, Hosts};
@@ -55,6 +56,7 @@ pub struct Entry {
 pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     let mut remarks = Remarks::default();
     let mut backends = Backends { input, policies: Policies::new() };
+    let mut bodies = Bodies::default();
     let mut foreign = BTreeSet::new();
     let passed = passed(input);
     let certificates = certificates(input, &passed, &mut remarks);
@@ -69,7 +71,8 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
             false if certificates.contains_key(&host.key.host) => Tls::Here,
             false => Tls::Nowhere,
         };
-        let mut drafting = Drafting::new(choice, tls, &mut backends, &mut remarks, &mut foreign, host);
+        let asked = (&mut backends, &mut bodies);
+        let mut drafting = Drafting::new(choice, tls, asked, &mut remarks, &mut foreign, host);
         add_host(host, &mut drafting, &mut hosts);
     }
     let passed_hosts: Vec<_> = passed.iter().map(|stream| stream.key.host.clone()).collect();
@@ -94,6 +97,7 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     let mut objects = listening.written;
     objects.extend(listeners::grants_for_services(&foreign));
     objects.extend(policies(&backends.policies));
+    objects.extend(bodies.policies(&choice.class, &mut remarks));
     let (ingresses, of_others) = entries(input, &mut remarks, &routes.of);
     let mut commented = commented(routes.written, &ingresses);
     objects.append(&mut commented);
