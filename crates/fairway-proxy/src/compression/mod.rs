@@ -2,6 +2,8 @@
 //! steps of bodies that stream. Owns no configuration: [`Compression`] says what may be compressed.
 
 mod accepted;
+#[cfg(test)]
+pub(crate) mod checks;
 mod compressors;
 mod counted;
 mod head;

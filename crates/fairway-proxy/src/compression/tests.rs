@@ -3,15 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::cell::Cell;
-use std::io::Read;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::fs;
+use std::path::Path;
 
 use fairway_model::ContentCoding;
 use fastrand::Rng;
-use flate2::read::GzDecoder;
-use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 
+use super::checks::{self, CODINGS, decode, rule};
 use super::compressors::{MAX_PIECE, OUTPUT};
 use super::*;
 use crate::body_step::BodyStep;
@@ -19,49 +20,31 @@ use crate::body_step::BodyStep;
 /// What a compressor may hand on at once: a block of Brotli that does not get smaller, and what came since.
 const MAX_BURST: usize = 128 * 1024;
 
-/// All codings, each with its levels.
-pub(crate) const CODINGS: [(ContentCoding, RangeInclusive<u8>); 3] =
-    [(ContentCoding::Gzip, 1..=9), (ContentCoding::Brotli, 0..=6), (ContentCoding::Zstd, 1..=9)];
-
-/// Reads as much as can be read, and says whether that is all.
-pub(crate) fn decode(coding: ContentCoding, bytes: &[u8]) -> (Vec<u8>, bool) {
-    match coding {
-        ContentCoding::Gzip => read_all(GzDecoder::new(bytes)),
-        ContentCoding::Brotli => read_all(::brotli::Decompressor::new(bytes, 4096)),
-        ContentCoding::Zstd => decode_zstd(bytes),
-    }
-}
-
-fn read_all(mut decoder: impl Read) -> (Vec<u8>, bool) {
-    let (mut decoded, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        match decoder.read(&mut piece) {
-            Ok(0) => return (decoded, true),
-            Ok(count) => decoded.extend_from_slice(&piece[..count]),
-            Err(_) => return (decoded, false),
-        }
-    }
-}
-
-/// As a client that keeps no more than the window that the compressor promises to need.
-fn decode_zstd(bytes: &[u8]) -> (Vec<u8>, bool) {
-    let mut state = DCtx::create();
-    state.set_parameter(DParameter::WindowLogMax(16)).unwrap();
-    let (mut decoded, mut piece) = (Vec::new(), [0; 4096]);
-    let mut from = InBuffer::around(bytes);
-    loop {
-        let mut into = OutBuffer::around(&mut piece[..]);
-        let Ok(left) = state.decompress_stream(&mut into, &mut from) else { return (decoded, false) };
-        let made = into.pos();
-        decoded.extend_from_slice(&piece[..made]);
-        if left == 0 || (made == 0 && from.pos() == bytes.len()) {
-            return (decoded, left == 0 && from.pos() == bytes.len());
-        }
-    }
-}
-
 fn step(coding: ContentCoding, level: u8, length: Option<u64>) -> Box<dyn BodyStep> {
-    compressors::start(&CodingRule { coding, level, min_length: 0, types: Arc::default() }, length).unwrap()
+    compressors::start(&rule(coding, level), length).unwrap()
+}
+
+#[test]
+fn accepted_codings_and_bodies_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/compression");
+    let files: Vec<_> = fs::read_dir(folder).expect("the corpus is committed").collect();
+    assert!(files.len() >= 10, "only {} files", files.len());
+    for file in files {
+        checks::compression(&fs::read(file.unwrap().path()).unwrap());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    #[test]
+    fn any_accepted_codings_and_bodies_hold(
+        words in vec(select(&["gzip", "br", "zstd", "*", "identity", "x-gzip", ";q=", "0", "1", ".", "5", ",", " ", ";"][..]), 0..16),
+        other in vec(any::<u8>(), 0..4),
+        body in vec(any::<u8>(), 0..200),
+    ) {
+        checks::compression(&[words.concat().as_bytes(), &other, b"\n", &body].concat());
+    }
 }
 
 /// Bytes that can be compressed well, or a little, or not at all.

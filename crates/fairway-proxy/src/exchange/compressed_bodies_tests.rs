@@ -18,7 +18,8 @@ use tokio::time::sleep;
 
 use super::compression_tests::{Asker, PAIRS, Speaks, asked, begins, compressing_with, ends, greet, piece};
 use super::hostile_tests::{CANCEL, RESET, Raw, settle, word};
-use crate::compression::tests::{CODINGS, body, decode};
+use crate::compression::checks::{CODINGS, decode};
+use crate::compression::tests::body;
 use crate::testing::{Stage, on_stage};
 
 /// The most that an endpoint of HTTP/2 sends without looking at its windows.

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{sleep, timeout};
 
 use super::hostile_tests::{DATA, END, HEADERS, Raw, SETTINGS, Shared, WHOLE, field, frame, head, settle};
-use crate::compression::tests::decode;
+use crate::compression::checks::decode;
 use crate::testing::{Meeting, Stage, on_stage, read_head};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
