@@ -7,9 +7,13 @@ use fairway_model::ContentCoding;
 /// Checksums of the content or the representation (RFC 9530, RFC 3230, RFC 1864), which a coding makes wrong.
 const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
 
-/// Whether this is the name of a header or trailer that a coding makes wrong.
-pub(crate) fn is_digest(name: &[u8]) -> bool {
-    DIGESTS.iter().any(|digest| digest.eq_ignore_ascii_case(name))
+/// The validator of a response; it may be a trailer, too (RFC 9110 §8.8.3).
+const ETAG: &[u8] = b"ETag";
+
+/// Whether this is a trailer that a coding makes wrong.
+pub(crate) fn is_made_wrong(name: &[u8], value: &[u8]) -> bool {
+    let is_strong = || name.eq_ignore_ascii_case(ETAG) && !value.starts_with(b"W/");
+    DIGESTS.iter().any(|digest| digest.eq_ignore_ascii_case(name)) || is_strong()
 }
 
 /// Whether a response with this head, and a body, may get a content coding.
@@ -67,16 +71,30 @@ pub(super) fn set_coding(response: &mut Head, coding: ContentCoding) {
     response.append(b"Content-Encoding", coding.name().as_bytes());
 }
 
-/// Two bodies with the same strong validator would be the same byte for byte (RFC 9110 §8.8.1). As in nginx, what is no entity tag goes.
+/// Two bodies with the same strong validator would be the same byte for byte (RFC 9110 §8.8.1). As in nginx, what is no entity tag
+/// goes; so do several.
 fn weaken_etag(response: &mut Head) {
-    const NAME: &[u8] = b"ETag";
-    match response.named(NAME) {
-        None | Some([b'W', b'/', ..]) => {}
+    let has_several = response.all_named(ETAG).nth(1).is_some();
+    match response.named(ETAG).filter(|_| !has_several) {
+        Some([b'W', b'/', ..]) => {}
         Some(strong @ [b'"', ..]) => {
             let weak = [b"W/", strong].concat();
-            response.set(NAME, &weak);
+            response.set(ETAG, &weak);
         }
-        Some(_) => response.remove(NAME),
+        _ => response.remove(ETAG),
+    }
+}
+
+/// Gives a 304 the weak form of its strong validator where that is what the client asked with: its response was compressed. With the
+/// strong one it could take the ranges of another response for parts of its own (RFC 9111 §4.3.4).
+pub(crate) fn repeat_weak_etag(request: &Head, response: &mut Head) {
+    let Some(strong @ [b'"', ..]) = response.named(ETAG) else { return };
+    let weak = [b"W/", strong].concat();
+    // A tag has no quotation marks within, so this one is not a part of another.
+    let is_weak = |known: &[u8]| known.windows(weak.len()).any(|tag| tag == weak);
+    if request.all_named(b"If-None-Match").any(is_weak) {
+        response.set(ETAG, &weak);
+        vary_by_encoding(response);
     }
 }
 
@@ -189,5 +207,8 @@ mod tests {
             let values: Vec<_> = fields(&response).into_iter().map(|(_, value)| value).collect();
             assert_eq!(values.first().copied(), after, "{before}");
         }
+        let mut response = head(200, &[("etag", "W/\"a\""), ("etag", "\"b\"")]);
+        weaken_etag(&mut response);
+        assert_eq!(fields(&response), [], "several are none");
     }
 }

@@ -14,7 +14,7 @@ use fairway_http::{BodySize, Head, Known};
 use fairway_model::{CodingRule, Compression};
 
 pub(crate) use accepted::Accepted;
-pub(crate) use head::is_digest;
+pub(crate) use head::{is_made_wrong, repeat_weak_etag};
 
 use self::counted::Counted;
 use crate::body_steps::BodySteps;

@@ -447,15 +447,30 @@ async fn a_client_that_leaves_ends_the_exchange() {
 }
 
 /// What a client of HTTP/1 gets of an endpoint that says this.
-async fn said(more: Vec<Phases>, method: &str, fields: &[(&str, &str)], says: &'static str) -> Came {
+async fn said(more: Vec<Phases>, method: &str, fields: &[(&str, &str)], says: impl Into<String>) -> Came {
+    said_to(Speaks::Http1, more, method, fields, says).await
+}
+
+/// What a client of this protocol gets.
+async fn said_to(
+    client: Speaks,
+    more: Vec<Phases>,
+    method: &str,
+    fields: &[(&str, &str)],
+    says: impl Into<String>,
+) -> Came {
+    let says = says.into();
     let came = Rc::new(RefCell::new(Came::default()));
     on_stage(async {
-        let stage = stage(Speaks::Http1, more, move |mut raw| async move {
-            while read_head(&mut raw.stream).await {
-                raw.say(says).await;
+        let stage = stage(Speaks::Http1, more, move |mut raw| {
+            let says = says.clone();
+            async move {
+                while read_head(&mut raw.stream).await {
+                    raw.say(&says).await;
+                }
             }
         });
-        *came.borrow_mut() = Asker::ask(&stage, Speaks::Http1, method, fields).await.finish().await;
+        *came.borrow_mut() = Asker::ask(&stage, client, method, fields).await.finish().await;
     })
     .await;
     came.take()
@@ -511,6 +526,43 @@ async fn responses_that_are_not_to_be_compressed_stay_as_they_are() {
                  hello, hello";
     let came = said(Vec::new(), "GET", &ACCEPTS, coded).await;
     assert_eq!((came.named("vary"), came.named("content-encoding")), (vec![], vec!["deflate"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_304_names_the_validator_that_the_client_has() {
+    for (known, etag, (expected, vary)) in [
+        // Of a compressed response, of one that was not, and of both.
+        ("W/\"a\"", "\"a\"", ("W/\"a\"", &["Accept-Encoding"][..])),
+        ("\"a\"", "\"a\"", ("\"a\"", &[])),
+        ("\"a\", W/\"a\"", "\"a\"", ("W/\"a\"", &["Accept-Encoding"])),
+        ("W/\"b\" ,W/\"a\"", "\"a\"", ("W/\"a\"", &["Accept-Encoding"])),
+        ("W/\"a, b\"", "\"a, b\"", ("W/\"a, b\"", &["Accept-Encoding"])),
+        ("W/\"aa\", W/\"\"", "\"a\"", ("\"a\"", &[])),
+        ("*", "\"a\"", ("\"a\"", &[])),
+        ("W/\"a\"", "W/\"a\"", ("W/\"a\"", &[])),
+    ] {
+        let says = format!("HTTP/1.1 304 Not Modified\r\nETag: {etag}\r\n\r\n");
+        let fields = [("Accept-Encoding", "gzip"), ("If-None-Match", known)];
+        let came = said(Vec::new(), "GET", &fields, says).await;
+        assert_eq!((came.status, came.named("etag")), (304, vec![expected]), "{known}");
+        assert_eq!(came.named("vary"), vary, "{known}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strong_validator_in_trailers_goes() {
+    for (etag, expected) in [("\"a\"", &[][..]), ("W/\"a\"", &["W/\"a\""])] {
+        let says = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n\
+             c\r\nhello, hello\r\n0\r\nETag: {etag}\r\nX-Sum: b\r\n\r\n"
+        );
+        let came = said(Vec::new(), "GET", &[("Accept-Encoding", "gzip")], says.clone()).await;
+        assert_eq!(came.named("content-encoding"), ["gzip"]);
+        assert_eq!(wire::values(&came.trailers, "etag"), expected);
+        assert_eq!(wire::values(&came.trailers, "x-sum"), ["b"]);
+        let came = said(Vec::new(), "GET", &[], says).await;
+        assert_eq!(wire::values(&came.trailers, "etag"), [etag], "of a response as it came");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -375,6 +375,10 @@ fn answer_steps<N: Network>(
     if steps.is_some() || env.is_for_fairway || env.intake.dialect != Dialect::None {
         return steps;
     }
+    if buffers.answer.status() == 304 {
+        compression::repeat_weak_etag(&buffers.request, &mut buffers.answer);
+        return None;
+    }
     let accepted = buffers.forms.read().accepted;
     let counted = &env.worker.counters.compressed;
     let memory = (&env.worker.compressors, env.worker.shared_memory());

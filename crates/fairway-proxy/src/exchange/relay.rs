@@ -16,7 +16,7 @@ use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
 use crate::body_steps::BodySteps;
 use crate::buffers::Buffers;
-use crate::compression::is_digest;
+use crate::compression::is_made_wrong;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
@@ -340,7 +340,7 @@ impl Flow {
                 Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {
                     let is_changed = outlet.steps.is_some();
-                    let holds = |(name, _): &(&[u8], &[u8])| !is_changed || !is_digest(name);
+                    let holds = |(name, value): &(&[u8], &[u8])| !is_changed || !is_made_wrong(name, value);
                     match (&source.ahead, &source.up) {
                         (Some(ahead), _) => outlet.finish(cx, ahead.trailers().filter(holds)),
                         (None, Some(up)) => outlet.finish(cx, up.trailers().filter(holds)),
