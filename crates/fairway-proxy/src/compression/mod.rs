@@ -38,6 +38,32 @@ pub(crate) fn begin(
         BodySize::Exact(length) => Some(length),
         BodySize::Unknown => None,
     };
+    let chosen = choose(compression, accepted, response, length)?;
+    let share = memory.share(compressors::max_bytes(chosen), most)?;
+    let step = compressors::start(chosen, length)?;
+    head::set_coding(response, chosen.coding);
+    *body = BodySize::Unknown;
+    let volume = counted.of(chosen.coding);
+    Some(BodySteps::of(Counted { step, volume, _share: share }))
+}
+
+/// Makes the head of a response to HEAD that of the response to GET, as in nginx: "The server SHOULD send the same header fields"
+/// (RFC 9110 §9.3.2). A cache may compare the two (RFC 9111 §4.3.5).
+pub(crate) fn describe(compression: &Compression, accepted: Accepted, response: &mut Head) {
+    let length = response.first(Known::ContentLength);
+    let length = length.and_then(|length| str::from_utf8(length).ok()?.parse().ok());
+    if let Some(chosen) = choose(compression, accepted, response, length) {
+        head::set_coding(response, chosen.coding);
+    }
+}
+
+/// Which coding a response with a body of this length gets; without a length it is long enough.
+fn choose<'r>(
+    compression: &'r Compression,
+    accepted: Accepted,
+    response: &mut Head,
+    length: Option<u64>,
+) -> Option<&'r CodingRule> {
     if !head::may_be_coded(response) {
         return None;
     }
@@ -49,11 +75,5 @@ pub(crate) fn begin(
     possible.peek()?;
     let chosen = accepted.choose(possible);
     head::vary_by_encoding(response);
-    let chosen = chosen?;
-    let share = memory.share(compressors::max_bytes(chosen), most)?;
-    let step = compressors::start(chosen, length)?;
-    head::set_coding(response, chosen.coding);
-    *body = BodySize::Unknown;
-    let volume = counted.of(chosen.coding);
-    Some(BodySteps::of(Counted { step, volume, _share: share }))
+    chosen
 }

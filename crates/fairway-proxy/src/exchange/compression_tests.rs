@@ -503,10 +503,6 @@ async fn others_get_the_response_as_it_came_and_caches_know() {
 #[tokio::test(start_paused = true)]
 async fn responses_that_are_not_to_be_compressed_stay_as_they_are() {
     const ACCEPTS: [(&str, &str); 1] = [("Accept-Encoding", "br, gzip, zstd")];
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\n";
-    let came = said(Vec::new(), "HEAD", &ACCEPTS, head).await;
-    assert_eq!((came.named("vary"), came.named("content-encoding")), (vec![], vec![]));
-    assert_eq!(came.named("content-length"), ["12"]);
     for says in [
         "HTTP/1.1 204 No Content\r\nContent-Type: text/plain\r\n\r\n",
         "HTTP/1.1 304 Not Modified\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\n",
@@ -526,6 +522,39 @@ async fn responses_that_are_not_to_be_compressed_stay_as_they_are() {
                  hello, hello";
     let came = said(Vec::new(), "GET", &ACCEPTS, coded).await;
     assert_eq!((came.named("vary"), came.named("content-encoding")), (vec![], vec!["deflate"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_of_a_response_to_head_is_that_of_one_to_get() {
+    let begin = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: \"a\"\r\n";
+    for (fields, length, expected) in [
+        (
+            &[("Accept-Encoding", "gzip")][..],
+            "Content-Length: 12\r\n",
+            (vec!["gzip"], vec![], vec!["W/\"a\""]),
+        ),
+        (&[("Accept-Encoding", "gzip")], "", (vec!["gzip"], vec![], vec!["W/\"a\""])),
+        (&[], "Content-Length: 12\r\n", (vec![], vec!["12"], vec!["\"a\""])),
+    ] {
+        for client in [Speaks::Http1, Speaks::Http2] {
+            let says = format!("{begin}{length}\r\n");
+            let came = said_to(client, Vec::new(), "HEAD", fields, says).await;
+            let what = format!("{client:?} {fields:?} {length:?}");
+            let found = (came.named("content-encoding"), came.named("content-length"), came.named("etag"));
+            assert_eq!(found, expected, "{what}");
+            assert_eq!(
+                (came.named("vary"), came.named("transfer-encoding")),
+                (vec!["Accept-Encoding"], vec![])
+            );
+            assert!(came.body.is_empty(), "{what}");
+        }
+    }
+    for length in ["0", "9"] {
+        let says = format!("{begin}Content-Length: {length}\r\n\r\n");
+        let came = said(Vec::new(), "HEAD", &[("Accept-Encoding", "gzip")], says).await;
+        let found = (came.named("vary"), came.named("content-length"), came.named("etag"));
+        assert_eq!(found, (vec![], vec![length], vec!["\"a\""]));
+    }
 }
 
 #[tokio::test(start_paused = true)]

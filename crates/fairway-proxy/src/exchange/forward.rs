@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairway_connection::sides::{AnswerPlan, Downstream, Hop, Persistence, Reply, Upgrade, Upstream};
 use fairway_http::grpc::Dialect;
-use fairway_http::{BodySize, Known};
+use fairway_http::{BodySize, Known, Method};
 use fairway_model::{Action, Backend, ForwardedPath};
 use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
@@ -380,6 +380,10 @@ fn answer_steps<N: Network>(
         return None;
     }
     let accepted = buffers.forms.read().accepted;
+    if env.intake.method == Method::Head {
+        compression::describe(compression, accepted, &mut buffers.answer);
+        return None;
+    }
     let counted = &env.worker.counters.compressed;
     let memory = (&env.worker.compressors, env.worker.shared_memory());
     compression::begin(compression, accepted, &mut buffers.answer, body, counted, memory)
