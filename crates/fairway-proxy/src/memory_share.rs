@@ -23,9 +23,28 @@ impl MemoryShares {
         })
     }
 
+    /// A share of nothing, which may grow.
+    pub(crate) fn empty(&self) -> Share {
+        Share { bytes: 0, all: Rc::clone(&self.0) }
+    }
+
     /// Bytes that all of them take.
     pub(crate) fn taken(&self) -> u64 {
         self.0.get()
+    }
+}
+
+impl Share {
+    /// Makes it one of so many bytes, where all together then take no more than `most`, or it takes no more than before. Says whether it
+    /// is.
+    pub(crate) fn resize(&mut self, bytes: u64, most: u64) -> bool {
+        let together = self.all.get() - self.bytes + bytes;
+        let fits = bytes <= self.bytes || together <= most;
+        if fits {
+            self.all.set(together);
+            self.bytes = bytes;
+        }
+        fits
     }
 }
 
@@ -51,5 +70,10 @@ mod tests {
         drop(second);
         assert_eq!(memory.taken(), 0);
         assert!(memory.share(1, 0).is_none(), "nothing while the process sheds");
+        let (mut growing, other) = (memory.empty(), memory.share(50, 100).unwrap());
+        assert!(growing.resize(50, 100) && !growing.resize(51, 100) && growing.resize(40, 0));
+        assert_eq!(memory.taken(), 90);
+        drop((growing, other));
+        assert_eq!(memory.taken(), 0);
     }
 }

@@ -5,6 +5,7 @@
 mod authentication;
 mod bad_input;
 mod body_policies;
+mod buffering;
 mod chart;
 mod churn;
 mod combinations;

@@ -42,7 +42,16 @@ enum Way {
 /// A part of the file, free again when this is dropped.
 pub(super) struct Extent {
     number: u64,
+    of: Of,
     inner: Arc<Inner>,
+}
+
+/// Whose body an extent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Request,
+    /// All of them together have at most half of the file: without it, they stream, and requests fail.
+    Response,
 }
 
 /// What becomes of a piece that is written: where it is, and its buffer, empty; or the buffer as it was.
@@ -53,9 +62,9 @@ pub(super) type Read = io::Result<Vec<u8>>;
 
 enum Job {
     /// Exactly an extent.
-    Write(Vec<u8>, oneshot::Sender<Written>),
+    Write(Vec<u8>, Of, oneshot::Sender<Written>),
     Read(u64, Vec<u8>, oneshot::Sender<Read>),
-    Free(u64),
+    Free(u64, Of),
 }
 
 /// A job that is done, and whoever waits for it.
@@ -73,6 +82,8 @@ struct Extents {
     /// How many there are, free or not.
     made: u64,
     free: Vec<u64>,
+    /// How many responses have.
+    of_responses: u64,
     said: Option<Instant>,
 }
 
@@ -113,11 +124,11 @@ impl Disk {
     }
 
     /// Writes an extent. Without a disk, or once its thread is gone, nobody answers.
-    pub(super) fn write(&self, data: Vec<u8>) -> oneshot::Receiver<Written> {
+    pub(super) fn write(&self, data: Vec<u8>, of: Of) -> oneshot::Receiver<Written> {
         debug_assert_eq!(data.len(), EXTENT, "extents are written whole");
         let (reply, written) = oneshot::channel();
         if let Some(inner) = &self.0 {
-            inner.begin(Job::Write(data, reply));
+            inner.begin(Job::Write(data, of, reply));
         }
         written
     }
@@ -150,7 +161,7 @@ impl Drop for Extent {
     fn drop(&mut self) {
         self.inner.used.fetch_sub(EXTENT as u64, Ordering::Relaxed);
         // Behind all that was begun with it.
-        self.inner.begin(Job::Free(self.number));
+        self.inner.begin(Job::Free(self.number, self.of));
     }
 }
 
@@ -168,19 +179,21 @@ impl Done {
 impl Extents {
     fn new(directory: &Path, most: u64) -> io::Result<Self> {
         let file = tempfile::tempfile_in(directory)?;
-        Ok(Self { file, most: most / EXTENT as u64, made: 0, free: Vec::new(), said: None })
+        let most = most / EXTENT as u64;
+        Ok(Self { file, most, made: 0, free: Vec::new(), of_responses: 0, said: None })
     }
 
     fn run(&mut self, job: Job, inner: &Weak<Inner>) -> Done {
         match job {
-            Job::Write(data, reply) => Done::Write(self.write(data, inner), reply),
+            Job::Write(data, of, reply) => Done::Write(self.write(data, of, inner), reply),
             Job::Read(number, mut into, reply) => {
                 into.resize(EXTENT, 0);
                 let read = self.file.read_exact_at(&mut into, number * EXTENT as u64);
                 Done::Read(read.map(|()| into).inspect_err(|error| self.complain(error)), reply)
             }
-            Job::Free(number) => {
+            Job::Free(number, of) => {
                 self.free.push(number);
+                self.of_responses -= u64::from(of == Of::Response);
                 if self.free.len() as u64 == self.made {
                     self.give_back();
                 }
@@ -189,8 +202,11 @@ impl Extents {
         }
     }
 
-    fn write(&mut self, mut data: Vec<u8>, inner: &Weak<Inner>) -> Written {
+    fn write(&mut self, mut data: Vec<u8>, of: Of, inner: &Weak<Inner>) -> Written {
         let Some(inner) = inner.upgrade() else { return Err(data) };
+        if of == Of::Response && self.of_responses >= self.most / 2 {
+            return Err(data);
+        }
         let number = match self.free.pop() {
             Some(number) => number,
             None if self.made < self.most => {
@@ -205,8 +221,9 @@ impl Extents {
             return Err(data);
         }
         data.clear();
+        self.of_responses += u64::from(of == Of::Response);
         inner.used.fetch_add(EXTENT as u64, Ordering::Relaxed);
-        Ok((Extent { number, inner }, data))
+        Ok((Extent { number, of, inner }, data))
     }
 
     /// Nobody has anything in the file: it takes no space.

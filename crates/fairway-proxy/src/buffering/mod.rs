@@ -6,5 +6,5 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use disk::{Disk, EXTENT};
+pub(crate) use disk::{Disk, EXTENT, Of};
 pub(crate) use store::{Full, Store};

@@ -6,17 +6,21 @@ use std::task::{Context, Poll, ready};
 use fairway_model::BodyBuffer;
 use tokio::sync::oneshot;
 
-use super::disk::{Disk, EXTENT, Extent, Read, Written};
+use super::disk::{Disk, EXTENT, Extent, Of, Read, Written};
 use crate::memory_share::Share;
+
+/// What a body that begins is given.
+const SMALL: usize = 4096;
 
 /// A body, or what came of it: its beginning in memory, then extents on disk, then what is gathered for the next extent.
 ///
 /// It is read while it grows, or again from its beginning.
 pub(crate) struct Store {
     bounds: BodyBuffer,
+    of: Of,
     disk: Disk,
-    /// What it takes of the worker's memory, however little it holds.
-    _share: Share,
+    /// What it takes of the worker's memory.
+    share: Share,
     head: Vec<u8>,
     extents: Vec<Extent>,
     writing: Option<oneshot::Receiver<Written>>,
@@ -39,6 +43,8 @@ pub(crate) enum Full {
     TooLarge,
     /// There is no disk, or it is full or fails.
     NoDisk,
+    /// All that are held have as much memory as they may have.
+    NoMemory,
 }
 
 /// What was held cannot be read again.
@@ -46,23 +52,13 @@ pub(crate) enum Full {
 pub(crate) struct Unreadable;
 
 impl Store {
-    /// The bytes of memory that one takes for a body of this length, or of one that nobody knows.
-    pub(crate) fn memory(bounds: BodyBuffer, length: Option<u64>) -> u64 {
-        // What is gathered, and what is being written.
-        let on_disk = if bounds.disk > 0 { 3 * EXTENT as u64 } else { 0 };
-        let most = u64::from(bounds.memory);
-        match length {
-            Some(length) if length <= most => length,
-            _ => most + on_disk,
-        }
-    }
-
-    /// An empty one.
-    pub(crate) fn new(bounds: BodyBuffer, disk: Disk, share: Share) -> Self {
+    /// An empty one, whose share has no bytes yet.
+    pub(crate) fn new(of: Of, bounds: BodyBuffer, disk: Disk, share: Share) -> Self {
         Self {
             bounds,
+            of,
             disk,
-            _share: share,
+            share,
             head: Vec::new(),
             extents: Vec::new(),
             writing: None,
@@ -90,8 +86,15 @@ impl Store {
         self.at == self.len()
     }
 
-    /// Ready with how many bytes it takes now, at least 1.
-    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Full>> {
+    /// Bytes of memory that it takes.
+    fn memory(&self) -> u64 {
+        let extents = usize::from(self.writing.is_some())
+            + usize::from(self.loaded.is_some() || self.loading.is_some());
+        (self.head.len() + self.tail.len() + extents * EXTENT) as u64
+    }
+
+    /// Ready with how many bytes it takes now, at least 1, where all that are held may take `most` bytes of memory.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>, most: u64) -> Poll<Result<usize, Full>> {
         if self.poll_write(cx).is_pending() && self.tail.len() >= EXTENT {
             return Poll::Pending;
         }
@@ -102,10 +105,14 @@ impl Store {
             _ if self.is_refused || !self.disk.is_there() => Err(Full::NoDisk),
             left => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(2 * EXTENT - self.tail.len())),
         };
-        Poll::Ready(match (in_memory, on_disk) {
-            (0, on_disk) => on_disk,
-            (in_memory, on_disk) => Ok(in_memory + on_disk.unwrap_or_default()),
-        })
+        let room = match (in_memory, on_disk) {
+            (0, on_disk) => on_disk?,
+            (in_memory, on_disk) => in_memory + on_disk.unwrap_or_default(),
+        };
+        // Who has sent little gets little: clients cannot take memory with what they only announce.
+        let used = self.memory();
+        let room = room.min(usize::try_from(self.len()).unwrap_or(EXTENT).clamp(SMALL, EXTENT));
+        Poll::Ready(if self.share.resize(used + room as u64, most) { Ok(room) } else { Err(Full::NoMemory) })
     }
 
     /// Ready when nothing is being written. Begins to write where there is an extent to write.
@@ -133,7 +140,7 @@ impl Store {
             }
             let behind = self.tail.split_off(EXTENT);
             let extent = std::mem::replace(&mut self.tail, behind);
-            self.writing = Some(self.disk.write(extent));
+            self.writing = Some(self.disk.write(extent, self.of));
         }
     }
 
@@ -204,5 +211,6 @@ impl Store {
         self.tail.clear();
         (self.loaded, self.loading) = (None, None);
         (self.at, self.is_refused) = (0, false);
+        self.share.resize(0, 0);
     }
 }

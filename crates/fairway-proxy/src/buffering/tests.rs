@@ -19,14 +19,14 @@ fn disk() -> Disk {
 }
 
 fn store(memory: u32, on_disk: u64, disk: &Disk) -> Store {
-    let share = MemoryShares::default().share(1, 1).unwrap();
-    Store::new(BodyBuffer { memory, disk: on_disk }, disk.clone(), share)
+    let share = MemoryShares::default().empty();
+    Store::new(Of::Request, BodyBuffer { memory, disk: on_disk }, disk.clone(), share)
 }
 
 /// Appends all that there is room for, in pieces of up to `piece` bytes.
 async fn fill(store: &mut Store, mut body: &[u8], piece: usize) -> Result<(), Full> {
     while !body.is_empty() {
-        let room = poll_fn(|cx| store.poll_room(cx)).await?;
+        let room = poll_fn(|cx| store.poll_room(cx, u64::MAX)).await?;
         let (now, rest) = body.split_at(room.min(piece).min(body.len()));
         store.append(now);
         body = rest;
@@ -90,7 +90,7 @@ async fn a_queue_gives_what_it_took_in_its_order() {
                 let body = random_body(&mut random, length);
                 let mut rest = &body[..];
                 while !rest.is_empty()
-                    && let Ok(room) = poll_fn(|cx| store.poll_room(cx)).await
+                    && let Ok(room) = poll_fn(|cx| store.poll_room(cx, u64::MAX)).await
                 {
                     let (now, later) = rest.split_at(room.min(rest.len()));
                     store.append(now);
@@ -146,7 +146,7 @@ async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
     let disk = Disk::inline(&std::env::temp_dir(), 2 * EXTENT as u64).unwrap();
     let mut other = store(0, DISK, &disk);
     fill(&mut other, &vec![1; EXTENT + 1], usize::MAX).await.unwrap();
-    poll_fn(|cx| other.poll_room(cx)).await.unwrap();
+    poll_fn(|cx| other.poll_room(cx, u64::MAX)).await.unwrap();
     let mut full = store(0, DISK, &disk);
     assert_eq!(fill(&mut full, &vec![2; 8 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
     let held = full.len();
@@ -154,7 +154,7 @@ async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
     full.empty();
     drop(other);
     fill(&mut full, &vec![3; 2 * EXTENT + 1], usize::MAX).await.unwrap();
-    poll_fn(|cx| full.poll_room(cx)).await.unwrap();
+    poll_fn(|cx| full.poll_room(cx, u64::MAX)).await.unwrap();
     assert_eq!(disk.used(), 2 * EXTENT as u64);
 }
 
@@ -165,13 +165,45 @@ async fn what_is_dropped_while_it_is_written_is_free_again() {
         let mut store = store(0, DISK, &disk);
         fill(&mut store, &vec![1; EXTENT], usize::MAX).await.unwrap();
         // Begins to write, and nobody waits for it.
-        let begun = poll_fn(|cx| std::task::Poll::Ready(store.poll_room(cx).is_ready())).await;
+        let begun = poll_fn(|cx| std::task::Poll::Ready(store.poll_room(cx, u64::MAX).is_ready())).await;
         let _ = begun;
     }
     // Behind all of these, in the queue of the only thread.
     let mut last = store(0, DISK, &disk);
     fill(&mut last, &vec![1; DISK as usize], usize::MAX).await.unwrap();
     drop(last);
+}
+
+#[tokio::test]
+async fn responses_have_half_of_the_disk_and_requests_all_of_it() {
+    let disk = Disk::inline(&std::env::temp_dir(), 8 * EXTENT as u64).unwrap();
+    let share = || MemoryShares::default().empty();
+    let bounds = BodyBuffer { memory: 0, disk: DISK };
+    let mut response = Store::new(Of::Response, bounds, disk.clone(), share());
+    let mut other = Store::new(Of::Response, bounds, disk.clone(), share());
+    assert_eq!(fill(&mut response, &vec![1; 20 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
+    assert_eq!(fill(&mut other, &vec![1; 20 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
+    assert_eq!(disk.used(), 4 * EXTENT as u64);
+    let mut request = Store::new(Of::Request, bounds, disk.clone(), share());
+    fill(&mut request, &vec![1; 4 * EXTENT], usize::MAX).await.unwrap();
+    drop((response, other));
+    assert_eq!(disk.used(), 3 * EXTENT as u64, "the last extent is written when more comes");
+}
+
+#[tokio::test]
+async fn a_body_takes_the_memory_that_it_uses() {
+    let (memory, disk) = (MemoryShares::default(), disk());
+    let bounds = BodyBuffer { memory: 100_000, disk: DISK };
+    let mut store = Store::new(Of::Request, bounds, disk, memory.empty());
+    let room = poll_fn(|cx| store.poll_room(cx, 5000)).await.unwrap();
+    assert_eq!((room, memory.taken()), (4096, 4096));
+    store.append(&[1; 4000]);
+    assert_eq!(poll_fn(|cx| store.poll_room(cx, 5000)).await, Err(Full::NoMemory));
+    fill(&mut store, &vec![1; 500_000], usize::MAX).await.unwrap();
+    let most = (100_000 + 4 * EXTENT) as u64;
+    assert!((100_000..=most).contains(&memory.taken()), "{}", memory.taken());
+    drop(store);
+    assert_eq!(memory.taken(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use fairway_model::BodyBuffer;
 use fairway_net::turns::go_on_later;
 
 use super::environment::Environment;
-use crate::buffering::Store;
+use crate::buffering::{Of, Store};
 use crate::buffers::Buffers;
 use crate::metrics::count;
 use crate::network::Network;
@@ -24,7 +24,6 @@ const UNBUFFERED: &[u8] = b"X-Accel-Buffering";
 /// What of an answer's body came and was not relayed.
 pub(super) struct Ahead {
     buffer: BodyBuffer,
-    length: Option<u64>,
     /// Made when the client is slower than the endpoint for the first time.
     store: Option<Store>,
     /// Whether it takes nothing more until it is empty.
@@ -46,16 +45,11 @@ impl Ahead {
         reply: &Reply,
     ) -> Option<Box<Self>> {
         let buffer = env.rule().steps().forwarding.buffering.as_ref()?.responses?;
-        let length = match reply.body {
-            BodySize::None => return None,
-            BodySize::Exact(length) => Some(length),
-            BodySize::Unknown => None,
-        };
         let is_unbuffered =
             buffers.answer.named(UNBUFFERED).is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
         let is_stream = env.intake.dialect != Dialect::None || is_unbuffered || env.is_for_fairway;
-        let this = Self { buffer, length, store: None, is_full: false, end: None };
-        (!is_stream).then(|| Box::new(this))
+        let is_held = !is_stream && reply.body != BodySize::None;
+        is_held.then(|| Box::new(Self { buffer, store: None, is_full: false, end: None }))
     }
 
     /// Whether nothing more comes from the endpoint.
@@ -74,8 +68,8 @@ impl Ahead {
             if self.end.is_some() || self.is_full {
                 return;
             }
-            let Some(store) = self.store(env) else { return };
-            let room = match store.poll_room(cx) {
+            let store = store(&mut self.store, self.buffer, env);
+            let room = match store.poll_room(cx, env.worker.shared_memory()) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(room)) => room,
                 Poll::Ready(Err(_)) => {
@@ -95,18 +89,6 @@ impl Ahead {
             }
         }
         go_on_later(cx);
-    }
-
-    /// Where the body is held; `None` while there is no memory for it.
-    fn store<N: Network>(&mut self, env: &Environment<'_, N>) -> Option<&mut Store> {
-        if self.store.is_none() {
-            let worker = env.worker;
-            let bytes = Store::memory(self.buffer, self.length);
-            let share = worker.held.share(bytes, worker.shared_memory())?;
-            count(&worker.counters.buffered.responses);
-            self.store = Some(Store::new(self.buffer, worker.disk.clone(), share));
-        }
-        self.store.as_mut()
     }
 
     /// Hands on what is held, and behind it what comes from the endpoint, which is there unless the body has ended; as
@@ -153,6 +135,19 @@ impl Ahead {
         };
         trailers.iter().map(|[name, value]| (&**name, &**value))
     }
+}
+
+/// Where a body is held, made when it is first.
+fn store<'s, N: Network>(
+    known: &'s mut Option<Store>,
+    buffer: BodyBuffer,
+    env: &Environment<'_, N>,
+) -> &'s mut Store {
+    let worker = env.worker;
+    known.get_or_insert_with(|| {
+        count(&worker.counters.buffered.responses);
+        Store::new(Of::Response, buffer, worker.disk.clone(), worker.held.empty())
+    })
 }
 
 impl End {

@@ -11,7 +11,7 @@ use fairway_net::clock::Instant;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::transact::announce;
-use crate::buffering::Store;
+use crate::buffering::{Of, Store};
 use crate::fault::Fault;
 use crate::filter::Verdict;
 use crate::metrics::count;
@@ -52,16 +52,15 @@ async fn receive<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     buffer: BodyBuffer,
 ) -> Result<Option<u64>, Fault> {
-    let length = match exchange.env.intake.body {
-        BodySize::Exact(length) if length > buffer.most() => return Err(Fault::BodyTooLarge),
-        BodySize::Exact(length) => Some(length),
-        _ => None,
-    };
+    if let BodySize::Exact(length) = exchange.env.intake.body
+        && length > buffer.most()
+    {
+        return Err(Fault::BodyTooLarge);
+    }
     let worker = exchange.env.worker;
-    let share = worker.held.share(Store::memory(buffer, length), worker.shared_memory());
-    let Some(share) = share else { return Err(Fault::BufferFull) };
+    let share = worker.held.empty();
     count(&worker.counters.buffered.requests);
-    exchange.buffers.body.hold(Store::new(buffer, worker.disk.clone(), share));
+    exchange.buffers.body.hold(Store::new(Of::Request, buffer, worker.disk.clone(), share));
     announce(exchange);
     let Exchange { env, client_side, buffers, .. } = exchange;
     let ClientSide { down, deadline, .. } = &mut **client_side;
@@ -72,7 +71,7 @@ async fn receive<N: Network, D: Downstream>(
         if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if let Poll::Ready(held) = buffers.body.poll_hold(cx, down) {
+        if let Poll::Ready(held) = buffers.body.poll_hold(cx, down, env.worker.shared_memory()) {
             return Poll::Ready(held);
         }
         let received = Some(buffers.body.received());

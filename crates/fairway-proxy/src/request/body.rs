@@ -342,21 +342,22 @@ impl RequestBody {
     }
 
     /// Moves what is there from the client to where it is held. Ready with its length when all of it came; `None` where trailers came
-    /// with it, for which a length leaves no place.
+    /// with it, for which a length leaves no place. All that are held may take so many bytes of `memory`.
     pub(crate) fn poll_hold<D: Downstream>(
         &mut self,
         cx: &mut Context<'_>,
         down: &mut D,
+        memory: u64,
     ) -> Poll<Result<Option<u64>, Fault>> {
         let Self { store: Some(store), copies, received, most, arrival, trust, .. } = self else {
             return Poll::Ready(Ok(None));
         };
         for _ in 0..PIECES_IN_A_TURN {
             // Only a look at the next piece tells a body that is whole from one that is too large.
-            let (room, mut refusal) = match ready!(store.poll_room(cx)) {
+            let (room, mut refusal) = match ready!(store.poll_room(cx, memory)) {
                 Ok(room) => (room, None),
                 Err(Full::TooLarge) => (EXTENT, Some(Fault::BodyTooLarge)),
-                Err(Full::NoDisk) => (EXTENT, Some(Fault::BufferFull)),
+                Err(Full::NoDisk | Full::NoMemory) => (EXTENT, Some(Fault::BufferFull)),
             };
             let step = down.poll_body(cx, room, |_, data| {
                 *received += data.len() as u64;
