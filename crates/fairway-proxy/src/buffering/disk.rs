@@ -10,13 +10,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 /// Bytes of an extent.
 pub(crate) const EXTENT: usize = 16 * 1024;
+
+/// The most extents that wait to be written: what a disk that stands still may take of memory, also for bodies whose exchanges are over.
+const MOST_WAITING: u64 = 4096;
 
 /// How often the log says that the disk fails.
 const QUIET: Duration = Duration::from_secs(10);
@@ -29,6 +32,8 @@ struct Inner {
     way: Way,
     /// Bytes of extents in use.
     used: AtomicU64,
+    /// Extents that wait to be written.
+    waiting: AtomicU64,
 }
 
 /// How jobs are done.
@@ -95,7 +100,8 @@ impl Disk {
     pub(crate) fn open(directory: &Path, most: u64) -> io::Result<Self> {
         let mut extents = Extents::new(directory, most)?;
         let (sender, jobs) = mpsc::channel();
-        let inner = Arc::new(Inner { way: Way::Thread(sender), used: AtomicU64::new(0) });
+        let inner =
+            Arc::new(Inner { way: Way::Thread(sender), used: AtomicU64::new(0), waiting: AtomicU64::new(0) });
         // A strong reference would keep the channel open, and so the thread, for ever.
         let weak = Arc::downgrade(&inner);
         std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
@@ -110,12 +116,23 @@ impl Disk {
     #[cfg(test)]
     pub(crate) fn inline(directory: &Path, most: u64) -> io::Result<Self> {
         let way = Way::Inline(std::sync::Mutex::new(Extents::new(directory, most)?));
-        Ok(Self(Some(Arc::new(Inner { way, used: AtomicU64::new(0) }))))
+        let inner = Inner { way, used: AtomicU64::new(0), waiting: AtomicU64::new(0) };
+        Ok(Self(Some(Arc::new(inner))))
     }
 
     /// Whether there is one.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Says once in the log that there is none.
+    pub(crate) fn miss() {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            tracing::warn!(
+                "a body that is to be held has no room in memory, and there is no --buffer-dir: such requests are answered 503"
+            );
+        });
     }
 
     /// Bytes that bodies have on it.
@@ -128,7 +145,12 @@ impl Disk {
         debug_assert_eq!(data.len(), EXTENT, "extents are written whole");
         let (reply, written) = oneshot::channel();
         if let Some(inner) = &self.0 {
-            inner.begin(Job::Write(data, of, reply));
+            if inner.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING {
+                inner.begin(Job::Write(data, of, reply));
+            } else {
+                inner.waiting.fetch_sub(1, Ordering::Relaxed);
+                Done::Write(Err(data), reply).tell();
+            }
         }
         written
     }
@@ -185,7 +207,13 @@ impl Extents {
 
     fn run(&mut self, job: Job, inner: &Weak<Inner>) -> Done {
         match job {
-            Job::Write(data, of, reply) => Done::Write(self.write(data, of, inner), reply),
+            Job::Write(data, of, reply) => {
+                let Some(inner) = inner.upgrade() else { return Done::Write(Err(data), reply) };
+                inner.waiting.fetch_sub(1, Ordering::Relaxed);
+                // Whoever asked may have left meanwhile.
+                let written = if reply.is_closed() { Err(data) } else { self.write(data, of, inner) };
+                Done::Write(written, reply)
+            }
             Job::Read(number, mut into, reply) => {
                 into.resize(EXTENT, 0);
                 let read = self.file.read_exact_at(&mut into, number * EXTENT as u64);
@@ -202,8 +230,7 @@ impl Extents {
         }
     }
 
-    fn write(&mut self, mut data: Vec<u8>, of: Of, inner: &Weak<Inner>) -> Written {
-        let Some(inner) = inner.upgrade() else { return Err(data) };
+    fn write(&mut self, mut data: Vec<u8>, of: Of, inner: Arc<Inner>) -> Written {
         if of == Of::Response && self.of_responses >= self.most / 2 {
             return Err(data);
         }

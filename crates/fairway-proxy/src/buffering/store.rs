@@ -86,6 +86,16 @@ impl Store {
         self.at == self.len()
     }
 
+    /// Whether there is a disk to hold it on.
+    pub(crate) fn has_disk(&self) -> bool {
+        self.disk.is_there()
+    }
+
+    /// Whether it takes nothing before the disk has written something.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.writing.is_some() && self.tail.len() >= EXTENT
+    }
+
     /// Bytes of memory that it takes.
     fn memory(&self) -> u64 {
         let extents = usize::from(self.writing.is_some())

@@ -28,6 +28,8 @@ pub(super) struct Ahead {
     store: Option<Store>,
     /// Whether it takes nothing more until it is empty.
     is_full: bool,
+    /// Whether what is held cannot be read again.
+    is_lost: bool,
     end: Option<End>,
 }
 
@@ -49,7 +51,12 @@ impl Ahead {
             buffers.answer.named(UNBUFFERED).is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
         let is_stream = env.intake.dialect != Dialect::None || is_unbuffered || env.is_for_fairway;
         let is_held = !is_stream && reply.body != BodySize::None;
-        is_held.then(|| Box::new(Self { buffer, store: None, is_full: false, end: None }))
+        is_held.then(|| Box::new(Self { buffer, store: None, is_full: false, is_lost: false, end: None }))
+    }
+
+    /// Whether what is held cannot be read again: the endpoint is not to blame.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// Whether nothing more comes from the endpoint.
@@ -102,6 +109,7 @@ impl Ahead {
     ) -> Poll<Result<BodyStep, Failure>> {
         if let Some(store) = self.store.as_mut().filter(|store| !store.is_read()) {
             let Ok(data) = ready!(store.poll_read(cx, most)) else {
+                self.is_lost = true;
                 return Poll::Ready(Err(Failure::Closed));
             };
             let used = data.len();

@@ -11,7 +11,7 @@ use fairway_net::clock::Instant;
 
 use super::environment::{ClientSide, Environment, Exchange};
 use super::transact::announce;
-use crate::buffering::{Of, Store};
+use crate::buffering::{Disk, Of, Store};
 use crate::fault::Fault;
 use crate::filter::Verdict;
 use crate::metrics::count;
@@ -43,8 +43,18 @@ pub(super) async fn hold<'a, N: Network, D: Downstream>(
             }
             Verdict::Pass
         }
-        Err(fault) => Verdict::Refused(fault),
+        Err(fault) => {
+            exchange.buffers.body.forget();
+            Verdict::Refused(fault)
+        }
     }
+}
+
+/// How far a body is, and who is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    received: u64,
+    waits_for_disk: bool,
 }
 
 /// Moves the body to where it is held.
@@ -52,12 +62,16 @@ async fn receive<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     buffer: BodyBuffer,
 ) -> Result<Option<u64>, Fault> {
-    if let BodySize::Exact(length) = exchange.env.intake.body
-        && length > buffer.most()
-    {
-        return Err(Fault::BodyTooLarge);
-    }
     let worker = exchange.env.worker;
+    if let BodySize::Exact(length) = exchange.env.intake.body {
+        if length > buffer.most() {
+            return Err(Fault::BodyTooLarge);
+        }
+        if length > u64::from(buffer.memory) && !worker.disk.is_there() {
+            Disk::miss();
+            return Err(Fault::BufferFull);
+        }
+    }
     let share = worker.held.empty();
     count(&worker.counters.buffered.requests);
     exchange.buffers.body.hold(Store::new(Of::Request, buffer, worker.disk.clone(), share));
@@ -66,7 +80,7 @@ async fn receive<N: Network, D: Downstream>(
     let ClientSide { down, deadline, .. } = &mut **client_side;
     let patience = env.worker.options.limits.body_idle;
     let mut since = Instant::now();
-    let mut seen = None;
+    let mut seen: Option<Seen> = None;
     poll_fn(|cx| {
         if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
             return Poll::Ready(Err(Fault::ClientGone));
@@ -74,17 +88,23 @@ async fn receive<N: Network, D: Downstream>(
         if let Poll::Ready(held) = buffers.body.poll_hold(cx, down, env.worker.shared_memory()) {
             return Poll::Ready(held);
         }
-        let received = Some(buffers.body.received());
-        if seen != received {
+        let waits_for_disk = buffers.body.waits_for_disk();
+        let now_seen = Seen { received: buffers.body.received(), waits_for_disk };
+        if seen != Some(now_seen) {
             let now = Instant::now();
-            if seen.is_some() && buffers.body.note_wait(now.saturating_duration_since(since)) {
+            let was_waited_for = seen.is_some_and(|seen| !seen.waits_for_disk);
+            if was_waited_for && buffers.body.note_wait(now.saturating_duration_since(since)) {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }
-            (since, seen) = (now, received);
+            (since, seen) = (now, Some(now_seen));
             env.arm(deadline, since, patience);
         }
         ready!(deadline.poll_passed(cx));
-        Poll::Ready(Err(if env.is_overdue() { env.overdue() } else { Fault::ClientTimeout }))
+        Poll::Ready(Err(match waits_for_disk {
+            _ if env.is_overdue() => env.overdue(),
+            true => Fault::BufferFull,
+            false => Fault::ClientTimeout,
+        }))
     })
     .await
 }

@@ -11,11 +11,12 @@ use fairway_model::{BodyBuffer, Buffering, Forwarding, Phases};
 use fairway_testkit::wire;
 use fastrand::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use super::hostile_tests::{DATA, END, HEADERS, Raw, SETTINGS, Shared, WHOLE, field, frame};
 use crate::buffering::EXTENT;
-use crate::testing::{Client, DISK, Meeting, OK, Stage, endpoint, on_stage};
+use crate::testing::{Client, DISK, Meeting, OK, Stage, endpoint, on_stage, read_head};
 
 const MEMORY: u32 = 1000;
 const MOST: usize = 300_000;
@@ -272,6 +273,38 @@ async fn a_client_that_waits_for_a_word_gets_it_at_once_and_once() {
         let seen = seen.take();
         assert!(seen.len() == 2 && seen.iter().all(|(head, _)| !head.contains("expect")), "{seen:?}");
         rests(&stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_held_any_more_while_the_answer_is_taken() {
+    on_stage(async {
+        // It answers before it has read all, and goes on to read or stops.
+        for goes_on in [true, false] {
+            let script = move |_| {
+                Meeting::with(move |mut stream: DuplexStream| async move {
+                    read_head(&mut stream).await;
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n").await.unwrap();
+                    let (mut read, mut write) = tokio::io::split(stream);
+                    if goes_on {
+                        spawn_local(async move { read.read_to_end(&mut Vec::new()).await });
+                    } else {
+                        drop(read);
+                    }
+                    let _ = write.write_all(&[b'x'; 300_000]).await;
+                    std::future::pending::<()>().await;
+                })
+            };
+            let stage = Stage::filtered(1, vec![holding()], script);
+            let mut client = stage.client();
+            client.send(request("POST", &body(200_000), false)).await;
+            sleep(Duration::from_secs(5)).await;
+            if goes_on {
+                assert_eq!((stage.worker.held.taken(), stage.worker.disk.used()), (0, 0));
+            }
+            rests(&stage, client).await;
+        }
     })
     .await;
 }

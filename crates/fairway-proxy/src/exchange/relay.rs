@@ -115,6 +115,9 @@ impl Relay {
         {
             // The endpoint may refuse the rest; its answer counts all the same.
             *deaf = matches!(body.poll_send(cx, &mut client_side.down, *up, replay), Poll::Ready(Err(_)));
+            if *deaf {
+                body.forget();
+            }
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
         let Through { ahead, steps, encoder } = through;
@@ -350,7 +353,11 @@ impl Flow {
                     self.stage = Stage::Finished;
                 }
                 Poll::Ready(Err(Failure::Refused)) => return Poll::Ready(Err(Fault::ClientGone)),
-                Poll::Ready(Err(Failure::Closed)) => return Poll::Ready(Err(Fault::UpstreamTruncated)),
+                Poll::Ready(Err(Failure::Closed)) => {
+                    let is_ours = source.ahead.as_ref().is_some_and(|ahead| ahead.is_lost());
+                    let fault = if is_ours { Fault::BufferFull } else { Fault::UpstreamTruncated };
+                    return Poll::Ready(Err(fault));
+                }
                 Poll::Ready(Err(Failure::Malformed(rule))) => {
                     return Poll::Ready(Err(Fault::UpstreamMalformed(rule)));
                 }

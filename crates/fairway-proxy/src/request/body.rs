@@ -11,7 +11,7 @@ use fairway_net::turns::go_on_later;
 use super::copy::CopyWriter;
 use super::fields;
 use crate::body_steps::BodySteps;
-use crate::buffering::{EXTENT, Full, Store};
+use crate::buffering::{Disk, EXTENT, Full, Store};
 use crate::fault::Fault;
 use crate::request::client::Trust;
 
@@ -215,8 +215,13 @@ impl RequestBody {
         self.held = Held::Lost;
         replay.clear();
         if self.is_sent() {
-            self.store = None;
+            self.forget();
         }
+    }
+
+    /// Nobody asks any more for what is held of it.
+    pub(crate) fn forget(&mut self) {
+        self.store = None;
     }
 
     /// Begins an attempt: sends again what is held.
@@ -262,7 +267,12 @@ impl RequestBody {
             let room = room.map_err(|_| BodyFault::Upstream)?;
             match (self.sending, self.arrival) {
                 (Sending::Sent, _) => return Poll::Ready(Ok(())),
-                (Sending::Finished, _) => self.sending = Sending::Sent,
+                (Sending::Finished, _) => {
+                    self.sending = Sending::Sent;
+                    if self.held == Held::Lost {
+                        self.forget();
+                    }
+                }
                 (Sending::Flowing | Sending::Stopped, Arrival::Whole) if self.is_stored() => {
                     let has_had_its_turn = pieces == PIECES_IN_A_TURN;
                     if has_had_its_turn {
@@ -341,6 +351,11 @@ impl RequestBody {
         self.store = Some(Box::new(store));
     }
 
+    /// Whether the disk is waited for, and not the client.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.waits_for_disk())
+    }
+
     /// Moves what is there from the client to where it is held. Ready with its length when all of it came; `None` where trailers came
     /// with it, for which a length leaves no place. All that are held may take so many bytes of `memory`.
     pub(crate) fn poll_hold<D: Downstream>(
@@ -357,7 +372,12 @@ impl RequestBody {
             let (room, mut refusal) = match ready!(store.poll_room(cx, memory)) {
                 Ok(room) => (room, None),
                 Err(Full::TooLarge) => (EXTENT, Some(Fault::BodyTooLarge)),
-                Err(Full::NoDisk | Full::NoMemory) => (EXTENT, Some(Fault::BufferFull)),
+                Err(full) => {
+                    if full == Full::NoDisk && !store.has_disk() {
+                        Disk::miss();
+                    }
+                    (EXTENT, Some(Fault::BufferFull))
+                }
             };
             let step = down.poll_body(cx, room, |_, data| {
                 *received += data.len() as u64;
