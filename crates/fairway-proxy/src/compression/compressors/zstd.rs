@@ -22,7 +22,7 @@ const MAX_LEVEL: u8 = 9;
 /// What a compressor takes; for bodies of up to 4 KiB 120 KiB.
 pub(super) const BYTES: u64 = 620 << 10;
 
-/// A compressor.
+/// A compressor, for one body: one that is kept for the next would save 8 µs, of 20 µs for 4 KiB, and hold its memory meanwhile.
 pub(super) struct Zstd {
     state: CCtx<'static>,
     /// Whether it may hold bytes that were not handed on.
