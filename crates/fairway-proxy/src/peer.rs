@@ -91,6 +91,12 @@ impl Peer {
         self.facts.as_ref()?.proof.as_deref()
     }
 
+    /// Whether it showed a certificate, as far as that is known: it was asked for one by its host, or by its listener.
+    pub(crate) fn may_have_certificate(&self) -> bool {
+        let has_listener_trust = || self.facts.as_ref().is_some_and(|facts| facts.trust.is_some());
+        self.proof().is_some_and(|proof| proof.shown.is_some()) || has_listener_trust()
+    }
+
     /// Whether its listener verified it in the handshake by these rules, and not by others or by none.
     pub(crate) fn is_verified_by(&self, trust: &Arc<ClientTrust>) -> bool {
         let own = self.facts.as_ref().and_then(|facts| facts.trust.as_ref());

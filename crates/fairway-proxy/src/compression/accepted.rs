@@ -29,10 +29,10 @@ impl Accepted {
     /// Responses stay as they come.
     pub(crate) const NONE: Self = Self { brotli: 0, gzip: 0, zstd: 0 };
 
-    /// Reads the head of a request as the client sent it.
-    pub(crate) fn of(request: &Head) -> Self {
+    /// Reads the head of a request as the client sent it, over a connection for which it may have shown a certificate.
+    pub(crate) fn of(request: &Head, has_certificate: bool) -> Self {
         // nginx: `gzip_http_version` 1.1.
-        if request.version() < Version::Http11 || could_reveal_secrets(request) {
+        if request.version() < Version::Http11 || could_reveal_secrets(request, has_certificate) {
             return Self::NONE;
         }
         Self::parse(request.all_named(b"Accept-Encoding"))
@@ -105,10 +105,14 @@ fn weight(text: &[u8]) -> u16 {
 
 /// Whether the length of the compressed response could tell another site what is in it (BREACH): that site makes the request, and it is
 /// answered for the user who has the credentials.
-fn could_reveal_secrets(request: &Head) -> bool {
+fn could_reveal_secrets(request: &Head, has_certificate: bool) -> bool {
     let is_cross_site =
         request.all_named(b"Sec-Fetch-Site").any(|value| value.eq_ignore_ascii_case(b"cross-site"));
-    is_cross_site && [&b"Cookie"[..], b"Authorization"].iter().any(|name| request.named(name).is_some())
+    let has_credentials = || {
+        // Browsers send certificates with other sites' requests as they send cookies (Fetch, "credentials").
+        has_certificate || [&b"Cookie"[..], b"Authorization"].iter().any(|name| request.named(name).is_some())
+    };
+    is_cross_site && has_credentials()
 }
 
 #[cfg(test)]
@@ -134,7 +138,7 @@ mod tests {
 
     fn chosen(request: &Head) -> &'static str {
         let rules = rules();
-        Accepted::of(request).choose(rules.iter()).map_or("", |rule| rule.coding.name())
+        Accepted::of(request, false).choose(rules.iter()).map_or("", |rule| rule.coding.name())
     }
 
     #[test]
@@ -249,7 +253,7 @@ mod tests {
     #[test]
     fn only_codings_that_the_response_can_get_are_chosen() {
         let rules = rules();
-        let accepted = Accepted::of(&request(&[("Accept-Encoding", "br, gzip;q=0.1")]));
+        let accepted = Accepted::of(&request(&[("Accept-Encoding", "br, gzip;q=0.1")]), false);
         let name = |rule: Option<&CodingRule>| rule.map(|rule| rule.coding.name());
         assert_eq!(name(accepted.choose(rules.iter())), Some("br"));
         assert_eq!(name(accepted.choose(rules[2..].iter())), Some("gzip"));

@@ -50,7 +50,7 @@ fn negotiation(value: &[u8]) {
         let mut head = Head::new();
         head.start_request(b"GET", b"/");
         values.iter().for_each(|value| head.append(b"Accept-Encoding", value));
-        Accepted::of(&head).choose(rules.iter()).map(|rule| rule.coding.name())
+        Accepted::of(&head, false).choose(rules.iter()).map(|rule| rule.coding.name())
     };
     let expected = naive_choice(value);
     assert_eq!(chosen(&[value]), expected, "{:?}", value.escape_ascii().to_string());

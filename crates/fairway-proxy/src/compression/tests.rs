@@ -186,7 +186,7 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
     }
     let mut response = response.clone();
     let memory = MemoryShares::default();
-    let (accepted, counted) = (Accepted::of(&request), CompressedBytes::default());
+    let (accepted, counted) = (Accepted::of(&request, false), CompressedBytes::default());
     let steps = begin(&compression, accepted, &mut response, &mut body, &counted, (&memory, u64::MAX));
     let text = |name: &[u8]| String::from_utf8_lossy(response.named(name).unwrap_or_default()).into_owned();
     let coding = text(b"content-encoding");

@@ -297,7 +297,7 @@ fn admit<'a, N: Network>(
     buffers.forms.forget_steps();
     if rule.compresses() {
         // As the client sent it: steps may change what endpoints get.
-        let accepted = Accepted::of(&buffers.request);
+        let accepted = Accepted::of(&buffers.request, peer.may_have_certificate());
         buffers.forms.accept(accepted);
     }
     let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, peer, buffers) };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    ClientCertificate, ClientDemand, ClientVerification, Config, Guard, HostKey, HostPattern, Listener,
+    ClientCertificate, ClientDemand, ClientVerification, CodingRule, Compression, Config, ContentCoding,
+    Guard, HostKey, HostPattern, Listener,
 };
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::TlsOffer;
@@ -29,7 +30,7 @@ impl Guarded {
         let told = ["ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn", "ssl-client-cert"];
         let backend = Backend::http(move |request| {
             let values = told.map(|name| request.header(name).unwrap_or("-").to_owned());
-            Answer::ok(values.join("|"))
+            Answer::with_headers(200, &[("Content-Type", "text/plain")], values.join("|"))
         })
         .await;
         let mut setup = Setup::to(&[backend.address()]);
@@ -133,6 +134,34 @@ async fn who_forges_the_fields_or_comes_in_the_clear_is_believed_nothing() {
     let forged = get().header("ssl-client-verify", "SUCCESS").header("ssl-client-subject-dn", "CN=good");
     assert_eq!(plain.exchange(&forged).await.unwrap().status, 403);
     assert_eq!(it.backend.request_count(), 1);
+}
+
+#[tokio::test]
+async fn a_certificate_is_a_credential_that_keeps_cross_site_responses_uncompressed() {
+    let it = Guarded::new().await;
+    let good = it.authority.leaf(&["good"]);
+    let mut config = it.config(&Guarded::asks(it.rules(ClientDemand::Optional)));
+    let types = [Arc::from("text/plain")].into();
+    let rule = CodingRule { coding: ContentCoding::Gzip, level: 1, min_length: 1, types };
+    let compression = Arc::new(Compression { codings: vec![rule] });
+    for key in config.hosts.keys().cloned().collect::<Vec<_>>() {
+        let mut host = (*config.hosts[&key]).clone();
+        for rule in host.routes.iter_mut().flat_map(|route| &mut Arc::make_mut(route).rules) {
+            Arc::make_mut(&mut rule.phases).answers.compression = Some(Arc::clone(&compression));
+        }
+        config.hosts.insert(key, Arc::new(host));
+    }
+    let proxy = it.setup.start_by(&config);
+    for (client, site, coding) in [
+        (showing(&good), "cross-site", None),
+        (showing(&good), "same-origin", Some("gzip")),
+        (trusting_anything(), "cross-site", Some("gzip")),
+    ] {
+        let request = get().header("Accept-Encoding", "gzip").header("Sec-Fetch-Site", site);
+        let answer = ask(&proxy, client, request).await;
+        assert_eq!((answer.status, answer.header("Content-Encoding")), (200, coding), "{site}");
+        assert_eq!(answer.header("Vary"), Some("Accept-Encoding"), "{site}");
+    }
 }
 
 #[tokio::test]
