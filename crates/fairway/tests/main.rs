@@ -11,6 +11,7 @@ mod churn;
 mod combinations;
 mod command_line;
 mod compare;
+mod compression;
 mod conformance;
 mod dashboards;
 mod documents;
