@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FallocateFlags, fallocate};
 use tokio::sync::oneshot;
 
 /// Bytes of an extent.
@@ -120,6 +121,19 @@ impl Disk {
         Ok(Self(Some(Arc::new(inner))))
     }
 
+    /// Blocks of 512 bytes that the file takes.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        match self.0.as_ref().map(|inner| &inner.way) {
+            Some(Way::Inline(extents)) => {
+                let extents = extents.lock().expect("nothing panics in here");
+                extents.file.metadata().expect("a file").blocks()
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether there is one.
     pub(crate) fn is_there(&self) -> bool {
         self.0.is_some()
@@ -220,6 +234,7 @@ impl Extents {
                 Done::Read(read.map(|()| into).inspect_err(|error| self.complain(error)), reply)
             }
             Job::Free(number, of) => {
+                self.punch(number);
                 self.free.push(number);
                 self.of_responses -= u64::from(of == Of::Response);
                 if self.free.len() as u64 == self.made {
@@ -251,6 +266,14 @@ impl Extents {
         self.of_responses += u64::from(of == Of::Response);
         inner.used.fetch_add(EXTENT as u64, Ordering::Relaxed);
         Ok((Extent { number, of, inner }, data))
+    }
+
+    /// Nobody needs the bytes of an extent: they take no space, are not written if they were not yet, and are no more in the page
+    /// cache, where they would count as memory of the process's cgroup.
+    fn punch(&self, number: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Not every file system can; there they go when nobody has anything in the file.
+        let _ = fallocate(&self.file, flags, number * EXTENT as u64, EXTENT as u64);
     }
 
     /// Nobody has anything in the file: it takes no space.

@@ -86,6 +86,11 @@ impl Store {
         self.at == self.len()
     }
 
+    /// Whether it is being read from disk.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
     /// Whether there is a disk to hold it on.
     pub(crate) fn has_disk(&self) -> bool {
         self.disk.is_there()

@@ -206,6 +206,20 @@ async fn a_body_takes_the_memory_that_it_uses() {
     assert_eq!(memory.taken(), 0);
 }
 
+#[tokio::test]
+async fn extents_that_are_free_take_no_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::inline(directory.path(), DISK).unwrap();
+    let mut stays = store(0, DISK, &disk);
+    fill(&mut stays, &vec![1; 3 * EXTENT], usize::MAX).await.unwrap();
+    let mut goes = store(0, DISK, &disk);
+    fill(&mut goes, &vec![2; 40 * EXTENT], usize::MAX).await.unwrap();
+    let before = disk.blocks();
+    drop(goes);
+    assert!(disk.blocks() + 30 * EXTENT as u64 / 512 < before, "{} of {before}", disk.blocks());
+    assert!(read(&mut stays, usize::MAX).await.unwrap() == vec![1; 3 * EXTENT]);
+}
+
 #[test]
 fn no_file_can_be_made_where_there_is_no_directory() {
     assert!(Disk::open(std::path::Path::new("/nonexistent"), DISK).is_err());

@@ -268,7 +268,7 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
         let timeouts = &env.rule().rule().policy.timeouts;
         if body.is_sent() || self.hearing == Hearing::Deaf {
             timeouts.read
-        } else if body.is_stopped() || self.up.queued() > 0 {
+        } else if body.is_whole() || body.is_stopped() || self.up.queued() > 0 {
             timeouts.send
         } else if env.intake.dialect.is_grpc() {
             // A stream, in which nobody need have anything to say.
@@ -282,6 +282,8 @@ impl<'b, U: Upstream> Transaction<'_, 'b, U> {
     fn lateness<N: Network>(&self, env: &Environment<'_, N>, body: &RequestBody) -> Fault {
         if env.is_overdue() {
             env.overdue()
+        } else if body.is_reading() {
+            Fault::BufferFull
         } else if body.is_sent() || body.is_stopped() || self.hearing == Hearing::Deaf || self.up.queued() > 0
         {
             Fault::UpstreamTimeout

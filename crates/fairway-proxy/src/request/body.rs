@@ -185,6 +185,11 @@ impl RequestBody {
         self.sending == Sending::Sent
     }
 
+    /// Whether nothing more of it is to come from the client.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.arrival == Arrival::Whole
+    }
+
     /// Whether the endpoint is waited for: it has no room for more of it now.
     pub(crate) fn is_stopped(&self) -> bool {
         self.sending == Sending::Stopped
@@ -344,6 +349,11 @@ impl RequestBody {
             steps.finish(&mut send).map_err(|failure| fault_of(failure, BodyFault::Upstream))?;
         }
         Ok(Poll::Ready(()))
+    }
+
+    /// Whether the disk is waited for where it is held.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.sending == Sending::Flowing && self.store.as_ref().is_some_and(|store| store.is_loading())
     }
 
     /// From now on it is held.
