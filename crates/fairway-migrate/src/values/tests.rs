@@ -184,7 +184,7 @@ fn templates_are_not_passed_on() {
 #[test]
 fn settings_become_text_and_each_is_judged_as_check_does() {
     let input = json!({ "controller": { "config": {
-        "keep-alive": 75, "ssl-redirect": false, "proxy-buffering": "on",
+        "keep-alive": 75, "ssl-redirect": false, "proxy-busy-buffers-size": "8k",
         "server-tokens": true, "keepalive": "many", "no-such-key": "x", "http-snippet": "sub_filter a b;", "list": [],
         "use-forwarded-headers": true,
     } } });
@@ -197,7 +197,7 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
     let notes: Vec<_> = it.notes.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(
         notes,
-        ["proxy-buffering", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
+        ["proxy-busy-buffers-size", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
     );
     assert_eq!(
         said(&input, "controller.config.server-tokens"),
