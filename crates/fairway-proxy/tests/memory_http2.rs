@@ -134,7 +134,10 @@ fn settled(region: &Region<'_, System>, most: usize) -> usize {
 
 /// Live bytes of an idle connection, and of a stream on it that waits.
 fn measure(protocol: BackendProtocol, most_waiting: usize) -> (usize, usize) {
-    let setup = Setup::to(&[endpoint(protocol)]);
+    // A machine that stands still for a while is no reason for a second connection to the endpoint, or for a request to end.
+    let setup = Setup::to(&[endpoint(protocol)])
+        .options(|options| options.limits.connect_hedge = Duration::ZERO)
+        .policy(|policy| policy.timeouts.read = Duration::from_secs(600));
     let mut config = setup.config();
     let key = "backend".into();
     let backend = Backend { protocol, ..(*config.backends[&key]).clone() };
