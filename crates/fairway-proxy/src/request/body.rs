@@ -37,13 +37,18 @@ pub(crate) struct RequestBody {
     trust: Option<Trust>,
     /// What it meets before it is held and sent, where a rule or its protocol asks for that.
     steps: Option<Box<BodySteps>>,
-    /// Who else gets it, where anybody does.
-    copies: Option<Box<Copies>>,
-    /// Where all of it is before any of it is sent, where a rule asks for that.
-    store: Option<Box<Store>>,
+    /// Where else it goes. One word, because every exchange that waits has room for it.
+    aside: Option<Box<Aside>>,
 }
 
-struct Copies(Vec<CopyWriter>);
+/// Where a body goes besides its endpoint, or before.
+#[derive(Default)]
+struct Aside {
+    /// Who else gets it.
+    copies: Vec<CopyWriter>,
+    /// Where all of it is before any of it is sent, where a rule asks for that.
+    store: Option<Store>,
+}
 
 /// What a body may be.
 #[derive(Clone, Copy, Default)]
@@ -124,8 +129,7 @@ impl RequestBody {
             paced: 0,
             trust: Some(trust),
             steps: None,
-            copies: None,
-            store: None,
+            aside: None,
         }
     }
 
@@ -167,12 +171,12 @@ impl RequestBody {
 
     /// What comes from now on goes there, too.
     pub(crate) fn copy_to(&mut self, copy: CopyWriter) {
-        self.copies.get_or_insert_with(|| Box::new(Copies(Vec::new()))).0.push(copy);
+        self.aside.get_or_insert_default().copies.push(copy);
     }
 
     /// Breaks off the copies that are not whole, and frees what is held.
     pub(crate) fn let_go(&mut self) {
-        (self.copies, self.store) = (None, None);
+        self.aside = None;
     }
 
     /// Bytes of the body that came, without their framing.
@@ -203,7 +207,7 @@ impl RequestBody {
 
     /// Whether another attempt can send what this one did.
     pub(crate) fn is_replayable(&self) -> bool {
-        match self.store {
+        match self.store() {
             // What steps have seen, they do not see again.
             Some(_) => self.steps.is_none(),
             None => self.held == Held::All,
@@ -226,7 +230,9 @@ impl RequestBody {
 
     /// Nobody asks any more for what is held of it.
     pub(crate) fn forget(&mut self) {
-        self.store = None;
+        if let Some(aside) = &mut self.aside {
+            aside.store = None;
+        }
     }
 
     /// Begins an attempt: sends again what is held.
@@ -237,7 +243,7 @@ impl RequestBody {
         replay: &[u8],
     ) -> Result<(), Failure> {
         self.sending = Sending::Flowing;
-        if let Some(store) = &mut self.store {
+        if let Some(store) = self.aside.as_mut().and_then(|aside| aside.store.as_mut()) {
             store.rewind();
         }
         if replay.is_empty() { Ok(()) } else { up.send_data(cx, replay) }
@@ -317,9 +323,14 @@ impl RequestBody {
         }
     }
 
+    /// Where it is held.
+    fn store(&self) -> Option<&Store> {
+        self.aside.as_ref()?.store.as_ref()
+    }
+
     /// Whether some of it is still to be read where it is held.
     fn is_stored(&self) -> bool {
-        self.store.as_ref().is_some_and(|store| !store.is_read())
+        self.store().is_some_and(|store| !store.is_read())
     }
 
     /// Moves a piece from where it is held to the endpoint.
@@ -329,7 +340,8 @@ impl RequestBody {
         room: usize,
         up: &mut U,
     ) -> Result<Poll<()>, BodyFault> {
-        let Self { store: Some(store), steps, arrival, .. } = self else { return Ok(Poll::Ready(())) };
+        let Self { aside: Some(aside), steps, arrival, .. } = self else { return Ok(Poll::Ready(())) };
+        let Some(store) = &mut aside.store else { return Ok(Poll::Ready(())) };
         let most = steps.as_ref().map_or(room, |steps| steps.takes(room));
         let data = match store.poll_read(cx, most) {
             Poll::Pending => return Ok(Poll::Pending),
@@ -353,17 +365,17 @@ impl RequestBody {
 
     /// Whether the disk is waited for where it is held.
     pub(crate) fn is_reading(&self) -> bool {
-        self.sending == Sending::Flowing && self.store.as_ref().is_some_and(|store| store.is_loading())
+        self.sending == Sending::Flowing && self.store().is_some_and(Store::is_loading)
     }
 
     /// From now on it is held.
     pub(crate) fn hold(&mut self, store: Store) {
-        self.store = Some(Box::new(store));
+        self.aside.get_or_insert_default().store = Some(store);
     }
 
     /// Whether the disk is waited for, and not the client.
     pub(crate) fn waits_for_disk(&self) -> bool {
-        self.store.as_ref().is_some_and(|store| store.waits_for_disk())
+        self.store().is_some_and(Store::waits_for_disk)
     }
 
     /// Moves what is there from the client to where it is held. Ready with its length when all of it came; `None` where trailers came
@@ -374,9 +386,10 @@ impl RequestBody {
         down: &mut D,
         memory: u64,
     ) -> Poll<Result<Option<u64>, Fault>> {
-        let Self { store: Some(store), copies, received, most, arrival, trust, .. } = self else {
+        let Self { aside: Some(aside), received, most, arrival, trust, .. } = self else {
             return Poll::Ready(Ok(None));
         };
+        let Aside { copies, store: Some(store) } = &mut **aside else { return Poll::Ready(Ok(None)) };
         for _ in 0..PIECES_IN_A_TURN {
             // Only a look at the next piece tells a body that is whole from one that is too large.
             let (room, mut refusal) = match ready!(store.poll_room(cx, memory)) {
@@ -397,9 +410,7 @@ impl RequestBody {
                 if refusal.is_some() {
                     return Err(Failure::Refused);
                 }
-                if let Some(copies) = copies {
-                    copies.0.iter().for_each(|copy| copy.write(data));
-                }
+                copies.iter().for_each(|copy| copy.write(data));
                 store.append(data);
                 Ok(())
             });
@@ -407,9 +418,7 @@ impl RequestBody {
                 Ok(BodyStep::More) => {}
                 Ok(BodyStep::End) => {
                     *arrival = Arrival::Whole;
-                    if let Some(copies) = copies.take() {
-                        copies.0.into_iter().rev().for_each(CopyWriter::finish);
-                    }
+                    std::mem::take(copies).into_iter().rev().for_each(CopyWriter::finish);
                     let has_trailers = trust.is_some() && down.trailers().next().is_some();
                     return Poll::Ready(Ok((!has_trailers).then(|| store.len())));
                 }
@@ -439,8 +448,8 @@ impl RequestBody {
                 refusal = BodyFault::Downstream(Fault::BodyTooLarge);
                 return Err(Failure::Refused);
             }
-            if let Some(copies) = &self.copies {
-                copies.0.iter().for_each(|copy| copy.write(data));
+            if let Some(aside) = &self.aside {
+                aside.copies.iter().for_each(|copy| copy.write(data));
             }
             let mut send = |data: &[u8]| {
                 self.held.hold(data, replay, self.replay);
@@ -464,8 +473,8 @@ impl RequestBody {
                     self.steps = Some(steps);
                     finished.map_err(|failure| fault_of(failure, BodyFault::Upstream))?;
                 }
-                if let Some(copies) = self.copies.take() {
-                    copies.0.into_iter().rev().for_each(CopyWriter::finish);
+                if let Some(aside) = &mut self.aside {
+                    std::mem::take(&mut aside.copies).into_iter().rev().for_each(CopyWriter::finish);
                 }
                 Ok(Poll::Ready(()))
             }
