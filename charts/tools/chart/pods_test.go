@@ -28,6 +28,10 @@ func TestPodsAskForNothingThatARestrictedNamespaceRefuses(t *testing.T) {
 		}
 	}
 	for _, volume := range pod.Volumes {
+		// Bodies may reach a disk, and never fill it.
+		if volume.Name == "body-buffer" && volume.EmptyDir != nil && !volume.EmptyDir.SizeLimit.IsZero() {
+			continue
+		}
 		if volume.EmptyDir == nil || volume.EmptyDir.Medium != corev1.StorageMediumMemory {
 			t.Errorf("private keys would reach a disk: %v", volume)
 		}
