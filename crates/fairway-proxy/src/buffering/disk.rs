@@ -121,6 +121,13 @@ impl Disk {
         Ok(Self(Some(Arc::new(inner))))
     }
 
+    /// One whose thread has gone.
+    #[cfg(test)]
+    pub(super) fn gone() -> Self {
+        let way = Way::Thread(mpsc::channel().0);
+        Self(Some(Arc::new(Inner { way, used: AtomicU64::new(0), waiting: AtomicU64::new(0) })))
+    }
+
     /// Blocks of 512 bytes that the file takes.
     #[cfg(test)]
     pub(super) fn blocks(&self) -> u64 {

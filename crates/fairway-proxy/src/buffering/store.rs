@@ -81,9 +81,9 @@ impl Store {
         ((self.extents.len() + usize::from(self.writing.is_some())) * EXTENT) as u64
     }
 
-    /// Whether everything was read.
+    /// Whether everything was read; never of a body of which bytes are gone.
     pub(crate) fn is_read(&self) -> bool {
-        self.at == self.len()
+        !self.is_lost && self.at == self.len()
     }
 
     /// Whether it is being read from disk.
@@ -221,9 +221,9 @@ impl Store {
     /// Forgets what it holds, all of which was read, and takes as much as in the beginning.
     pub(crate) fn empty(&mut self) {
         debug_assert!(self.is_read() && self.writing.is_none(), "nothing is lost");
-        self.head.clear();
+        // Not only cleared: its share of the memory ends here.
+        (self.head, self.tail) = (Vec::new(), Vec::new());
         self.extents.clear();
-        self.tail.clear();
         (self.loaded, self.loading) = (None, None);
         (self.at, self.is_refused) = (0, false);
         self.share.resize(0, 0);

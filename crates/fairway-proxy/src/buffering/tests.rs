@@ -220,6 +220,17 @@ async fn extents_that_are_free_take_no_space() {
     assert!(read(&mut stays, usize::MAX).await.unwrap() == vec![1; 3 * EXTENT]);
 }
 
+#[tokio::test]
+async fn a_body_of_which_bytes_are_gone_is_never_read_to_its_end() {
+    for length in [EXTENT + 100, EXTENT + 101] {
+        let mut store = store(100, DISK, &Disk::gone());
+        fill(&mut store, &vec![1; length], usize::MAX).await.unwrap();
+        assert_eq!(poll_fn(|cx| store.poll_room(cx, u64::MAX)).await, Err(Full::NoDisk));
+        assert_eq!(read(&mut store, usize::MAX).await, Err(Unreadable), "{length}");
+        assert!(!store.is_read(), "{length}");
+    }
+}
+
 #[test]
 fn no_file_can_be_made_where_there_is_no_directory() {
     assert!(Disk::open(std::path::Path::new("/nonexistent"), DISK).is_err());
