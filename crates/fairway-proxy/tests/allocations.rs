@@ -29,8 +29,8 @@ use support::{Setup, with_session};
 #[global_allocator]
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const WARM: usize = 2_000;
-const COUNT: usize = 20_000;
+const WARM: usize = 500;
+const COUNT: usize = 4_000;
 
 const GET: &[u8] = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
 const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\n0123456789";
