@@ -16,8 +16,6 @@ use crate::probe::Probe;
 use crate::side::{Manner, Open, Side, Target, Unusable};
 use crate::stop::Stop;
 
-/// Between two rounds with the same probe, so that what shows the second of the clock changes.
-const GAP: Duration = Duration::from_secs(2);
 /// Probes of a host that share a connection.
 const GROUP: usize = 50;
 /// Probes between a first round and the second: if it is stopped, those before it are complete.
@@ -36,6 +34,9 @@ pub struct Pacing {
     pub rate: u32,
     /// For each step of a probe.
     pub patience: Duration,
+    /// From the beginning of a round to that of the next with the same probes. With more than a second, what shows the time
+    /// changes between them.
+    pub pause: Duration,
     /// Connections per side.
     pub connections: usize,
 }
@@ -86,6 +87,8 @@ pub async fn ask(
         sides: [from?, to?],
         probes: &plan.probes,
         connections: pacing.connections.max(1),
+        pause: pacing.pause,
+        next_round: Instant::now(),
         observed: vec![<[Observed; 2]>::default(); plan.probes.len()],
         progress,
     };
@@ -106,22 +109,24 @@ struct Session<'p> {
     sides: [Side; 2],
     probes: &'p [Probe],
     connections: usize,
+    pause: Duration,
+    next_round: Instant,
     observed: Vec<[Observed; 2]>,
     progress: &'p Progress,
 }
 
 impl Session<'_> {
-    /// One round with these probes, on both sides; the next one begins no earlier than a gap after it began.
+    /// One round with these probes, on both sides, no earlier than a pause after the last one began.
     async fn round(&mut self, batch: &[Group]) {
-        let next = Instant::now() + GAP;
+        if self.sides[0].goes_on() {
+            sleep_until(self.next_round).await;
+        }
+        self.next_round = Instant::now() + self.pause;
         let (from, to) = tokio::join!(self.asked(&self.sides[0], batch), self.asked(&self.sides[1], batch));
         for (at, answers) in [from, to].into_iter().enumerate() {
             for (probe, answer) in answers {
                 self.observed[probe][at].add(answer);
             }
-        }
-        if self.sides[0].goes_on() {
-            sleep_until(next).await;
         }
     }
 

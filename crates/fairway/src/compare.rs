@@ -80,7 +80,8 @@ fn read(args: &CompareArgs) -> Result<Offline> {
 
 fn pacing(args: &CompareArgs) -> Pacing {
     let sending = &args.sending;
-    Pacing { rate: sending.rate, patience: sending.timeout, connections: sending.connections.into() }
+    let (patience, pause) = (sending.timeout, sending.pause);
+    Pacing { rate: sending.rate, patience, pause, connections: sending.connections.into() }
 }
 
 /// Sends everything, until it is done or interrupted.

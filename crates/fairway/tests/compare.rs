@@ -88,7 +88,8 @@ fn address(fairway: &Fairway) -> String {
 }
 
 fn arguments(objects: &Path, from: &str, to: &str, more: &[&str]) -> Vec<String> {
-    let mut all: Vec<String> = ["compare", "--from", from, "--to", to].map(str::to_owned).into();
+    let mut all: Vec<String> =
+        ["compare", "--pause", "0.1", "--from", from, "--to", to].map(str::to_owned).into();
     all.push(objects.display().to_string());
     all.extend(more.iter().map(|&argument| argument.to_owned()));
     all

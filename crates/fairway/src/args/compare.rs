@@ -71,6 +71,9 @@ pub(crate) struct SendingArgs {
     /// How long to wait for each answer
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
+    /// How long to wait before the same probes are sent again
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) pause: Duration,
     /// The largest number of different probes
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) limit: usize,
