@@ -10,6 +10,7 @@ mod report;
 mod shared;
 mod show;
 mod snippets;
+mod unserved;
 pub mod values;
 
 pub use given::{Given, unknown_without};
@@ -17,3 +18,4 @@ pub use quirks::Quirk;
 pub use report::{Entry, Ingresses, Objects, Report, Row, Summary, Verdict};
 pub use shared::{Effect, SharedService};
 pub use show::{STYLE, escaped, html, markdown, text};
+pub use unserved::left_to_ingress_nginx;

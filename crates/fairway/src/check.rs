@@ -20,7 +20,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let read = input.read()?;
     let (prefix, compat) = (read.options.annotations_prefix.clone(), read.options.hosts.compat);
     let given = read.given();
+    let left = fairway_migrate::left_to_ingress_nginx(&read.changes, &read.options);
     let mut found = read.judged()?;
+    found.diagnostics.extend(left);
     given.judge(&mut found.diagnostics);
     let report = || report(&found, &prefix, compat);
     let mut out = io::BufWriter::new(io::stdout().lock());

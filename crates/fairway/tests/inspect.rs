@@ -36,6 +36,26 @@ fn check_says_what_a_working_directory_still_lacks() {
 }
 
 #[test]
+fn check_says_that_ingresses_are_left_to_ingress_nginx() {
+    let text = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: edge}\n\
+                spec: {controller: k8s.io/ingress-nginx}\n---\n\
+                apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: new, namespace: shop}\n\
+                spec: {ingressClassName: edge}\n---\n\
+                apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: old, namespace: shop, annotations: \
+                {kubernetes.io/ingress.class: nginx}}\nspec: {}\n---\n\
+                apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: other, namespace: shop, annotations: \
+                {kubernetes.io/ingress.class: traefik}}\nspec: {}\n";
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("all.yaml"), text).unwrap();
+    let told = printed(&["check", dir.path().to_str().unwrap()]);
+    let note = "note[ingress-class]: Ingress shop/new spec.ingressClassName: edge is a class of ingress-nginx, as is that of 1 more \
+                Ingress; not served or judged without --ingress-class-compat";
+    assert!(told.contains(note), "{told}");
+    let told = printed(&["check", dir.path().to_str().unwrap(), "--ingress-class-compat"]);
+    assert!(!told.contains("is a class of ingress-nginx"), "{told}");
+}
+
+#[test]
 fn check_writes_one_json_object_per_line() {
     let output = fairway(&["check", "shop", "--output", "json"]);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -2,9 +2,9 @@
 
 use super::input::Input;
 use super::outcome::Outcome;
+use crate::unserved::CONTROLLER;
 
-/// What the chart of ingress-nginx says by default.
-const CONTROLLER: &str = "k8s.io/ingress-nginx";
+/// What the chart of ingress-nginx says by default, as it does of the controller.
 const CLASS: &str = "nginx";
 
 const OBJECT: &str = "controller.ingressClassResource.name";
