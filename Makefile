@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -106,6 +106,9 @@ cluster: setup e2e-programs quick ## a few of the end-to-end tests with the quic
 
 e2e: setup e2e-programs image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
+
+ecosystem: setup e2e-programs image ## cert-manager, external-dns, oauth2-proxy and Argo Rollouts beside Fairway, in a cluster of its own, as root
+	SUITE=ecosystem e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
 gateway-types: ## the types of Gateway API, from the CRDs of the module that conformance/gateway pins
 	cd conformance/gateway && go mod download sigs.k8s.io/gateway-api

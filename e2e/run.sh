@@ -2,6 +2,8 @@
 # The end-to-end tests: a testbed of its own, the chart in it, all scenarios, and nothing left behind, however it ends.
 # usage: e2e/run.sh FAIRWAY IMAGE ARCHIVE [ARGUMENTS OF THE TESTS, e.g. -test.run=Propagation]
 # `make e2e` calls it; NIGHTLY=1 is the long form. The figures are in e2e.json beside the archive.
+# SUITE=ecosystem, as in `make ecosystem`, runs the scenarios with programs that people run beside Fairway instead, with an image of each
+# program; PROGRAMS='NAME...' are the folders of e2e/programs that are needed, for a run of some scenarios. Its figures are in ecosystem.json.
 set -euo pipefail
 # Background jobs get process groups of their own, so that all of one can be ended.
 set -m
@@ -56,14 +58,30 @@ command -v openssl >/dev/null || { echo "e2e: openssl is missing; on Debian and 
 programs=$("$testbed" binaries)
 "$testbed" image build --name "$coredns" --binary "$(ls -t "$programs"/coredns-*/coredns | head -n 1):/coredns" \
     --entrypoint /coredns -o "$work/coredns.tar"
+selected=-test.skip=^TestEcosystem
+if [ "${SUITE:-}" = ecosystem ]; then
+    selected=-test.run=^TestEcosystem
+    for each in ${PROGRAMS:-$(e2e/programs/tool)}; do
+        built=$(e2e/programs/tool "$each")
+        for program in "$built"/*; do
+            base=$(basename "$program")
+            "$testbed" image build --name "localhost/fairway-e2e-$base:$name" --binary "$program:/$base" --entrypoint "/$base" \
+                -o "$work/program-$base.tar"
+        done
+    done
+fi
 charts/tools/helm version --short >/dev/null
 watched "$testbed" --name "$name" up
 "$testbed" --name "$name" image load "$archive" "$work/next.tar" "$work/backend.tar" "$work/coredns.tar" "$work/redis.tar"
+for each in "$work"/program-*.tar; do
+    # An archive that is loaded is not needed any more, and some are large.
+    [ ! -f "$each" ] || { "$testbed" --name "$name" image load "$each"; rm "$each"; }
+done
 echo "e2e: testbed $name is up with its images after $((SECONDS - begin)) s"
 
 export E2E_TESTBED=$testbed E2E_NAME=$name E2E_HELM=$PWD/charts/tools/helm E2E_CHART=$PWD/charts/fairway
 export E2E_FAIRWAY=$fairway E2E_IMAGE=$image E2E_IMAGE_NEXT=$next E2E_BACKEND_IMAGE=$backend E2E_RESULTS=$results
-export E2E_COREDNS_IMAGE=$coredns E2E_REDIS_IMAGE=$redis
+export E2E_COREDNS_IMAGE=$coredns E2E_REDIS_IMAGE=$redis E2E_PROGRAMS=$PWD/e2e/programs/tool E2E_SUITE=${SUITE:-e2e}
 # Nothing can be fetched inside of the testbed.
 E2E_DEFINITIONS=$(lab/peers/tool gateway-api)/config/crd/standard
 export E2E_DEFINITIONS
@@ -72,7 +90,7 @@ git diff --quiet HEAD 2>/dev/null || E2E_REVISION="$E2E_REVISION with changes"
 export E2E_REVISION
 result=0
 scenarios() {
-    "$testbed" --name "$name" exec "$work/scenarios" -test.v -test.parallel=3 -test.timeout=4h "$@" 2>&1 | tee "$work/log"
+    "$testbed" --name "$name" exec "$work/scenarios" -test.v -test.parallel=3 -test.timeout=4h "$selected" "$@" 2>&1 | tee "$work/log"
 }
 watched scenarios "$@" || result=$?
 passed=$(grep -c '^--- PASS' "$work/log" || true) failed=$(grep -c '^--- FAIL' "$work/log" || true)

@@ -26,6 +26,10 @@ type Bed struct {
 	// CoreDNS and Redis are images of these programs.
 	CoreDNS string
 	Redis   string
+	// Programs is e2e/programs/tool, which has the programs that people run beside Fairway.
+	Programs string
+	// Suite is the name of the scenarios that run, and of the file with their figures.
+	Suite string
 	// Definitions is the folder of the CRDs of Gateway API.
 	Definitions string
 	Results     string
@@ -57,6 +61,8 @@ func FromEnvironment() (Bed, error) {
 		CoreDNS: read("E2E_COREDNS_IMAGE"),
 		Redis:   read("E2E_REDIS_IMAGE"),
 
+		Programs:    read("E2E_PROGRAMS"),
+		Suite:       read("E2E_SUITE"),
 		Definitions: read("E2E_DEFINITIONS"),
 		Results:     read("E2E_RESULTS"),
 		Nightly:     os.Getenv("NIGHTLY") == "1",
@@ -93,6 +99,23 @@ func (b Bed) Fault(ctx context.Context, arguments ...string) error {
 // Kubectl runs the testbed's kubectl.
 func (b Bed) Kubectl(ctx context.Context, arguments ...string) (string, error) {
 	return b.testbed(ctx, append([]string{"kubectl"}, arguments...)...)
+}
+
+// ProgramImage is the image that holds /PROGRAM alone, of the programs of e2e/programs; only in the suite `ecosystem`.
+func (b Bed) ProgramImage(program string) string {
+	return "localhost/fairway-e2e-" + program + ":" + b.Name
+}
+
+// ProgramFolder is the folder with the programs of a folder of e2e/programs, for one that runs outside of the pods.
+func (b Bed) ProgramFolder(ctx context.Context, name string) (string, error) {
+	out, err := Run(ctx, b.Programs, name)
+	return strings.TrimSpace(out), err
+}
+
+// ModuleFolder is the folder of a module's source that a folder of e2e/programs pins: its CRDs and charts are read there.
+func (b Bed) ModuleFolder(ctx context.Context, name, module string) (string, error) {
+	out, err := Run(ctx, b.Programs, name, module)
+	return strings.TrimSpace(out), err
 }
 
 func (b Bed) testbed(ctx context.Context, arguments ...string) (string, error) {

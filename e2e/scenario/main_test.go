@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 		os.Exit(2)
 	}
 	code := m.Run()
-	path := filepath.Join(testbed.Results, "e2e.json")
+	path := filepath.Join(testbed.Results, testbed.Suite+".json")
 	if err := book.Write(path, how.name); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		code = 2
