@@ -287,7 +287,7 @@ mod tests {
             key: key.clone(),
             order: RuleOrder::Precedence,
             path_form: PathForm::Normalised,
-            routes: vec![Arc::new(Route { origin, created: None, rules: vec![rule] })],
+            routes: vec![Arc::new(Route { origin, created: None, hostname_rank: 0, rules: vec![rule] })],
             certificate: None,
             clients: None,
             suites: None,

@@ -315,7 +315,8 @@ mod tests {
 
     fn config(certificate: Option<CertificateKey>, rules: Vec<Rule>) -> Config {
         let key = HostKey { table: "ingress".into(), host: HostPattern::Exact("a.test".into()) };
-        let route = Route { origin: Origin::object("Ingress", "a", "web"), created: None, rules };
+        let route =
+            Route { origin: Origin::object("Ingress", "a", "web"), created: None, hostname_rank: 0, rules };
         let host = VirtualHost {
             key: key.clone(),
             order: RuleOrder::Precedence,

@@ -240,7 +240,7 @@ mod tests {
             policy: Arc::default(),
             labels: RuleLabels::default(),
         };
-        let route = Route { origin: Origin::default(), created: None, rules: vec![rule] };
+        let route = Route { origin: Origin::default(), created: None, hostname_rank: 0, rules: vec![rule] };
         VirtualHost {
             key: HostKey { table: "t".into(), host: HostPattern::Any },
             order: RuleOrder::Listed,

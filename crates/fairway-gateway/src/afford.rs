@@ -108,7 +108,7 @@ mod tests {
             labels: RuleLabels::default(),
         };
         let rules = matches.iter().enumerate().map(rule).collect();
-        Arc::new(Route { origin: at(""), created: None, rules })
+        Arc::new(Route { origin: at(""), created: None, hostname_rank: 0, rules })
     }
 
     fn regex(path: &str) -> Match {

@@ -154,18 +154,21 @@ fn describe(host: &VirtualHost) -> Option<(String, Value)> {
     if !host.key.table.starts_with("gateway/") {
         return None;
     }
-    let rules: Vec<Value> = host.routes.iter().flat_map(|route| &route.rules).map(rule).collect();
+    let rules =
+        host.routes.iter().flat_map(|route| route.rules.iter().map(|it| rule(it, route.hostname_rank)));
+    let rules: Vec<Value> = rules.collect();
     let own = if host.falls_through { "" } else { " (of a listener)" };
     Some((format!("{} {}{own}", host.key.table, host.key.host), json!(rules)))
 }
 
-fn rule(rule: &Rule) -> Value {
+fn rule(rule: &Rule, hostname_rank: u32) -> Value {
     let matches: Vec<String> = rule.matches.iter().map(one_match).collect();
     let to = match &rule.action {
         Action::Forward(shares) => shares.iter().map(share).collect::<Vec<_>>().join(" or "),
         Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
     };
-    let line = format!("{} -> {to}", matches.join(" | "));
+    let rank = if hostname_rank > 0 { format!("(hostname rank {hostname_rank}) ") } else { String::new() };
+    let line = format!("{rank}{} -> {to}", matches.join(" | "));
     let mut more: Vec<Value> = phases(&json!(rule.phases));
     if let Action::Forward(shares) = &rule.action {
         let own = shares.iter().filter(|it| it.filters.is_some());

@@ -382,7 +382,12 @@ mod tests {
             key: HostKey { table: "t".into(), host: HostPattern::Any },
             order: RuleOrder::Listed,
             path_form: PathForm::Decoded,
-            routes: vec![Arc::new(Route { origin: Origin::default(), created: None, rules: vec![rule] })],
+            routes: vec![Arc::new(Route {
+                origin: Origin::default(),
+                created: None,
+                hostname_rank: 0,
+                rules: vec![rule],
+            })],
             certificate: None,
             clients: None,
             suites: None,

@@ -54,7 +54,7 @@ pub struct VirtualHost {
 /// How the winner among several matching rules is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleOrder {
-    /// Gateway API precedence: exact path, regular expression (longest text first), longest prefix, then method, number
+    /// Gateway API precedence: the more specific hostname of the route, exact path, regular expression (longest text first), longest prefix, then method, number
     /// of header matches, number of query matches, oldest route, `namespace/name`, rule and match as listed. The
     /// specification leaves open where regular expressions come; behind prefixes, a rule for `/` would hide them all.
     Precedence,
@@ -78,6 +78,10 @@ pub struct Route {
     pub origin: Origin,
     /// Its creation time in seconds since 1970, for precedence; unknown is youngest.
     pub created: Option<i64>,
+    /// Where the routes of a host differ in this, those of a higher rank are asked first, and a lower one only for requests that
+    /// none of them matches ([`RuleOrder::Precedence`] only). It says how specific the hostname was that the route named.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub hostname_rank: u32,
     /// Its rules as listed.
     pub rules: Vec<Rule>,
 }

@@ -179,7 +179,7 @@ fn virtual_host(number: usize) -> VirtualHost {
         key: HostKey { table: "ingress".into(), host: HostPattern::Exact(host(number).into()) },
         order: RuleOrder::Precedence,
         path_form: PathForm::Decoded,
-        routes: vec![Arc::new(Route { origin, created: None, rules: vec![rule] })],
+        routes: vec![Arc::new(Route { origin, created: None, hostname_rank: 0, rules: vec![rule] })],
         certificate: None,
         clients: None,
         suites: None,

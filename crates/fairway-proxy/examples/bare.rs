@@ -61,7 +61,12 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         key: key.clone(),
         order: RuleOrder::Precedence,
         path_form: PathForm::Decoded,
-        routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
+        routes: vec![Arc::new(Route {
+            origin: rule.origin.clone(),
+            created: None,
+            hostname_rank: 0,
+            rules: vec![rule],
+        })],
         certificate: None,
         clients: None,
         suites: None,

@@ -648,7 +648,12 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         key: HostKey { table: "ingress".into(), host: HostPattern::Any },
         order: RuleOrder::Precedence,
         path_form: PathForm::Decoded,
-        routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
+        routes: vec![Arc::new(Route {
+            origin: rule.origin.clone(),
+            created: None,
+            hostname_rank: 0,
+            rules: vec![rule],
+        })],
         certificate: None,
         clients: None,
         suites: None,

@@ -54,7 +54,7 @@ pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = Proposal<'_>
 }
 
 impl Proposal<'_> {
-    /// Among matches on the same path: the higher rank, then Gateway API HTTPRoute precedence: method, number of header
+    /// Among matches on the same path: the higher hostname rank of the route, the higher rank, then Gateway API HTTPRoute precedence: method, number of header
     /// matches, number of query matches, oldest route, `namespace/name`. HTTPRoute has no cookies; they count behind
     /// the query. Equal matches stay as listed.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
@@ -62,7 +62,9 @@ impl Proposal<'_> {
             let counts = [of.headers.len(), of.query.len(), of.cookies.len()];
             (Reverse(of.rank), Reverse(of.method.is_some()), Reverse(counts))
         };
-        asks(self.of).cmp(&asks(other.of)).then_with(|| {
+        let hostname = |it: &Self| Reverse(it.route.hostname_rank);
+        let by_hostname = hostname(self).cmp(&hostname(other));
+        by_hostname.then_with(|| asks(self.of).cmp(&asks(other.of))).then_with(|| {
             if Arc::ptr_eq(self.route, other.route) {
                 return Ordering::Equal;
             }

@@ -137,7 +137,12 @@ mod tests {
             key: HostKey { table: "t".into(), host: HostPattern::Any },
             order: RuleOrder::Precedence,
             path_form: PathForm::Decoded,
-            routes: vec![Arc::new(Route { origin: Origin::default(), created: None, rules })],
+            routes: vec![Arc::new(Route {
+                origin: Origin::default(),
+                created: None,
+                hostname_rank: 0,
+                rules,
+            })],
             certificate: None,
             clients: None,
             suites: None,

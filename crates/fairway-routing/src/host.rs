@@ -42,17 +42,43 @@ pub struct CompiledHost {
 enum Table {
     Few(FewPaths),
     Precedence(Tree),
+    /// Of routes that differ in their hostname rank: a table for each rank, the highest first.
+    Ranked(Box<[Table]>),
     Listed(Listed),
 }
 
 impl Table {
     /// Of a host whose rules are tried by precedence; `problem` hears of matches that cannot be compiled.
-    fn by_precedence(host: &VirtualHost, problem: impl FnMut(u32, String)) -> Self {
+    fn by_precedence(host: &VirtualHost, mut problem: impl FnMut(u32, String)) -> Self {
         let mut ordered: Vec<_> = proposals(host).collect();
         ordered.sort_by(Proposal::precedence);
-        match FewPaths::of(&ordered) {
+        let mut same_rank =
+            ordered.chunk_by(|one, next| one.route.hostname_rank == next.route.hostname_rank).peekable();
+        let first = same_rank.next().unwrap_or_default();
+        match same_rank.peek() {
+            None => Self::of_one_rank(first, &mut problem),
+            Some(_) => {
+                let ranks = std::iter::once(first).chain(same_rank);
+                Self::Ranked(ranks.map(|ordered| Self::of_one_rank(ordered, &mut problem)).collect())
+            }
+        }
+    }
+
+    fn of_one_rank(ordered: &[Proposal<'_>], problem: impl FnMut(u32, String)) -> Self {
+        match FewPaths::of(ordered) {
             Some(few) => Self::Few(few),
-            None => Self::Precedence(Tree::compiled(&ordered, problem)),
+            None => Self::Precedence(Tree::compiled(ordered, problem)),
+        }
+    }
+
+    /// The number of the rule for a request, and the bytes of the path that its match covers.
+    #[inline]
+    fn find<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
+        match self {
+            Self::Few(few) => few.find(path),
+            Self::Precedence(tree) => tree.find(path, request),
+            Self::Ranked(ranks) => find_by_rank(ranks, path, request),
+            Self::Listed(listed) => listed.find(path, request),
         }
     }
 
@@ -60,6 +86,7 @@ impl Table {
         match self {
             Self::Few(_) => false,
             Self::Precedence(tree) => tree.reads_on(),
+            Self::Ranked(ranks) => ranks.iter().any(Self::reads_on),
             Self::Listed(listed) => listed.reads_on(),
         }
     }
@@ -171,13 +198,20 @@ impl CompiledHost {
         if self.is_too_long(path) {
             return None;
         }
-        let (rule, covered) = match &self.table {
-            Table::Few(few) => few.find(path),
-            Table::Precedence(tree) => tree.find(path, request),
-            Table::Listed(listed) => listed.find(path, request),
-        }?;
+        let (rule, covered) = self.table.find(path, request)?;
         Some((&self.rules[rule as usize], covered))
     }
+}
+
+/// Apart from [`Table::find`], which is inlined where nearly no host has ranks.
+#[cold]
+fn find_by_rank<F: Fields>(ranks: &[Table], path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
+    ranks.iter().find_map(|table| match table {
+        Table::Few(few) => few.find(path),
+        Table::Precedence(tree) => tree.find(path, request),
+        // No rank has ranks, and listed hosts have none.
+        Table::Ranked(_) | Table::Listed(_) => None,
+    })
 }
 
 impl Named for CompiledHost {

@@ -64,6 +64,8 @@ pub enum Unmet {
 /// What decides between two matches that both apply, in this order (Gateway API HTTPRoute precedence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Criterion {
+    /// The more specific hostname of a route is first.
+    Hostname,
     /// An exact path is before a regular expression, and a regular expression before a prefix, or where it says so after
     /// all prefixes but `/`.
     PathKind,
@@ -155,7 +157,7 @@ pub fn ranked(host: &VirtualHost) -> Vec<Place<'_>> {
         .collect();
     if host.order == RuleOrder::Precedence {
         // Stable: equal ones stay as listed.
-        places.sort_by_cached_key(Place::rank);
+        places.sort_by_cached_key(|place| (Reverse(place.route.hostname_rank), place.rank()));
     }
     places
 }
@@ -199,6 +201,7 @@ impl Place<'_> {
         // `/` is behind all else, but still a prefix.
         let kind = |rank: &Rank| if rank.0 == ROOT { PREFIX } else { rank.0 };
         let differs = [
+            (Criterion::Hostname, self.route.hostname_rank != other.route.hostname_rank),
             (Criterion::PathKind, kind(&first) != kind(&second)),
             (Criterion::PathLength, first.1 != second.1),
             (Criterion::Rank, first.2 != second.2),

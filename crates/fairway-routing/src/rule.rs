@@ -290,7 +290,7 @@ impl Maker<'_> {
         let slot = self.acquired(backend);
         let origin = rule.origin.clone();
         CompiledRule {
-            route: Arc::new(Route { origin, created: None, rules: vec![rule] }),
+            route: Arc::new(Route { origin, created: None, hostname_rank: 0, rules: vec![rule] }),
             number: 0,
             id: next_id(),
             targets: Targets::One(slot),

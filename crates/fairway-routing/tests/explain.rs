@@ -1,5 +1,7 @@
 //! What an explanation says about those that lost.
 
+use std::sync::Arc;
+
 use fairway_model::{FieldMatch, Match, RuleOrder, TextMatch};
 use fairway_routing::explain::Criterion;
 use fairway_routing::{HostVerdict, MatchVerdict, compile};
@@ -55,6 +57,10 @@ fn what_decided_is_named() {
     assert_eq!(by_age[1], ("a".to_owned(), MatchVerdict::Outranked(Criterion::Age)));
     let by_name = verdicts(host("a.test", routes(5)), &ask);
     assert_eq!(by_name[1], ("b".to_owned(), MatchVerdict::Outranked(Criterion::Name)));
+    let mut ranked = routes(1);
+    Arc::make_mut(&mut ranked[0]).hostname_rank = 1;
+    let by_hostname = verdicts(host("a.test", ranked), &ask);
+    assert_eq!(by_hostname[1], ("b".to_owned(), MatchVerdict::Outranked(Criterion::Hostname)));
     let mut listed = host("a.test", routes(1));
     listed.order = RuleOrder::Listed;
     assert_eq!(verdicts(listed, &ask)[1], ("b".to_owned(), MatchVerdict::Outranked(Criterion::Listed)));

@@ -193,6 +193,35 @@ fn then_the_order_in_the_list() {
     assert_eq!(winner_of_routes(vec![same]), "first");
 }
 
+fn of_rank(hostname_rank: u32, route: Arc<Route>) -> Arc<Route> {
+    Arc::new(Route { hostname_rank, ..Arc::unwrap_or_clone(route) })
+}
+
+#[test]
+fn the_more_specific_hostname_of_a_route_beats_a_longer_path_of_an_older_route() {
+    let long = rule("long", vec![prefix("/a/b"), with_headers(prefix("/"), &["x"])]);
+    let routes = [
+        of_rank(0, route("older", Some(1), vec![long])),
+        of_rank(1, route("newer", Some(2), vec![rule("short", vec![prefix("/a")])])),
+        of_rank(2, route("newest", Some(3), vec![rule("header", vec![with_headers(exact("/a/b"), &["h"])])])),
+    ];
+    let orders = [[0, 1, 2], [2, 1, 0], [1, 2, 0]].map(|order| order.map(|at: usize| routes[at].clone()));
+    for routes in orders {
+        let config = config(vec![host("a.test", routes.to_vec())]);
+        let snapshot = compile(&config, None).snapshot;
+        let asks = [
+            (ask("/a/b").header("h", "1"), "header"),
+            (ask("/a/b"), "short"),
+            (ask("/a/b/c").header("h", "1").header("x", "1"), "short"),
+            (ask("/b").header("x", "1"), "long"),
+            (ask("/b"), "no rule of a.test"),
+        ];
+        for (asked, wins) in asks {
+            assert_eq!(winner(&snapshot, &asked), wins, "{}", asked.normalised);
+        }
+    }
+}
+
 #[test]
 fn a_better_path_whose_conditions_fail_leaves_the_request_to_the_next() {
     let rules = vec![

@@ -32,7 +32,7 @@ impl Gateways {
             let made = stream.map(|made| Arc::new(made.stream(stream_key.clone())));
             work.pieces.streams.push((stream_key, made));
             let http = parts.into_iter().filter(|part| !is_stream(part));
-            let (routes, over_budget) = self.affordable(http);
+            let (routes, over_budget) = self.affordable(http, &key.host);
             let made = self.host(&key, routes).map(Arc::new);
             self.note_over_budget(&key, over_budget, work);
             work.pieces.hosts.push((key, made));
@@ -43,12 +43,15 @@ impl Gateways {
     fn affordable<'s>(
         &'s self,
         parts: impl Iterator<Item = &'s Contribution>,
+        host: &HostPattern,
     ) -> (Vec<Arc<model::Route>>, OverBudget) {
         let (mut budget, mut routes, mut over) = (Budget::default(), Vec::new(), OverBudget::new());
+        let mut ranks = Vec::new();
         for part in parts {
             let Some(made) = self.made_by(part) else { continue };
             let (route, refused) = afford(&made.route, &made.prices, &mut budget);
             routes.push(route);
+            ranks.push(self.specificity(part, host));
             if !refused.is_empty() {
                 over.entry(part.route.reference()).or_default().refused.extend(refused);
             }
@@ -61,6 +64,7 @@ impl Gateways {
                 same && !route.rules.is_empty()
             });
         }
+        rank(&mut routes, &ranks);
         routes.shrink_to_fit();
         (routes, over)
     }
@@ -124,7 +128,8 @@ impl Gateways {
         self.tables.hosts.of(key).map(|part| &**part).filter(move |part| own == Some(&part.listener))
     }
 
-    /// How well a name of a route says which connections it wants, where that of a listener made it narrower.
+    /// How well a name of a route says which connections or requests it wants, where that of a listener made it narrower
+    /// (Gateway API `GatewayRouteHostnameIntersectionPrecedence`). `None` for a route without names.
     fn specificity(&self, part: &Contribution, host: &HostPattern) -> Option<Specificity> {
         let memo = self.routes.by_key.get(&part.route.reference())?;
         let own = memo.hosts.iter().filter(|own| hostname::intersection(own, host).is_some());
@@ -150,5 +155,17 @@ impl Gateways {
             suites: None,
             falls_through: !of_listener,
         })
+    }
+}
+
+/// Says which routes come before others because of their hostnames. Nearly always all have named the same, and are shared as they are.
+fn rank(routes: &mut [Arc<model::Route>], ranks: &[Option<Specificity>]) {
+    let distinct: BTreeSet<_> = ranks.iter().copied().collect();
+    if distinct.len() < 2 {
+        return;
+    }
+    for (route, rank) in routes.iter_mut().zip(ranks) {
+        let below = distinct.range(..rank).count();
+        Arc::make_mut(route).hostname_rank = u32::try_from(below).unwrap_or(u32::MAX);
     }
 }

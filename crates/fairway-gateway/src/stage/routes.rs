@@ -107,6 +107,7 @@ impl Gateways {
         let made = model::Route {
             origin: route.origin(reference, ""),
             created: route.created(),
+            hostname_rank: 0,
             rules: rules.take(),
         };
         let prices = afford::prices(&made.rules);

@@ -120,7 +120,8 @@ pub(crate) fn redirecting(
         policy: Arc::new(policy),
         labels,
     };
-    let route = Route { origin: asking.origin(""), created: asking.created, rules: vec![rule] };
+    let route =
+        Route { origin: asking.origin(""), created: asking.created, hostname_rank: 0, rules: vec![rule] };
     VirtualHost {
         key: HostKey { table: ingress_table(), host: name.clone() },
         order: RuleOrder::Precedence,

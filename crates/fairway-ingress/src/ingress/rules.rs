@@ -186,7 +186,12 @@ impl<'a> Builder<'a> {
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, None)),
             labels: RuleLabels::default(),
         });
-        Some(Arc::new(fitted(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })))
+        Some(Arc::new(fitted(Route {
+            origin: rule.origin.clone(),
+            created: None,
+            hostname_rank: 0,
+            rules: vec![rule],
+        })))
     }
 
     /// The rule for the clients and the paths that the host serves.
@@ -656,7 +661,7 @@ fn append(routes: &mut Vec<Route>, location: &Location, rule: Rule) {
     let origin = rule.origin.at("");
     if routes.last().is_none_or(|last| last.origin != whole(&origin, location)) {
         let created = location.owner.as_ref().and_then(|owner| owner.created);
-        routes.push(Route { origin: whole(&origin, location), created, rules: Vec::new() });
+        routes.push(Route { origin: whole(&origin, location), created, hostname_rank: 0, rules: Vec::new() });
     }
     let last = routes.last_mut().expect("one was just added where there was none");
     last.rules.push(rule);

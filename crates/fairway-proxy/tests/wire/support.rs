@@ -171,7 +171,12 @@ impl Setup {
             key,
             order: RuleOrder::Precedence,
             path_form: PathForm::Decoded,
-            routes: vec![Arc::new(Route { origin: rule.origin.clone(), created: None, rules: vec![rule] })],
+            routes: vec![Arc::new(Route {
+                origin: rule.origin.clone(),
+                created: None,
+                hostname_rank: 0,
+                rules: vec![rule],
+            })],
             certificate,
             clients: None,
             suites: self.suites.clone(),

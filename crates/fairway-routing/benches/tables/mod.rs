@@ -101,7 +101,12 @@ fn host(name: &str, rules: Vec<Rule>) -> VirtualHost {
         key: HostKey { table: TABLE.into(), host: HostPattern::Exact(name.into()) },
         order: RuleOrder::Precedence,
         path_form: PathForm::Decoded,
-        routes: vec![Arc::new(Route { origin: Origin::object("Ingress", "ns", name), created: None, rules })],
+        routes: vec![Arc::new(Route {
+            origin: Origin::object("Ingress", "ns", name),
+            created: None,
+            hostname_rank: 0,
+            rules,
+        })],
         certificate: None,
         clients: None,
         suites: None,

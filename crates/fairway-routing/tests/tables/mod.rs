@@ -86,7 +86,7 @@ pub(crate) fn host(name: &str, routes: Vec<Arc<Route>>) -> VirtualHost {
 }
 
 pub(crate) fn route(name: &str, created: Option<i64>, rules: Vec<Rule>) -> Arc<Route> {
-    Arc::new(Route { origin: Origin::object("HTTPRoute", "ns", name), created, rules })
+    Arc::new(Route { origin: Origin::object("HTTPRoute", "ns", name), created, hostname_rank: 0, rules })
 }
 
 /// A rule that sends everything to the backend of its name.

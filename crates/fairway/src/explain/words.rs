@@ -52,6 +52,7 @@ pub(super) fn verdict(it: &MatchVerdict) -> String {
 
 fn outranked(criterion: Criterion) -> &'static str {
     match criterion {
+        Criterion::Hostname => "the route with the more specific hostname is first",
         Criterion::PathKind => "exact is before regex, and regex before prefix",
         Criterion::PathLength => "the longer path is first",
         Criterion::Rank => "the rule with the higher rank is first",
