@@ -10,6 +10,9 @@ use crate::condition::Fault;
 use crate::rules::{Builder, Draft};
 use crate::{filter, matches};
 
+/// How often a request is repeated where a rule does not say it (`attempts` of Gateway API v1.7; earlier releases leave it open).
+const DEFAULT_ATTEMPTS: i32 = 1;
+
 /// Reads the rules.
 pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut Builder<'_>) {
     for (index, rule) in spec.rules.iter().enumerate() {
@@ -102,10 +105,9 @@ fn timeouts(of: &HttpRouteTimeouts) -> Result<Timeouts, Fault> {
 }
 
 fn retry(of: &HttpRouteRetry) -> Result<Retry, Fault> {
-    let base = Retry::default();
     let tries = |attempts: i32| u8::try_from(attempts.max(0)).unwrap_or(u8::MAX).saturating_add(1);
     Ok(Retry {
-        tries: of.attempts.map_or(base.tries, tries),
+        tries: tries(of.attempts.unwrap_or(DEFAULT_ATTEMPTS)),
         connect_total: Duration::MAX,
         by: RetryBy::Route,
         backoff: of.backoff.as_deref().map(time).transpose()?.unwrap_or_default(),
@@ -141,6 +143,6 @@ mod tests {
     #[test]
     fn attempts_come_after_the_first_one() {
         let of = |attempts| retry(&HttpRouteRetry { attempts, ..HttpRouteRetry::default() }).unwrap().tries;
-        assert_eq!([of(None), of(Some(0)), of(Some(2)), of(Some(300))], [3, 1, 3, 255]);
+        assert_eq!([of(None), of(Some(0)), of(Some(2)), of(Some(300))], [2, 1, 3, 255]);
     }
 }
