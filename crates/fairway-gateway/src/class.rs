@@ -51,7 +51,7 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
             SUPPORTED_VERSION,
             unsupported.as_ref(),
             "SupportedVersion",
-            "the Gateway API is served as of v1.6.3",
+            "the Gateway API is served as of v1.7.0",
         ),
     ];
     let own = OwnStatus::Class(Box::new(ClassStatus { conditions, features: features::SERVED }));

@@ -1,5 +1,5 @@
 //! What of the Gateway API is served, by the names of its features (`status.supportedFeatures` of a GatewayClass).
-//! A name is here when everything behind it is served, and only then.
+//! A name is here when everything behind it is served, and only then. Releases name some features differently: all names are here.
 
 /// The features, in order.
 pub(crate) const SERVED: &[&str] = &[
@@ -7,6 +7,7 @@ pub(crate) const SERVED: &[&str] = &[
     "BackendTLSPolicySANValidation",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
+    "GRPCRouteRequestHeaderModifier",
     "Gateway",
     "GatewayAddressEmpty",
     "GatewayBackendClientCertificate",
@@ -16,6 +17,7 @@ pub(crate) const SERVED: &[&str] = &[
     "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayInfrastructure",
     "GatewayPort8080",
+    "GatewayRouteHostnameIntersectionPrecedence",
     "GatewayStaticAddresses",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",
@@ -25,6 +27,7 @@ pub(crate) const SERVED: &[&str] = &[
     "HTTPRouteBackendProtocolWebSocket",
     "HTTPRouteBackendRequestHeaderModification",
     "HTTPRouteBackendTimeout",
+    "HTTPRouteBackendURLRewrite",
     "HTTPRouteCORS",
     "HTTPRouteDestinationPortMatching",
     "HTTPRouteHostRewrite",
@@ -42,6 +45,7 @@ pub(crate) const SERVED: &[&str] = &[
     "HTTPRouteResponseHeaderModification",
     "HTTPRouteRetry",
     "HTTPRouteRetryBackendTimeout",
+    "HTTPRouteRetryCodes",
     "HTTPRouteRetryConnectionError",
     "HTTPRouteSchemeRedirect",
     "ListenerSet",

@@ -128,6 +128,9 @@ pub(crate) fn read(place: Place, listener: &types::Listener, context: Context<'_
     if let Some(problem) = wrong_mode(listener, protocol) {
         refuse("UnsupportedValue", problem);
     }
+    if let Some(problem) = filtered(listener) {
+        refuse("UnsupportedValue", problem);
+    }
     let host = hostname::read(listener.hostname.as_deref().filter(|_| protocol.has_hosts()));
     let host = host.unwrap_or_else(|| {
         refuse("UnsupportedValue", "its hostname is no host name".to_owned());
@@ -152,6 +155,12 @@ pub(crate) fn read(place: Place, listener: &types::Listener, context: Context<'_
         refused,
         unresolved: shown.fault.or(unknown),
     }
+}
+
+/// Filters of a listener decide about requests before routes do: without them a request may pass that must not (GEP-5224).
+fn filtered(listener: &types::Listener) -> Option<String> {
+    let first = listener.filters.as_ref()?.requests.first()?;
+    Some(format!("filters of listeners are not supported, so the filter {} cannot be applied", first.type_))
 }
 
 fn wrong_mode(listener: &types::Listener, protocol: Protocol) -> Option<String> {

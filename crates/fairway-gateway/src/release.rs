@@ -8,7 +8,7 @@ use fairway_objects::gateway_resources::Releases;
 use crate::condition::Fault;
 
 /// The oldest and the newest release whose objects are known, major and minor number.
-const KNOWN: std::ops::RangeInclusive<(u32, u32)> = (1, 0)..=(1, 6);
+const KNOWN: std::ops::RangeInclusive<(u32, u32)> = (1, 0)..=(1, 7);
 
 /// Which installed CRDs are of no release that is known. Where nobody knows what is installed there is nothing to say. A CRD
 /// without the annotation is of none (Gateway API `GatewayClassConditionStatusSupportedVersion`).
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn releases_up_to_the_one_that_is_served_are_supported() {
-        for release in ["v1.0.0", "v1.5.1", "v1.6.0-rc.1", "v1.6.9"] {
+        for release in ["v1.0.0", "v1.5.1", "v1.6.3", "v1.7.0-rc.1", "v1.7.9"] {
             assert_eq!(message(&[("gateways", Some(release))]), None, "{release}");
         }
         assert_eq!(message(&[]), None, "nobody knows");
@@ -63,16 +63,16 @@ mod tests {
     fn a_later_release_an_unreadable_one_and_none_are_named_with_their_kinds() {
         let found = message(&[
             ("gatewayclasses", Some("v1.6.3")),
-            ("gateways", Some("v1.7.0")),
-            ("httproutes", Some("v1.7.0")),
+            ("gateways", Some("v1.8.0")),
+            ("httproutes", Some("v1.8.0")),
             ("tlsroutes", None),
             ("udproutes", Some("main")),
         ]);
         assert_eq!(
             found.as_deref(),
             Some(
-                "the installed CRDs are of main (udproutes); no release (tlsroutes); v1.7.0 (gateways, httproutes); \
-                 releases v1.0 to v1.6 are supported"
+                "the installed CRDs are of main (udproutes); no release (tlsroutes); v1.8.0 (gateways, httproutes); \
+                 releases v1.0 to v1.7 are supported"
             )
         );
         for release in ["v2.0.0", "v0.8.1", "1.6.3", "v1.6"] {

@@ -81,7 +81,12 @@ impl PortTransport {
 
 /// The addresses that a Gateway asks for, or what is wrong with one.
 pub(crate) fn addresses(gateway: &Gateway) -> Result<Vec<WantedAddress>, Fault> {
-    let address = |it: &fairway_objects::gateway_api::TypedValue| {
+    let address = |it: &fairway_objects::gateway_api::GatewayAddress| {
+        // An address of another reach than the one that was asked for would expose the Gateway (GEP-5093).
+        if let Some(routability) = it.routability.as_deref().filter(|it| !it.is_empty()) {
+            let problem = format!("addresses of routability {routability} cannot be had");
+            return Err(Fault::new("UnsupportedAddress", problem));
+        }
         let kind = AddressKind::find(it.type_.as_deref()).ok_or_else(|| {
             let kind = it.type_.as_deref().unwrap_or_default();
             Fault::new("UnsupportedAddress", format!("addresses of type {kind} cannot be had"))

@@ -30,13 +30,13 @@ const BUILT_IN: [(&[&str], &str); 2] = [
 ];
 
 /// Names of the structs, by the first place where each is found.
-const NAMES: [(&str, &str); 70] = [
+const NAMES: [(&str, &str); 73] = [
     ("GatewayClass.spec", "GatewayClassSpec"),
     ("GatewayClass.spec.parametersRef", "ParametersReference"),
     ("GatewayClass.status", "GatewayClassStatus"),
     ("GatewayClass.status.supportedFeatures[]", "SupportedFeature"),
     ("Gateway.spec", "GatewaySpec"),
-    ("Gateway.spec.addresses[]", "TypedValue"),
+    ("Gateway.spec.addresses[]", "GatewayAddress"),
     ("Gateway.spec.allowedListeners", "AllowedListeners"),
     ("Gateway.spec.allowedListeners.namespaces", "FromNamespaces"),
     ("Gateway.spec.infrastructure", "GatewayInfrastructure"),
@@ -44,6 +44,13 @@ const NAMES: [(&str, &str); 70] = [
     ("Gateway.spec.listeners[]", "Listener"),
     ("Gateway.spec.listeners[].allowedRoutes", "AllowedRoutes"),
     ("Gateway.spec.listeners[].allowedRoutes.kinds[]", "RouteGroupKind"),
+    ("Gateway.spec.listeners[].filters", "ListenerFilters"),
+    ("Gateway.spec.listeners[].filters.requests[]", "ListenerFilter"),
+    ("Gateway.spec.listeners[].filters.requests[].externalAuth", "HttpExternalAuthFilter"),
+    ("Gateway.spec.listeners[].filters.requests[].externalAuth.backendRef", "BackendObjectReference"),
+    ("Gateway.spec.listeners[].filters.requests[].externalAuth.forwardBody", "ForwardBodyConfig"),
+    ("Gateway.spec.listeners[].filters.requests[].externalAuth.grpc", "GrpcAuthConfig"),
+    ("Gateway.spec.listeners[].filters.requests[].externalAuth.http", "HttpAuthConfig"),
     ("Gateway.spec.listeners[].tls", "ListenerTls"),
     ("Gateway.spec.listeners[].tls.certificateRefs[]", "ObjectReference"),
     ("Gateway.spec.tls", "GatewayTls"),
@@ -63,11 +70,6 @@ const NAMES: [(&str, &str); 70] = [
     ("HTTPRoute.spec.rules[].backendRefs[]", "HttpBackendRef"),
     ("HTTPRoute.spec.rules[].backendRefs[].filters[]", "HttpRouteFilter"),
     ("HTTPRoute.spec.rules[].backendRefs[].filters[].cors", "HttpCorsFilter"),
-    ("HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth", "HttpExternalAuthFilter"),
-    ("HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.backendRef", "BackendObjectReference"),
-    ("HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.forwardBody", "ForwardBodyConfig"),
-    ("HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.grpc", "GrpcAuthConfig"),
-    ("HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.http", "HttpAuthConfig"),
     ("HTTPRoute.spec.rules[].backendRefs[].filters[].requestHeaderModifier", "HttpHeaderFilter"),
     ("HTTPRoute.spec.rules[].backendRefs[].filters[].requestHeaderModifier.add[]", "HttpHeader"),
     ("HTTPRoute.spec.rules[].backendRefs[].filters[].requestMirror", "HttpRequestMirrorFilter"),
@@ -77,9 +79,10 @@ const NAMES: [(&str, &str); 70] = [
     ("HTTPRoute.spec.rules[].backendRefs[].filters[].urlRewrite", "HttpUrlRewriteFilter"),
     ("HTTPRoute.spec.rules[].matches[]", "HttpRouteMatch"),
     ("HTTPRoute.spec.rules[].matches[].headers[]", "ValueMatch"),
+    ("HTTPRoute.spec.rules[].matches[].path", "TypedValue"),
     ("HTTPRoute.spec.rules[].retry", "HttpRouteRetry"),
     ("HTTPRoute.spec.rules[].sessionPersistence", "SessionPersistence"),
-    ("HTTPRoute.spec.rules[].sessionPersistence.cookieConfig", "CookieConfig"),
+    ("HTTPRoute.spec.rules[].sessionPersistence.cookie", "CookieConfig"),
     ("HTTPRoute.spec.rules[].timeouts", "HttpRouteTimeouts"),
     ("HTTPRoute.status", "RouteStatus"),
     ("HTTPRoute.status.parents[]", "RouteParentStatus"),
@@ -106,8 +109,10 @@ const NAMES: [(&str, &str); 70] = [
 /// The last of them, which would make the line above too long for its list.
 const PER_ANCESTOR: (&str, &str) = ("BackendTLSPolicy.status.ancestors[]", "PolicyAncestorStatus");
 
-/// Fields that few rules have. They are boxed, because each rule of 100,000 routes would have room for them.
-const BOXED: [&str; 4] = [
+/// Fields that few rules and listeners have. They are boxed, because each rule of 100,000 routes would have room for them.
+const BOXED: [&str; 6] = [
+    "Gateway.spec.listeners[].filters",
+    "ListenerSet.spec.listeners[].filters",
     "HTTPRoute.spec.rules[].retry",
     "HTTPRoute.spec.rules[].sessionPersistence",
     "HTTPRoute.spec.rules[].timeouts",

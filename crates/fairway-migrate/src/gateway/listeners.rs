@@ -164,6 +164,7 @@ fn listener(of: &For, hosts: &Hosts<'_>, choice: &Choice, others: bool) -> Liste
         protocol: protocol.to_owned(),
         allowed_routes: others.then_some(allowed),
         tls,
+        ..Listener::default()
     }
 }
 

@@ -49,7 +49,9 @@ pub struct GatewayClassStatus {
 /// `Gateway.spec.addresses[]`, and what looks the same elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct TypedValue {
+pub struct GatewayAddress {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routability: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +116,82 @@ pub struct AllowedRoutes {
     pub namespaces: Option<FromNamespaces>,
 }
 
+/// `Gateway.spec.listeners[].filters.requests[].externalAuth.backendRef`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BackendObjectReference {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<i32>,
+}
+
+/// `Gateway.spec.listeners[].filters.requests[].externalAuth.forwardBody`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ForwardBodyConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<i32>,
+}
+
+/// `Gateway.spec.listeners[].filters.requests[].externalAuth.grpc`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct GrpcAuthConfig {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_headers: Vec<String>,
+}
+
+/// `Gateway.spec.listeners[].filters.requests[].externalAuth.http`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HttpAuthConfig {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_headers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_response_headers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// `Gateway.spec.listeners[].filters.requests[].externalAuth`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HttpExternalAuthFilter {
+    pub backend_ref: BackendObjectReference,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward_body: Option<ForwardBodyConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<GrpcAuthConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpAuthConfig>,
+    pub protocol: String,
+}
+
+/// `Gateway.spec.listeners[].filters.requests[]`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ListenerFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extension_ref: Option<LocalObjectReference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_auth: Option<HttpExternalAuthFilter>,
+    pub type_: String,
+}
+
+/// `Gateway.spec.listeners[].filters`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ListenerFilters {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<ListenerFilter>,
+}
+
 /// `Gateway.spec.listeners[].tls.certificateRefs[]`, and what looks the same elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -145,6 +223,8 @@ pub struct ListenerTls {
 pub struct Listener {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_routes: Option<AllowedRoutes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Box<ListenerFilters>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     pub name: String,
@@ -211,7 +291,7 @@ pub struct GatewayTls {
 #[serde(default, rename_all = "camelCase")]
 pub struct GatewaySpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub addresses: Vec<TypedValue>,
+    pub addresses: Vec<GatewayAddress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_listeners: Option<AllowedListeners>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,6 +308,8 @@ pub struct GatewaySpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusAddress {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routability: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
     pub value: String,

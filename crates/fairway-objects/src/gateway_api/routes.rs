@@ -44,63 +44,6 @@ pub struct HttpCorsFilter {
     pub max_age: Option<i32>,
 }
 
-/// `HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.backendRef`, and what looks the same elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct BackendObjectReference {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<i32>,
-}
-
-/// `HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.forwardBody`, and what looks the same elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ForwardBodyConfig {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_size: Option<i32>,
-}
-
-/// `HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.grpc`, and what looks the same elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct GrpcAuthConfig {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allowed_headers: Vec<String>,
-}
-
-/// `HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth.http`, and what looks the same elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct HttpAuthConfig {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allowed_headers: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allowed_response_headers: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-}
-
-/// `HTTPRoute.spec.rules[].backendRefs[].filters[].externalAuth`, and what looks the same elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct HttpExternalAuthFilter {
-    pub backend_ref: BackendObjectReference,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forward_body: Option<ForwardBodyConfig>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grpc: Option<GrpcAuthConfig>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpAuthConfig>,
-    pub protocol: String,
-}
-
 /// `HTTPRoute.spec.rules[].backendRefs[].filters[].requestHeaderModifier.add[]`, and what looks the same elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -230,6 +173,16 @@ pub struct ValueMatch {
     pub value: String,
 }
 
+/// `HTTPRoute.spec.rules[].matches[].path`, and what looks the same elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TypedValue {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
 /// `HTTPRoute.spec.rules[].matches[]`, and what looks the same elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -256,12 +209,16 @@ pub struct HttpRouteRetry {
     pub codes: Vec<i32>,
 }
 
-/// `HTTPRoute.spec.rules[].sessionPersistence.cookieConfig`, and what looks the same elsewhere.
+/// `HTTPRoute.spec.rules[].sessionPersistence.cookie`, and what looks the same elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CookieConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
 }
 
 /// `HTTPRoute.spec.rules[].sessionPersistence`, and what looks the same elsewhere.
@@ -271,9 +228,9 @@ pub struct SessionPersistence {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absolute_timeout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cookie_config: Option<CookieConfig>,
+    pub cookie: Option<CookieConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_name: Option<String>,
+    pub header: Option<SupportedFeature>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
 }
