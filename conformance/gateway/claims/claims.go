@@ -19,7 +19,7 @@ const GatewayClass = "fairway"
 var Implementation = confv1.Implementation{
 	Organization: "fairway",
 	Project:      "fairway",
-	URL:          "not published yet",
+	URL:          notPublished,
 	Contact:      []string{"not published yet"},
 }
 
@@ -32,8 +32,11 @@ var Profiles = []suite.ConformanceProfile{
 	suite.GatewayUDPConformanceProfile,
 }
 
-// Features are the core of the profiles and all that extends them.
-var Features = []features.FeatureName{
+// Features are the core of the profiles and what extends them, as the release of this suite names it.
+var Features = append(releaseFeatures, commonFeatures...)
+
+// commonFeatures are those that the suites of all releases here name alike.
+var commonFeatures = []features.FeatureName{
 	// Core.
 	"Gateway",
 	"GRPCRoute",
@@ -81,8 +84,6 @@ var Features = []features.FeatureName{
 	"HTTPRouteRequestPercentageMirror",
 	"HTTPRouteRequestTimeout",
 	"HTTPRouteResponseHeaderModification",
-	"HTTPRouteRetry",
-	"HTTPRouteRetryBackendTimeout",
 	"HTTPRouteRetryConnectionError",
 	"HTTPRouteSchemeRedirect",
 
@@ -100,6 +101,11 @@ func Outside(test suite.ConformanceTest) bool {
 		return profile.CoreFeatures.Union(profile.ExtendedFeatures).HasAll(test.Features...)
 	}
 	return sets.New(Features...).HasAll(test.Features...) && !slices.ContainsFunc(Profiles, counted)
+}
+
+// Published are all features that Fairway's GatewayClass names: those of this suite and those that other releases name otherwise.
+func Published() []features.FeatureName {
+	return slices.Sorted(slices.Values(slices.Concat(Features, otherReleases)))
 }
 
 // Quick are tests that together touch each kind and each way to an endpoint, and take less than five minutes.
