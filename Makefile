@@ -110,9 +110,10 @@ e2e: setup e2e-programs image ## the end-to-end tests in a cluster of their own,
 ecosystem: setup e2e-programs image ## cert-manager, external-dns, oauth2-proxy and Argo Rollouts beside Fairway, in a cluster of its own, as root
 	SUITE=ecosystem e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
-gateway-types: ## the types of Gateway API, from the CRDs of the module that conformance/gateway pins
-	cd conformance/gateway && go mod download sigs.k8s.io/gateway-api
-	crds=$$(cd conformance/gateway && go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental && \
+# The newest release that is served: it has all fields of the earlier ones that Fairway reads.
+gateway-types: ## the types of Gateway API, from the CRDs of the module that conformance/gateway/next.mod names
+	crds=$$(cd conformance/gateway && export GOTOOLCHAIN=go$$(sed -n 's/^go //p' next.mod) && go mod download -modfile=next.mod sigs.k8s.io/gateway-api && \
+		go list -modfile=next.mod -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental && \
 	cargo run --quiet --locked -p fairway-objects --example generate -- $$crds crates/fairway-objects/src/gateway_api && \
 	cargo fmt -p fairway-objects
 
@@ -120,7 +121,7 @@ gateway := conformance/gateway/run --image $(IMAGE) --archive $(image_archive)
 
 gateway-conformance: setup image ## Gateway API's conformance suite in a cluster of its own, as root; ARGS='--run HTTPRoute' for some tests
 	cd conformance/gateway && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./claims ./results
-	$(gateway) $(if $(filter 1,$(UPDATE)),--report conformance/reports/experimental-v$(version)-default-report.yaml) $(ARGS)
+	$(gateway) $(if $(filter 1,$(UPDATE)),--report conformance/reports/v1.6/fairway-fairway/experimental-v$(version)-default-report.yaml) $(ARGS)
 
 gateway-conformance-quick: setup image
 	$(gateway) --quick $(ARGS)

@@ -23,7 +23,7 @@ The run asks for all extended features of the profiles (HTTP 38, GRPC 10, TLS 12
 `GRPCRouteNamedRouteRule`, which is in no profile; [claims.go](../conformance/gateway/claims/claims.go) has each by name. The report
 does not count two of the tests, `GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`, because they are in no profile; the runs below
 do. The CRDs are those of the experimental channel: the standard one lacks fields that these features need, such as `retry`. What
-the [report](../conformance/reports) of the last published run says; a profile that it does not have was not in that run:
+the [report](../conformance/reports/v1.6/fairway-fairway/README.md) of the last published run says; a profile that it does not have was not in that run:
 
 | profile | core: passed, failed, skipped | extended: passed, failed, skipped | extended features |
 | --- | --- | --- | --- |
@@ -43,7 +43,7 @@ const SHOWN: usize = 3;
 pub(super) fn section(page: &mut String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/reports");
     let report = format!("experimental-v{}-default-report.yaml", env!("CARGO_PKG_VERSION"));
-    let report = std::fs::read_to_string(folder.join(report)).unwrap();
+    let report = std::fs::read_to_string(folder.join("v1.6/fairway-fairway").join(report)).unwrap();
     let report = manifest::parse_single(&report, Schema::Core).unwrap().unwrap().to_json();
     page.push_str(BEGIN);
     let mut profiles: Vec<&Value> = list(&report["profiles"]).collect();
