@@ -108,6 +108,7 @@ e2e: setup e2e-programs image ## the end-to-end tests in a cluster of their own,
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
 ecosystem: setup e2e-programs image ## cert-manager, external-dns, oauth2-proxy and Argo Rollouts beside Fairway, in a cluster of its own, as root
+	@.ci/setup ecosystem
 	SUITE=ecosystem e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
 
 # The newest release that is served: it has all fields of the earlier ones that Fairway reads.
