@@ -40,7 +40,7 @@ pub(super) async fn ask<N: Network, D: Downstream>(
     asking: &Asking,
 ) -> Answer {
     let kept = asking.auth.kept.as_ref().filter(|kept| is_told_apart(exchange.env.client.address, kept));
-    let tag = kept.map(|kept| tag(exchange, asking, kept));
+    let tag = kept.and_then(|kept| tag(exchange, asking, kept));
     if let Some(kept) = tag.and_then(|tag| exchange.env.worker.guards.answers.find(&tag)) {
         return heed(exchange, asking, &kept);
     }
@@ -103,11 +103,11 @@ fn is_told_apart(client: Option<IpAddr>, kept: &KeptAuth) -> bool {
 }
 
 /// What a request has in common with those that get the same answer: the rule, the question and the host besides the key, so
-/// that no key, however careless, opens another path.
-fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: &KeptAuth) -> Tag {
+/// that no key, however careless, opens another path. `None` where the key does not tell the request from others.
+fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: &KeptAuth) -> Option<Tag> {
     let Exchange { env, buffers, .. } = exchange;
     let Rule { origin, labels, .. } = env.rule().rule();
-    let key = filter::compared(&kept.key, env.sources(), buffers);
+    let key = filter::compared(&kept.key, env.sources(), buffers)?;
     let parts = [
         asking.identity.as_bytes(),
         origin.kind.as_bytes(),
@@ -118,7 +118,7 @@ fn tag<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Asking, kept: 
         buffers.host.as_bytes(),
         &key,
     ];
-    env.worker.guards.answers.tag(&parts)
+    Some(env.worker.guards.answers.tag(&parts))
 }
 
 /// For how long an answer holds for other requests; what it says itself comes first (nginx `proxy_cache_valid`), and what may

@@ -170,6 +170,38 @@ async fn parts_of_a_key_do_not_run_into_each_other() {
     .await;
 }
 
+// oauth2-proxy splits a large session into `_oauth2_proxy_0` and `_oauth2_proxy_1`: a key of `$cookie__oauth2_proxy` is empty then, as it is
+// for a client that has no session.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_kept_for_a_request_that_has_nothing_of_what_its_key_compares() {
+    on_stage(async {
+        let key = Template(vec![
+            TemplatePart::Host,
+            TemplatePart::BasicUser,
+            TemplatePart::Field("authorization".into()),
+            TemplatePart::Cookie("session".into()),
+        ]);
+        let times = vec![(None, Duration::from_secs(60))];
+        let auth = ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() };
+        let (stage, seen) = stage(1, vec![asking(auth)], |_| Some(ok()));
+        let mut client = stage.client();
+        for (fields, asked) in [
+            ("Cookie: session_0=a; session_1=b\r\n", 1),
+            ("", 2),
+            ("Authorization:\r\nCookie: session=\r\n", 3),
+            ("Cookie: session=a\r\n", 4),
+            ("Cookie: session=a\r\n", 4),
+            ("Authorization: Bearer a\r\n", 5),
+            ("Authorization: Bearer a\r\n", 5),
+        ] {
+            let get = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            assert_eq!(client.ask(&get).await.unwrap().status, 200);
+            assert_eq!(seen.borrow().iter().filter(|(to, _)| *to == 100).count(), asked, "{fields:?}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown() {
     on_stage(async {
@@ -222,7 +254,8 @@ async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
                 });
                 let mut client = stage.client();
                 for _ in 0..2 {
-                    assert_eq!(client.ask(GET).await.unwrap().status, 200);
+                    let get = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: a\r\n\r\n";
+                    assert_eq!(client.ask(get).await.unwrap().status, 200);
                 }
                 let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
                 assert_eq!(asked, questions, "{status} {fields:?}");

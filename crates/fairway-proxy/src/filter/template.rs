@@ -34,15 +34,22 @@ pub(super) fn write(template: &Template, of: Sources<'_>, buffers: &Buffers, tex
     template.0.iter().for_each(|part| write_part(part, of, buffers, text));
 }
 
-/// A text that is equal only where each part of the template is: no value of a part ends where another begins.
-pub(crate) fn compared(template: &Template, of: Sources<'_>, buffers: &Buffers) -> Vec<u8> {
+/// A text that is equal only where each part of the template is: no value of a part ends where another begins. `None` where the template
+/// compares headers or cookies and the request has none of them: all such requests would have the same text.
+pub(crate) fn compared(template: &Template, of: Sources<'_>, buffers: &Buffers) -> Option<Vec<u8>> {
     let mut text = Vec::new();
+    let (mut compares_fields, mut has_field) = (false, false);
     for part in &template.0 {
+        let start = text.len();
         write_part(part, of, buffers, &mut text);
+        if matches!(part, TemplatePart::BasicUser | TemplatePart::Field(_) | TemplatePart::Cookie(_)) {
+            compares_fields = true;
+            has_field |= text.len() > start;
+        }
         // No value of a field has one (RFC 9110 §5.5), and the name of a user stands for the whole of its field.
         text.push(b'\n');
     }
-    text
+    (has_field || !compares_fields).then_some(text)
 }
 
 fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
