@@ -50,7 +50,9 @@ func TestEcosystemOAuth2ProxyGuardsAHost(t *testing.T) {
 	// The session of somebody with many groups does not fit into one cookie, nor into two.
 	o.logsIn("shared", "bob", deepLink, "bob")
 	o.refreshes(3)
+	o.keepsApart("bob")
 	o.logsOut()
+	o.sessionOutlives()
 	o.providerGone()
 	o.providerGoneBeforeTheToken()
 	o.providerSilent()
@@ -81,7 +83,7 @@ func newLogin(s *stage) *login {
 	var err error
 	o.authority, err = certificate.NewAuthority()
 	s.must(err)
-	issued, err := o.authority.Issue("app."+o.domain, "shared."+o.domain, "auth."+o.domain, "login."+o.domain)
+	issued, err := o.authority.Issue("app."+o.domain, "shared."+o.domain, "kept."+o.domain, "auth."+o.domain, "login."+o.domain)
 	s.must(err)
 	s.must(kube.Grant(s.Context(), s.namespace, fairwayNamespace, fairwayName))
 	s.must(kube.Secret(s.Context(), s.namespace, "web", issued.Certificate, issued.Key))
@@ -242,36 +244,46 @@ func (o *login) stopProvider() {
 // get asks a host without any cookie until it answers with a status.
 func (o *login) get(host, path string, status int) *http.Response {
 	o.Helper()
+	var last *http.Response
+	what := fmt.Sprintf("https://%s.%s%s answers %d", host, o.domain, path, status)
+	o.must(cluster.Eventually(o.Context(), promptly, what, func(ctx context.Context) (bool, string, error) {
+		answer, body, err := o.ask(ctx, host, path)
+		if err != nil {
+			return false, "", err
+		}
+		last = answer
+		return answer.StatusCode == status, fmt.Sprintf("%d %.300s", answer.StatusCode, body), nil
+	}))
+	return last
+}
+
+// ask asks a host once, on a connection of its own, without any cookie.
+func (o *login) ask(ctx context.Context, host, path string) (*http.Response, []byte, error) {
 	transport := &http.Transport{
 		TLSClientConfig: o.authority.Client(host + "." + o.domain),
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, cluster.Join(addresses[0], 443))
 		},
 	}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"."+o.domain+path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	// A client that says who it is has to log in as well.
+	request.Header.Set("X-Auth-Request-User", "eve")
+	request.Header.Set("X-Auth-Request-Email", "eve@"+o.domain)
 	client := &http.Client{
 		Transport: transport, Timeout: 20 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	defer transport.CloseIdleConnections()
-	var last *http.Response
-	what := fmt.Sprintf("https://%s.%s%s answers %d", host, o.domain, path, status)
-	o.must(cluster.Eventually(o.Context(), promptly, what, func(ctx context.Context) (bool, string, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"."+o.domain+path, nil)
-		if err != nil {
-			return false, "", err
-		}
-		// A client that says who it is has to log in as well.
-		request.Header.Set("X-Auth-Request-User", "eve")
-		request.Header.Set("X-Auth-Request-Email", "eve@"+o.domain)
-		last, err = client.Do(request)
-		if err != nil {
-			return false, "", err
-		}
-		defer last.Body.Close()
-		body, err := io.ReadAll(last.Body)
-		return last.StatusCode == status, fmt.Sprintf("%d %.300s", last.StatusCode, body), err
-	}))
-	return last
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer, body, err
 }
 
 // guards: whoever is not logged in is sent to oauth2-proxy, with the address that was asked for.
@@ -425,6 +437,34 @@ func (o *login) refreshes(parts int) {
 	o.figure(fmt.Sprintf("renewed sessions of %d cookies", parts), 3, "", 0)
 }
 
+// keepsApart: where answers of oauth2-proxy are kept, a session lets nobody else in, and nobody keeps a session out.
+func (o *login) keepsApart(name string) {
+	o.Helper()
+	// Each replica has several workers, which keep answers of their own.
+	const connections = 40
+	outside := func() {
+		for range connections {
+			answer, body, err := o.ask(o.Context(), "kept", "/")
+			o.must(err)
+			if answer.StatusCode != http.StatusFound {
+				o.Errorf("who is not logged in gets %d: %.200s", answer.StatusCode, body)
+				return
+			}
+		}
+	}
+	outside()
+	for range 3 {
+		o.must(o.browser.Open(o.Context(), "https://kept."+o.domain+"/"))
+		o.page("what is guarded", "location.host === 'kept."+o.domain+"' && document.getElementById('guarded')")
+		var got seen
+		o.must(o.browser.Evaluate(o.Context(), "JSON.parse(document.getElementById('guarded').innerText)", &got))
+		if got.User != name {
+			o.Errorf("with the session of %s the backend got %+v", name, got)
+		}
+	}
+	outside()
+}
+
 // logsOut ends the session at oauth2-proxy and at the provider: then the form is shown again.
 func (o *login) logsOut() {
 	o.Helper()
@@ -475,6 +515,24 @@ func (o *login) recovers() {
 	o.must(o.browser.Forget(o.Context()))
 	o.logsIn("app", "alice", deepLink, "recovered")
 	o.must(o.browser.Forget(o.Context()))
+}
+
+// sessionOutlives: who is logged in stays so while the provider is away, and its session is to be renewed.
+func (o *login) sessionOutlives() {
+	o.Helper()
+	o.logsIn("app", "alice", deepLink, "session")
+	o.stopProvider()
+	end := time.Now().Add(5 * time.Second)
+	for time.Now().Before(end) {
+		var status int
+		o.must(o.browser.Evaluate(o.Context(), "fetch('/again', {redirect: 'manual'}).then(r => r.status)", &status))
+		if status != http.StatusOK {
+			o.Fatalf("while the provider is away, a session gets %d", status)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	o.startProvider()
+	o.get("login", "/.well-known/openid-configuration", http.StatusOK)
 }
 
 // providerGone: the provider dies while its form is shown.
