@@ -87,7 +87,7 @@ func newLogin(s *stage) *login {
 	s.must(err)
 	s.must(kube.Grant(s.Context(), s.namespace, fairwayNamespace, fairwayName))
 	s.must(kube.Secret(s.Context(), s.namespace, "web", issued.Certificate, issued.Key))
-	s.Cleanup(func() { s.tellOf("oauth2-proxy") })
+	s.Cleanup(func() { s.tellLog("oauth2-proxy") })
 	node, err := kube.NodeAddress(s.Context())
 	s.must(err)
 	backend, provider := o.backend(node), o.prepareProvider(node)
@@ -119,8 +119,8 @@ func (s *stage) objects(name, text string) {
 	s.must(err)
 }
 
-// tellOf prints the log of a program when the scenario has failed.
-func (s *stage) tellOf(program string) {
+// tellLog prints the log of a program when the scenario has failed.
+func (s *stage) tellLog(program string) {
 	if !s.Failed() {
 		return
 	}
@@ -355,6 +355,11 @@ func (o *login) logsIn(host, name, path, picture string) {
 	o.must(o.browser.Evaluate(o.Context(), "JSON.parse(document.getElementById('guarded').innerText)", &got))
 	if got.URI != path || got.User != name || got.Email != name+"@"+o.domain || !strings.Contains(got.Groups, ",") == (name == "bob") {
 		o.Errorf("after the login of %s at %s%s the backend got %+v", name, host, path, got)
+	}
+	var protocol string
+	o.must(o.browser.Evaluate(o.Context(), "performance.getEntriesByType('navigation')[0].nextHopProtocol", &protocol))
+	if protocol != "h2" {
+		o.Errorf("the browser speaks %q, so that HTTP/2 and its split cookies are not tried", protocol)
 	}
 }
 

@@ -97,7 +97,7 @@ func newRollout(s *stage, address string, words rolloutWords) *rollout {
 	if words.plugins == "" {
 		words.plugins = s.TempDir()
 	}
-	s.Cleanup(func() { s.tellOf("argo-rollouts") })
+	s.Cleanup(func() { s.tellLog("argo-rollouts") })
 	module, err := testbed.ModuleFolder(s.Context(), "argo-rollouts", "github.com/argoproj/argo-rollouts")
 	s.must(err)
 	_, err = testbed.Kubectl(s.Context(), "apply", "--server-side", "-k", filepath.Join(module, "manifests", "crds"))
