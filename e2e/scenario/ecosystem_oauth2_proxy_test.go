@@ -12,11 +12,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -53,6 +56,7 @@ func TestEcosystemOAuth2ProxyGuardsAHost(t *testing.T) {
 	o.keepsApart("bob")
 	o.logsOut()
 	o.sessionOutlives()
+	o.rolls()
 	o.providerGone()
 	o.providerGoneBeforeTheToken()
 	o.providerSilent()
@@ -257,15 +261,24 @@ func (o *login) get(host, path string, status int) *http.Response {
 	return last
 }
 
+// client connects to a host through Fairway and follows no redirects.
+func (o *login) client(host string) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig: o.authority.Client(host + "." + o.domain),
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, cluster.Join(addresses[0], 443))
+			},
+		},
+		Timeout:       20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 // ask asks a host once, on a connection of its own, without any cookie.
 func (o *login) ask(ctx context.Context, host, path string) (*http.Response, []byte, error) {
-	transport := &http.Transport{
-		TLSClientConfig: o.authority.Client(host + "." + o.domain),
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, cluster.Join(addresses[0], 443))
-		},
-	}
-	defer transport.CloseIdleConnections()
+	client := o.client(host)
+	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"."+o.domain+path, nil)
 	if err != nil {
 		return nil, nil, err
@@ -273,10 +286,6 @@ func (o *login) ask(ctx context.Context, host, path string) (*http.Response, []b
 	// A client that says who it is has to log in as well.
 	request.Header.Set("X-Auth-Request-User", "eve")
 	request.Header.Set("X-Auth-Request-Email", "eve@"+o.domain)
-	client := &http.Client{
-		Transport: transport, Timeout: 20 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, nil, err
@@ -485,7 +494,10 @@ func (o *login) logsOut() {
 	o.page("the form of the provider", "location.host === 'login."+o.domain+"' && document.getElementById('login')")
 }
 
-// patience is what somebody in front of a browser has, on a machine that is busy; the timeouts of the Ingresses are 5 s.
+// renewal is --cookie-refresh.
+const renewal = 3 * time.Second
+
+// patience is what somebody in front of a browser has, on a machine that is busy; the Ingress of the provider waits for 3 s.
 const patience = 12 * time.Second
 
 // fails waits until the page has one of the statuses, and notes how long that took since an action.
@@ -522,22 +534,105 @@ func (o *login) recovers() {
 	o.must(o.browser.Forget(o.Context()))
 }
 
-// sessionOutlives: who is logged in stays so while the provider is away, and its session is to be renewed.
+// sessionOutlives: who is logged in stays so while the provider is away, or takes requests and answers nothing, and the session is to be
+// renewed.
 func (o *login) sessionOutlives() {
 	o.Helper()
 	o.logsIn("app", "alice", deepLink, "session")
-	o.stopProvider()
-	end := time.Now().Add(5 * time.Second)
-	for time.Now().Before(end) {
-		var status int
-		o.must(o.browser.Evaluate(o.Context(), "fetch('/again', {redirect: 'manual'}).then(r => r.status)", &status))
-		if status != http.StatusOK {
-			o.Fatalf("while the provider is away, a session gets %d", status)
+	for _, silent := range []bool{false, true} {
+		if silent {
+			o.must(o.provider.Process.Signal(syscall.SIGSTOP))
+		} else {
+			o.stopProvider()
 		}
-		time.Sleep(200 * time.Millisecond)
+		slowest := time.Duration(0)
+		for end := time.Now().Add(renewal + 2*time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			begun := time.Now()
+			var status int
+			o.must(o.browser.Evaluate(o.Context(), "fetch('/again', {redirect: 'manual'}).then(r => r.status)", &status))
+			if status != http.StatusOK {
+				o.Fatalf("while the provider is away, a session gets %d", status)
+			}
+			slowest = max(slowest, time.Since(begun))
+		}
+		if slowest > patience {
+			o.Errorf("while the provider is away, a request of a session takes %s", slowest)
+		}
+		o.figure(fmt.Sprintf("slowest request of a session without the provider (silent: %t)", silent), float64(slowest.Milliseconds()), "ms", 0)
+		o.stopProvider()
+		o.startProvider()
+		o.get("login", "/.well-known/openid-configuration", http.StatusOK)
 	}
-	o.startProvider()
-	o.get("login", "/.well-known/openid-configuration", http.StatusOK)
+}
+
+// rolls: nobody with a session notices that oauth2-proxy is restarted.
+func (o *login) rolls() {
+	o.Helper()
+	o.must(kube.Scale(o.Context(), o.namespace, "oauth2-proxy", 2))
+	o.must(kube.AwaitSettled(o.Context(), o.namespace, "oauth2-proxy"))
+	// The provider that was started again has forgotten all sessions.
+	o.must(o.browser.Forget(o.Context()))
+	o.logsIn("app", "alice", deepLink, "rolled")
+	session := o.session()
+	for _, host := range []string{"app", "shared"} {
+		counts := o.during(host, session, func() {
+			o.must(kube.Restart(o.Context(), o.namespace, "oauth2-proxy"))
+			o.must(kube.AwaitSettled(o.Context(), o.namespace, "oauth2-proxy"))
+		})
+		o.Logf("while oauth2-proxy was restarted, %s answered %v", host, counts)
+		o.figure("requests while oauth2-proxy was restarted, "+host, float64(counts["200"]), "", 0)
+		if len(counts) != 1 || counts["200"] == 0 {
+			o.Errorf("while oauth2-proxy was restarted, %s answered %v", host, counts)
+		}
+	}
+}
+
+// during counts what clients with a session are answered while something happens. Chromium is none of them: it gives up requests when an
+// interface of the node comes or goes, as those of pods do.
+func (o *login) during(host string, session map[string]string, happens func()) map[string]int {
+	o.Helper()
+	const clients = 4
+	target := "https://" + host + "." + o.domain + "/again"
+	place, err := url.Parse(target)
+	o.must(err)
+	ctx, end := context.WithCancel(o.Context())
+	var lock sync.Mutex
+	counts := map[string]int{}
+	var all sync.WaitGroup
+	for range clients {
+		jar, err := cookiejar.New(nil)
+		o.must(err)
+		for name, value := range session {
+			jar.SetCookies(place, []*http.Cookie{{Name: name, Value: value, Domain: o.domain, Path: "/", Secure: true}})
+		}
+		client := o.client(host)
+		client.Jar = jar
+		all.Go(func() {
+			defer client.CloseIdleConnections()
+			for ctx.Err() == nil {
+				what := answerOf(client, target)
+				lock.Lock()
+				counts[what]++
+				lock.Unlock()
+			}
+		})
+	}
+	happens()
+	end()
+	all.Wait()
+	return counts
+}
+
+func answerOf(client *http.Client, target string) string {
+	answer, err := client.Get(target)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(answer.StatusCode)
 }
 
 // providerGone: the provider dies while its form is shown.
