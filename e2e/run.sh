@@ -66,7 +66,7 @@ if [ "${SUITE:-}" = ecosystem ]; then
         for program in "$built"/*; do
             base=$(basename "$program")
             "$testbed" image build --name "localhost/fairway-e2e-$base:$name" --binary "$program:/$base" --entrypoint "/$base" \
-                -o "$work/program-$base.tar"
+                --user 65532:65532 -o "$work/program-$base.tar"
         done
     done
 fi
