@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -17,7 +19,9 @@ type Program struct {
 	Name      string
 	Image     string
 	Arguments []string
-	Replicas  int32
+	// Environment of its containers.
+	Environment map[string]string
+	Replicas    int32
 	// Ports of the Service; each leads to the same target.
 	Ports []core.ServicePort
 	// Ready says when a pod may get traffic.
@@ -75,6 +79,9 @@ func (p Program) deployment() *apps.Deployment {
 	container := core.Container{
 		Name: "program", Image: p.Image, Args: p.Arguments, ImagePullPolicy: core.PullIfNotPresent,
 		ReadinessProbe: &core.Probe{ProbeHandler: p.Ready, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3},
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Environment)) {
+		container.Env = append(container.Env, core.EnvVar{Name: name, Value: p.Environment[name]})
 	}
 	needs := p.ClusterRole != ""
 	spec := core.PodSpec{ServiceAccountName: p.Name, AutomountServiceAccountToken: &needs}

@@ -299,14 +299,19 @@ func (s *stage) tell() {
 		{"logs", "-n", fairwayNamespace, "-l", "app.kubernetes.io/name=fairway", "--tail=40", "--prefix"},
 		{"logs", "-n", fairwayNamespace, "-l", "app.kubernetes.io/name=fairway", "--tail=40", "--prefix", "--previous", "--ignore-errors"},
 	} {
-		text, err := testbed.Kubectl(context.Background(), arguments...)
-		if err != nil {
-			text = err.Error()
-		}
-		lines := strings.Split(text, "\n")
-		if len(lines) > told {
-			lines = append([]string{fmt.Sprintf("(%d lines before)", len(lines)-told)}, lines[len(lines)-told:]...)
-		}
-		s.Logf("%s: kubectl %s:\n%s", s.name, strings.Join(arguments, " "), strings.Join(lines, "\n"))
+		s.kubectlSays(arguments...)
 	}
+}
+
+// kubectlSays prints the end of what kubectl says.
+func (s *stage) kubectlSays(arguments ...string) {
+	text, err := testbed.Kubectl(context.Background(), arguments...)
+	if err != nil {
+		text = err.Error()
+	}
+	lines := strings.Split(text, "\n")
+	if len(lines) > told {
+		lines = append([]string{fmt.Sprintf("(%d lines before)", len(lines)-told)}, lines[len(lines)-told:]...)
+	}
+	s.Logf("%s: kubectl %s:\n%s", s.name, strings.Join(arguments, " "), strings.Join(lines, "\n"))
 }
