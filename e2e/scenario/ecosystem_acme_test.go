@@ -229,11 +229,16 @@ func (s *stage) apply(objects string) {
 // resolves tells the DNS server of the ACME server where a host is; "" for Fairway again.
 func (s *stage) resolves(host, address string) {
 	s.Helper()
-	path, body := "/add-a", map[string]any{"host": host, "addresses": []string{address}}
-	if address == "" {
-		path, body = "/clear-a", map[string]any{"host": host}
+	// An address is added to those before.
+	s.tellDNS("/clear-a", map[string]any{"host": host})
+	if address != "" {
+		s.tellDNS("/add-a", map[string]any{"host": host, "addresses": []string{address}})
 	}
-	text, err := json.Marshal(body)
+}
+
+func (s *stage) tellDNS(path string, what map[string]any) {
+	s.Helper()
+	text, err := json.Marshal(what)
 	s.must(err)
 	response, err := http.Post(s.acme().dns+path, "application/json", bytes.NewReader(text))
 	s.must(err)

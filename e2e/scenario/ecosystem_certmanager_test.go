@@ -13,7 +13,7 @@ import (
 )
 
 // renewals of each scenario, under load.
-const renewals = 3
+const renewals = 2
 
 // timed are the first and the slowest durations of a scenario: until cert-manager wrote a certificate, and from there until Fairway
 // showed it.
