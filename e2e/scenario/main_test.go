@@ -139,7 +139,7 @@ func partPorts() error {
 
 // permitted are the namespaces whose Secrets Fairway may read; others are refused by the API server.
 var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted", "e2e-streams", "e2e-tickets",
-	"e2e-cert-ingress", "e2e-cert-route", "e2e-cert-listeners", "e2e-cert-owned", "e2e-external-dns"}
+	"e2e-cert-ingress", "e2e-cert-route", "e2e-cert-listeners", "e2e-cert-owned", "e2e-external-dns", "e2e-prometheus"}
 
 // install installs the chart with its own permissions, but that Secrets are readable in some namespaces only.
 func install(ctx context.Context) error {
