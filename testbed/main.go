@@ -31,10 +31,12 @@ All but "image build" and "binaries" need root.
   binaries                  builds the programs without bringing anything up
 
   image build --name REF --binary FILE[:/PATH] [--file SOURCE:/PATH]... [--entrypoint WORD]... [--command WORD]...
-              [--env NAME=VALUE]... [--user UID[:GID]] [--label KEY=VALUE]... [--root FOLDER] -o ARCHIVE
+              [--env NAME=VALUE]... [--user UID[:GID]] [--label KEY=VALUE]... [--root FOLDER] [--gzip] -o ARCHIVE
                             writes an image of a program (with the libraries it is linked to, if any) as an OCI layout that
                             containerd, Docker and podman load; the same inputs give the same bytes. With --root, the
-                            libraries are those of the system in that folder
+                            libraries are those of the system in that folder; with --gzip, the layer is compressed
+  image join --name REF -o ARCHIVE ARCHIVE...
+                            writes the images of several architectures as one OCI index
   image load ARCHIVE...     loads images into the testbed
   image list                the images of the testbed
 

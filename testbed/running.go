@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -229,11 +230,13 @@ func fault(testbed state.Testbed, rest []string) error {
 
 func images(testbed state.Testbed, rest []string) error {
 	if len(rest) == 0 {
-		return errors.New("image: say build, load or list; see testbed --help")
+		return errors.New("image: say build, join, load or list; see testbed --help")
 	}
 	switch rest[0] {
 	case "build":
 		return buildImage(rest[1:])
+	case "join":
+		return joinImages(rest[1:])
 	case "load":
 		if len(rest) == 1 {
 			return errors.New("image load: name the archives")
@@ -275,6 +278,7 @@ func buildImage(rest []string) error {
 	flags.Var(&environment, "env", "")
 	flags.StringVar(&spec.User, "user", "", "")
 	flags.Var(&labels, "label", "")
+	flags.BoolVar(&spec.Gzip, "gzip", false, "")
 	root := flags.String("root", "", "")
 	output := flags.String("o", "", "")
 	if more, err := words(flags, rest); err != nil {
@@ -286,7 +290,21 @@ func buildImage(rest []string) error {
 	if err := fill(&spec, *root, programs, files, labels); err != nil {
 		return err
 	}
-	return writeImage(*output, spec)
+	return writeImage(*output, func(out io.Writer) error { return image.Write(out, spec) })
+}
+
+func joinImages(rest []string) error {
+	flags := flag.NewFlagSet("image join", flag.ContinueOnError)
+	name := flags.String("name", "", "")
+	output := flags.String("o", "", "")
+	archives, err := words(flags, rest)
+	if err != nil {
+		return err
+	}
+	if *output == "" || *name == "" || len(archives) == 0 {
+		return errors.New("image join: give --name, -o and the archives; see testbed --help")
+	}
+	return writeImage(*output, func(out io.Writer) error { return image.Join(out, *name, archives) })
 }
 
 // fill reads what goes into the image. Libraries that several programs share are there once.
@@ -337,13 +355,14 @@ func fill(spec *image.Spec, root string, programs, files, labels []string) error
 	return nil
 }
 
-func writeImage(path string, spec image.Spec) error {
+// writeImage writes an archive, or leaves no file.
+func writeImage(path string, write func(io.Writer) error) error {
 	out, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("image build: %w", err)
+		return fmt.Errorf("image: %w", err)
 	}
-	if err := errors.Join(image.Write(out, spec), out.Close()); err != nil {
-		return errors.Join(fmt.Errorf("image build: %w", err), os.Remove(path))
+	if err := errors.Join(write(out), out.Close()); err != nil {
+		return errors.Join(fmt.Errorf("image: %w", err), os.Remove(path))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -30,6 +31,8 @@ type Spec struct {
 	WorkingDir   string
 	Labels       map[string]string
 	Files        []File
+	// Gzip compresses the layer, for an image that goes to a registry.
+	Gzip bool
 }
 
 // File is one regular file of the image.
@@ -42,6 +45,7 @@ type File struct {
 
 const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar"
+	gzipType     = layerType + "+gzip"
 	configType   = "application/vnd.oci.image.config.v1+json"
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 	indexType    = "application/vnd.oci.image.index.v1+json"
@@ -105,7 +109,11 @@ func Write(out io.Writer, spec Spec) error {
 		return err
 	}
 	contents := blobs{}
-	layer := contents.add(layerType, layerContent)
+	unpacked := sha256.Sum256(layerContent)
+	layer, err := contents.addLayer(layerContent, spec.Gzip)
+	if err != nil {
+		return err
+	}
 	config, err := contents.addJSON(configType, map[string]any{
 		"created":      epoch.Format(time.RFC3339),
 		"architecture": spec.Architecture,
@@ -114,7 +122,7 @@ func Write(out io.Writer, spec Spec) error {
 			User: spec.User, Env: environment(spec.Environment), Entrypoint: spec.Entrypoint,
 			Cmd: spec.Command, WorkingDir: spec.WorkingDir, Labels: spec.Labels,
 		},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.Digest}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(unpacked[:])}},
 	})
 	if err != nil {
 		return err
@@ -126,42 +134,63 @@ func Write(out io.Writer, spec Spec) error {
 		return err
 	}
 	manifest.Platform = &platform{Architecture: spec.Architecture, OS: "linux"}
-	manifest.Annotations = map[string]string{
-		// containerd takes the whole name from its own annotation; the other one is podman's.
-		"io.containerd.image.name":          spec.Name,
-		"org.opencontainers.image.ref.name": spec.Name,
-	}
-	files, err := layout(spec.Name, manifest, config, layer)
-	if err != nil {
-		return err
-	}
-	for digest, content := range contents {
-		files = append(files, File{Path: blobPath(digest), Mode: 0o644, Content: content})
-	}
-	return writeTar(out, nil, files)
+	manifest.Annotations = named(spec.Name)
+	return contents.write(out, document{"index.json", index(manifest)}, document{"manifest.json", []map[string]any{{
+		"Config": blobPath(config.Digest), "RepoTags": []string{spec.Name}, "Layers": []string{blobPath(layer.Digest)},
+	}}})
 }
 
-// layout is the fixed part of an archive: the OCI entry points and Docker's.
-func layout(name string, manifest, config, layer descriptor) ([]File, error) {
-	documents := []struct {
-		path  string
-		value any
-	}{
-		{"oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}},
-		{"index.json", map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": []descriptor{manifest}}},
-		{"manifest.json", []map[string]any{{
-			"Config": blobPath(config.Digest), "RepoTags": []string{name}, "Layers": []string{blobPath(layer.Digest)},
-		}}},
+func (b blobs) addLayer(content []byte, compress bool) (descriptor, error) {
+	if !compress {
+		return b.add(layerType, content), nil
 	}
+	var compressed bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return descriptor{}, err
+	}
+	if _, err := writer.Write(content); err != nil {
+		return descriptor{}, fmt.Errorf("compress the layer: %w", err)
+	}
+	if err := writer.Close(); err != nil {
+		return descriptor{}, fmt.Errorf("compress the layer: %w", err)
+	}
+	return b.add(gzipType, compressed.Bytes()), nil
+}
+
+// named are the annotations of what an archive is loaded as.
+func named(name string) map[string]string {
+	return map[string]string{
+		// containerd takes the whole name from its own annotation; the other one is podman's.
+		"io.containerd.image.name":          name,
+		"org.opencontainers.image.ref.name": name,
+	}
+}
+
+func index(manifests ...descriptor) map[string]any {
+	return map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": manifests}
+}
+
+// document is a file of an archive that says where to begin.
+type document struct {
+	path  string
+	value any
+}
+
+// write writes an archive of these blobs and the documents that name them.
+func (b blobs) write(out io.Writer, documents ...document) error {
 	var files []File
-	for _, document := range documents {
+	for _, document := range append(documents, document{"oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}}) {
 		content, err := json.Marshal(document.value)
 		if err != nil {
-			return nil, fmt.Errorf("write %s: %w", document.path, err)
+			return fmt.Errorf("write %s: %w", document.path, err)
 		}
 		files = append(files, File{Path: document.path, Mode: 0o644, Content: content})
 	}
-	return files, nil
+	for digest, content := range b {
+		files = append(files, File{Path: blobPath(digest), Mode: 0o644, Content: content})
+	}
+	return writeTar(out, nil, files)
 }
 
 func environment(given []string) []string {

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -118,6 +119,65 @@ func TestImagesThatCannotWorkAreRefused(t *testing.T) {
 		if err := Write(io.Discard, bad); err == nil {
 			t.Errorf("%s: was written", name)
 		}
+	}
+}
+
+func TestJoinedImagesAreOneIndexOfCompressedLayers(t *testing.T) {
+	folder := t.TempDir()
+	var archives []string
+	for _, architecture := range []string{"amd64", "arm64"} {
+		one := spec(File{Path: "/bin/program", Mode: 0o755, Content: []byte(strings.Repeat(architecture, 1000))})
+		one.Architecture, one.Gzip = architecture, true
+		archives = append(archives, filepath.Join(folder, architecture))
+		keep(t, archives[len(archives)-1], write(t, one))
+	}
+	var out bytes.Buffer
+	if err := Join(&out, "fairway.test/program:v1", archives); err != nil {
+		t.Fatal(err)
+	}
+	files := unpack(t, out.Bytes())
+	var top, joined struct{ Manifests []descriptor }
+	parse(t, files["index.json"], &top)
+	parse(t, files[blobPath(top.Manifests[0].Digest)], &joined)
+	if len(top.Manifests) != 1 || len(joined.Manifests) != 2 {
+		t.Fatalf("%d indexes with %d images", len(top.Manifests), len(joined.Manifests))
+	}
+	for at, architecture := range []string{"amd64", "arm64"} {
+		if joined.Manifests[at].Platform.Architecture != architecture {
+			t.Errorf("image %d is for %+v", at, joined.Manifests[at].Platform)
+		}
+		var manifest struct {
+			Config descriptor
+			Layers []descriptor
+		}
+		parse(t, files[blobPath(joined.Manifests[at].Digest)], &manifest)
+		var config struct {
+			Rootfs struct {
+				DiffIDs []string `json:"diff_ids"`
+			}
+		}
+		parse(t, files[blobPath(manifest.Config.Digest)], &config)
+		reader, err := gzip.NewReader(bytes.NewReader(files[blobPath(manifest.Layers[0].Digest)]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(content); config.Rootfs.DiffIDs[0] != "sha256:"+hex.EncodeToString(sum[:]) {
+			t.Errorf("the image for %s names another layer than it has", architecture)
+		}
+		if manifest.Layers[0].MediaType != gzipType || manifest.Layers[0].Size >= len(content) {
+			t.Errorf("the layer for %s is not compressed: %+v", architecture, manifest.Layers[0])
+		}
+	}
+	if err := Join(io.Discard, "fairway.test/program:v1", []string{archives[0], archives[0]}); err == nil || !strings.Contains(err.Error(), "both images for amd64") {
+		t.Errorf("two images of one architecture gave %v", err)
+	}
+	keep(t, filepath.Join(folder, "index"), out.Bytes())
+	if err := Join(io.Discard, "fairway.test/program:v1", []string{filepath.Join(folder, "index")}); err == nil {
+		t.Error("an index was taken for an image")
 	}
 }
 
