@@ -7,6 +7,7 @@ mod args;
 mod ask;
 mod check;
 mod compare;
+mod documents;
 mod echo;
 mod explain;
 mod logging;
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
         Command::Compare(compare) => compare::compare(&compare),
         Command::Wait(wait) => wait::wait(&wait),
         Command::Echo(echo) => echo::echo(echo),
+        Command::Completions(completions) => documents::completions(&completions),
+        Command::Man(man) => documents::man(&man),
         Command::Version => version::print(),
     };
     outcome.unwrap_or_else(|error| {

@@ -50,6 +50,30 @@ fn input_that_cannot_be_used_ends_with_two_and_one_line() {
 }
 
 #[test]
+fn every_command_has_a_man_page_and_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = fairway(&["man", dir.path().to_str().unwrap()]);
+    assert_eq!((code, &*said), (0, ""));
+    for (page, text) in [
+        ("fairway.1", "fairway\\-explain(1)"),
+        ("fairway-run.1", "FAIRWAY_ACCESS_LOG"),
+        ("fairway-migrate-values.1", "fairway migrate values"),
+    ] {
+        let page = std::fs::read_to_string(dir.path().join(page)).unwrap();
+        assert!(page.contains(text), "{page}");
+        assert!(page.contains(env!("CARGO_PKG_VERSION")), "{page}");
+    }
+    let (code, said) = fairway(&["man", "no/such/directory"]);
+    assert!(code == 2 && said.contains("no/such/directory"), "{said}");
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, said) = fairway(&["completions", shell]);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("explain") && said.contains("ingress-class-compat"), "{shell}: {said}");
+    }
+    assert_eq!(fairway(&["completions", "sh"]).0, 2);
+}
+
+#[test]
 fn an_address_in_use_is_named_with_its_flag() {
     let dir = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

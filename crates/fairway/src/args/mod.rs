@@ -2,6 +2,7 @@
 
 mod addresses;
 mod compare;
+mod documents;
 mod gateways;
 mod inspect;
 mod limits;
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use addresses::AddressArgs;
 pub(crate) use compare::{CompareArgs, Format};
+pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
 pub(crate) use run::{LogFormat, RunArgs};
@@ -64,6 +66,10 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Run a small backend that answers with what it received
     Echo(EchoArgs),
+    /// Print what makes a shell complete Fairway's commands and flags
+    Completions(CompletionsArgs),
+    /// Write a man page for each command into a directory
+    Man(ManArgs),
     /// Print the version
     Version,
 }
