@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick release run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -79,6 +79,9 @@ image: build ## the image of the release binary, as an archive that ctr, Docker 
 chart: gateway-crds ## the tests of the Helm chart; helm is built once, into the cache
 	cd charts/tools && go vet ./... && go test -count=1 ./...
 
+release: ## all artefacts of a release in $(target_dir)/release-VERSION: make release VERSION=...; release/README.md
+	release/build $(VERSION) $(ARGS)
+
 h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
 	conformance/h2spec/run
 	conformance/h2spec/run --proxy
@@ -95,7 +98,7 @@ conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProx
 	timeout 3600 cargo test --locked -p fairway --test integration -- --ignored --nocapture conformance::report
 
 e2e-programs:
-	cd e2e && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
+	cd e2e && test -z "$$(gofmt -l .)" && go vet -tags before ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
 
 # The gate's proof in a cluster: pods 5 -> 7 -> 5, Fairway's own replicas rolled, a route of a Gateway changed, all under load.
 SCENARIOS ?= ^(TestScalingADeploymentLosesNoRequest|TestRollingFairwayToANewImageLosesNoRequest|TestAChangedRouteOfAGatewayLosesNoRequest)$$

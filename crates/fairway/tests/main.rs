@@ -19,6 +19,7 @@ mod exhaustion;
 mod floods;
 mod gateways;
 mod inspect;
+mod install;
 mod manifests_of_ingress_nginx;
 mod many_routes;
 mod migrate;
