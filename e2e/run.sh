@@ -4,6 +4,9 @@
 # `make e2e` calls it; NIGHTLY=1 is the long form. The figures are in e2e.json beside the archive.
 # SUITE=ecosystem, as in `make ecosystem`, runs the scenarios with programs that people run beside Fairway instead, with an image of each
 # program; PROGRAMS='NAME...' are the folders of e2e/programs that are needed, for a run of some scenarios. Its figures are in ecosystem.json.
+#
+# With FAIRWAY_BEFORE, the binary of the release before, and FAIRWAY_BEFORE_CHART, its chart, there is one more scenario: the upgrade
+# from it and the way back.
 set -euo pipefail
 # Background jobs get process groups of their own, so that all of one can be ended.
 set -m
@@ -44,7 +47,19 @@ watched() {
 }
 
 begin=$SECONDS
-(cd e2e && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$work/backend" ./backend && go test -c -o "$work/scenarios" ./scenario)
+more=()
+if [ -n "${FAIRWAY_BEFORE:-}" ]; then
+    E2E_BEFORE_FAIRWAY=$(realpath "$FAIRWAY_BEFORE")
+    E2E_BEFORE_CHART=$(realpath "${FAIRWAY_BEFORE_CHART:?FAIRWAY_BEFORE_CHART names the chart of FAIRWAY_BEFORE}")
+    export E2E_BEFORE_FAIRWAY E2E_BEFORE_CHART E2E_BEFORE_IMAGE=$image-before
+    strip --strip-debug -o "$work/fairway-before" "$E2E_BEFORE_FAIRWAY"
+    "$testbed" image build --name "$E2E_BEFORE_IMAGE" --binary "$work/fairway-before:/usr/bin/fairway" --entrypoint /usr/bin/fairway \
+        --user 65532:65532 -o "$work/before.tar"
+    more=("$work/before.tar")
+fi
+# Without a release before, its scenario is not there.
+(cd e2e && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$work/backend" ./backend &&
+    go test -c ${FAIRWAY_BEFORE:+-tags before} -o "$work/scenarios" ./scenario)
 "$testbed" image build --name "$backend" --binary "$work/backend:/backend" --entrypoint /backend -o "$work/backend.tar"
 # The same program under another name: what Fairway is rolled to.
 "$testbed" image build --name "$next" --binary "$results/fairway-stripped:/usr/bin/fairway" --entrypoint /usr/bin/fairway \
@@ -72,7 +87,7 @@ if [ "${SUITE:-}" = ecosystem ]; then
 fi
 charts/tools/helm version --short >/dev/null
 watched "$testbed" --name "$name" up
-"$testbed" --name "$name" image load "$archive" "$work/next.tar" "$work/backend.tar" "$work/coredns.tar" "$work/redis.tar"
+"$testbed" --name "$name" image load "$archive" "$work/next.tar" "$work/backend.tar" "$work/coredns.tar" "$work/redis.tar" "${more[@]}"
 for each in "$work"/program-*.tar; do
     # An archive that is loaded is not needed any more, and some are large.
     [ ! -f "$each" ] || { "$testbed" --name "$name" image load "$each"; rm "$each"; }

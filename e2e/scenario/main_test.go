@@ -138,7 +138,7 @@ func partPorts() error {
 }
 
 // permitted are the namespaces whose Secrets Fairway may read; others are refused by the API server.
-var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted", "e2e-streams", "e2e-tickets",
+var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted", "e2e-streams", "e2e-tickets", "e2e-upgrade",
 	"e2e-cert-ingress", "e2e-cert-route", "e2e-cert-listeners", "e2e-cert-owned", "e2e-external-dns", "e2e-prometheus"}
 
 // install installs the chart with its own permissions, but that Secrets are readable in some namespaces only.
@@ -156,6 +156,11 @@ func install(ctx context.Context) error {
 
 // upgrade installs or upgrades the release with an image; it does not wait for pods.
 func upgrade(ctx context.Context, image string, more ...string) error {
+	return upgradeTo(ctx, testbed, image, more...)
+}
+
+// upgradeTo does so with the chart of this bed.
+func upgradeTo(ctx context.Context, testbed bed.Bed, image string, more ...string) error {
 	name, tag, found := cutLast(image, ":")
 	if !found {
 		return fmt.Errorf("image %q has no tag", image)

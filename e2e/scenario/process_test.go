@@ -26,8 +26,14 @@ type process struct {
 // run starts the binary against the cluster's API, with more flags, and says how long it took to be ready; it ends with the test.
 func (s *stage) run(more ...string) (*process, time.Duration) {
 	s.Helper()
+	return s.runProgram(testbed.Fairway, more...)
+}
+
+// runProgram does so with another binary.
+func (s *stage) runProgram(fairway string, more ...string) (*process, time.Duration) {
+	s.Helper()
 	p := &process{http: s.freeAddress(), https: s.freeAddress(), admin: s.freeAddress()}
-	p.command = exec.Command(testbed.Fairway, append([]string{"run", "--kubernetes", "--no-status", "--access-log=off",
+	p.command = exec.Command(fairway, append([]string{"run", "--kubernetes", "--no-status", "--access-log=off",
 		"--http=" + p.http, "--https=" + p.https, "--admin=" + p.admin}, more...)...)
 	var said bytes.Buffer
 	p.command.Stderr = &said
