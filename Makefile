@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
 
-.PHONY: help build quick release run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -81,6 +81,13 @@ chart: gateway-crds ## the tests of the Helm chart; helm is built once, into the
 
 release: ## all artefacts of a release in $(target_dir)/release-VERSION: make release VERSION=...; release/README.md
 	release/build $(VERSION) $(ARGS)
+
+# Quick binaries: what differs from a release is how fast they are.
+release-try: export FAIRWAY_REGISTRY = 127.0.0.1:5000
+release-try: ## makes a release, publishes it to a registry in a testbed, verifies and installs it, and asks it; root
+	@.ci/setup release
+	release/build $(version) --profile quick
+	release/try $(target_dir)/release-$(version)
 
 h2spec: ## h2spec's 146 cases of HTTP/2, strict ones included, against the codec and the proxy; h2spec is built by go
 	conformance/h2spec/run
