@@ -1,4 +1,4 @@
-//! The install script of a release (release/install.sh), against folders and a server made here: what it puts in place, and that it puts
+//! What release/build refuses, and the install script of a release (release/install.sh), against folders and a server made here: what it puts in place, and that it puts
 //! nothing in place when something is wrong. The programs that it installs are scripts.
 
 use std::fs;
@@ -218,4 +218,22 @@ fn without_a_release_it_builds_in_a_checkout_and_fails_elsewhere() {
         "{}",
         outcome.said
     );
+}
+
+#[test]
+fn a_release_of_another_version_or_for_another_architecture_is_refused() {
+    let target = tempfile::tempdir().unwrap();
+    let full = target.path().join("full");
+    write(&full.join("precious"), "text");
+    for (arguments, part) in [
+        (&["9.9.9"][..], "has version"),
+        (&[env!("CARGO_PKG_VERSION"), "--arch", "riscv64"], "there is no release for riscv64"),
+        (&[env!("CARGO_PKG_VERSION"), "--out", full.to_str().unwrap()], "holds no release"),
+    ] {
+        let mut build = Command::new(root().join("release/build"));
+        let output = build.args(arguments).env("CARGO_TARGET_DIR", target.path()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(part), "{arguments:?}: {said}");
+    }
+    assert!(full.join("precious").exists());
 }
