@@ -26,7 +26,7 @@ const blocked = "scenario-upgrade"
 // The release before is installed, upgraded to this one with the words of the documentation, and rolled back, under load: no request
 // fails, the settings count all the time, sessions resume with the keys that the other release made, and each reads the configuration
 // that the other kept.
-func TestEcosystemUpgradeFromTheReleaseBeforeAndBackLosesNothing(t *testing.T) {
+func TestUpgradingFromTheReleaseBeforeAndBackLosesNothing(t *testing.T) {
 	s := begin(t, "upgrade")
 	before := testbed
 	before.Chart, before.Image, before.Fairway = os.Getenv("E2E_BEFORE_CHART"), os.Getenv("E2E_BEFORE_IMAGE"), os.Getenv("E2E_BEFORE_FAIRWAY")
