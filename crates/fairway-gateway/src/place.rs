@@ -39,15 +39,19 @@ pub struct ServicePort {
     pub map: ObjectKey,
 }
 
-/// Where a Gateway that wants this is.
+/// Where a Gateway that wants this is; `None` while nobody has said so.
 pub(crate) fn placement(
     key: &ObjectKey,
     wanted: &WantedGateway,
     inputs: Inputs<'_>,
     users: &PortUsers,
-) -> Arc<Placement> {
+) -> Option<Arc<Placement>> {
     match &inputs.options.gateways.places {
-        Places::Given => inputs.resources.gateway.placements.get(key).cloned().unwrap_or_default(),
+        Places::Given => inputs.resources.gateway.placements.get(key).cloned(),
+        Places::Nowhere => {
+            let why = "nobody gives Gateways addresses: --gateway-pods is not set".into();
+            Some(Arc::new(Placement { addresses: Addresses::Pending(why), ..Placement::default() }))
+        }
         Places::At(all) => {
             let own = &inputs.options.trust.external.own;
             let mut placement = Placement { addresses: at_addresses(wanted, all), ..Placement::default() };
@@ -55,7 +59,7 @@ pub(crate) fn placement(
                 let port = at_port(key, protocol, number, all, users, own);
                 placement.place(protocol, number, port);
             }
-            Arc::new(placement)
+            Some(Arc::new(placement))
         }
     }
 }

@@ -258,6 +258,8 @@ mod tests {
             let mut world = Self { resources: Resources::default(), options, gateways };
             world.set_parameters("LoadBalancer");
             world.set_all(value, 1);
+            let (gateway, placement) = (ObjectKey::new("default", "x"), Some(Arc::default()));
+            world.resources.apply(Change::Placed { gateway, placement });
             let work = world.gateways.note_all(&world.resources);
             world.update(work);
             world

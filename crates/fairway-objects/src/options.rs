@@ -150,6 +150,8 @@ pub enum Places {
     /// Where whoever allocates addresses and ports says (see [`crate::resources::Change::Placed`]).
     #[default]
     Given,
+    /// Nowhere, because nobody allocates them.
+    Nowhere,
     /// At these addresses, on the ports of their listeners. Of two Gateways with the same port the older one has it.
     At(Vec<IpAddr>),
 }

@@ -41,9 +41,11 @@ impl Gateways {
             let reading = self.listening.readings.get(&key).cloned();
             let wanted = reading.as_ref().and_then(|reading| reading.wanted.as_ref());
             let placement =
-                wanted.map(|wanted| place::placement(&key, wanted, inputs, &self.listening.ports));
-            let listeners = match (&reading, &placement) {
-                (Some(reading), Some(placement)) => listening::of(reading, placement, &self.attached),
+                wanted.and_then(|wanted| place::placement(&key, wanted, inputs, &self.listening.ports));
+            let listeners = match &reading {
+                Some(reading) if wanted.is_some() => {
+                    listening::of(reading, &placement.clone().unwrap_or_default(), &self.attached)
+                }
                 _ => Listeners::new(),
             };
             self.configure(&key, listeners, work);

@@ -53,7 +53,7 @@ impl Gateways {
     fn gateway_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
         let object = inputs.resources.gateway.gateways.get(key)?;
         let reading = self.listening.readings.get(key)?;
-        let placement = self.listening.places.get(key).cloned().unwrap_or_default();
+        let placement = self.place_for_status(key)?;
         let own = gateway_status::gateway(reading, &placement, &|listener| self.attached(listener));
         let own = OwnStatus::Gateway(Box::new(own));
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
@@ -63,7 +63,7 @@ impl Gateways {
         let object = inputs.resources.gateway.listener_sets.get(&set.key)?;
         let own = match self.listening.parents.get(set) {
             Some(parent) => {
-                let placement = self.listening.places.get(&parent.gateway).cloned().unwrap_or_default();
+                let placement = self.place_for_status(&parent.gateway)?;
                 gateway_status::listener_set(parent, &placement, &|listener| self.attached(listener))
             }
             None => {
@@ -76,6 +76,14 @@ impl Gateways {
         };
         let own = OwnStatus::ListenerSet(Box::new(own));
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
+    }
+
+    /// Where a Gateway is, for what is said of it; nowhere, if it should not be anywhere. `None` while this replica does not know: a
+    /// status must not lose the addresses that an earlier leader wrote, which others publish as names.
+    fn place_for_status(&self, gateway: &ObjectKey) -> Option<Arc<Placement>> {
+        let is_wanted = self.listening.readings.get(gateway).is_some_and(|reading| reading.wanted.is_some());
+        let placement = self.listening.places.get(gateway).cloned();
+        if is_wanted { placement } else { Some(placement.unwrap_or_default()) }
     }
 
     fn policy_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {

@@ -175,6 +175,9 @@ fn set_options(options: &mut Options, value: &Value) {
         let addresses: Vec<_> = addresses.collect();
         options.gateways.places = if addresses.is_empty() { Places::Given } else { Places::At(addresses) };
     }
+    if value["gatewayAddress"] == "nowhere" {
+        options.gateways.places = Places::Nowhere;
+    }
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();
     }

@@ -190,7 +190,10 @@ impl RunArgs {
         };
         let mut options = self.translation.options()?;
         if self.source.kubernetes {
-            options.gateways.places = Places::Given;
+            options.gateways.places = match self.gateways.pods()? {
+                Some(_) => Places::Given,
+                None => Places::Nowhere,
+            };
         }
         self.listen.addresses.place(self.report.webhook.address, &mut options);
         let own = &mut options.trust.external.own;

@@ -19,7 +19,7 @@ use fairway_model::PortProtocol;
 use fairway_objects::gateway_api::Gateway;
 use fairway_objects::kinds::ApiResource;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::placement::{Placement, PortPlacement, PortState};
+use fairway_objects::placement::{Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::resources::{Change, Resources};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -42,6 +42,7 @@ use crate::status::updates::Updates;
 
 /// A replica that is not the first one waits so long for each one before it.
 const TURN: Duration = Duration::from_millis(500);
+const UNKNOWN: &str = "the Services of Gateways, or the list of their ports, may not be read";
 const TAKEN: &str = "a Service of this name is there that does not belong to the Gateway";
 
 /// What Gateways get.
@@ -145,7 +146,10 @@ impl Keeper {
                 self.efforts.begin();
                 if self.sources.are_listed() {
                     self.look(&view, Part { leads, knows_all: is_complete(&view) }).await;
-                } else if view.outcome.translation.gateway.wanted.is_empty() || self.sources.are_refused() {
+                } else if self.sources.are_refused() {
+                    self.place_nowhere(&view);
+                    self.standing.gateways_placed();
+                } else if view.outcome.translation.gateway.wanted.is_empty() {
                     self.standing.gateways_placed();
                 }
             }
@@ -348,6 +352,18 @@ impl Keeper {
             true => self.wait_for_all(&mut now, resources),
             false => self.replicas.follow(),
         }
+        self.tell(now);
+    }
+
+    /// Tells the pipeline that nobody can say where Gateways are, for their status.
+    fn place_nowhere(&mut self, view: &View) {
+        let nowhere =
+            Arc::new(Placement { addresses: Addresses::Pending(UNKNOWN.into()), ..Placement::default() });
+        let wanted = view.outcome.translation.gateway.wanted.keys().cloned();
+        self.tell(wanted.map(|gateway| (gateway, nowhere.clone())).collect());
+    }
+
+    fn tell(&mut self, now: BTreeMap<ObjectKey, Arc<Placement>>) {
         let before = std::mem::replace(&mut self.placed, now);
         for (gateway, placement) in &self.placed {
             if before.get(gateway) != Some(placement) {

@@ -441,8 +441,11 @@ async fn what_may_not_be_read_keeps_no_replica_from_serving_the_rest() {
     let world = World::new();
     world.api.fail(Failure::Forbidden, requests("GET", "/configmaps"));
     world.want(&[("edge", &[80])]);
-    let replica = world.replica("one");
+    let mut replica = world.replica("one");
     within(30, "it goes on without Gateways", || replica.standing.has_placed_gateways()).await;
+    let told =
+        |it: &Placement| matches!(&it.addresses, Addresses::Pending(why) if why.contains("may not be read"));
+    replica.until("edge", told).await;
 }
 
 /// What the other replica answers, now and later.
