@@ -105,7 +105,7 @@ conformance: ## h2spec, HTTP/1, smuggling and TLS against Fairway, nginx, HAProx
 	timeout 3600 cargo test --locked -p fairway --test integration -- --ignored --nocapture conformance::report
 
 e2e-programs:
-	cd e2e && test -z "$$(gofmt -l .)" && go vet -tags before ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
+	cd e2e && test -z "$$(gofmt -l .)" && go vet -tags before,plugin ./... && go test -count=1 $$(go list ./... | grep -v '/scenario$$')
 
 # The gate's proof in a cluster: pods 5 -> 7 -> 5, Fairway's own replicas rolled, a route of a Gateway changed, all under load.
 SCENARIOS ?= ^(TestScalingADeploymentLosesNoRequest|TestRollingFairwayToANewImageLosesNoRequest|TestAChangedRouteOfAGatewayLosesNoRequest)$$
