@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use fairway_model::{Template, variables};
+use fairway_model::{Template, TemplatePart, variables};
 
 /// ingress-nginx: `auth-cache-duration`.
 const DEFAULT: &str = "200 202 401 5m";
 
-/// Reads a key; `None` where it is empty, and the error says what is wrong.
+/// Reads a key; `None` where it is empty, and the error says what is wrong. A key that is the same for all clients would let everybody in
+/// whom the service refuses, once it has let one in.
 pub(crate) fn key(text: &str) -> Result<Option<Template>, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_${}".contains(&byte);
     if !text.bytes().all(plain) {
@@ -17,6 +18,16 @@ pub(crate) fn key(text: &str) -> Result<Option<Template>, String> {
     let key = variables::compared(text).map_err(|name| {
         format!("\"{text}\" has {name}, and besides {} only {} work", variables::COMPARED, variables::KNOWN)
     })?;
+    let tells_clients_apart = |part: &TemplatePart| {
+        use TemplatePart::{Address, BasicUser, Cookie, Field};
+        matches!(part, Address | BasicUser | Cookie(_) | Field(_))
+    };
+    if !text.is_empty() && !key.0.iter().any(tells_clients_apart) {
+        let (compared, address) = (variables::COMPARED, "$remote_addr");
+        return Err(format!(
+            "\"{text}\" has none of {compared} and {address}, so that all clients would share one decision"
+        ));
+    }
     Ok((!text.is_empty()).then_some(key))
 }
 
@@ -94,8 +105,12 @@ mod tests {
     #[test]
     fn a_key_is_text_and_variables() {
         assert_eq!(key(""), Ok(None));
-        assert!(key("$remote_user$http_authorization").unwrap().is_some());
-        for wrong in ["$arg_token", "a b", "$http_x:$host"] {
+        for right in ["$remote_user$http_authorization", "$remote_addr", "$host-$cookie_sid"] {
+            assert!(key(right).unwrap().is_some(), "{right}");
+        }
+        for wrong in
+            ["$arg_token", "a b", "$http_x:$host", "$host", "constant", "$request_uri$request_method"]
+        {
             assert!(key(wrong).is_err(), "{wrong}");
         }
     }

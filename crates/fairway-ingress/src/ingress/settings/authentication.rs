@@ -50,7 +50,7 @@ impl GlobalAuth {
             "cache-key" => {
                 self.cache_key = kept_answers::key(value).map_err(|_| {
                     KeyProblem::Lost(
-                        "it has another variable than those that work",
+                        "it has another variable than those that work, or none that tells clients apart",
                         "the service is asked about each request",
                     )
                 })?;
