@@ -189,7 +189,6 @@ lab-report: ## docs/results/report.html and the figures of README.md and docs/pe
 	$(target_dir)/debug/fairway-lab publish
 
 lab-test: image ## the tests of the laboratory and the benchmark, and a few seconds in a testbed: Fairway must lose nothing there; root
-	@.ci/setup report
 	$(runner) cargo test --locked --no-fail-fast -p fairway-bench -p fairway-lab -p fairway-lab-traffic
 	cargo build --locked -p fairway-lab
 	$(target_dir)/debug/fairway-lab run dynamic --quick --peers fairway,nginx@system --fail-on-errors fairway \

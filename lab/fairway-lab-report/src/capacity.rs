@@ -2,12 +2,31 @@
 
 use fairway_lab_measure::results::Settings;
 
-use super::bars::{COST, Quantity, bars};
 use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::gather::Scenario;
 use super::pool::{Pool, distinct, whole};
 use super::scale::Spread;
+
+/// A figure of a stream.
+struct Quantity {
+    /// The heading.
+    title: &'static str,
+    /// The unit, short.
+    unit: &'static str,
+    /// What it means and which way is better.
+    reading: &'static str,
+    /// The figure, where it says something.
+    value: fn(&Pool<'_>) -> Option<f64>,
+}
+
+/// CPU per request.
+const COST: Quantity = Quantity {
+    title: "CPU per request",
+    unit: "µs",
+    reading: "CPU time of the proxy alone for each answered request. Shorter is better.",
+    value: |pool| pool.cpu(),
+};
 
 const QUANTITIES: [Quantity; 3] = [
     Quantity {
@@ -30,13 +49,11 @@ const QUANTITIES: [Quantity; 3] = [
     },
 ];
 
-/// Draws the figures of a run that has worker counts: lines, or bars where there is only one count.
+/// Draws the figures of a run that has several worker counts; one count is in the table.
 pub(super) fn by_workers(run: &Scenario, builder: &mut PageBuilder) {
     let pools = whole(run, &builder.palette);
-    match distinct(pools.iter().filter_map(|pool| pool.workers)).len() {
-        0 => {}
-        1 => QUANTITIES.iter().for_each(|quantity| bars(quantity, run, builder)),
-        _ => QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, builder)),
+    if distinct(pools.iter().filter_map(|pool| pool.workers)).len() > 1 {
+        QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, builder));
     }
 }
 
@@ -47,7 +64,7 @@ fn lines(quantity: &Quantity, pools: &[Pool<'_>], builder: &mut PageBuilder) {
         series: series(pools, case, quantity),
         events: Vec::new(),
     });
-    builder.plot(Figure {
+    builder.plot(&Figure {
         title: format!("{}, by workers", quantity.title),
         reading: format!("{} To the right are more worker threads.", quantity.reading),
         x: Axis { label: "worker threads", spread: Spread::Doubling },

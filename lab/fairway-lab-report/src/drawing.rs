@@ -1,5 +1,4 @@
-//! The drawings that need no script: SVG for paper, and for a browser without scripts. On a screen `page.js` puts its
-//! own in their place, from the same figure. Never chooses what is drawn.
+//! Draws figures as SVG whose colours are those of the page, light and dark. Never chooses what is drawn.
 
 use super::figure::{Figure, Look, Panel, Series};
 use super::html::Html;
@@ -128,8 +127,7 @@ impl Frame {
         if points.is_empty() {
             return;
         }
-        html.raw("<g class=\"").raw(palette.class(&series.peer)).raw(" ").raw(series.look.name()).raw("\"");
-        html.attribute("data-peer", &series.peer).raw(">");
+        html.raw("<g class=\"").raw(palette.class(&series.peer)).raw(" ").raw(series.look.name()).raw("\">");
         if series.look == Look::Failures {
             for point in &points {
                 let x = self.at(*point).0;
@@ -196,7 +194,7 @@ impl Frame {
 }
 
 /// A name that fits beside a plot; the whole of it is in the legend.
-pub(super) fn cut(label: &str) -> String {
+fn cut(label: &str) -> String {
     const LETTERS: usize = 17;
     if label.chars().count() <= LETTERS {
         return label.to_owned();

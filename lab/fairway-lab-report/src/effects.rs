@@ -155,7 +155,7 @@ pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder) {
         series: run.propagations.iter().filter(|one| one.case == *case).filter_map(distribution).collect(),
         events: Vec::new(),
     });
-    builder.plot(Figure {
+    builder.plot(&Figure {
         title: "From a write to its effect (propagation)".to_owned(),
         reading: "The share of changes (upwards) that had taken effect within a time (to the right). Further left and steeper is better. A line that ends below 100% lost changes: they had no effect in time.".to_owned(),
         x: Axis { label: "ms after the write", spread: Spread::Log },

@@ -1,10 +1,8 @@
 //! What a plot is, before it is drawn: panels with the same axes, series of peers, events. [`super::drawing`] draws it
-//! for paper and for browsers without scripts; `page.js` draws the same for a screen. Never reads results.
-
-use serde_json::{Value, json};
+//! it. Never reads results.
 
 use super::scale::Spread;
-use super::thin::{Point, thinned};
+use super::thin::Point;
 
 /// A plot: one panel, or small ones with the same axes.
 pub(super) struct Figure {
@@ -57,7 +55,7 @@ pub(super) enum Look {
 }
 
 impl Look {
-    /// Its name for `page.js` and its class in drawings.
+    /// Its class in drawings.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Solid => "solid",
@@ -95,57 +93,5 @@ impl Figure {
             .flat_map(|panel| &panel.series)
             .filter(|series| series.look != Look::Failures)
             .flat_map(|series| series.points.iter().copied())
-    }
-
-    /// How many points there are.
-    pub(super) fn size(&self) -> usize {
-        self.panels.iter().flat_map(|panel| &panel.series).map(|series| series.points.len()).sum()
-    }
-
-    /// For `page.js`, with at most about so many points for each series.
-    pub(super) fn text(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
-        let axis = |axis: &Axis| json!({ "label": axis.label, "spread": axis.spread.name() });
-        let panel = |panel: &Panel| {
-            let series: Vec<Value> = panel.series.iter().map(|series| series.text(most, class_of)).collect();
-            json!({ "title": panel.title, "series": series, "events": panel.events })
-        };
-        let panels: Vec<Value> = self.panels.iter().map(panel).collect();
-        json!({ "title": self.title, "x": axis(&self.x), "y": axis(&self.y), "panels": panels })
-    }
-}
-
-impl Series {
-    fn text(&self, most: usize, class_of: &dyn Fn(&str) -> &'static str) -> Value {
-        let points = thinned(&self.points, most);
-        let flat: Vec<f64> = points.iter().flat_map(|(x, y)| [shortened(*x, 6), shortened(*y, 4)]).collect();
-        json!({
-            "peer": self.peer,
-            "label": self.label,
-            "look": self.look.name(),
-            "colour": class_of(&self.peer),
-            "points": flat,
-        })
-    }
-}
-
-/// The value with so many significant digits: half of the file would else be digits that nobody can see.
-fn shortened(value: f64, digits: i32) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return 0.0;
-    }
-    let places = digits - 1 - value.abs().log10().floor() as i32;
-    let factor = 10f64.powi(places.clamp(-12, 12));
-    (value * factor).round() / factor
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_shortened_to_what_can_be_seen() {
-        assert_eq!(shortened(0.123_456_7, 4).to_string(), "0.1235");
-        assert_eq!(shortened(359.900_000_001, 7).to_string(), "359.9");
-        assert_eq!(shortened(12_345.678, 4).to_string(), "12350");
     }
 }

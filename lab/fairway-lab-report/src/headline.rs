@@ -11,37 +11,8 @@ use super::palette::Palette;
 use super::peers::FAIRWAY;
 use super::pool::{distinct, in_case};
 
-/// What an interval allows to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
-    /// The interval includes 1, or lies within that of the machine's own noise.
-    None,
-    /// There are too few pairs to say anything.
-    TooFew,
-    /// The peer's figure is the lower one.
-    Lower,
-    /// The peer's figure is the higher one.
-    Higher,
-}
-
-/// What may be said of a ratio, given all ratios of its run.
-pub(super) fn claim(ratio: &Ratio, all: &[Ratio]) -> Claim {
-    if has_too_few(ratio) {
-        return Claim::TooFew;
-    }
-    let (low, high) = ratio.interval;
-    let finite = [ratio.median, low, high].iter().all(|value| value.is_finite());
-    if !finite || includes_one((low, high)) || is_within_noise(ratio, all) {
-        Claim::None
-    } else if ratio.median < 1.0 {
-        Claim::Lower
-    } else {
-        Claim::Higher
-    }
-}
-
 /// Whether it stands on fewer pairs than a finding takes. Files of before this was counted say what they said.
-pub(super) fn has_too_few(ratio: &Ratio) -> bool {
+fn has_too_few(ratio: &Ratio) -> bool {
     ratio.grounds.coverage.is_some() && ratio.pairs < ENOUGH_PAIRS
 }
 
@@ -86,25 +57,24 @@ fn lower_is_better(figure: &str) -> Option<bool> {
     }
 }
 
-/// The claim in words.
-pub(super) fn text(ratio: &Ratio, all: &[Ratio]) -> String {
+/// What may be said of a ratio, given all ratios of its run.
+fn text(ratio: &Ratio, all: &[Ratio]) -> &'static str {
+    let (low, high) = ratio.interval;
+    let finite = [ratio.median, low, high].iter().all(|value| value.is_finite());
     if is_noise(ratio) {
-        return "noise".to_owned();
+        return "noise";
+    } else if has_too_few(ratio) {
+        return "too few pairs";
+    } else if !finite || includes_one(ratio.interval) {
+        return "no difference: interval includes 1";
+    } else if is_within_noise(ratio, all) {
+        return "no difference: within the noise";
     }
-    let claim = claim(ratio, all);
-    let (more, less) = match lower_is_better(&ratio.figure) {
-        Some(true) => ("worse", "better"),
-        Some(false) => ("better", "worse"),
-        None => ("higher", "lower"),
-    };
-    match claim {
-        Claim::None if is_within_noise(ratio, all) && !includes_one(ratio.interval) => {
-            "no difference: within the noise".to_owned()
-        }
-        Claim::None => "no difference: interval includes 1".to_owned(),
-        Claim::TooFew => "too few pairs".to_owned(),
-        Claim::Higher => more.to_owned(),
-        Claim::Lower => less.to_owned(),
+    match (lower_is_better(&ratio.figure), ratio.median < 1.0) {
+        (Some(lower), is_lower) if lower == is_lower => "better",
+        (Some(_), _) => "worse",
+        (None, true) => "lower",
+        (None, false) => "higher",
     }
 }
 
@@ -153,7 +123,7 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBu
             Cell::Number(number::ratio(ratio.median)),
             Cell::Number(interval(ratio)),
             Cell::Markup(bar(ratio, reach, &builder.palette)),
-            Cell::Text(text(ratio, all)),
+            Cell::Text(text(ratio, all).to_owned()),
             Cell::Number(pairs(ratio)),
             Cell::Number(number::maybe(ratio.grounds.median_of_all.filter(|_| ratio.set_aside > 0))),
         ]);
@@ -215,11 +185,6 @@ fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
     html
 }
 
-/// The ratios of recommended settings against Fairway.
-pub(super) fn against_fairway(all: &[Ratio]) -> impl Iterator<Item = &Ratio> {
-    with_settings(all, Settings::Recommended)
-}
-
 /// The ratios of some settings against Fairway.
 pub(super) fn with_settings(all: &[Ratio], settings: Settings) -> impl Iterator<Item = &Ratio> {
     all.iter().filter(move |ratio| ratio.settings == settings && ratio.base == FAIRWAY)
@@ -256,7 +221,7 @@ mod tests {
             ratio("nginx-reload", 0.8, (0.7, 0.9)),
             noise,
         ];
-        let text: Vec<String> = all.iter().map(|ratio| text(ratio, &all)).collect();
+        let text: Vec<&str> = all.iter().map(|ratio| text(ratio, &all)).collect();
         assert_eq!(text[0], "worse");
         assert!(text[1].contains("interval includes 1"));
         assert!(text[2].contains("within the noise"));

@@ -64,13 +64,6 @@ impl Html {
         self
     }
 
-    /// A script or style of this program, or JSON in which `<` is already an escape.
-    pub(super) fn embedded(&mut self, text: &str) -> &mut Self {
-        debug_assert!(!text.contains("</s"), "it would end its own element");
-        self.0.push_str(text);
-        self
-    }
-
     /// A list of sentences; nothing if there are none.
     pub(super) fn list<'a>(&mut self, sentences: impl IntoIterator<Item = &'a str>) -> &mut Self {
         self.raw("<ul>");
@@ -87,10 +80,8 @@ pub(super) enum Cell {
     Text(String),
     /// Figures, to the right.
     Number(String),
-    /// Figures that deserve a look: something failed, or is worse than what it is compared with.
+    /// Figures that deserve a look: something failed.
     Bad(String),
-    /// Figures that are better than what they are compared with.
-    Good(String),
     /// Markup that is escaped already.
     Markup(Html),
 }
@@ -200,7 +191,6 @@ impl Cell {
             Self::Text(text) => html.raw("<td class=t>").text(text),
             Self::Number(text) => html.raw("<td>").text(text),
             Self::Bad(text) => html.raw("<td class=bad>").text(text),
-            Self::Good(text) => html.raw("<td class=good>").text(text),
             Self::Markup(piece) => html.raw("<td class=t>").append(piece),
         };
     }

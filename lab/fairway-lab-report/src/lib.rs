@@ -6,17 +6,11 @@
 //!
 //! ```text
 //! results ─► gather ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
-//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG for paper            ─┼─► report.html
-//!                                                                          └─► JSON ─► page.js: the same, alive  ─┘
+//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG ─┴─► report.html
 //! ```
 //!
 //! The figures of README.md and docs/performance.md are made by [`evidence`].
-//!
-//! On a screen `page.js` draws the plots; without scripts and on paper there are the drawings of [`drawing`], with all
-//! peers and the whole of every axis, whatever a reader toggled or zoomed.
 
-mod bars;
-mod beside;
 mod builder;
 mod capacity;
 pub mod command;
@@ -42,15 +36,11 @@ mod poisson;
 mod pool;
 mod provenance;
 mod published;
-mod question;
 pub mod readme;
-
-mod redrawn;
 mod rounds;
 mod scale;
 mod stretch;
 mod thin;
-mod verdict;
 
 use std::fs::{self, Permissions};
 use std::io::Write;

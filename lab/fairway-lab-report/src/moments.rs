@@ -33,8 +33,8 @@ pub(super) fn over_time(run: &Scenario, builder: &mut PageBuilder) {
                 run.rounds()
             ));
         }
-        builder.plot(together(run, case, &strands));
-        builder.plot(apart(run, case, &strands));
+        builder.plot(&together(run, case, &strands));
+        builder.plot(&apart(run, case, &strands));
     }
 }
 

@@ -1,12 +1,7 @@
 //! The page as a whole: the order of chapters, and the frame with its content security policy. Never a figure itself.
 
-use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use fairway_lab_measure::results::Results;
 
-use super::bars::{COST, bars};
-use super::beside::HATCH;
 use super::builder::PageBuilder;
 use super::gather::{Scenario, gather};
 use super::glance::{Kind, glance};
@@ -15,12 +10,11 @@ use super::palette::Palette;
 use super::pool::distinct;
 use super::{
     capacity, curves, deliveries, effects, errors, figures, findings, headline, moments, number, provenance,
-    published, stretch, verdict,
+    published,
 };
 
 const STYLE: &str = include_str!("page.css");
-const PLOT: &str = include_str!("plot.js");
-const SCRIPT: &str = include_str!("page.js");
+
 /// The report of runs, a whole HTML file.
 ///
 /// # Errors
@@ -29,7 +23,6 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
     let scenarios = gather(results);
     let mut builder = PageBuilder::new(Palette::of(results));
     opening(results, &scenarios, &mut builder);
-    verdict::chapter(&scenarios, &mut builder)?;
     at_a_glance(results, &scenarios, &mut builder);
     for (place, run) in scenarios.iter().enumerate() {
         builder.html.raw("<section class=\"scenario\"").attribute("id", &format!("scenario-{}", place + 1));
@@ -38,11 +31,11 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
         scenario(run, &mut builder);
         builder.html.raw("</section>");
     }
-    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>").raw(HATCH);
+    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>");
     published::chapter(&scenarios, &mut builder)?;
     builder.html.raw("</section>");
     provenance::grounds(results, &mut builder);
-    Ok(framed(builder))
+    Ok(framed(&builder))
 }
 
 /// Why a set of runs is not one with the set before it.
@@ -54,7 +47,7 @@ fn apart(run: &Scenario, builder: &mut PageBuilder) {
 }
 
 fn opening(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder) {
-    builder.html.raw("<header><h1>Ingress controllers, measured</h1><button type=\"button\" id=\"theme\" hidden>Dark</button></header>");
+    builder.html.raw("<header><h1>Ingress controllers, measured</h1></header>");
     builder.html.raw("<p class=\"lead\">The five published benchmarks of ingress controllers, run again by <code>fairway-lab</code>.");
     let machines = results.iter().map(|one| (&one.environment.cpu, one.environment.cpus));
     for (cpu, cpus) in distinct(machines) {
@@ -71,9 +64,7 @@ fn opening(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilde
     if results.is_empty() {
         builder.note("There are no results in this report.");
     }
-    builder.html.raw(
-        "<nav aria-label=\"Contents\"><a href=\"#answer\">The answer</a><a href=\"#glance\">At a glance</a>",
-    );
+    builder.html.raw("<nav aria-label=\"Contents\"><a href=\"#glance\">At a glance</a>");
     for (place, run) in scenarios.iter().enumerate() {
         builder.html.raw("<a").attribute("href", &format!("#scenario-{}", place + 1)).raw(">");
         builder.html.text(&run.title()).raw("</a>");
@@ -116,14 +107,12 @@ fn scenario(run: &Scenario, builder: &mut PageBuilder) {
     builder.html.element("<p class=\"lead\">", &run.question.purpose, "</p>");
     provenance::parameters(run, builder);
     figures::table(run, builder);
-    stretch::table(run, builder);
     capacity::by_workers(run, builder);
     moments::over_time(run, builder);
     effects::spikes(run, builder);
     effects::propagation(run, builder);
     findings::table(run, builder);
     curves::curves(run, builder);
-    bars(&COST, run, builder);
     provenance::notes(run, builder);
     errors::table(run, builder);
     deliveries::table(run, builder);
@@ -131,36 +120,15 @@ fn scenario(run: &Scenario, builder: &mut PageBuilder) {
     provenance::generator(run, builder);
 }
 
-/// The scripts, as they stand in the file.
-fn script() -> String {
-    format!("{PLOT}\n{SCRIPT}")
-}
-
-fn framed(builder: PageBuilder) -> String {
-    let (body, figures) = builder.closed();
-    let script = script();
-    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(digest(&SHA256, text.as_bytes())));
-    let policy = format!(
-        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src {}; script-src {}",
-        hash(STYLE),
-        hash(&script)
-    );
+fn framed(builder: &PageBuilder) -> String {
     let mut head = Html::default();
     head.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    head.raw("<meta http-equiv=\"Content-Security-Policy\"").attribute("content", &policy).raw(">");
+    head.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'\">");
     head.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     head.raw(
         "<meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">",
     );
-    head.raw("<link rel=\"icon\" href=\"data:,\"><title>fairway-lab report</title><style>").embedded(STYLE);
-    head.raw("</style></head><body><main>");
-    let mut text = head.into_text();
-    text.push_str(&body);
-    let mut tail = Html::default();
-    // In a script element `<` could end it, or begin a comment.
-    let json = figures.to_string().replace('<', "\\u003c");
-    tail.raw("</main><script type=\"application/json\" id=\"figures\">").embedded(&json);
-    tail.raw("</script><script>").embedded(&script).raw("</script></body></html>\n");
-    text.push_str(&tail.into_text());
-    text
+    head.raw("<link rel=\"icon\" href=\"data:,\"><title>fairway-lab report</title><style>").raw(STYLE);
+    head.raw("</style></head><body><main>").append(&builder.html).raw("</main></body></html>\n");
+    head.into_text()
 }

@@ -154,14 +154,6 @@ impl<'a> Pool<'a> {
 }
 
 impl Pool<'_> {
-    /// The peer, and that it had its defaults if it did.
-    pub(super) fn name(&self) -> String {
-        match self.settings {
-            Settings::Recommended => self.peer.to_owned(),
-            Settings::Defaults => format!("{}, defaults", self.peer),
-        }
-    }
-
     fn sum(&self, value: impl Fn(&Measure) -> f64) -> f64 {
         self.measures.iter().map(|measure| value(measure)).sum()
     }

@@ -1,4 +1,4 @@
-//! Axes: from a value to a place, and where ticks go. `page.js` does the same for zoomed plots. Never draws.
+//! Axes: from a value to a place, and where ticks go. Never draws.
 
 use super::number;
 
@@ -16,16 +16,6 @@ pub(super) enum Spread {
 }
 
 impl Spread {
-    /// Its name for `page.js`.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "linear",
-            Self::Log => "log",
-            Self::Nines => "nines",
-            Self::Doubling => "doubling",
-        }
-    }
-
     fn unbent(self, value: f64) -> f64 {
         match self {
             Self::Linear => value,

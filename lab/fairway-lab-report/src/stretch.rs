@@ -3,16 +3,12 @@
 
 use fairway_lab_measure::results::Settings;
 
-use super::builder::PageBuilder;
-use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number::{self, TOO_FEW};
 use super::peers::DIRECT;
-use super::pool::{Pool, distinct, whole};
+use super::pool::Pool;
 
 /// The cases of `dynamic`.
 const CASES: [&str; 2] = ["static", "dynamic"];
-const PERCENTS: [f64; 3] = [90.0, 99.0, 99.9];
 
 /// The dynamic latency of a peer divided by its static one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,11 +20,6 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// How much more the peer stretched than the direct stream.
-    pub(super) fn beyond_direct(&self) -> Option<f64> {
-        self.straight.filter(|straight| *straight > 0.0).map(|straight| self.through / straight)
-    }
-
     /// `1.76 (1.98)`, the second straight to the pods.
     pub(super) fn text(&self) -> String {
         let straight = self.straight.map_or_else(|| TOO_FEW.to_owned(), number::ratio);
@@ -52,42 +43,11 @@ pub(super) fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings, percen
     (calm.ms > 0.0).then(|| Stretch { through: moved.ms / calm.ms, straight })
 }
 
-/// The table of a run that has both cases.
-pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
-    let pools = whole(run, &builder.palette);
-    let peers =
-        distinct(pools.iter().filter(|pool| pool.peer != DIRECT).map(|pool| (pool.peer, pool.settings)));
-    let mut columns = vec!["peer".to_owned()];
-    columns.extend(PERCENTS.map(|percent| format!("#p{percent} dynamic ÷ static (direct)")));
-    columns.push("#beyond direct at p99.9".to_owned());
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("The dynamic curve against the static one", &columns);
-    let mut is_empty = true;
-    for (peer, settings) in peers {
-        let found = PERCENTS.map(|percent| stretch(&pools, peer, settings, percent));
-        if found.iter().all(Option::is_none) {
-            continue;
-        }
-        is_empty = false;
-        let mut row = vec![Cell::Markup(builder.palette.cell(peer, settings))];
-        row.extend(
-            found
-                .iter()
-                .map(|one| Cell::Number(one.map_or_else(|| TOO_FEW.to_owned(), |stretch| stretch.text()))),
-        );
-        let beyond = found[2].and_then(|last| last.beyond_direct());
-        row.push(Cell::Number(beyond.map_or_else(|| TOO_FEW.to_owned(), number::ratio)));
-        table.row(row);
-    }
-    if !is_empty {
-        builder.reading("A latency while pods come and go, divided by the same percentile while nothing changes; in brackets the same of the stream straight to a pod that no change concerns. 1 means that the two curves lie on one another. The last column is the first of the two divided by the second at p99.9: what is left of it when the machine's own share is taken off. “Too few” stands where one of the percentiles has fewer than ten values above it.");
-        builder.table(&table);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::gather::Scenario;
     use super::super::palette::Palette;
+    use super::super::pool::whole;
     use super::*;
     use fairway_lab_measure::results::{Latency, Load, Measure, Percentile};
 
@@ -123,7 +83,6 @@ mod tests {
         let pools = whole(&run, &Palette::of(&[]));
         let found = stretch(&pools, "envoy", Settings::Recommended, 99.9).expect("both cases");
         assert_eq!(found, Stretch { through: 3.0, straight: Some(1.5) });
-        assert_eq!(found.beyond_direct(), Some(2.0));
         assert_eq!(stretch(&pools, "haproxy", Settings::Recommended, 99.9), None);
     }
 

@@ -14,16 +14,13 @@ fn page(all: &[Results]) -> String {
 }
 
 #[test]
-fn long_series_of_seven_peers_stay_within_eight_megabytes_and_keep_their_spikes() {
-    let mut results = synthetic(Extent { seconds: 360, pieces: 10, samples: 3_000 });
-    let timeline = results.runs.iter_mut().find(|run| run.scenario == "timeline").unwrap();
-    timeline.measures[0].load.over_time.series[1_777].max_ms = 98_765.0;
+fn long_series_of_seven_peers_stay_within_four_megabytes() {
+    let results = synthetic(Extent { seconds: 360, pieces: 10, samples: 3_000 });
     let raw = serde_json::to_vec(&results).unwrap().len();
     let page = page(&[results]);
     assert!(raw > 15_000_000, "the results are only {raw} bytes, which tests nothing");
-    assert!(page.len() < 8 << 20, "{} bytes from {raw}", page.len());
-    // Four digits are what can be seen.
-    assert!(page.contains("98770"), "the spike is gone");
+    assert!(page.len() < 4 << 20, "{} bytes from {raw}", page.len());
+    assert!(page.matches("<svg class=\"static\"").count() >= 10, "plots are missing");
 }
 
 #[test]
@@ -60,7 +57,7 @@ fn a_text_from_results_never_becomes_markup() {
     let page = page(&[synthetic(SMALL)]);
     assert!(page.contains("&lt;script&gt;window.harmed=1"));
     assert!(!page.contains(HOSTILE));
-    assert!(!page.contains("<script>window.harmed"));
+    assert!(!page.contains("<script"), "the report has no script at all");
     assert!(!page.contains("<b>connect-refused"));
 }
 
@@ -169,8 +166,7 @@ fn odd_results_make_a_page_all_the_same() {
     let page = page(&[results]);
     assert!(page.contains("No stream of this scenario ended"));
     for odd in ["NaN", ">inf<", "\"inf", " inf"] {
-        let before = page.split("<script type").next().unwrap();
-        assert!(!before.contains(odd), "{odd} is on the page");
+        assert!(!page.contains(odd), "{odd} is on the page");
     }
     assert!(super::file::page(&[]).contains("There are no results"));
 }
