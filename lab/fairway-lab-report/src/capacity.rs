@@ -50,14 +50,14 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 /// Draws the figures of a run that has several worker counts; one count is in the table.
-pub(super) fn by_workers(run: &Scenario, builder: &mut PageBuilder) {
-    let pools = whole(run, &builder.palette);
+pub(super) fn by_workers(run: &Scenario, builder: &mut PageBuilder<'_>) {
+    let pools = whole(run, builder.palette);
     if distinct(pools.iter().filter_map(|pool| pool.workers)).len() > 1 {
         QUANTITIES.iter().chain([&COST]).for_each(|quantity| lines(quantity, &pools, builder));
     }
 }
 
-fn lines(quantity: &Quantity, pools: &[Pool<'_>], builder: &mut PageBuilder) {
+fn lines(quantity: &Quantity, pools: &[Pool<'_>], builder: &mut PageBuilder<'_>) {
     let cases = distinct(pools.iter().map(|pool| pool.case));
     let panels = cases.iter().map(|case| Panel {
         title: (*case).to_owned(),

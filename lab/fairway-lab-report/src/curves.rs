@@ -12,8 +12,8 @@ use super::scale::Spread;
 const PANELS: usize = 12;
 
 /// Draws the curves of a run.
-pub(super) fn curves(run: &Scenario, builder: &mut PageBuilder) {
-    let pools = whole(run, &builder.palette);
+pub(super) fn curves(run: &Scenario, builder: &mut PageBuilder<'_>) {
+    let pools = whole(run, builder.palette);
     let cases = distinct(pools.iter().map(|pool| (pool.case, pool.workers)));
     let panels = cases.iter().take(PANELS).map(|(case, workers)| Panel {
         title: titled(case, *workers),
@@ -39,7 +39,7 @@ pub(super) fn curves(run: &Scenario, builder: &mut PageBuilder) {
     });
 }
 
-fn look(pool: &Pool<'_>, builder: &PageBuilder) -> Look {
+fn look(pool: &Pool<'_>, builder: &PageBuilder<'_>) -> Look {
     if builder.palette.is_neutral(pool.peer) || pool.settings == Settings::Defaults {
         Look::Dashed
     } else {

@@ -5,9 +5,9 @@ use fairway_lab_measure::results::{Delivered, Deliveries};
 use super::builder::PageBuilder;
 use super::figures::part;
 use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number;
 use super::pool::{Pool, distinct, titled, whole};
+use super::table::{Cell, Table};
 
 /// Examples at most; the rest is in `results.json`.
 const EXAMPLES: usize = 50;
@@ -25,18 +25,18 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// The table of a run; nothing where no stream had ids.
-pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder<'_>) {
     if run.measures.iter().all(|measure| measure.backstage.deliveries.is_none()) {
         return;
     }
-    builder.html.raw("<h4>Requests as backends saw them</h4>");
+    builder.heading(4, "Requests as backends saw them");
     builder.reading("Every request that was written carries an id, and backends tell which ids they were given; a request that found no connection is not among them. A GET that came twice was tried again by the proxy, on another endpoint as a rule, which is allowed (RFC 9110 section 9.2.2). A POST that came twice was done twice, which is not: where its client saw a good answer, it is the class duplicated of the errors. What failed but was seen has been done without its client knowing; what failed and was never seen is safe to send again. Answered but never seen must be 0, otherwise the other figures of the row are too low.");
     let mut table = Table::new("Requests as backends saw them", &COLUMNS);
-    for pool in whole(run, &builder.palette) {
+    for pool in whole(run, builder.palette) {
         table.group(&part(&titled(pool.case, pool.workers), pool.settings));
         table.row(row(&pool, builder));
     }
-    builder.table(&table);
+    builder.table(table);
     for note in notes(run) {
         builder.note(&note);
     }
@@ -51,8 +51,8 @@ fn delivered(pool: &Pool<'_>) -> Option<Delivered> {
     })
 }
 
-fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
-    let mut cells = vec![Cell::Markup(builder.palette.cell(pool.peer, pool.settings))];
+fn row(pool: &Pool<'_>, builder: &PageBuilder<'_>) -> Vec<Cell> {
+    let mut cells = vec![builder.palette.cell(pool.peer, pool.settings)];
     let Some(delivered) = delivered(pool) else {
         cells.extend(COLUMNS[1..].iter().map(|_| Cell::Number(number::UNKNOWN.to_owned())));
         return cells;
@@ -76,7 +76,7 @@ fn notes(run: &Scenario) -> Vec<String> {
     distinct(reasons).into_iter().map(|(peer, reason)| format!("Not counted for {peer}: {reason}.")).collect()
 }
 
-fn examples(run: &Scenario, builder: &mut PageBuilder) {
+fn examples(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let mut table = Table::new("First requests that came twice", &["peer", "case", "phase", "request"]);
     let named = run.measures.iter().filter_map(|measure| match &measure.backstage.deliveries {
         Some(Deliveries::Counted(delivered)) => Some((measure, &delivered.examples)),
@@ -85,13 +85,13 @@ fn examples(run: &Scenario, builder: &mut PageBuilder) {
     let all = named.flat_map(|(measure, examples)| examples.iter().map(move |example| (measure, example)));
     for (measure, example) in all.take(EXAMPLES) {
         table.row(vec![
-            Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
+            builder.palette.cell(&measure.peer, measure.settings),
             Cell::Text(measure.case.clone()),
             Cell::Text(measure.phase.clone()),
             Cell::Text(example.clone()),
         ]);
     }
     if !table.is_empty() {
-        builder.folded("First requests that came twice", |builder| builder.table(&table));
+        builder.folded("First requests that came twice", |builder| builder.table(table));
     }
 }

@@ -1,7 +1,8 @@
 //! Draws figures as SVG whose colours are those of the page, light and dark. Never chooses what is drawn.
 
+use std::fmt::Write;
+
 use super::figure::{Figure, Look, Panel, Series};
-use super::html::Html;
 use super::palette::Palette;
 use super::scale::Scale;
 use super::thin::{Point, thinned};
@@ -9,6 +10,31 @@ use super::thin::{Point, thinned};
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 46.0;
 const BOTTOM: f64 = 32.0;
+
+/// A drawing in which no text can become markup.
+#[derive(Default)]
+struct Svg(String);
+
+impl Svg {
+    /// Markup of this program.
+    fn raw(&mut self, markup: &'static str) -> &mut Self {
+        self.0.push_str(markup);
+        self
+    }
+
+    /// A text, escaped.
+    fn text(&mut self, text: &str) -> &mut Self {
+        _ = write!(self.0, "{}", minijinja::HtmlEscape(text));
+        self
+    }
+
+    /// A number with one decimal.
+    fn number(&mut self, value: f64) -> &mut Self {
+        let digits = usize::from(value.fract().abs() >= 0.05);
+        _ = write!(self.0, "{value:.digits$}");
+        self
+    }
+}
 
 /// The place of one panel's plot on the drawing.
 struct Frame {
@@ -21,7 +47,8 @@ struct Frame {
 }
 
 /// Draws a figure.
-pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
+pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
+    let html = &mut Svg::default();
     let crowded =
         figure.panels.iter().any(|panel| panel.series.iter().filter(|one| is_named(one)).count() > 3);
     let columns = match figure.panels.len() {
@@ -35,7 +62,7 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
     let single = figure.panels.len() == 1;
     let cell = (WIDTH / columns as f64, if single { 320.0 } else { 190.0 });
     html.raw("<svg class=\"static\" role=\"img\" viewBox=\"0 0 ").number(WIDTH).raw(" ");
-    html.number(cell.1 * rows as f64).raw("\"").attribute("aria-label", &figure.title).raw(">");
+    html.number(cell.1 * rows as f64).raw("\" aria-label=\"").text(&figure.title).raw("\">");
     let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
     let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
@@ -61,6 +88,7 @@ pub(super) fn draw(figure: &Figure, palette: &Palette, html: &mut Html) {
         }
     }
     html.raw("</svg>");
+    std::mem::take(&mut html.0)
 }
 
 /// Whether its name stands at the end of the line, where there is room.
@@ -73,17 +101,17 @@ impl Frame {
         (self.left + self.x.place(x) * self.width, self.top + (1.0 - self.y.place(y)) * self.height)
     }
 
-    fn text(&self, html: &mut Html, class: &'static str, (x, y): Point, text: &str) {
+    fn text(&self, html: &mut Svg, class: &'static str, (x, y): Point, text: &str) {
         html.raw("<text class=\"").raw(class).raw("\" x=\"").number(x).raw("\" y=\"").number(y).raw("\">");
         html.text(text).raw("</text>");
     }
 
-    fn line(&self, html: &mut Html, class: &'static str, from: Point, to: Point) {
+    fn line(&self, html: &mut Svg, class: &'static str, from: Point, to: Point) {
         html.raw("<line class=\"").raw(class).raw("\" x1=\"").number(from.0).raw("\" y1=\"").number(from.1);
         html.raw("\" x2=\"").number(to.0).raw("\" y2=\"").number(to.1).raw("\"/>");
     }
 
-    fn axes(&self, figure: &Figure, panel: &Panel, html: &mut Html) {
+    fn axes(&self, figure: &Figure, panel: &Panel, html: &mut Svg) {
         let bottom = self.top + self.height;
         let right = self.left + self.width;
         if figure.panels.len() > 1 {
@@ -108,7 +136,7 @@ impl Frame {
         self.text(html, "axis end", (right, bottom + 28.0), figure.x.label);
     }
 
-    fn events(&self, panel: &Panel, text: bool, html: &mut Html) {
+    fn events(&self, panel: &Panel, text: bool, html: &mut Svg) {
         for (at, label) in &panel.events {
             if !at.is_finite() {
                 continue;
@@ -122,7 +150,7 @@ impl Frame {
         }
     }
 
-    fn series(&self, series: &Series, palette: &Palette, html: &mut Html) {
+    fn series(&self, series: &Series, palette: &Palette, html: &mut Svg) {
         let points = thinned(&series.points, self.width as usize);
         if points.is_empty() {
             return;
@@ -144,7 +172,7 @@ impl Frame {
         html.raw("</g>");
     }
 
-    fn path(&self, points: &[Point], look: Look, html: &mut Html) {
+    fn path(&self, points: &[Point], look: Look, html: &mut Svg) {
         if points.len() < 2 {
             return;
         }
@@ -170,7 +198,7 @@ impl Frame {
     }
 
     /// Names at the ends of the lines, moved apart where they would cover each other.
-    fn labels(&self, panel: &Panel, palette: &Palette, html: &mut Html) {
+    fn labels(&self, panel: &Panel, palette: &Palette, html: &mut Svg) {
         let ends = panel.series.iter().filter(|series| is_named(series));
         let mut ends: Vec<(f64, &Series)> = ends
             .filter_map(|series| {

@@ -7,18 +7,18 @@ use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::figures::part;
 use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number::{self, TOO_FEW, UNKNOWN};
 use super::palette::Palette;
 use super::pool::distinct;
 use super::scale::Spread;
+use super::table::{Cell, Table};
 
 /// Spikes after events: the worst of each peer and case, and folded every one.
-pub(super) fn spikes(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn spikes(run: &Scenario, builder: &mut PageBuilder<'_>) {
     if run.spikes.is_empty() {
         return;
     }
-    builder.html.raw("<h4>Spikes after events</h4>");
+    builder.heading(4, "Spikes after events");
     builder.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s. The direct stream has rows of its own, by the same rule and with nothing taken off: it goes past every change, so that what it shows is the machine.");
     let columns = [
         "peer",
@@ -32,14 +32,14 @@ pub(super) fn spikes(run: &Scenario, builder: &mut PageBuilder) {
         "#failed",
     ];
     let mut table = Table::new("The worst after any event", &columns);
-    for (case, settings, peer) in whose(&run.spikes, &builder.palette) {
+    for (case, settings, peer) in whose(&run.spikes, builder.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
         if let Some(row) = worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), builder) {
             table.group(&part(case, settings));
             table.row(row);
         }
     }
-    builder.table(&table);
+    builder.table(table);
     builder.folded("Every event", |builder| every(run, builder));
 }
 
@@ -58,12 +58,12 @@ pub(super) fn above_direct(spike: &Spike) -> Option<f64> {
     spike.direct_ms.map(|direct| (spike.highest_ms - direct).max(0.0)).filter(|value| value.is_finite())
 }
 
-fn worst(spikes: &[&Spike], builder: &PageBuilder) -> Option<Vec<Cell>> {
+fn worst(spikes: &[&Spike], builder: &PageBuilder<'_>) -> Option<Vec<Cell>> {
     let finite = spikes.iter().filter(|spike| spike.highest_ms.is_finite());
     let highest = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
     let failed: u64 = spikes.iter().map(|spike| spike.errors).sum();
     Some(vec![
-        Cell::Markup(builder.palette.cell(&highest.peer, highest.settings)),
+        builder.palette.cell(&highest.peer, highest.settings),
         Cell::Number(spikes.len().to_string()),
         Cell::Number(number::figure(highest.highest_ms)),
         Cell::Text(highest.event.clone()),
@@ -75,7 +75,7 @@ fn worst(spikes: &[&Spike], builder: &PageBuilder) -> Option<Vec<Cell>> {
     ])
 }
 
-fn every(run: &Scenario, builder: &mut PageBuilder) {
+fn every(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let columns = [
         "case",
         "peer",
@@ -87,12 +87,12 @@ fn every(run: &Scenario, builder: &mut PageBuilder) {
         "#failed until the next",
     ];
     let mut table = Table::new("Every event", &columns);
-    for (case, settings, peer) in whose(&run.spikes, &builder.palette) {
+    for (case, settings, peer) in whose(&run.spikes, builder.palette) {
         let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
         for spike in run.spikes.iter().filter(of).filter(|spike| spike.beside.is_none()) {
             table.row(vec![
                 Cell::Text(spike.case.clone()),
-                Cell::Markup(builder.palette.cell(&spike.peer, spike.settings)),
+                builder.palette.cell(&spike.peer, spike.settings),
                 Cell::Text(spike.event.clone()),
                 Cell::Number(number::figure(spike.at_s)),
                 Cell::Number(number::figure(spike.highest_ms)),
@@ -106,7 +106,7 @@ fn every(run: &Scenario, builder: &mut PageBuilder) {
             ]);
         }
     }
-    builder.table(&table);
+    builder.table(table);
 }
 
 /// The times of a propagation that can be drawn, ascending.
@@ -145,7 +145,7 @@ pub(super) fn interval(of: &Interval) -> String {
 }
 
 /// From the write to the effect: distributions and a table.
-pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder<'_>) {
     if run.propagations.is_empty() {
         return;
     }
@@ -185,17 +185,17 @@ pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder) {
         table.row(times(one, builder));
     }
     builder.reading("All changes of all rounds are one list. The interval beside the median is made of two of its values (order statistics), and how often such an interval covers the true median stands beside it. “Too few” stands for a percentile with fewer than ten values above it; the slowest of all is always shown.");
-    builder.table(&table);
+    builder.table(table);
 }
 
-fn times(one: &Propagation, builder: &PageBuilder) -> Vec<Cell> {
+fn times(one: &Propagation, builder: &PageBuilder<'_>) -> Vec<Cell> {
     let sorted = sorted(one);
     let at = |share: f64| Cell::Number(percentile(&sorted, share));
     let bad = |count: u64| {
         if count > 0 { Cell::Bad(number::count(count)) } else { Cell::Number("0".to_owned()) }
     };
     vec![
-        Cell::Markup(builder.palette.cell(&one.peer, one.settings)),
+        builder.palette.cell(&one.peer, one.settings),
         Cell::Number(number::count(one.ms.len() as u64 + one.lost)),
         at(0.5),
         Cell::Number(median_of(&sorted).map_or_else(|| TOO_FEW.to_owned(), |one| interval(&one))),

@@ -8,9 +8,9 @@ use fairway_lab_measure::results::Class;
 use super::builder::PageBuilder;
 use super::figures::part;
 use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number;
 use super::pool::{Pool, titled, whole};
+use super::table::{Cell, Table};
 
 /// Shown even where nobody had one.
 const ALWAYS: [Class; 5] =
@@ -55,8 +55,8 @@ fn vegeta(class: Class) -> String {
 }
 
 /// The table of a run, and the first examples.
-pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
-    let pools = whole(run, &builder.palette);
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder<'_>) {
+    let pools = whole(run, builder.palette);
     if pools.is_empty() {
         return;
     }
@@ -67,7 +67,7 @@ pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
         row.extend(classes.iter().map(|class| format!("#{}", word(*class))));
         row
     };
-    builder.html.raw("<h4>Errors by class</h4>");
+    builder.heading(4, "Errors by class");
     builder.reading("Every request that did not end as expected, once, in the class that says how. The second to fourth lines of the head are where wrk2, hey and vegeta would count it; what they would not see at all is said so. not-sent is the generator's own lateness and not the peer's failure.");
     let columns = named("peer", &Class::name);
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -79,13 +79,13 @@ pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
         table.group(&part(&titled(pool.case, pool.workers), pool.settings));
         table.row(row(pool, &classes, builder));
     }
-    builder.table(&table);
+    builder.table(table);
     examples(run, builder);
 }
 
-fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, builder: &PageBuilder) -> Vec<Cell> {
+fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, builder: &PageBuilder<'_>) -> Vec<Cell> {
     let errors = pool.errors();
-    let mut cells = vec![Cell::Markup(builder.palette.cell(pool.peer, pool.settings))];
+    let mut cells = vec![builder.palette.cell(pool.peer, pool.settings)];
     cells.extend(classes.iter().map(|class| match errors.get(class) {
         Some(count) if *count > 0 => Cell::Bad(number::count(*count)),
         _ => Cell::Number("0".to_owned()),
@@ -96,13 +96,13 @@ fn row(pool: &Pool<'_>, classes: &BTreeSet<Class>, builder: &PageBuilder) -> Vec
 /// Rows of examples at most; the rest is in `results.json`.
 const EXAMPLES: usize = 200;
 
-fn examples(run: &Scenario, builder: &mut PageBuilder) {
+fn examples(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let mut table =
         Table::new("First examples", &["peer", "case", "phase", "class", "#due at s", "#after ms", "text"]);
     let all = run.measures.iter().flat_map(|one| one.load.examples.iter().map(move |example| (one, example)));
     for (measure, example) in all.take(EXAMPLES) {
         table.row(vec![
-            Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
+            builder.palette.cell(&measure.peer, measure.settings),
             Cell::Text(measure.case.clone()),
             Cell::Text(measure.phase.clone()),
             Cell::Text(example.class.name()),
@@ -112,6 +112,6 @@ fn examples(run: &Scenario, builder: &mut PageBuilder) {
         ]);
     }
     if !table.is_empty() {
-        builder.folded("First examples of errors", |builder| builder.table(&table));
+        builder.folded("First examples of errors", |builder| builder.table(table));
     }
 }

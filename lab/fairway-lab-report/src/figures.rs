@@ -5,10 +5,10 @@ use fairway_lab_measure::results::Settings;
 
 use super::builder::PageBuilder;
 use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number::{self, TOO_FEW, UNKNOWN};
 use super::poisson;
 use super::pool::{ENOUGH_ROUNDS, Pool, by_phase, distinct, titled, whole};
+use super::table::{Cell, Table};
 
 const COLUMNS: [&str; 16] = [
     "peer",
@@ -30,8 +30,8 @@ const COLUMNS: [&str; 16] = [
 ];
 
 /// The table of a run, and folded the same by phase where there are phases.
-pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
-    let pools = whole(run, &builder.palette);
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder<'_>) {
+    let pools = whole(run, builder.palette);
     if pools.is_empty() {
         if run.propagations.is_empty() && run.supplement.findings.is_empty() {
             builder.note("No stream of this scenario ended; there is nothing to show.");
@@ -41,14 +41,14 @@ pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
     builder.reading("RPS are complete answers a second, TPS are TLS handshakes a second, Gbit/s are bytes of answers. Percentiles count from the time at which a request was due; one with fewer than ten values above it is not shown. The share of failed requests has the exact interval of a Poisson count: no failure in 24,000 requests is no proof that there is none in a million. CPU is that of the proxy alone. Blocks of a peer are one row: sums divided by sums, and one distribution merged from theirs (even, on the logarithm, between the percentiles that were kept). direct is no proxy but the streams straight to the pods, all of them together. A dash is what could not be read.");
     of_rounds(run, builder);
     filled("What clients saw, and what it cost", &pools, builder);
-    let phases = by_phase(run, &builder.palette);
+    let phases = by_phase(run, builder.palette);
     if distinct(phases.iter().map(|pool| pool.phase)).len() > 1 {
         builder.folded("Each phase by itself", |builder| filled("Phases", &phases, builder));
     }
 }
 
 /// Says how rounds become one figure.
-fn of_rounds(run: &Scenario, builder: &mut PageBuilder) {
+fn of_rounds(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let text = match run.rounds() {
         1 => "Everything here is of one round, so that percentiles have no range: how much they would differ from one round to the next is not known.".to_owned(),
         rounds if rounds < ENOUGH_ROUNDS => format!("{rounds} rounds: counts are their sums, a percentile is the median of the rounds. For a range of rounds there are too few; it takes {ENOUGH_ROUNDS}."),
@@ -65,20 +65,20 @@ pub(super) fn part(case: &str, settings: Settings) -> String {
     }
 }
 
-fn filled(caption: &str, pools: &[Pool<'_>], builder: &mut PageBuilder) {
+fn filled(caption: &str, pools: &[Pool<'_>], builder: &mut PageBuilder<'_>) {
     let mut table = Table::new(caption, &COLUMNS);
     for pool in pools {
         let case = part(&titled(pool.case, pool.workers), pool.settings);
         table.group(&if pool.phase.is_empty() { case } else { format!("{case}: {}", pool.phase) });
         table.row(row(pool, builder));
     }
-    builder.table(&table);
+    builder.table(table);
 }
 
-fn row(pool: &Pool<'_>, builder: &PageBuilder) -> Vec<Cell> {
+fn row(pool: &Pool<'_>, builder: &PageBuilder<'_>) -> Vec<Cell> {
     let failed = pool.failed();
     let mut cells = vec![
-        Cell::Markup(builder.palette.cell(pool.peer, pool.settings)),
+        builder.palette.cell(pool.peer, pool.settings),
         Cell::Number(number::figure(pool.rate())),
         if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
         Cell::Number(number::count(pool.requests())),

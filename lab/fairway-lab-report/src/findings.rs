@@ -5,15 +5,15 @@ use fairway_lab_measure::results::{Finding, Settings};
 use super::builder::PageBuilder;
 use super::figures::part;
 use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number::{self, UNKNOWN};
 use super::pool::distinct;
+use super::table::{Cell, Table};
 
 /// The unit that is shown as KB, MB and so on.
 const BYTES: &str = "bytes";
 
 /// The table; nothing where there are none.
-pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn table(run: &Scenario, builder: &mut PageBuilder<'_>) {
     if run.supplement.findings.is_empty() {
         return;
     }
@@ -29,9 +29,9 @@ pub(super) fn table(run: &Scenario, builder: &mut PageBuilder) {
         table.group(&part(case, settings));
         rows(&run.supplement.findings, case, settings, &peers).into_iter().for_each(|row| table.row(row));
     }
-    builder.html.raw("<h4>Figures of objects and pods</h4>");
+    builder.heading(4, "Figures of objects and pods");
     builder.reading("What is not a latency: how often a status was written, what pods spent, how many requests an endpoint got. With rounds it is the median of the rounds, and in brackets stand the lowest and the highest. A dash means that the peer did not take part.");
-    builder.table(&table);
+    builder.table(table);
 }
 
 fn rows(findings: &[Finding], case: &str, settings: Settings, peers: &[&str]) -> Vec<Vec<Cell>> {

@@ -5,11 +5,10 @@ use fairway_lab_measure::results::{Distance, ENOUGH_PAIRS, Ratio, Settings};
 
 use super::builder::PageBuilder;
 use super::gather::Scenario;
-use super::html::{Cell, Html, Table};
 use super::number;
-use super::palette::Palette;
 use super::peers::FAIRWAY;
 use super::pool::{distinct, in_case};
+use super::table::{Cell, Table};
 
 /// Whether it stands on fewer pairs than a finding takes. Files of before this was counted say what they said.
 fn has_too_few(ratio: &Ratio) -> bool {
@@ -79,13 +78,12 @@ fn text(ratio: &Ratio, all: &[Ratio]) -> &'static str {
 }
 
 /// The tables of all ratios: one for each figure and case.
-pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder) {
+pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder<'_>) {
     if scenarios.iter().all(|run| run.ratios.is_empty()) {
         builder.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
         return;
     }
     builder.reading("Blocks of two peers alternate (A B B A), and each block with those of the base with the same settings on both sides of it gives one ratio, if the CPUs were equally far apart in all of them; one core and two cores have tables of their own. A pair is set aside where the machine changed its speed: the two blocks of the base differ by more than a fifth, or the pair differs by more than a fifth from the one before and the one after. The last column is the median with those pairs. The interval is made of order statistics, and what it covers is beside it; with fewer than 15 pairs the table says so instead. (Files of older runs have bootstrap intervals.) The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
-    builder.html.raw("<div class=\"ratios\">");
     for run in scenarios {
         let mut order: Vec<&Ratio> = run.ratios.iter().collect();
         order.sort_by_key(|ratio| (ratio.settings, is_noise(ratio), builder.palette.place(&ratio.peer)));
@@ -98,10 +96,9 @@ pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder) {
             one_figure(&caption, &own, &run.ratios, builder);
         }
     }
-    builder.html.raw("</div>");
 }
 
-fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBuilder) {
+fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBuilder<'_>) {
     let reach = reach(own);
     let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
     let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio)).map(|ratio| &ratio.base));
@@ -112,23 +109,24 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBu
     let mut table =
         Table::new(caption, &[&whose, "#median ×", "#interval", &axis, "says", "#pairs", "#median of all"]);
     for ratio in own {
-        let mut peers = builder.palette.cell(&ratio.peer, ratio.settings);
-        if is_noise(ratio) {
-            peers.raw(" <small>A/A</small>");
-        } else if bases.len() > 1 {
-            peers.raw(" <small>÷ ").text(&ratio.base).raw("</small>");
-        }
+        let note = match ratio.settings {
+            _ if is_noise(ratio) => "A/A".to_owned(),
+            _ if bases.len() > 1 => format!("÷ {}", ratio.base),
+            Settings::Defaults => "defaults".to_owned(),
+            Settings::Recommended => String::new(),
+        };
+        let class = builder.palette.class(&ratio.peer);
         table.row(vec![
-            Cell::Markup(peers),
+            Cell::Peer { name: ratio.peer.clone(), class, note },
             Cell::Number(number::ratio(ratio.median)),
             Cell::Number(interval(ratio)),
-            Cell::Markup(bar(ratio, reach, &builder.palette)),
+            bar(ratio, reach, class),
             Cell::Text(text(ratio, all).to_owned()),
             Cell::Number(pairs(ratio)),
             Cell::Number(number::maybe(ratio.grounds.median_of_all.filter(|_| ratio.set_aside > 0))),
         ]);
     }
-    builder.table(&table);
+    builder.table(table);
 }
 
 /// `5`, or `3 of 5` where the machine changed its speed around the others.
@@ -167,22 +165,15 @@ fn state(distance: Option<Distance>) -> &'static str {
 }
 
 /// The interval as a bar around the line of 1.
-fn bar(ratio: &Ratio, reach: f64, palette: &Palette) -> Html {
-    let mut html = Html::default();
+fn bar(ratio: &Ratio, reach: f64, class: &'static str) -> Cell {
     let (low, high) = ratio.interval;
     if ![ratio.median, low, high].iter().all(|value| value.is_finite() && *value > 0.0) {
-        return html;
+        return Cell::Text(String::new());
     }
-    let place = |value: f64| 60.0 + value.log2().clamp(-reach, reach) / reach * 56.0;
-    html.raw("<svg class=\"interval ")
-        .raw(palette.class(&ratio.peer))
-        .raw("\" viewBox=\"0 0 120 14\" aria-hidden=\"true\">");
-    html.raw("<line class=\"grid\" x1=\"60\" x2=\"60\" y1=\"-5\" y2=\"19\"/><rect y=\"4\" height=\"6\" rx=\"2\" x=\"");
-    html.number(place(low)).raw("\" width=\"").number((place(high) - place(low)).max(1.5));
-    html.raw("\"/><rect class=\"median\" y=\"1\" width=\"2.5\" height=\"12\" x=\"")
-        .number(place(ratio.median) - 1.25)
-        .raw("\"/></svg>");
-    html
+    let place =
+        |value: f64| ((60.0 + value.log2().clamp(-reach, reach) / reach * 56.0) * 10.0).round() / 10.0;
+    let width = (place(high) - place(low)).max(1.5);
+    Cell::Interval { class, from: place(low), width, median: place(ratio.median) - 1.25 }
 }
 
 /// The ratios of some settings against Fairway.

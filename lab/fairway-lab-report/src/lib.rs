@@ -5,8 +5,8 @@
 //! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
-//! results ─► gather ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ─► html ─┐
-//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG ─┴─► report.html
+//! results ─► gather ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ────────┐
+//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG ─────┴─► page.html (template) ─► report.html
 //! ```
 //!
 //! The figures of README.md and docs/performance.md are made by [`evidence`].
@@ -26,7 +26,6 @@ mod findings;
 mod gather;
 mod glance;
 mod headline;
-mod html;
 mod moments;
 mod number;
 mod page;
@@ -40,6 +39,7 @@ pub mod readme;
 mod rounds;
 mod scale;
 mod stretch;
+mod table;
 mod thin;
 
 use std::fs::{self, Permissions};

@@ -20,9 +20,9 @@ struct Strand<'a> {
 }
 
 /// Draws latency over time for every case in which something happened.
-pub(super) fn over_time(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn over_time(run: &Scenario, builder: &mut PageBuilder<'_>) {
     for case in distinct(run.events.iter().map(|event| event.case.as_str())) {
-        let strands = strands(run, case, &builder.palette);
+        let strands = strands(run, case, builder.palette);
         if strands.iter().all(|strand| strand.measures.iter().all(|one| one.load.over_time.series.is_empty()))
         {
             continue;

@@ -1,81 +1,98 @@
-//! The page as a whole: the order of chapters, and the frame with its content security policy. Never a figure itself.
+//! The page as a whole: the order of its parts, and the template that shows them. Never a figure itself.
 
 use fairway_lab_measure::results::Results;
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde::Serialize;
 
-use super::builder::PageBuilder;
+use super::builder::{Block, PageBuilder};
 use super::gather::{Scenario, gather};
 use super::glance::{Kind, glance};
-use super::html::{Cell, Html, Table};
 use super::palette::Palette;
 use super::pool::distinct;
+use super::table::{Cell, Table};
 use super::{
     capacity, curves, deliveries, effects, errors, figures, findings, headline, moments, number, provenance,
     published,
 };
 
 const STYLE: &str = include_str!("page.css");
+const TEMPLATE: &str = include_str!("page.html");
+
+/// What the template shows.
+#[derive(Serialize)]
+struct Page<'a> {
+    style: &'a str,
+    machines: Vec<String>,
+    partial: Vec<(String, &'a str)>,
+    scenarios: Vec<Part<'a>>,
+    glance: Vec<Block>,
+    published: Vec<Block>,
+    grounds: Vec<Block>,
+}
+
+/// The part of a scenario.
+#[derive(Serialize)]
+struct Part<'a> {
+    title: String,
+    purpose: &'a str,
+    /// Why it is not one with the part before it.
+    apart: &'a [String],
+    blocks: Vec<Block>,
+}
 
 /// The report of runs, a whole HTML file.
 ///
 /// # Errors
-/// The published figures that are part of this program cannot be read.
+/// The published figures or the template, which are part of this program, cannot be read.
 pub fn page(results: &[Results]) -> anyhow::Result<String> {
     let scenarios = gather(results);
-    let mut builder = PageBuilder::new(Palette::of(results));
-    opening(results, &scenarios, &mut builder);
-    at_a_glance(results, &scenarios, &mut builder);
-    for (place, run) in scenarios.iter().enumerate() {
-        builder.html.raw("<section class=\"scenario\"").attribute("id", &format!("scenario-{}", place + 1));
-        builder.html.raw("><h2>").text(&run.title()).raw("</h2>");
-        apart(run, &mut builder);
+    let palette = Palette::of(results);
+    let mut parts = Vec::with_capacity(scenarios.len());
+    for run in &scenarios {
+        let mut builder = PageBuilder::new(&palette);
         scenario(run, &mut builder);
-        builder.html.raw("</section>");
+        let (title, purpose) = (run.title(), run.question.purpose.as_str());
+        parts.push(Part { title, purpose, apart: &run.apart, blocks: builder.blocks });
     }
-    builder.html.raw("<section id=\"published\"><h2>Published figures beside ours</h2>");
-    published::chapter(&scenarios, &mut builder)?;
-    builder.html.raw("</section>");
-    provenance::grounds(results, &mut builder);
-    Ok(framed(&builder))
+    let mut glance = PageBuilder::new(&palette);
+    at_a_glance(results, &scenarios, &mut glance);
+    let mut published = PageBuilder::new(&palette);
+    published::chapter(&scenarios, &mut published)?;
+    let mut grounds = PageBuilder::new(&palette);
+    provenance::grounds(results, &mut grounds);
+    let mut environment = Environment::new();
+    environment.add_template("page.html", TEMPLATE)?;
+    let page = Page {
+        style: STYLE,
+        machines: machines(results),
+        partial: provenance::partial(results),
+        scenarios: parts,
+        glance: glance.blocks,
+        published: published.blocks,
+        grounds: grounds.blocks,
+    };
+    Ok(environment.get_template("page.html")?.render(Serde(&page))?)
 }
 
-/// Why a set of runs is not one with the set before it.
-fn apart(run: &Scenario, builder: &mut PageBuilder) {
-    if !run.apart.is_empty() {
-        builder.html.raw("<div class=\"note\"><b>Why this stands apart.</b> Runs become one set of tables when machine, versions and parameters are the same. Compared with the first set of this scenario:");
-        builder.html.list(run.apart.iter().map(String::as_str)).raw("</div>");
-    }
-}
-
-fn opening(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder) {
-    builder.html.raw("<header><h1>Ingress controllers, measured</h1></header>");
-    builder.html.raw("<p class=\"lead\">The five published benchmarks of ingress controllers, run again by <code>fairway-lab</code>.");
-    let machines = results.iter().map(|one| (&one.environment.cpu, one.environment.cpus));
-    for (cpu, cpus) in distinct(machines) {
-        let own = results.iter().filter(|one| (&one.environment.cpu, one.environment.cpus) == (cpu, cpus));
+/// What was measured where and when, a sentence for each machine.
+fn machines(results: &[Results]) -> Vec<String> {
+    let machine = |one: &Results| (one.environment.cpu.clone(), one.environment.cpus);
+    let sentence = |(cpu, cpus): (String, u32)| {
+        let own = results.iter().filter(|one| machine(one) == (cpu.clone(), cpus));
         let begun = own.map(|one| {
             let when = one.begun.replace('T', " ").replace('Z', " UTC");
             format!("{when} ({})", number::duration(one.seconds))
         });
-        let text = format!(" Measured on {cpu}, {cpus} CPUs: {}.", begun.collect::<Vec<_>>().join("; "));
-        builder.html.text(&text);
-    }
-    builder.html.raw("</p>");
-    provenance::partial(results, builder);
-    if results.is_empty() {
-        builder.note("There are no results in this report.");
-    }
-    builder.html.raw("<nav aria-label=\"Contents\"><a href=\"#glance\">At a glance</a>");
-    for (place, run) in scenarios.iter().enumerate() {
-        builder.html.raw("<a").attribute("href", &format!("#scenario-{}", place + 1)).raw(">");
-        builder.html.text(&run.title()).raw("</a>");
-    }
-    builder.html.raw("<a href=\"#published\">Published figures</a><a href=\"#grounds\">Machine, versions, configurations</a></nav>");
+        format!("Measured on {cpu}, {cpus} CPUs: {}.", begun.collect::<Vec<_>>().join("; "))
+    };
+    distinct(results.iter().map(machine)).into_iter().map(sentence).collect()
 }
 
-fn at_a_glance(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder) {
-    builder.html.raw("<section id=\"glance\"><h2>At a glance</h2><h3>Ratios</h3>");
+fn at_a_glance(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder<'_>) {
+    builder.heading(3, "Ratios");
     headline::ratios(scenarios, builder);
-    let glance = glance(&scenarios.iter().collect::<Vec<_>>(), &builder.palette);
+    let glance = glance(&scenarios.iter().collect::<Vec<_>>(), builder.palette);
     let mut columns = vec![String::new()];
     columns.extend(glance.peers.iter().map(|peer| format!("#{peer}")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -86,25 +103,17 @@ fn at_a_glance(results: &[Results], scenarios: &[Scenario], builder: &mut PageBu
         let figure = [Cell::Text(row.figure)];
         table.row(figure.into_iter().chain(row.cells.into_iter().map(Cell::Number)).collect());
     }
-    if !table.is_empty() {
-        builder.html.raw("<h3>Main figures</h3><div class=\"glance\">");
-        builder.table(&table);
-        builder.html.raw("</div>");
-    }
+    builder.heading(3, "Main figures");
+    builder.table(table);
     if results.iter().any(|one| !one.absent.is_empty()) {
-        builder.html.raw("<h3>Absent</h3>");
+        builder.heading(3, "Absent");
         provenance::absent(results, builder);
     }
     let limitations = distinct(results.iter().flat_map(|one| &one.limitations));
-    if !limitations.is_empty() {
-        builder.html.raw("<h3>Before you believe a figure</h3>");
-        builder.html.list(limitations.into_iter().map(String::as_str));
-    }
-    builder.html.raw("</section>");
+    builder.list("Before you believe a figure", limitations);
 }
 
-fn scenario(run: &Scenario, builder: &mut PageBuilder) {
-    builder.html.element("<p class=\"lead\">", &run.question.purpose, "</p>");
+fn scenario(run: &Scenario, builder: &mut PageBuilder<'_>) {
     provenance::parameters(run, builder);
     figures::table(run, builder);
     capacity::by_workers(run, builder);
@@ -120,15 +129,30 @@ fn scenario(run: &Scenario, builder: &mut PageBuilder) {
     provenance::generator(run, builder);
 }
 
-fn framed(builder: &PageBuilder) -> String {
-    let mut head = Html::default();
-    head.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    head.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'\">");
-    head.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    head.raw(
-        "<meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">",
-    );
-    head.raw("<link rel=\"icon\" href=\"data:,\"><title>fairway-lab report</title><style>").raw(STYLE);
-    head.raw("</style></head><body><main>").append(&builder.html).raw("</main></body></html>\n");
-    head.into_text()
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::published::printed;
+    use super::*;
+
+    fn leaves(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
+            Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+            other => found.push(printed(other)),
+        }
+    }
+
+    #[test]
+    fn every_published_figure_is_on_the_page_even_without_a_run_of_ours() {
+        let page = page(&[]).unwrap();
+        let mut all = Vec::new();
+        leaves(&serde_json::from_str(include_str!("../published.json")).unwrap(), &mut all);
+        assert!(all.len() > 200, "{}", all.len());
+        for leaf in all {
+            let escaped = minijinja::HtmlEscape(&leaf).to_string();
+            assert!(page.contains(&escaped), "{leaf} is not on the page");
+        }
+    }
 }

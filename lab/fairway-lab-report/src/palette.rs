@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use fairway_lab_measure::results::{PeerKind, Results, Settings};
 
-use super::html::Html;
 use super::peers::{DIRECT, KNOWN};
+use super::table::Cell;
 
 const COLOURS: usize = 9;
 
@@ -63,14 +63,9 @@ impl Palette {
     }
 
     /// The peer with its colour, for a table.
-    pub(super) fn cell(&self, peer: &str, settings: Settings) -> Html {
-        let mut html = Html::default();
-        html.raw("<span class=\"peer\"><i class=\"dot ").raw(self.class(peer)).raw("\"></i>").text(peer);
-        if settings == Settings::Defaults {
-            html.raw(" <small>defaults</small>");
-        }
-        html.raw("</span>");
-        html
+    pub(super) fn cell(&self, peer: &str, settings: Settings) -> Cell {
+        let note = if settings == Settings::Defaults { "defaults" } else { "" };
+        Cell::Peer { name: peer.to_owned(), class: self.class(peer), note: note.to_owned() }
     }
 }
 

@@ -7,14 +7,15 @@ use fairway_lab_measure::results::{
     Completeness, Environment, Lateness, Measure, PeerKind, PeerRecord, Results,
 };
 
-use super::builder::PageBuilder;
+use super::builder::{Block, PageBuilder};
 use super::gather::Scenario;
-use super::html::{Cell, Table};
 use super::number::{self, TOO_FEW, UNKNOWN};
 use super::pool::{ENOUGH_ABOVE, distinct, titled};
+use super::table::{Cell, Table};
 
-/// Says at the top what is not complete.
-pub(super) fn partial(all: &[Results], builder: &mut PageBuilder) {
+/// What is not complete: which run, and why.
+pub(super) fn partial(all: &[Results]) -> Vec<(String, &str)> {
+    let mut partial = Vec::new();
     for results in all {
         if let Completeness::Partial { reason } = &results.completeness {
             let which = if all.len() > 1 {
@@ -22,18 +23,15 @@ pub(super) fn partial(all: &[Results], builder: &mut PageBuilder) {
             } else {
                 "Partial: ".to_owned()
             };
-            builder.html.raw("<p class=\"partial\" role=\"alert\"><strong>").text(&which).raw("</strong>");
-            builder.html.text(reason).raw(". What follows is what was found until then.</p>");
+            partial.push((which, reason.as_str()));
         }
     }
+    partial
 }
 
 /// The parameters of the paper and ours, and what was shortened.
-pub(super) fn parameters(run: &Scenario, builder: &mut PageBuilder) {
-    if !run.shortened.is_empty() {
-        builder.html.raw("<div class=\"shortened\"><b>Shortened in this run</b>");
-        builder.html.list(run.shortened.iter().map(String::as_str)).raw("</div>");
-    }
+pub(super) fn parameters(run: &Scenario, builder: &mut PageBuilder<'_>) {
+    builder.list("Shortened in this run", &run.shortened);
     let mut table = Table::new("Parameters", &["parameter", "the paper's", "this run's"]);
     for parameter in &run.parameters {
         table.row(vec![
@@ -43,19 +41,19 @@ pub(super) fn parameters(run: &Scenario, builder: &mut PageBuilder) {
         ]);
     }
     if !table.is_empty() {
-        builder.folded("Parameters: the paper's and ours", |builder| builder.table(&table));
+        builder.folded("Parameters: the paper's and ours", |builder| builder.table(table));
     }
 }
 
 /// Blocks that do not count, with the reason.
-pub(super) fn discarded(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn discarded(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let columns = ["case", "peer", "phase", "#block", "#began at s", "reason"];
     let mut table = Table::new("Discarded blocks", &columns);
     for measure in &run.measures {
         let Some(reason) = &measure.discarded else { continue };
         table.row(vec![
             Cell::Text(measure.case.clone()),
-            Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
+            builder.palette.cell(&measure.peer, measure.settings),
             Cell::Text(measure.phase.clone()),
             Cell::Number(measure.block.map_or_else(|| UNKNOWN.to_owned(), |block| block.to_string())),
             Cell::Number(number::figure(measure.begun_s)),
@@ -71,11 +69,11 @@ pub(super) fn discarded(run: &Scenario, builder: &mut PageBuilder) {
         run.measures.iter().filter(|measure| measure.discarded.is_some()).count(),
         run.measures.len()
     );
-    builder.folded(&heading, |builder| builder.table(&table));
+    builder.folded(&heading, |builder| builder.table(table));
 }
 
 /// What the generator did itself: what it offered, how late it was, TLS as negotiated.
-pub(super) fn generator(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn generator(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let columns = [
         "case",
         "peer",
@@ -105,13 +103,13 @@ pub(super) fn generator(run: &Scenario, builder: &mut PageBuilder) {
     if !table.is_empty() {
         builder.folded("The generator: what it offered, its own lateness, TLS as negotiated", |builder| {
             builder.reading("Lateness is how long after its time a request was handed to a free connection by the generator itself. Where it nears the latencies above, those are the generator's and not the peer's. Waiting for a free connection is latency and not in here. The p99 from sending counts from when a request was written: what tools report that wait for a connection first. Where a stream has several blocks, seconds are their sum and latenesses and the p99 are those of the worst block.");
-            builder.table(&table);
+            builder.table(table);
         });
     }
 }
 
 /// A row for the blocks of one stream, of which there is at least one.
-fn stream(blocks: &[&Measure], builder: &PageBuilder) -> Vec<Cell> {
+fn stream(blocks: &[&Measure], builder: &PageBuilder<'_>) -> Vec<Cell> {
     let measure = blocks[0];
     let load = &measure.load;
     let worst = |percent: f64, of: fn(&Lateness) -> f64| {
@@ -128,7 +126,7 @@ fn stream(blocks: &[&Measure], builder: &PageBuilder) -> Vec<Cell> {
     };
     vec![
         Cell::Text(titled(&measure.case, measure.workers)),
-        Cell::Markup(builder.palette.cell(&measure.peer, measure.settings)),
+        builder.palette.cell(&measure.peer, measure.settings),
         Cell::Text(measure.phase.clone()),
         Cell::Number(blocks.len().to_string()),
         Cell::Number(load.offered.rate.map_or_else(|| "closed loop".to_owned(), number::figure)),
@@ -179,7 +177,7 @@ fn cost_source(measure: &Measure) -> String {
 }
 
 /// Says which peers' figures of CPU are not the kernel's own counters, and what could not be read or had no effect.
-pub(super) fn notes(run: &Scenario, builder: &mut PageBuilder) {
+pub(super) fn notes(run: &Scenario, builder: &mut PageBuilder<'_>) {
     let mut sentences: BTreeSet<String> = BTreeSet::new();
     for measure in &run.measures {
         let said = match (&measure.cost, &measure.backstage.uncosted) {
@@ -197,14 +195,11 @@ pub(super) fn notes(run: &Scenario, builder: &mut PageBuilder) {
         };
         sentences.insert(format!("{}: {said}", measure.peer));
     }
-    let all = sentences.iter().chain(&run.supplement.notes);
-    if all.clone().next().is_some() {
-        builder.html.raw("<div class=\"note\">").list(all.map(String::as_str)).raw("</div>");
-    }
+    builder.list("", sentences.iter().chain(&run.supplement.notes));
 }
 
 /// What should have been measured and could not be.
-pub(super) fn absent(all: &[Results], builder: &mut PageBuilder) {
+pub(super) fn absent(all: &[Results], builder: &mut PageBuilder<'_>) {
     let mut table = Table::new("Absent", &["peer", "scenario", "reason"]);
     for absent in distinct(all.iter().flat_map(|results| &results.absent)) {
         table.row(vec![
@@ -213,57 +208,47 @@ pub(super) fn absent(all: &[Results], builder: &mut PageBuilder) {
             Cell::Text(absent.reason.clone()),
         ]);
     }
-    if table.is_empty() {
-        builder.note("No peer that was asked for is absent.");
-    } else {
-        builder.table(&table);
-    }
+    builder.table(table);
 }
 
-/// Machines, command lines, peers and limitations of all results. What several have alike is there once.
-pub(super) fn grounds(all: &[Results], builder: &mut PageBuilder) {
-    builder.html.raw("<section id=\"grounds\"><h2>Machine, versions, configurations</h2>");
+/// Machines, command lines and peers of all results. What several have alike is there once.
+pub(super) fn grounds(all: &[Results], builder: &mut PageBuilder<'_>) {
     for results in all {
         environment(results, builder);
     }
     let of_peers = |results: &Results| serde_json::to_string(&results.peers).unwrap_or_default();
     for text in distinct(all.iter().map(of_peers)) {
         let own: Vec<&Results> = all.iter().filter(|results| of_peers(results) == text).collect();
-        builder.html.raw("<h3>Peers</h3>");
+        builder.heading(3, "Peers");
         if own.len() < all.len() {
             let begun: Vec<&str> = own.iter().map(|results| results.begun.as_str()).collect();
             builder.note(&format!("In what began {}.", begun.join(", ")));
         }
         peers(own[0], builder);
     }
-    builder.html.raw("<h3>Absent</h3>");
-    absent(all, builder);
-    builder.html.raw("<h3>Limitations</h3>");
-    let limitations = distinct(all.iter().flat_map(|results| &results.limitations));
-    builder.html.list(limitations.into_iter().map(String::as_str)).raw("</section>");
 }
 
 /// The machine, the programs, the command line.
-fn environment(results: &Results, builder: &mut PageBuilder) {
+fn environment(results: &Results, builder: &mut PageBuilder<'_>) {
     let Environment { cpu, cpus, memory_bytes, kernel, system, place, kubernetes, laboratory, facts } =
         &results.environment;
-    let html = &mut builder.html;
-    html.raw("<dl class=\"facts\">");
-    let mut fact = |name: &str, value: &str| {
-        html.element("<dt>", name, "</dt>").element("<dd>", value, "</dd>");
-    };
-    fact("began", &results.begun);
-    fact("took", &number::duration(results.seconds));
-    fact("CPU", cpu);
-    fact("logical CPUs", &cpus.to_string());
-    fact("memory", &number::bytes(*memory_bytes));
-    fact("kernel", kernel);
-    fact("system", system);
-    fact("place", place);
-    fact("Kubernetes", kubernetes.as_deref().unwrap_or("none"));
-    fact("laboratory", laboratory);
-    facts.iter().for_each(|(name, value)| fact(name, value));
-    html.raw("</dl><h4>Command line</h4><pre>").text(&quoted(&results.command)).raw("</pre>");
+    let named = [
+        ("began", results.begun.clone()),
+        ("took", number::duration(results.seconds)),
+        ("CPU", cpu.clone()),
+        ("logical CPUs", cpus.to_string()),
+        ("memory", number::bytes(*memory_bytes)),
+        ("kernel", kernel.clone()),
+        ("system", system.clone()),
+        ("place", place.clone()),
+        ("Kubernetes", kubernetes.clone().unwrap_or_else(|| "none".to_owned())),
+        ("laboratory", laboratory.clone()),
+    ];
+    let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let facts = facts.iter().map(|(name, value)| (name.clone(), value.clone()));
+    builder.blocks.push(Block::Facts(named.chain(facts).collect()));
+    builder.heading(4, "Command line");
+    builder.blocks.push(Block::Verbatim(quoted(&results.command)));
 }
 
 /// A command line that a shell reads as the same words.
@@ -280,7 +265,7 @@ fn quoted(words: &[String]) -> String {
 }
 
 /// The peers with versions and full configurations.
-fn peers(results: &Results, builder: &mut PageBuilder) {
+fn peers(results: &Results, builder: &mut PageBuilder<'_>) {
     let mut table = Table::new("Peers", &["peer", "what it is", "kind", "stands for", "versions"]);
     let mut order: Vec<&PeerRecord> = results.peers.iter().collect();
     order.sort_by_key(|peer| builder.palette.place(&peer.name));
@@ -288,20 +273,18 @@ fn peers(results: &Results, builder: &mut PageBuilder) {
         let versions: Vec<String> =
             peer.versions.iter().map(|(program, version)| format!("{program} {version}")).collect();
         table.row(vec![
-            Cell::Markup(
-                builder.palette.cell(&peer.name, fairway_lab_measure::results::Settings::Recommended),
-            ),
+            builder.palette.cell(&peer.name, fairway_lab_measure::results::Settings::Recommended),
             Cell::Text(peer.title.clone()),
             Cell::Text(kind(peer.kind).to_owned()),
             Cell::Text(peer.stands_for.clone()),
             Cell::Text(versions.join(", ")),
         ]);
     }
-    builder.table(&table);
+    builder.table(table);
     for peer in order {
         for text in &peer.configurations {
             builder.folded(&format!("{}: {}", peer.name, text.name), |builder| {
-                builder.html.element("<pre>", &text.text, "</pre>");
+                builder.blocks.push(Block::Verbatim(text.text.clone()));
             });
         }
     }

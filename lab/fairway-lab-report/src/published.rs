@@ -7,12 +7,12 @@ use fairway_lab_measure::results::{Class, Settings};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::builder::PageBuilder;
+use super::builder::{Block, PageBuilder};
 use super::figures::percentile;
 use super::gather::Scenario;
-use super::html::{Cell, Html, Table};
 use super::number::{self, UNKNOWN};
 use super::pool::{Pool, distinct, whole};
+use super::table::{Cell, Table};
 
 /// The figures as they were printed; a copy of what the project agreed on.
 const PUBLISHED: &str = include_str!("../published.json");
@@ -25,7 +25,7 @@ struct Published {
 }
 
 /// The chapter.
-pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Result<()> {
+pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder<'_>) -> anyhow::Result<()> {
     let published: Published = serde_json::from_str(PUBLISHED)?;
     builder.note(&published.note);
     for (name, study) in &published.studies {
@@ -36,8 +36,8 @@ pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Re
             "study4_timeline" => "Study 4: latency over time",
             other => other,
         };
-        builder.html.element("<section class=\"study\"><h3>", heading, "</h3>");
-        builder.html.element("<p class=\"note\">", text(&study["source"]), "</p>");
+        builder.heading(3, heading);
+        builder.note(text(&study["source"]));
         let runs: Vec<&Scenario> =
             all.iter().filter(|run| run.question.study.as_deref() == Some(name)).collect();
         match name.as_str() {
@@ -50,8 +50,9 @@ pub(super) fn chapter(all: &[Scenario], builder: &mut PageBuilder) -> anyhow::Re
         if runs.is_empty() {
             builder.note("No run of this report repeats this study.");
         }
-        builder.folded("Everything that the study prints", |builder| tree(study, &mut builder.html));
-        builder.html.raw("</section>");
+        builder.folded("Everything that the study prints", |builder| {
+            builder.blocks.push(Block::Tree(tree(study)));
+        });
     }
     Ok(())
 }
@@ -61,7 +62,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// A value as it is in the file, so that a figure is not rounded.
-fn printed(value: &Value) -> String {
+pub(super) fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => match number.as_u64() {
@@ -74,13 +75,11 @@ fn printed(value: &Value) -> String {
 }
 
 fn theirs(name: &str) -> Cell {
-    let mut html = Html::default();
-    html.text(&name.replace('_', " ")).raw(" <span class=\"tag\">published, another machine</span>");
-    Cell::Markup(html)
+    Cell::Published(name.replace('_', " "))
 }
 
-fn ours(pool: &Pool<'_>, builder: &PageBuilder) -> Cell {
-    Cell::Markup(builder.palette.cell(pool.peer, pool.settings))
+fn ours(pool: &Pool<'_>, builder: &PageBuilder<'_>) -> Cell {
+    builder.palette.cell(pool.peer, pool.settings)
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
@@ -91,7 +90,7 @@ fn figure(value: &Value) -> Cell {
     Cell::Number(printed(value))
 }
 
-fn dynamic(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
+fn dynamic(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder<'_>) {
     let columns = [
         "",
         "#connection errors",
@@ -118,7 +117,7 @@ fn dynamic(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
             Cell::Text(above),
         ]);
     }
-    for pool in runs.iter().flat_map(|run| whole(run, &builder.palette)) {
+    for pool in runs.iter().flat_map(|run| whole(run, builder.palette)) {
         table.group(&format!("ours, {}", pool.case));
         let mut cells = vec![ours(&pool, builder)];
         cells.extend(counters(&pool).map(|count| Cell::Number(number::count(count))));
@@ -126,10 +125,8 @@ fn dynamic(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
         cells.push(Cell::Text(String::new()));
         table.row(cells);
     }
-    builder.table(&table);
-    let mut notes = Html::default();
-    notes.raw("<p class=\"note\">Static, as printed: ").text(text(&study["static"])).raw(". Our classes are counted as wrk2 counts them: time-outs are of connections, TLS and answers; see the errors of the scenario for each class by itself.</p>");
-    builder.html.append(&notes);
+    builder.table(table);
+    builder.note(&format!("Static, as printed: {}. Our classes are counted as wrk2 counts them: time-outs are of connections, TLS and answers; see the errors of the scenario for each class by itself.", text(&study["static"])));
 }
 
 /// The counters of wrk2 that study 1 prints: connect, timeout, read.
@@ -147,9 +144,9 @@ fn counters(pool: &Pool<'_>) -> [u64; 3] {
     counters
 }
 
-fn capacity(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
+fn capacity(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder<'_>) {
     let cpus: Vec<u64> = study["cpus"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-    let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, &builder.palette)).collect();
+    let pools: Vec<Pool<'_>> = runs.iter().flat_map(|run| whole(run, builder.palette)).collect();
     let mut counts =
         distinct(cpus.iter().copied().chain(pools.iter().filter_map(|pool| pool.workers.map(u64::from))));
     counts.sort_unstable();
@@ -178,10 +175,10 @@ fn capacity(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
             .collect();
         capacity_row(&own, &counts, &mut table, builder);
     }
-    builder.table(&table);
+    builder.table(table);
 }
 
-fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, builder: &PageBuilder) {
+fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, builder: &PageBuilder<'_>) {
     let Some(first) = own.first() else { return };
     let (unit, value): (_, fn(&Pool<'_>) -> f64) = if first.is_about_handshakes() {
         ("TPS", |pool| pool.handshakes())
@@ -199,7 +196,7 @@ fn capacity_row(own: &[&Pool<'_>], counts: &[u64], table: &mut Table, builder: &
     table.row(cells);
 }
 
-fn comparison(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
+fn comparison(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder<'_>) {
     const CODES: [&str; 5] = ["200", "404", "502", "503", "504"];
     const PERCENTILES: [f64; 4] = [75.0, 90.0, 95.0, 99.0];
     let columns = [
@@ -229,7 +226,7 @@ fn comparison(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
             table.row(cells);
         }
     }
-    for pool in runs.iter().flat_map(|run| whole(run, &builder.palette)) {
+    for pool in runs.iter().flat_map(|run| whole(run, builder.palette)) {
         let errors = pool.errors();
         let status = |code: u16| errors.get(&Class::Status(code)).copied().unwrap_or_default();
         let named: u64 = [404, 502, 503, 504].map(status).iter().sum();
@@ -245,11 +242,11 @@ fn comparison(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
         }));
         table.row(cells);
     }
-    builder.table(&table);
-    builder.html.element("<p class=\"note\">The study's verdict: ", text(&study["verdict"]), "</p>");
+    builder.table(table);
+    builder.note(&format!("The study's verdict: {}", text(&study["verdict"])));
 }
 
-fn timeline(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
+fn timeline(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder<'_>) {
     let rates: Vec<u64> =
         study["parameters"]["rates"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
     let cases = distinct(runs.iter().flat_map(|run| &run.spikes).map(|spike| spike.case.as_str()));
@@ -281,7 +278,7 @@ fn timeline(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
     peers.sort_by_key(|peer| builder.palette.place(peer));
     for peer in peers {
         table.group("ours");
-        let mut cells = vec![Cell::Markup(builder.palette.cell(peer, Settings::Recommended))];
+        let mut cells = vec![builder.palette.cell(peer, Settings::Recommended)];
         cells.extend(columns.iter().skip(1).map(|case| {
             let own = || spikes().filter(|spike| spike.peer == peer && spike.case == *case);
             let highest = own().map(|spike| spike.highest_ms).reduce(f64::max);
@@ -297,61 +294,15 @@ fn timeline(study: &Value, runs: &[&Scenario], builder: &mut PageBuilder) {
         }));
         table.row(cells);
     }
-    builder.table(&table);
+    builder.table(table);
 }
 
-/// Everything below a value, by name.
-fn tree(value: &Value, html: &mut Html) {
+/// The same values with figures as they are printed, and lists of them on one line.
+fn tree(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            html.raw("<dl class=\"tree\">");
-            for (name, field) in fields {
-                html.element("<dt>", &name.replace('_', " "), "</dt>").raw("<dd>");
-                tree(field, html);
-                html.raw("</dd>");
-            }
-            html.raw("</dl>");
-        }
-        Value::Array(items) if items.iter().any(Value::is_object) => {
-            for item in items {
-                tree(item, html);
-            }
-        }
-        Value::Array(items) => {
-            html.text(&items.iter().map(printed).collect::<Vec<_>>().join(" · "));
-        }
-        other => {
-            html.text(&printed(other));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::palette::Palette;
-    use super::*;
-
-    fn leaves(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
-            Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
-            other => found.push(printed(other)),
-        }
-    }
-
-    #[test]
-    fn every_published_figure_is_on_the_page_even_without_a_run_of_ours() {
-        let mut builder = PageBuilder::new(Palette::of([]));
-        chapter(&[], &mut builder).unwrap();
-        let page = builder.html.into_text();
-        let mut all = Vec::new();
-        leaves(&serde_json::from_str(PUBLISHED).unwrap(), &mut all);
-        assert!(all.len() > 200, "{}", all.len());
-        for leaf in all {
-            let mut escaped = Html::default();
-            escaped.text(&leaf);
-            let escaped = escaped.into_text();
-            assert!(page.contains(&escaped), "{leaf} is not on the page");
-        }
+        Value::Object(fields) => fields.iter().map(|(name, field)| (name.clone(), tree(field))).collect(),
+        Value::Array(items) if items.iter().any(Value::is_object) => items.iter().map(tree).collect(),
+        Value::Array(items) => items.iter().map(printed).collect::<Vec<_>>().join(" · ").into(),
+        other => printed(other).into(),
     }
 }
