@@ -3,17 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use fairway_lab_measure::results::Settings;
 
 use crate::adapter::frame::{Frame, Listen, TlsChoice};
 use crate::adapter::proxy::Kind;
-use crate::adapter::run::{Assignment, serve};
-
-/// Contour's `holdoffDelay`.
-const CONTOUR_HOLDOFF: Duration = Duration::from_millis(100);
+use crate::adapter::run::serve;
 
 /// Arguments of `fairway-lab adapter`.
 #[derive(clap::Args)]
@@ -32,9 +28,6 @@ pub(crate) struct AdapterArguments {
     /// `recommended` or `defaults`.
     #[arg(long, value_parser = settings)]
     settings: Settings,
-    /// Collect changes for 100 ms, as Contour does.
-    #[arg(long)]
-    contour_holdoff: bool,
     /// Where configurations and sockets are kept.
     #[arg(long, default_value = "/run/lab")]
     folder: PathBuf,
@@ -59,10 +52,7 @@ impl AdapterArguments {
             tls: TlsChoice::Both,
             folder: self.folder,
         };
-        let holdoff = self.contour_holdoff.then_some(CONTOUR_HOLDOFF);
-        let assignment =
-            Assignment { kind: self.kind, class: self.class, namespace: self.namespace, frame, holdoff };
-        runtime.block_on(serve(assignment))
+        runtime.block_on(serve(self.kind, &self.class, &self.namespace, frame))
     }
 }
 

@@ -14,25 +14,18 @@ use crate::adapter::watch::Watched;
 /// When a change that was refused is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What an adapter serves.
-pub(crate) struct Assignment {
-    pub(crate) kind: Kind,
-    pub(crate) class: String,
-    pub(crate) namespace: String,
-    pub(crate) frame: Frame,
-    /// How long changes are collected before they are applied together. Without one, changes that come while one is
-    /// applied are one, and each else is applied as it comes: NGINX Ingress Controller and Caddy's reload for each entry of
-    /// their queues, one at a time; HAProxy's passes endpoints on as they come, and lets routes wait for its sync period,
-    /// 5 s by default, which is left out here.
-    pub(crate) holdoff: Option<Duration>,
-}
-
-/// Serves until SIGTERM.
-pub(crate) async fn serve(assignment: Assignment) -> anyhow::Result<ExitCode> {
-    let Assignment { kind, class, namespace, frame, holdoff } = assignment;
+/// Serves until SIGTERM. Changes that come while one is applied are one, and each else is applied as it comes: NGINX Ingress
+/// Controller and Caddy's reload for each entry of their queues, one at a time; HAProxy's passes endpoints on as they come,
+/// and lets routes wait for its sync period, 5 s by default, which is left out here.
+pub(crate) async fn serve(
+    kind: Kind,
+    class: &str,
+    namespace: &str,
+    frame: Frame,
+) -> anyhow::Result<ExitCode> {
     let mut stop = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
     let readiness = Readiness::serve().await?;
-    let watched = Watched::start(&namespace, &class).await?;
+    let watched = Watched::start(namespace, class).await?;
     let mut served = tokio::select! {
         first = watched.first() => first?,
         _ = stop.recv() => return Ok(ExitCode::SUCCESS),
@@ -43,7 +36,7 @@ pub(crate) async fn serve(assignment: Assignment) -> anyhow::Result<ExitCode> {
     let mut failed = false;
     loop {
         let wanted = tokio::select! {
-            wanted = watched.next(holdoff) => wanted,
+            wanted = watched.next() => wanted,
             () = tokio::time::sleep(AGAIN), if failed => watched.now(),
             end = proxy.ended() => anyhow::bail!("{end}, though nobody asked for that"),
             _ = stop.recv() => break,

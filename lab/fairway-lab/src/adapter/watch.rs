@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
@@ -65,12 +64,9 @@ impl Watched {
         Ok(self.now())
     }
 
-    /// Waits for a change, then for `holdoff`, and says what is wanted then. Changes that came meanwhile are one.
-    pub(crate) async fn next(&self, holdoff: Option<Duration>) -> Desired {
+    /// Waits for a change, and says what is wanted then. Changes that came meanwhile are one.
+    pub(crate) async fn next(&self) -> Desired {
         self.changed.notified().await;
-        if let Some(holdoff) = holdoff {
-            tokio::time::sleep(holdoff).await;
-        }
         self.now()
     }
 

@@ -33,9 +33,8 @@ pub(super) struct Adapted {
 
 /// What is the same for every release of a proxy.
 pub(super) struct Shape {
+    /// The program too, and the word of `fairway-lab adapter`.
     name: &'static str,
-    /// The program, and the word of `fairway-lab adapter`.
-    program: &'static str,
     summary: &'static str,
     stands_for: &'static str,
     /// After the version in its title.
@@ -44,8 +43,6 @@ pub(super) struct Shape {
     conduct: &'static str,
     /// The grace period of its controllers' pods, seconds.
     grace_s: u32,
-    /// What the adapter is told besides, and stands for one of its controllers.
-    flags: &'static [&'static str],
     render: fn(&Frame, &Desired) -> Vec<NamedText>,
 }
 
@@ -56,7 +53,6 @@ pub(super) const RELEASED: [&str; 3] = ["nginx", "haproxy", "caddy"];
 
 const NGINX: Shape = Shape {
     name: "nginx",
-    program: "nginx",
     summary: "nginx under the laboratory's adapter: a reload for every change, endpoints included",
     stands_for: "NGINX Ingress Controller with nginx OSS",
     way: "reload",
@@ -69,13 +65,11 @@ const NGINX: Shape = Shape {
         a worker for each CPU, 1,024 connections each.",
     // The chart of NGINX Ingress Controller.
     grace_s: 30,
-    flags: &[],
     render: |frame, desired| vec![text("nginx.conf", frame, nginx::render(frame, desired, 1))],
 };
 
 const HAPROXY: Shape = Shape {
     name: "haproxy",
-    program: "haproxy",
     summary: "HAProxy under the laboratory's adapter: the runtime API for endpoints, a reload for routes",
     stands_for: "HAProxy's ingress controllers",
     way: "runtime API, reload",
@@ -88,7 +82,6 @@ const HAPROXY: Shape = Shape {
         each CPU.",
     // The chart of HAProxy's ingress controller.
     grace_s: 60,
-    flags: &[],
     render: |frame, desired| {
         let mut slots = haproxy::Slots::default();
         slots.fit(&desired.backends);
@@ -98,7 +91,6 @@ const HAPROXY: Shape = Shape {
 
 const ENVOY: Shape = Shape {
     name: "envoy",
-    program: "envoy",
     summary: "Envoy under the laboratory's adapter: dynamic discovery from files",
     stands_for: "Envoy Gateway, Ambassador",
     way: "dynamic discovery",
@@ -110,7 +102,6 @@ const ENVOY: Shape = Shape {
         asked for. Defaults: Envoy's limits of 1,024, no retries, 15 s, access log on, a worker for each CPU.",
     // Envoy Gateway.
     grace_s: 360,
-    flags: &[],
     render: |frame, desired| {
         let files = envoy::render(frame, desired).into_iter();
         files.map(|(name, value)| text(&name, frame, format!("{value:#}"))).collect()
@@ -119,7 +110,6 @@ const ENVOY: Shape = Shape {
 
 const CADDY: Shape = Shape {
     name: "caddy",
-    program: "caddy",
     summary: "Caddy under the laboratory's adapter: the whole configuration through its admin API",
     stands_for: "Caddy's ingress controller; a proxy in Go",
     way: "admin API",
@@ -134,22 +124,10 @@ const CADDY: Shape = Shape {
         access log is off in both, as Caddy comes.",
     // The chart of Caddy's ingress controller says none, and this is Kubernetes' own.
     grace_s: 30,
-    flags: &[],
     render: |frame, desired| {
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 2019));
         vec![text("caddy.json", frame, format!("{:#}", caddy::render(frame, desired, Some(admin))))]
     },
-};
-
-/// Envoy as Contour changes it, which collects changes for 100 ms.
-pub(super) const ENVOY_CONTOUR_HOLDOFF: Shape = Shape {
-    name: "envoy-contour-holdoff",
-    summary: "envoy with Contour's hold-off: changes are collected for 100 ms; only when named",
-    stands_for: "Contour, without Contour",
-    way: "dynamic discovery, 100 ms hold-off",
-    conduct: "As envoy, except that changes are collected for 100 ms and written together, which is Contour's hold-off.",
-    flags: &["--contour-holdoff"],
-    ..ENVOY
 };
 
 fn text(name: &str, frame: &Frame, text: String) -> NamedText {
@@ -186,8 +164,8 @@ impl Peer for Adapted {
     }
 
     fn errand(&self, artifacts: &Artifacts) -> Errand {
-        let packed = Errand { what: format!("pack {} with the adapter", self.shape.program), seconds: 1.0 };
-        match self.shape.program {
+        let packed = Errand { what: format!("pack {} with the adapter", self.shape.name), seconds: 1.0 };
+        match self.shape.name {
             "envoy" => programs::envoy_errand(&artifacts.cache).unwrap_or(packed),
             _ => packed,
         }
@@ -195,9 +173,9 @@ impl Peer for Adapted {
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
         let shape = self.shape;
-        let found = find(artifacts, shape.program, &self.release)?;
+        let found = find(artifacts, shape.name, &self.release)?;
         let version = found.version()?;
-        let place = format!("/usr/sbin/{}", shape.program);
+        let place = format!("/usr/sbin/{}", shape.name);
         let contents =
             [(artifacts.laboratory.as_path(), "/usr/bin/fairway-lab"), (found.path(), place.as_str())];
         let archive = programs::pack(artifacts, &self.name, &contents, found.root())?;
@@ -207,10 +185,10 @@ impl Peer for Adapted {
         Ok(Prepared {
             record: PeerRecord {
                 name: self.name.clone(),
-                title: format!("{} {} under the adapter ({})", shape.program, number(&version), shape.way),
+                title: format!("{} {} under the adapter ({})", shape.name, number(&version), shape.way),
                 kind: PeerKind::Adapter,
                 stands_for: shape.stands_for.to_owned(),
-                versions: BTreeMap::from([(shape.program.to_owned(), version)]),
+                versions: BTreeMap::from([(shape.name.to_owned(), version)]),
                 configurations: std::iter::once(conduct).chain(rendered).collect(),
             },
             archives: vec![archive],
@@ -241,13 +219,12 @@ impl Peer for Adapted {
 
 impl Adapted {
     fn pod(&self, placement: &Placement) -> Value {
-        let mut arguments = vec!["adapter", self.shape.program, "--settings", word(placement.settings)];
+        let mut arguments = vec!["adapter", self.shape.name, "--settings", word(placement.settings)];
         let (class, workers) = (class_name(&self.name), placement.workers.to_string());
         arguments.extend(["--class", &class, "--namespace", &placement.watched, "--folder", FOLDER]);
         if placement.settings == Settings::Recommended {
             arguments.extend(["--workers", &workers]);
         }
-        arguments.extend(self.shape.flags);
         json!({
             "serviceAccountName": PROXY,
             "terminationGracePeriodSeconds": self.shape.grace_s,

@@ -42,12 +42,6 @@ pub fn all() -> Vec<Box<dyn Peer>> {
     all
 }
 
-/// Peers that only run when they are named.
-#[must_use]
-pub fn on_request() -> Vec<Box<dyn Peer>> {
-    vec![Box::new(Adapted::current(&adapted::ENVOY_CONTOUR_HOLDOFF))]
-}
-
 /// A peer by its name; nginx, HAProxy and Caddy also in another release, e.g. `nginx@1.22` or `nginx@system`.
 ///
 /// # Errors
@@ -56,8 +50,7 @@ pub fn named(name: &str) -> anyhow::Result<Box<dyn Peer>> {
     if name.contains('@') {
         return Ok(Box::new(Adapted::named(name)?));
     }
-    let mut known = all();
-    known.extend(on_request());
+    let known = all();
     let names: Vec<_> = known.iter().map(|peer| peer.name().to_owned()).collect();
     known.into_iter().find(|peer| peer.name() == name).with_context(|| {
         format!(

@@ -55,9 +55,6 @@ impl ListArguments {
         for peer in peers::all() {
             writeln!(out, "  {:<22}{}", peer.name(), peer.summary())?;
         }
-        for peer in peers::on_request() {
-            writeln!(out, "  {:<22}{}", peer.name(), peer.summary())?;
-        }
         writeln!(
             out,
             "\nnginx, haproxy and caddy are today's, which `{}` gets. Another release is named with its version, or \

@@ -26,7 +26,7 @@ pub fn local(name: &str) -> anyhow::Result<Box<dyn LocalPeer>> {
         "envoy" => adapted(adapted::Kind::Envoy),
         "caddy" => adapted(adapted::Kind::Caddy),
         "traefik" => Box::new(traefik::Traefik),
-        "contour" | "envoy-contour-holdoff" => {
+        "contour" => {
             anyhow::bail!(
                 "Contour has no form without a cluster; its data plane is Envoy, which is measured here"
             )
