@@ -95,7 +95,7 @@ fn input_that_cannot_be_used_is_refused_before_anything_is_made() {
         (vec!["dynamic", "--cluster"], "--peer name=...,class=...,address=..."),
         (
             vec!["dynamic", "--cluster", "--peer", "name=a,class=b,address=192.0.2.1,cpu=top"],
-            "cpu=top is not",
+            "cpu=top is neither cgroup nor kubelet",
         ),
     ] {
         let (code, said) = ordered(&arguments);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::artifacts::Artifacts;
 use super::existing::{CpuSource, Existing};
-use super::names::CERTIFICATE;
+use super::objects::{IngressShape, ingress};
 use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::GatewayApi;
@@ -47,7 +47,7 @@ impl Described {
         let address = take("address").with_context(|| missing("address"))?;
         let cpu = take("cpu").map(|cpu| {
             CpuSource::parse(&cpu)
-                .with_context(|| format!("--peer {text}: cpu={cpu} is not cgroup, kubelet or metrics"))
+                .with_context(|| format!("--peer {text}: cpu={cpu} is neither cgroup nor kubelet"))
         });
         Ok(Self {
             name: take("name").with_context(|| missing("name"))?,
@@ -62,26 +62,6 @@ impl Described {
                 cpu: cpu.transpose()?.unwrap_or_default(),
             },
         })
-    }
-
-    fn ingress(&self, route: &Route, name: &str, path: &str, annotations: &Value) -> Value {
-        let mut ingress = json!({
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "Ingress",
-            "metadata": { "name": name, "namespace": route.namespace, "annotations": annotations },
-            "spec": {
-                "ingressClassName": self.class,
-                "rules": [{ "host": route.host, "http": { "paths": [{
-                    "path": path,
-                    "pathType": "ImplementationSpecific",
-                    "backend": { "service": { "name": route.service, "port": { "number": route.port } } },
-                }] } }],
-            },
-        });
-        if route.tls {
-            ingress["spec"]["tls"] = json!([{ "hosts": [route.host], "secretName": CERTIFICATE }]);
-        }
-        ingress
     }
 }
 
@@ -127,6 +107,10 @@ impl Peer for Described {
     fn route(&self, _placement: &Placement, route: &Route) -> Vec<Value> {
         let mut annotations = json!({ format!("{PREFIX}/ssl-redirect"): "false" });
         let mut path = "/".to_owned();
+        let ingress = |suffix, path: &str, annotations| {
+            let (class, path_type) = (self.class.clone(), "ImplementationSpecific");
+            ingress(route, &IngressShape { suffix, class, annotations, path, path_type })
+        };
         if route.filters.cors {
             annotations[format!("{PREFIX}/enable-cors")] = json!("true");
         }
@@ -135,10 +119,10 @@ impl Peer for Described {
             annotations[format!("{PREFIX}/rewrite-target")] = json!("/$2");
             path = format!("{prefix}(/|$)(.*)");
         }
-        let mut objects = vec![self.ingress(route, &route.name, &path, &annotations)];
+        let mut objects = vec![ingress("", &path, annotations)];
         if let Some((from, to)) = &route.filters.redirect {
             let annotations = json!({ format!("{PREFIX}/temporal-redirect"): to });
-            objects.push(self.ingress(route, &format!("{}-redirect", route.name), from, &annotations));
+            objects.push(ingress("-redirect", from, annotations));
         }
         objects
     }
@@ -163,7 +147,7 @@ mod tests {
             ("name=a,class=b,address=here", "\"here\" is no IP address"),
             ("name=a,clas=b,address=192.0.2.1", "\"clas\" is not known"),
             ("name", "is no KEY=VALUE"),
-            ("name=a,class=b,address=192.0.2.1,cpu=guess", "cpu=guess is not cgroup, kubelet or metrics"),
+            ("name=a,class=b,address=192.0.2.1,cpu=guess", "cpu=guess is neither cgroup nor kubelet"),
         ] {
             let error = format!("{:#}", Described::parse(text).expect_err("it is wrong"));
             assert!(error.contains(part), "{error}");

@@ -20,15 +20,13 @@ pub struct Existing {
 /// Where CPU and memory of pods are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CpuSource {
-    /// Their cgroups where they run on this machine, else their kubelets, else the metrics API.
+    /// Their cgroups where they run on this machine, else their kubelets.
     #[default]
     Automatic,
     /// Their cgroups.
     Cgroup,
     /// The counters of their kubelets, through the API server.
     Kubelet,
-    /// The metrics API, which a metrics server answers.
-    Metrics,
 }
 
 impl CpuSource {
@@ -36,7 +34,6 @@ impl CpuSource {
         match text {
             "cgroup" => Some(Self::Cgroup),
             "kubelet" => Some(Self::Kubelet),
-            "metrics" => Some(Self::Metrics),
             _ => None,
         }
     }

@@ -61,7 +61,7 @@ pub(super) struct PeerArguments {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) peers: Vec<String>,
     /// A controller in your cluster: name=..,class=..,address=.. and, if known, selector=.., namespace=.., deployment=..,
-    /// cpu=cgroup|kubelet|metrics; may be repeated
+    /// cpu=cgroup|kubelet; may be repeated
     #[arg(long = "peer", value_name = "DESCRIPTION")]
     pub(super) described: Vec<String>,
     /// With recommended settings (equal upstream keep-alive, workers, TLS, logs), with each peer's defaults, or both

@@ -1,5 +1,5 @@
 //! The meter of a peer's pods while streams run: it follows pods that come and go, and reads their cgroups where they run
-//! on this machine, else what the API server can tell. Never decides what a phase is.
+//! on this machine, else the counters of their kubelets. Never decides what a phase is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,17 +39,10 @@ pub(super) struct Follow {
 enum Gauge {
     /// By their cgroups, on these nodes, which are this machine.
     Here { meter: Meter, nodes: BTreeSet<String>, elsewhere: Option<String> },
-    /// By samples.
-    There { from: From, sampled: Sampled },
+    /// By the samples of their kubelets.
+    There(Sampled),
     /// Not at all, and why.
     Nothing(String),
-}
-
-/// Who takes the samples.
-#[derive(Clone, Copy)]
-enum From {
-    Kubelet,
-    MetricsApi,
 }
 
 /// What was spent between two cuts, or why nobody knows.
@@ -98,13 +91,8 @@ impl Follow {
         Ok(pods)
     }
 
-    async fn samples(&self, from: From, pods: &[ProxyPod]) -> anyhow::Result<Vec<Sample>> {
-        match from {
-            From::Kubelet => self.cluster.kubelets(&nodes(pods), &self.namespace).await,
-            From::MetricsApi => {
-                self.cluster.rates(&self.namespace, self.selector.as_deref().unwrap_or_default()).await
-            }
-        }
+    async fn samples(&self, pods: &[ProxyPod]) -> anyhow::Result<Vec<Sample>> {
+        self.cluster.kubelets(&nodes(pods), &self.namespace).await
     }
 
     /// Chooses how these pods are read.
@@ -118,27 +106,17 @@ impl Follow {
                 self.namespace
             ));
         }
-        if matches!(self.source, CpuSource::Automatic | CpuSource::Cgroup) {
+        let mut reasons = Vec::new();
+        if self.source != CpuSource::Kubelet {
             let here = machine(pods);
             if pods.iter().all(|pod| pod.node.as_ref().is_some_and(|node| here.contains(node))) {
                 return Gauge::Here { meter: Meter::begin(&subjects(pods)), nodes: here, elsewhere: None };
             }
-        }
-        let sources: &[From] = match self.source {
-            CpuSource::Kubelet => &[From::Kubelet],
-            CpuSource::Metrics => &[From::MetricsApi],
-            CpuSource::Cgroup => &[],
-            CpuSource::Automatic => &[From::Kubelet, From::MetricsApi],
-        };
-        let mut reasons = Vec::new();
-        if matches!(self.source, CpuSource::Automatic | CpuSource::Cgroup) {
             reasons.push(format!("the cgroups of pods of {} cannot be seen from here", self.namespace));
         }
-        for from in sources {
-            match self.samples(*from, pods).await {
-                Ok(samples) => {
-                    return Gauge::There { from: *from, sampled: Sampled::begin(now(), &samples) };
-                }
+        if self.source != CpuSource::Cgroup {
+            match self.samples(pods).await {
+                Ok(samples) => return Gauge::There(Sampled::begin(now(), &samples)),
                 Err(error) => reasons.push(format!("{error:#}")),
             }
         }
@@ -163,8 +141,8 @@ impl Follow {
                 }
                 Ok(subjects.len())
             }
-            Gauge::There { from, sampled } => {
-                let samples = self.samples(*from, &pods).await?;
+            Gauge::There(sampled) => {
+                let samples = self.samples(&pods).await?;
                 let names: Vec<_> = pods.into_iter().map(|pod| pod.name).collect();
                 sampled.read(now(), &names, &samples);
                 Ok(names.len())
@@ -177,7 +155,7 @@ impl Follow {
 impl Gauge {
     fn interval(&self) -> Duration {
         match self {
-            Self::There { .. } => ASKED,
+            Self::There(_) => ASKED,
             Self::Here { .. } | Self::Nothing(_) => INTERVAL,
         }
     }
@@ -226,7 +204,7 @@ impl Metering {
         let of = match self.follow.read(&mut gauge).await {
             Ok(of) => of,
             // Samples are missing then, and what is missing is counted.
-            Err(error) if matches!(*gauge, Gauge::There { .. }) => {
+            Err(error) if matches!(*gauge, Gauge::There(_)) => {
                 tracing::debug!(%error, "samples could not be had at the end");
                 0
             }
@@ -236,14 +214,10 @@ impl Metering {
             Gauge::Here { meter, elsewhere, .. } => {
                 Metered { spent: meter.spent(), source: "cgroup", of, unread: elsewhere.take() }
             }
-            Gauge::There { from, sampled } => {
-                let source = match from {
-                    From::Kubelet => "kubelet",
-                    From::MetricsApi => "metrics-api",
-                };
+            Gauge::There(sampled) => {
                 let spent = sampled.spent();
                 sampled.cut();
-                return Ok(Metered { spent, source, of, unread: None });
+                return Ok(Metered { spent, source: "kubelet", of, unread: None });
             }
             Gauge::Nothing(reason) => {
                 return Ok(Metered { unread: Some(reason.clone()), ..Metered::default() });

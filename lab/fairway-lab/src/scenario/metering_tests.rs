@@ -20,8 +20,6 @@ use super::*;
 enum Knows {
     /// What kubelets count. It goes on by 20 s, of which a pod uses 10 s of CPU, each time that it is asked.
     Counters,
-    /// What a metrics server says; kubelets are forbidden.
-    Rates,
     Nothing,
 }
 
@@ -74,12 +72,6 @@ impl ApiServer {
                     ),
                 )
             }
-            ("/apis/metrics.k8s.io/v1beta1/namespaces/edge/pods", Knows::Rates) => {
-                self.asked.fetch_add(1, Ordering::SeqCst);
-                let pod = json!({ "metadata": { "name": "a" }, "timestamp": "2026-11-21T11:15:11Z", "window": "15s",
-                    "containers": [{ "name": "proxy", "usage": { "cpu": "500m", "memory": "5Mi" } }] });
-                (200, json!({ "kind": "PodMetricsList", "items": [pod] }).to_string())
-            }
             (path, _) => {
                 let (code, reason) =
                     if path.contains("/proxy/") { (403, "Forbidden") } else { (404, "NotFound") };
@@ -115,7 +107,7 @@ async fn pods_elsewhere_are_read_from_their_kubelets_by_their_samples_times() {
     let mut metering = metering(Knows::Counters, CpuSource::Automatic).await;
     for _ in 0..3 {
         let mut gauge = metering.gauge.lock().await;
-        assert!(matches!(&*gauge, Gauge::There { from: From::Kubelet, .. }), "no cgroup of them is here");
+        assert!(matches!(&*gauge, Gauge::There(_)), "no cgroup of them is here");
         metering.follow.read(&mut gauge).await.expect("the kubelet answers");
     }
     let metered = metering.cut().await.expect("the kubelet answers");
@@ -127,17 +119,9 @@ async fn pods_elsewhere_are_read_from_their_kubelets_by_their_samples_times() {
 }
 
 #[tokio::test]
-async fn where_kubelets_are_forbidden_the_metrics_api_is_asked() {
-    let metering = metering(Knows::Rates, CpuSource::Automatic).await;
-    assert!(matches!(&*metering.gauge.lock().await, Gauge::There { from: From::MetricsApi, .. }));
-    metering.end();
-}
-
-#[tokio::test]
 async fn where_nothing_can_be_read_the_reason_names_all_that_was_tried() {
     let reason = reason(Knows::Nothing, CpuSource::Automatic).await;
-    for part in ["cgroups of pods of edge", "`get` on `nodes/proxy`", "the metrics API", "does not serve it"]
-    {
+    for part in ["cgroups of pods of edge", "`get` on `nodes/proxy`"] {
         assert!(reason.contains(part), "{part:?} is not in {reason:?}");
     }
 }
@@ -146,8 +130,8 @@ async fn where_nothing_can_be_read_the_reason_names_all_that_was_tried() {
 async fn a_source_that_was_asked_for_is_the_only_one() {
     let reason = reason(Knows::Counters, CpuSource::Cgroup).await;
     assert!(reason.contains("cannot be seen from here") && !reason.contains("kubelet"), "{reason}");
-    let reason = self::reason(Knows::Rates, CpuSource::Kubelet).await;
-    assert!(reason.contains("node far") && !reason.contains("metrics API"), "{reason}");
+    let reason = self::reason(Knows::Nothing, CpuSource::Kubelet).await;
+    assert!(reason.contains("node far") && !reason.contains("cgroups"), "{reason}");
 }
 
 #[tokio::test]
