@@ -149,16 +149,8 @@ impl Campaign {
         Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks, missing }))
     }
 
-    /// Where all of it comes from.
-    pub(crate) fn report(&self) -> &Report {
-        &self.report
-    }
-
     /// Who can be measured, and why the others cannot.
-    pub(crate) fn taking_part(
-        &self,
-        scenario: &Scenario,
-    ) -> (Vec<(Wanted, Executable)>, BTreeMap<String, String>) {
+    fn taking_part(&self, scenario: &Scenario) -> (Vec<(Wanted, Executable)>, BTreeMap<String, String>) {
         let mut missing = self.report.absent.clone();
         let mut part = Vec::new();
         for (one, binary) in &self.found {
@@ -171,7 +163,7 @@ impl Campaign {
     }
 
     /// The inner error says why it does not start; an outer one ends the run.
-    pub(crate) fn start(
+    fn start(
         &mut self,
         name: &str,
         peer: &Wanted,

@@ -96,13 +96,6 @@ impl Generator {
         Ok(Self::Requests(Stream::open(plan(ask, window)?, ask.backing.between())?))
     }
 
-    /// As [`Generator::open`], for this many requests.
-    pub(crate) fn open_for(ask: &Ask, requests: u64) -> anyhow::Result<Self> {
-        let mut plan = plan(ask, Duration::MAX)?;
-        (plan.bounds.duration, plan.bounds.requests) = (None, Some(requests));
-        Ok(Self::Requests(Stream::open(plan, ask.backing.between())?))
-    }
-
     /// Sends as planned; returns once so many requests wait for their answers. Datagrams never wait for long.
     pub(crate) fn send_and_wait_for(&mut self, in_flight: u64) -> anyhow::Result<bool> {
         self.begin();

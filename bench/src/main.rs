@@ -12,7 +12,6 @@
 mod backend;
 mod body;
 mod campaign;
-mod crosscheck;
 mod interrupt;
 mod load;
 mod measure;
@@ -34,7 +33,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::campaign::Campaign;
-use crate::crosscheck::Rounds;
 use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Idle, Pin};
@@ -71,8 +69,6 @@ enum Command {
     Floods(FloodsArguments),
     /// A few long connections of HTTP/2: how many each worker has, and what it does.
     Spread(SpreadArguments),
-    /// The same cells with this generator and with h2load: the proxy's CPU per request must agree.
-    Crosscheck(CrosscheckArguments),
     /// List scenarios, peers and floods.
     List,
 }
@@ -128,7 +124,6 @@ fn main() -> anyhow::Result<()> {
         Command::Kill(arguments) => proofs::kill(&arguments),
         Command::Floods(arguments) => proofs::floods(&arguments),
         Command::Spread(arguments) => proofs::spread(&arguments),
-        Command::Crosscheck(arguments) => crosscheck(&arguments),
         Command::List => {
             println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
             println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
@@ -136,41 +131,6 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
     }
-}
-
-#[derive(Args)]
-struct CrosscheckArguments {
-    /// Scenarios of HTTP/2, by name or by the beginning of a name, comma-separated.
-    #[arg(long, value_delimiter = ',', default_value = "h2-1k")]
-    scenario: Vec<String>,
-    /// Peers, comma-separated.
-    #[arg(long, value_delimiter = ',', default_value = "fairway,nginx,haproxy")]
-    peers: Vec<String>,
-    /// Requests of a run.
-    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
-    requests: u64,
-    /// Runs of the generator for each peer and scenario, each between two of h2load.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=200))]
-    rounds: u32,
-    /// The Fairway to measure.
-    #[arg(long, default_value = "target/release/fairway")]
-    fairway: PathBuf,
-    /// Where the JSON goes.
-    #[arg(long, default_value = "bench/results/crosscheck.json")]
-    out: PathBuf,
-}
-
-fn crosscheck(arguments: &CrosscheckArguments) -> anyhow::Result<()> {
-    let scenarios = scenario::named(&arguments.scenario)?;
-    allow_many_files();
-    let effort = Effort { blocks: 1, seconds: 60.0 };
-    let conditions = pinning::possible(Pin::Apart, Idle::Sleep);
-    let campaign = Campaign::prepare(&arguments.peers, &binaries(&arguments.fairway)?, effort, conditions)?;
-    let rounds = Rounds { rounds: arguments.rounds, requests: arguments.requests };
-    let crosscheck = crosscheck::run(campaign, &scenarios, rounds)?;
-    crosscheck.print();
-    write(&crosscheck, &arguments.out)?;
-    crosscheck.verdict()
 }
 
 fn run(arguments: &RunArguments) -> anyhow::Result<()> {

@@ -7,6 +7,6 @@ mod memory;
 
 #[cfg(test)]
 pub(crate) use block::{Around, Latency};
-pub(crate) use block::{Block, Effort, again, ask, blocks};
+pub(crate) use block::{Block, Effort, again, blocks};
 pub(crate) use handshakes::Handshakes;
 pub(crate) use memory::{Memory, idle, waiting};

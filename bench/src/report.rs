@@ -4,6 +4,6 @@ mod findings;
 mod origin;
 mod table;
 
-pub(crate) use findings::{Findings, Ratio, Report, handshakes, lacks_pairs, summarise};
+pub(crate) use findings::{Findings, Report, handshakes, lacks_pairs, summarise};
 pub(crate) use origin::Origin;
 pub(crate) use table::print;

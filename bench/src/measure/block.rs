@@ -189,7 +189,7 @@ impl Measurement {
 }
 
 /// What a scenario's clients ask of a proxy.
-pub(crate) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
+pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
     Ask {
         address: if scenario.tls { proxy.site.https } else { proxy.site.http },
         scenario: *scenario,

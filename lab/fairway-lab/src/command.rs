@@ -11,7 +11,7 @@ use fairway_lab_report::command::ReportArguments;
 use fairway_lab_report::evidence::command::PublishArguments;
 use fairway_lab_report::evidence::condense::CondenseArguments;
 use fairway_lab_traffic::backend::command::BackendArguments;
-use fairway_lab_traffic::crosscheck::command::CrosscheckArguments;
+use fairway_lab_traffic::crosscheck::CrosscheckArguments;
 use fairway_lab_traffic::load::command::LoadArguments;
 
 use crate::adapter::command::AdapterArguments;
