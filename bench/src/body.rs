@@ -8,6 +8,8 @@ use fairway_lab_traffic::call;
 pub(crate) enum Body {
     Kilobyte,
     Megabyte,
+    /// `ok` and the end of a line, at this path alone.
+    Health,
     /// A message of gRPC, in answer to a small one.
     Message,
     /// A datagram, which is its own answer.
@@ -17,8 +19,9 @@ pub(crate) enum Body {
 impl Body {
     pub(crate) fn path(self) -> &'static str {
         match self {
-            Self::Kilobyte => "/k",
-            Self::Megabyte => "/m",
+            Self::Kilobyte => "/1kb.bin",
+            Self::Megabyte => "/1mb.bin",
+            Self::Health => "/healthz",
             Self::Message => call::PATH,
             Self::Datagram => "",
         }
@@ -28,6 +31,7 @@ impl Body {
         match self {
             Self::Kilobyte => 1 << 10,
             Self::Megabyte => 1 << 20,
+            Self::Health => 3,
             Self::Message => call::RESPONSE,
             Self::Datagram => 100,
         }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use fairway_lab_measure::Executable;
 use fairway_lab_measure::results::ENOUGH_PAIRS;
+use fairway_lab_traffic::backend::Spoken;
 use tempfile::TempDir;
 
-use crate::backend::{self, Spoken, Upstream};
+use crate::backend::Upstream;
 use crate::measure::{self, Block, Effort};
 use crate::peers::{self, Binaries, Need, Wanted};
-use crate::pinning::Conditions;
+use crate::pinning::Pin;
 use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
 use crate::running::Running;
 use crate::scenario::{Downstream, Edits, Forwarded, Load, Scenario};
@@ -30,13 +31,13 @@ impl Campaign {
         wanted: &[String],
         binaries: &Binaries,
         effort: Effort,
-        conditions: Conditions,
+        pin: Pin,
     ) -> anyhow::Result<Self> {
-        let origin = Origin::here(conditions);
-        origin.pin.as_generator()?;
+        let origin = Origin::here(pin);
+        pin.as_generator()?;
         let mut campaign = Self {
             found: Vec::new(),
-            backend: backend::start(origin.idle)?,
+            backend: Upstream::start()?,
             certificate: Certificate::generate()?,
             directory: tempfile::Builder::new().prefix("fairway-bench-").tempdir()?,
             report: Report {
@@ -100,21 +101,14 @@ impl Campaign {
             let started = self.start(&peer.name, peer, binary, scenario)?;
             take(started, &peer.name, &mut running, &mut missing);
         }
-        if scenario.upstream == Spoken::H2c
-            && let Some((peer, binary)) = part.first()
-        {
-            // What the protocol of the backend costs is seen beside the same proxy with the other one.
-            let other = Scenario { upstream: Spoken::Http1, ..*scenario };
-            let name = format!("{} to HTTP/1", peer.name);
-            let started = self.start(&name, peer, binary, &other)?;
-            take(started, &name, &mut running, &mut missing);
-        }
-        if scenario.is_edited()
-            && let Some((peer, binary)) = part.first()
-        {
-            // What edits cost is seen beside the same proxy that answers the same requests without them.
-            let other = Scenario { edits: Edits::Nothing, ..*scenario };
-            let name = format!("{} without edits", peer.name);
+        // What the protocol of the backend costs, and edits, is seen beside the same proxy without them.
+        let beside = if scenario.upstream == Spoken::H2c {
+            Some((Scenario { upstream: Spoken::Http1, ..*scenario }, "to HTTP/1"))
+        } else {
+            scenario.is_edited().then_some((Scenario { edits: Edits::Nothing, ..*scenario }, "without edits"))
+        };
+        if let (Some((other, difference)), Some((peer, binary))) = (beside, part.first()) {
+            let name = format!("{} {difference}", peer.name);
             let started = self.start(&name, peer, binary, &other)?;
             take(started, &name, &mut running, &mut missing);
         }

@@ -4,17 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::load::{
-    Between, DatagramOutcome, DatagramPlan, Datagrams, Outcome, Plan, Protocol, Reuse, SessionReuse, Stream,
-    TlsPlan, TlsVersion,
+    DatagramOutcome, DatagramPlan, Datagrams, Outcome, Plan, Protocol, Reuse, SessionReuse, Stream, TlsPlan,
+    TlsVersion,
 };
 use hdrhistogram::Histogram;
 
-use crate::backend::Backing;
 use crate::body::Body;
 use crate::interrupt::wait_until;
 use crate::scenario::{Forwarded, HOST, Load, Scenario};
@@ -39,7 +37,6 @@ const ORIGIN: (&str, &str) = ("origin", "https://other.example");
 pub(crate) struct Ask {
     pub(crate) address: SocketAddr,
     pub(crate) scenario: Scenario,
-    pub(crate) backing: Backing,
 }
 
 /// What it came to.
@@ -91,9 +88,9 @@ impl Generator {
     /// Opens the connections of a load for `window`; an idle one ends when each connection was used once.
     pub(crate) fn open(ask: &Ask, window: Duration) -> anyhow::Result<Self> {
         if ask.scenario.forwarded == Forwarded::Datagrams {
-            return Ok(Self::Datagrams(Datagrams::open(datagrams(ask, window), ask.backing.between())?));
+            return Ok(Self::Datagrams(Datagrams::open(datagrams(ask, window), None)?));
         }
-        Ok(Self::Requests(Stream::open(plan(ask, window)?, ask.backing.between())?))
+        Ok(Self::Requests(Stream::open(plan(ask, window)?, None)?))
     }
 
     /// Sends as planned; returns once so many requests wait for their answers. Datagrams never wait for long.
@@ -178,7 +175,7 @@ pub(crate) fn has_fields(ask: &Ask, fields: &[(&str, &str)], window: Duration) -
     for (name, value) in fields {
         let mut plan = plan(ask, window)?;
         plan.expect.header = Some(((*name).to_owned(), (*value).to_owned()));
-        let mut generator = Generator::Requests(Stream::open(plan, ask.backing.between())?);
+        let mut generator = Generator::Requests(Stream::open(plan, None)?);
         generator.run()?;
         if generator.end()?.requests != 1 {
             return Ok(false);
@@ -222,15 +219,6 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         ..TlsPlan::default()
     });
     Ok(plan)
-}
-
-impl Backing {
-    /// What the generator does between its turns instead of sleeping.
-    fn between(&self) -> Option<Between> {
-        let Self::Generator(backend) = self else { return None };
-        let backend = Arc::clone(backend);
-        Some(Box::new(move || backend.lock().unwrap_or_else(PoisonError::into_inner).step(Duration::ZERO)))
-    }
 }
 
 /// What went wrong, as the report has it.

@@ -18,7 +18,6 @@ mod measure;
 mod peers;
 mod pinning;
 mod proofs;
-mod readiness;
 mod report;
 mod running;
 mod scenario;
@@ -35,7 +34,7 @@ use serde::Serialize;
 use crate::campaign::Campaign;
 use crate::measure::Effort;
 use crate::peers::Binaries;
-use crate::pinning::{Idle, Pin};
+use crate::pinning::Pin;
 use crate::proofs::{
     ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, RoutesArguments,
     ScaleArguments, SpreadArguments,
@@ -94,9 +93,6 @@ struct RunArguments {
     /// Which CPUs the proxies and the generator run on.
     #[arg(long, value_enum, default_value_t = Pin::Apart)]
     pin: Pin,
-    /// What generator and backend do when nothing is ready.
-    #[arg(long, value_enum, default_value_t = Idle::Sleep)]
-    idle: Idle,
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
@@ -145,7 +141,7 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
         &arguments.peers,
         &binaries(&arguments.fairway)?,
         effort,
-        pinning::possible(arguments.pin, arguments.idle),
+        arguments.pin.possible(),
     )?;
     let report = campaign.run(&scenarios)?;
     report::print(&report);

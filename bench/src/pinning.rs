@@ -17,34 +17,13 @@ pub(crate) enum Pin {
     Off,
 }
 
-/// What the generator and the backend do when nothing is ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Idle {
-    /// Look again at once: a proxy never pays for waking them.
-    Spin,
-    /// Sleep: a proxy that finds their CPU asleep pays for the interrupt that wakes it.
-    Sleep,
-}
-
-/// Where proxy and generator run, and what waits how.
-#[derive(Clone, Copy)]
-pub(crate) struct Conditions {
-    pub(crate) pin: Pin,
-    pub(crate) idle: Idle,
-}
-
-/// What is possible of what is asked for: apart needs two CPUs, and whoever spins must not share one.
-pub(crate) fn possible(pin: Pin, idle: Idle) -> Conditions {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    match pin {
-        Pin::Apart if cpus > 1 => Conditions { pin, idle },
-        Pin::Apart | Pin::Together => Conditions { pin: Pin::Together, idle: Idle::Sleep },
-        Pin::Off => Conditions { pin, idle },
-    }
-}
-
 impl Pin {
+    /// What is possible of it: apart needs two CPUs.
+    pub(crate) fn possible(self) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if self == Self::Apart && cpus == 1 { Self::Together } else { self }
+    }
+
     /// Moves this thread, and the threads it will start, to the generator's CPU.
     pub(crate) fn as_generator(self) -> anyhow::Result<()> {
         self.to(if self == Self::Apart { GENERATOR } else { PROXY })

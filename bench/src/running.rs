@@ -38,14 +38,13 @@ impl Running {
 
     fn await_answer(&mut self) -> anyhow::Result<()> {
         let Scenario { tls, body, .. } = self.site.scenario;
-        // The backend answers with so much only if it is asked for that: the proxy must have edited the path.
+        // The backend says how it is only where it is asked for that alone: the proxy must have edited the path.
         let is_edited = self.site.scenario.is_edited();
-        let body = if is_edited { Body::Megabyte } else { body };
+        let body = if is_edited { Body::Health } else { body };
         let fields: &[(&str, &str)] = if is_edited { &ANSWER_FIELDS } else { &[] };
         let ask = Ask {
             address: if tls { self.site.https } else { self.site.http },
             scenario: Scenario { load: Load::Idle, connections: 1, body, ..self.site.scenario },
-            backing: self.site.backing.clone(),
         };
         let waited = self.program.wait_until(READY_WITHIN, || {
             interrupt::check()?;

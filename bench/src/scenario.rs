@@ -1,6 +1,7 @@
 //! The table of scenarios: what is sent, over what, on how many connections. Never measures.
 
-use crate::backend::Spoken;
+use fairway_lab_traffic::backend::Spoken;
+
 use crate::body::Body;
 
 /// The host name of every request; the certificate is made for it.

@@ -5,10 +5,11 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use crate::backend::{Backing, Spoken, Upstream};
+use crate::backend::Upstream;
 use crate::body::Body;
 use crate::scenario::{Forwarded, Scenario};
 pub(crate) use crate::scenario::{HOST, PREFIX};
+use fairway_lab_traffic::backend::Spoken;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
 /// Idle connections to the backend that every peer keeps: more than any scenario has requests at a time.
@@ -55,7 +56,6 @@ pub(crate) struct Site {
     pub(crate) https: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) backend: SocketAddr,
-    pub(crate) backing: Backing,
     /// The configuration as written, for the report.
     pub(crate) written: Vec<(String, String)>,
 }
@@ -77,7 +77,6 @@ impl Site {
             https,
             admin,
             backend: backend.address(scenario.upstream),
-            backing: backend.backing.clone(),
             written: Vec::new(),
         })
     }

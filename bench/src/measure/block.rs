@@ -190,9 +190,5 @@ impl Measurement {
 
 /// What a scenario's clients ask of a proxy.
 pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
-    Ask {
-        address: if scenario.tls { proxy.site.https } else { proxy.site.http },
-        scenario: *scenario,
-        backing: proxy.site.backing.clone(),
-    }
+    Ask { address: if scenario.tls { proxy.site.https } else { proxy.site.http }, scenario: *scenario }
 }

@@ -68,11 +68,11 @@ pub(crate) fn waiting(
     let mut generator = Generator::open(&all, LONGEST)?;
     settle(SETTLE)?;
     let before_bytes = resident_bytes(&proxy.processes);
-    backend.hold();
+    backend.hold(true);
     let are_sent = generator.send_and_wait_for(streams as u64)?;
     settle(SETTLE)?;
     let after_bytes = resident_bytes(&proxy.processes);
-    backend.release()?;
+    backend.hold(false);
     generator.finish()?;
     let Tally { mut errors, .. } = generator.end()?;
     if !are_sent {

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::arguments::Paths;
-use crate::pinning::{Conditions, Idle, Pin};
+use crate::pinning::Pin;
 use crate::report::Origin;
 
 /// A proof's findings with where they come from.
@@ -25,7 +25,7 @@ impl<F: Serialize> Outcome<F> {
     /// The findings of `binary`, made here and now.
     pub(crate) fn new(binary: &Path, findings: F, broken_promises: Vec<String>) -> anyhow::Result<Self> {
         // Nothing is pinned: the kernel places the proxy, its backends and the clients.
-        let origin = Origin::here(Conditions { pin: Pin::Off, idle: Idle::Sleep });
+        let origin = Origin::here(Pin::Off);
         Ok(Self { origin, version: version(binary)?, findings, broken_promises })
     }
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairway_lab_measure::{environment, revision};
 
-use crate::pinning::{Conditions, Idle, Pin};
+use crate::pinning::Pin;
 
 #[derive(serde::Serialize)]
 pub(crate) struct Origin {
@@ -15,13 +15,12 @@ pub(crate) struct Origin {
     pub(crate) cpu: String,
     pub(crate) cpus: u32,
     pub(crate) pin: Pin,
-    pub(crate) idle: Idle,
     /// One-minute load average before the run: other work on the machine makes latency and wake-ups worse.
     pub(crate) load_average: String,
 }
 
 impl Origin {
-    pub(crate) fn here(Conditions { pin, idle }: Conditions) -> Self {
+    pub(crate) fn here(pin: Pin) -> Self {
         let here = environment();
         let load_averages = here.facts.get("load averages at the beginning");
         Self {
@@ -32,7 +31,6 @@ impl Origin {
             cpu: here.cpu,
             cpus: here.cpus,
             pin,
-            idle,
             load_average: load_averages
                 .and_then(|text| text.split_whitespace().next())
                 .unwrap_or_default()

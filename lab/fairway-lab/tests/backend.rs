@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fairway_lab_traffic::backend::{Collector, Delay, Faults, Options, Server};
+use fairway_lab_traffic::backend::{Collector, Delay, Faults, Options, Server, Spoken};
 use fairway_lab_traffic::load::{Plan, Stream};
 use fairway_testkit::free_port;
 
@@ -249,7 +249,7 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
 
 #[test]
 fn calls_of_grpc_are_answered_with_a_message_and_their_status_on_as_many_streams_as_are_asked_for() {
-    let (server, address) = start(Options { grpc: true, threads: 2, ..Options::default() });
+    let (server, address) = start(Options { spoken: Spoken::Grpc, threads: 2, ..Options::default() });
     let mut plan = Plan::at("http://a.test/", vec![address]).unwrap();
     plan.call();
     plan.shape.connections = 4;

@@ -10,7 +10,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::delay::Delay;
-use super::options::{Faults, OnSigterm, Options};
+use super::options::{Faults, OnSigterm, Options, Spoken};
 use super::server::Server;
 use crate::load::flags::duration;
 
@@ -96,7 +96,7 @@ impl BackendArguments {
             on_sigterm: self.on_sigterm,
             threads: self.threads,
             tls: self.tls,
-            grpc: self.grpc,
+            spoken: if self.grpc { Spoken::Grpc } else { Spoken::Http1 },
             record: self.record,
         })
     }

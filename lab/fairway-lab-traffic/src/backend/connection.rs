@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
 
 use super::alarm::Alarm;
 use super::h2c::Answer;
@@ -28,8 +29,10 @@ pub(super) struct Site {
     pub(super) recorder: Option<Recorder>,
     pub(super) is_draining: Arc<AtomicBool>,
     pub(super) alarm: Alarm,
-    /// The answer to every call, of a backend of gRPC.
-    pub(super) call: Option<Answer>,
+    /// The answer to every request of HTTP/2.
+    pub(super) answer: Option<Answer>,
+    /// Whether requests wait for their answers.
+    pub(super) held: watch::Receiver<bool>,
 }
 
 /// How a connection ended.
@@ -75,6 +78,10 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
         let reaction = site.decide(&request, &mut random);
         if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| reaction.is_delayed) {
             site.alarm.sleep(delay).await;
+        }
+        if *site.held.borrow() {
+            // An error says that the server is gone.
+            _ = site.held.clone().wait_for(|is_held| !is_held).await;
         }
         output.clear();
         let is_head = request.method == b"HEAD";

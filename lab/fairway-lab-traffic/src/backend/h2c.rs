@@ -35,7 +35,7 @@ const STREAMS: u32 = 250;
 const CREDIT: usize = 16 * 1024;
 
 /// What every request is answered with, in both of its forms.
-pub struct Answer {
+pub(super) struct Answer {
     /// Fields that the client's decoder is to remember, for the first answer of a connection.
     first: Blocks,
     /// Fields that it remembers.
@@ -53,8 +53,7 @@ struct Blocks {
 
 impl Answer {
     /// Of a call of gRPC: one message, and the status after it.
-    #[must_use]
-    pub fn of_call() -> Self {
+    pub(super) fn of_call() -> Self {
         let kind = [(31, call::CONTENT_TYPE)];
         Self {
             first: Blocks { head: block(&kind, true), trailers: Some(field_with_name(call::STATUS, 0x40)) },
@@ -66,8 +65,7 @@ impl Answer {
     }
 
     /// Content of so many bytes. It has to fit into a frame of the usual 16 KiB.
-    #[must_use]
-    pub fn of(bytes: usize) -> Self {
+    pub(super) fn of(bytes: usize) -> Self {
         let length = bytes.to_string();
         let fields = [
             (54, "bench"),
@@ -110,12 +108,12 @@ fn field_with_name((name, value): (&str, &str), kind: u8) -> Vec<u8> {
 }
 
 /// What a connection knows of its client.
-pub struct Http2 {
+pub(super) struct Http2 {
     /// Bytes of a frame that has not arrived in full.
     partial: Vec<u8>,
     preface_left: usize,
     /// What is to be written.
-    pub out: Vec<u8>,
+    pub(super) out: Vec<u8>,
     /// What may still be sent of content on this connection.
     window: i64,
     /// What a stream's window begins with. It is not counted: an answer has to fit in.
@@ -137,16 +135,9 @@ enum Table {
     },
 }
 
-impl Default for Http2 {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Http2 {
     /// A connection that was accepted.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut out = Vec::new();
         let limit = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &STREAMS.to_be_bytes()].concat();
         frame(&mut out, SETTINGS, 0, 0, &limit);
@@ -163,7 +154,7 @@ impl Http2 {
     }
 
     /// Takes what was read, and answers unless answers are held back. `None` when the connection is over.
-    pub fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
+    pub(super) fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
         let skipped = bytes.len().min(self.preface_left);
         self.preface_left -= skipped;
         let mut partial = std::mem::take(&mut self.partial);

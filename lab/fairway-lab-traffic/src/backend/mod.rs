@@ -1,5 +1,5 @@
 //! The backend that requests end at: a lean server of HTTP/1.1 with knobs, which knows the requests that it was given twice.
-//! With `--grpc` it speaks HTTP/2 without TLS instead, and answers every call of gRPC alike.
+//! It can speak HTTP/2 without TLS or gRPC instead, and answers every request alike then, or send datagrams back.
 //!
 //! ```text
 //! listeners ─► threads ─► connection: request ─► knobs (delay, faults) ─► answer
@@ -10,13 +10,13 @@
 //! write a request. Never keeps a body.
 
 pub mod command;
-pub mod h2c;
 
 mod alarm;
-mod calls;
 mod collector;
 mod connection;
 mod delay;
+mod h2c;
+mod http2;
 mod options;
 mod recorder;
 mod register;
@@ -28,7 +28,7 @@ mod spawned;
 
 pub use collector::Collector;
 pub use delay::Delay;
-pub use options::{Faults, OnSigterm, Options};
+pub use options::{Faults, OnSigterm, Options, Spoken};
 pub use register::Register;
 pub use seen_ids::{Seen, SeenIds};
 pub use server::Server;

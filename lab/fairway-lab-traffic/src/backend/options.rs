@@ -26,8 +26,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether it speaks TLS, with a certificate that it signs itself.
     pub tls: bool,
-    /// Whether it speaks HTTP/2 without TLS and answers calls of gRPC, each at once and with the same message.
-    pub grpc: bool,
+    /// What it speaks. Most of the other options are HTTP/1's.
+    pub spoken: Spoken,
     /// A collector of ids.
     pub record: Option<SocketAddr>,
 }
@@ -44,10 +44,25 @@ impl Default for Options {
             on_sigterm: OnSigterm::Exit,
             threads: 1,
             tls: false,
-            grpc: false,
+            spoken: Spoken::Http1,
             record: None,
         }
     }
+}
+
+/// What a backend speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spoken {
+    /// HTTP/1.1, with TLS if that is wanted.
+    #[default]
+    Http1,
+    /// HTTP/2 without TLS, with prior knowledge. Every request is answered with 1 KiB.
+    H2c,
+    /// gRPC over HTTP/2 without TLS. Every call is answered with the same message.
+    Grpc,
+    /// Datagrams, each of which is sent back.
+    Datagrams,
 }
 
 /// What goes wrong, as fractions of requests.

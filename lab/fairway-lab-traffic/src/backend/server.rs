@@ -10,20 +10,22 @@ use anyhow::Context;
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::alarm::Alarm;
-use super::calls;
 use super::connection::{Ending, Site, serve};
 use super::h2c::Answer;
-use super::options::Options;
+use super::http2;
+use super::options::{Options, Spoken};
 use super::recorder::Recorder;
 use super::respond::Identity;
 use super::seen_ids::{Seen, SeenIds};
 
+/// Content of an answer with HTTP/2.
+const HTTP2_BYTES: usize = 1 << 10;
 /// Ids that a backend remembers: about 40 MB when full.
 const REMEMBERED_IDS: usize = 2_000_000;
 
@@ -33,6 +35,7 @@ pub struct Server {
     seen_ids: Arc<SeenIds>,
     recorder: Option<Recorder>,
     is_draining: Arc<AtomicBool>,
+    held: watch::Sender<bool>,
     over: watch::Sender<bool>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
@@ -53,21 +56,29 @@ impl Server {
             seen_ids: Arc::new(SeenIds::new(REMEMBERED_IDS)),
             recorder,
             is_draining: Arc::new(AtomicBool::new(false)),
+            held: watch::Sender::new(false),
             over,
             threads: Vec::new(),
         };
         for index in 0..options.threads.max(1) {
-            let listeners = server.addresses.iter_mut().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
+            let bound = server.addresses.iter_mut().map(|address| listen(address, options.spoken));
+            let sockets = bound.collect::<anyhow::Result<Vec<_>>>()?;
             let (seen_ids, recorder) = (server.seen_ids.clone(), server.recorder.clone());
             let (options, is_draining) = (options.clone(), server.is_draining.clone());
             let (tls, told, alarm) = (tls.clone(), told.clone(), alarm.clone());
+            let held = server.held.subscribe();
             let thread = std::thread::Builder::new()
                 .name(format!("backend-{index}"))
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
-                    let call = options.grpc.then(Answer::of_call);
-                    let site = Site { options, identity, seen_ids, recorder, is_draining, alarm, call };
-                    run(listeners, &Rc::new(site), tls.as_ref(), told);
+                    let answer = match options.spoken {
+                        Spoken::H2c => Some(Answer::of(HTTP2_BYTES)),
+                        Spoken::Grpc => Some(Answer::of_call()),
+                        Spoken::Http1 | Spoken::Datagrams => None,
+                    };
+                    let site =
+                        Site { options, identity, seen_ids, recorder, is_draining, alarm, answer, held };
+                    run(sockets, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
             server.threads.push(thread);
@@ -85,6 +96,11 @@ impl Server {
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.seen_ids.seen()
+    }
+
+    /// Lets requests wait for their answers, or answers all that waited and those to come.
+    pub fn hold(&self, is_held: bool) {
+        self.held.send_replace(is_held);
     }
 
     /// From now on every answer says `Connection: close`.
@@ -106,45 +122,61 @@ impl Server {
     }
 }
 
-/// A listener on an address; a port 0 becomes the port that was free.
-fn listen(address: &mut SocketAddr) -> anyhow::Result<std::net::TcpListener> {
-    let bind = || -> std::io::Result<std::net::TcpListener> {
-        let socket =
-            Socket::new(Domain::for_address(*address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+/// A socket at an address; a port 0 becomes the port that was free.
+fn listen(address: &mut SocketAddr, spoken: Spoken) -> anyhow::Result<Socket> {
+    let (kind, protocol) = match spoken {
+        Spoken::Datagrams => (Type::DGRAM, Protocol::UDP),
+        _ => (Type::STREAM, Protocol::TCP),
+    };
+    let bind = || -> std::io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(*address), kind.nonblocking(), Some(protocol))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.bind(&(*address).into())?;
-        socket.listen(4_096)?;
-        Ok(socket.into())
+        if protocol == Protocol::TCP {
+            socket.listen(4_096)?;
+        }
+        Ok(socket)
     };
-    let listener = bind().with_context(|| format!("listen on {address}"))?;
-    *address = listener.local_addr().context("the address of a listener")?;
-    Ok(listener)
+    let socket = bind().with_context(|| format!("listen on {address}"))?;
+    let bound = socket.local_addr().context("the address of a listener")?;
+    *address = bound.as_socket().context("the address of a listener is none of the Internet")?;
+    Ok(socket)
 }
 
-fn run(
-    listeners: Vec<std::net::TcpListener>,
-    site: &Rc<Site>,
-    tls: Option<&TlsAcceptor>,
-    mut over: watch::Receiver<bool>,
-) {
+fn run(sockets: Vec<Socket>, site: &Rc<Site>, tls: Option<&TlsAcceptor>, mut over: watch::Receiver<bool>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!("a thread of the backend cannot begin: {error}"),
     };
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        for listener in listeners {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => {
-                    tokio::task::spawn_local(accept(listener, site.clone(), tls.cloned()));
+        for socket in sockets {
+            let begun = match site.options.spoken {
+                Spoken::Datagrams => {
+                    UdpSocket::from_std(socket.into()).map(|socket| tokio::task::spawn_local(echo(socket)))
                 }
-                Err(error) => tracing::error!("a listener of the backend cannot be used: {error}"),
+                _ => TcpListener::from_std(socket.into())
+                    .map(|listener| tokio::task::spawn_local(accept(listener, site.clone(), tls.cloned()))),
+            };
+            if let Err(error) = begun {
+                tracing::error!("a listener of the backend cannot be used: {error}");
             }
         }
         // An error says that the server is gone, which is an end too.
         _ = over.wait_for(|is_over| *is_over).await;
     });
+}
+
+/// Sends every datagram back. What the socket does not take is lost, as anywhere else.
+async fn echo(socket: UdpSocket) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((count, from)) => _ = socket.send_to(&buffer[..count], from).await,
+            Err(error) => tracing::debug!("a datagram was not received: {error}"),
+        }
+    }
 }
 
 async fn accept(listener: TcpListener, site: Rc<Site>, tls: Option<TlsAcceptor>) {
@@ -166,8 +198,8 @@ async fn attend(stream: TcpStream, site: Rc<Site>, tls: Option<TlsAcceptor>) {
     if let Err(error) = stream.set_nodelay(true) {
         return tracing::debug!("a connection ended before its first request: {error}");
     }
-    if let Some(answer) = &site.call {
-        return calls::serve(stream, answer).await;
+    if let Some(answer) = &site.answer {
+        return http2::serve(stream, answer, site.held.clone()).await;
     }
     let Some(tls) = tls else {
         let mut stream = stream;

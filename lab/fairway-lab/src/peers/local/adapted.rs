@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use fairway_lab_measure::results::NamedText;
 use fairway_lab_measure::{Program, Release};
+use fairway_lab_traffic::backend::Spoken;
 
 use super::super::adapted::find;
 use super::super::artifacts::Artifacts;
-use super::peer::{BACKEND, LocalPeer, LocalSite, Upstream};
+use super::peer::{BACKEND, LocalPeer, LocalSite};
 use super::running;
 use crate::adapter::haproxy::Slots;
 use crate::adapter::{
@@ -120,7 +121,7 @@ fn desired(site: &LocalSite) -> Desired {
     Desired {
         hosts: site.hosts.iter().map(|name| (name.clone(), host.clone())).collect(),
         backends: BTreeMap::from([(BACKEND.to_owned(), site.backends.clone())]),
-        grpc: (site.upstream == Upstream::Grpc).then(|| BACKEND.to_owned()).into_iter().collect(),
+        grpc: (site.upstream == Spoken::Grpc).then(|| BACKEND.to_owned()).into_iter().collect(),
         certificates: BTreeMap::from([(CERTIFICATE.to_owned(), certificate)]),
     }
 }

@@ -7,12 +7,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_lab_measure::Program;
 use fairway_lab_measure::results::{NamedText, Settings};
+use fairway_lab_traffic::backend::Spoken;
 use serde_json::{Value, json};
 
 use super::super::artifacts::Artifacts;
 use super::super::fairway::{calls, recommended_settings, ssl_redirect_off};
 use super::super::names::CERTIFICATE;
-use super::peer::{LocalPeer, LocalSite, Upstream};
+use super::peer::{LocalPeer, LocalSite};
 use super::running;
 
 /// Fairway.
@@ -85,17 +86,17 @@ fn objects(site: &LocalSite, key: &str) -> Vec<Value> {
     objects
 }
 
-fn port(upstream: Upstream) -> Value {
+fn port(upstream: Spoken) -> Value {
     let mut port = json!({ "name": "http", "port": 80, "targetPort": "http", "protocol": "TCP" });
-    if upstream == Upstream::Grpc {
+    if upstream == Spoken::Grpc {
         port["appProtocol"] = json!("kubernetes.io/h2c");
     }
     port
 }
 
-fn ingress(host: &str, upstream: Upstream) -> Value {
+fn ingress(host: &str, upstream: Spoken) -> Value {
     let mut annotations = ssl_redirect_off();
-    if upstream == Upstream::Grpc {
+    if upstream == Spoken::Grpc {
         annotations.extend(calls());
     }
     json!({

@@ -9,7 +9,7 @@ mod traefik;
 
 use fairway_lab_measure::Release;
 
-pub use peer::{LocalPeer, LocalSite, Upstream};
+pub use peer::{LocalPeer, LocalSite};
 
 /// A peer without a cluster.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fairway_lab_measure::Program;
 use fairway_lab_measure::results::{NamedText, Settings};
-use serde::Deserialize;
+use fairway_lab_traffic::backend::Spoken;
 
 use crate::adapter::TlsChoice;
 use crate::peers::artifacts::Artifacts;
@@ -13,24 +13,13 @@ use crate::peers::artifacts::Artifacts;
 /// The name of the only backend.
 pub(super) const BACKEND: &str = "backend-80";
 
-/// What backends speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Upstream {
-    /// HTTP/1.1.
-    #[default]
-    Http1,
-    /// gRPC over HTTP/2 without TLS.
-    Grpc,
-}
-
 /// What a local proxy serves, and how.
 #[derive(Clone, Debug)]
 pub struct LocalSite {
     /// Where requests of every host go.
     pub backends: Vec<SocketAddr>,
     /// What is spoken there.
-    pub upstream: Upstream,
+    pub upstream: Spoken,
     /// Plain HTTP.
     pub http: SocketAddr,
     /// HTTPS.

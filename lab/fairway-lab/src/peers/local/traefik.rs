@@ -4,12 +4,13 @@ use std::process::Command;
 
 use fairway_lab_measure::Program;
 use fairway_lab_measure::results::{NamedText, Settings};
+use fairway_lab_traffic::backend::Spoken;
 use serde_json::{Value, json};
 
 use super::super::artifacts::Artifacts;
 use super::super::programs;
 use super::super::traefik::settings;
-use super::peer::{BACKEND, LocalPeer, LocalSite, Upstream};
+use super::peer::{BACKEND, LocalPeer, LocalSite};
 use super::running;
 use crate::adapter::TlsChoice;
 
@@ -53,7 +54,7 @@ fn arguments(site: &LocalSite) -> Vec<String> {
 }
 
 fn dynamic(site: &LocalSite) -> Value {
-    let scheme = if site.upstream == Upstream::Grpc { "h2c" } else { "http" };
+    let scheme = if site.upstream == Spoken::Grpc { "h2c" } else { "http" };
     let servers: Vec<_> =
         site.backends.iter().map(|backend| json!({ "url": format!("{scheme}://{backend}") })).collect();
     let routers: serde_json::Map<_, _> = site

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use fairway_lab_measure::results::{Counts, Tls as Negotiated};
+use fairway_lab_traffic::backend::Spoken;
 use fairway_lab_traffic::call;
 use fairway_lab_traffic::load::{Plan, Protocol, Reuse, TlsPlan, TlsVersion};
 use serde::Deserialize;
 
 use crate::adapter::TlsChoice;
-use crate::peers::local::{LocalSite, Upstream};
+use crate::peers::local::LocalSite;
 use crate::scenario::site::HOST;
 
 /// Connections are made and caches filled before a block counts.
@@ -41,7 +42,11 @@ impl Parameters {
     /// # Errors
     /// Calls of gRPC that are asked to be what they cannot be.
     pub(in crate::scenario) fn checked(self) -> anyhow::Result<Self> {
-        for case in self.cases.iter().filter(|case| case.upstream == Upstream::Grpc) {
+        let supported = |case: &Case| matches!(case.upstream, Spoken::Http1 | Spoken::Grpc);
+        if let Some(case) = self.cases.iter().find(|case| !supported(case)) {
+            anyhow::bail!("case {:?}: upstream is http1 or grpc", case.name);
+        }
+        for case in self.cases.iter().filter(|case| case.upstream == Spoken::Grpc) {
             let is_call =
                 case.streams.is_some() && case.tls != Tls::None && case.bytes == call::RESPONSE as u64;
             anyhow::ensure!(
@@ -55,7 +60,7 @@ impl Parameters {
     }
 
     /// The cases whose proxies are up at the same time.
-    pub(super) fn cases_of(&self, upstream: Upstream, tls: TlsChoice) -> Vec<&Case> {
+    pub(super) fn cases_of(&self, upstream: Spoken, tls: TlsChoice) -> Vec<&Case> {
         let has_tls = |case: &Case| (case.tls == Tls::Tls12) == matches!(tls, TlsChoice::Tls12);
         self.cases.iter().filter(|case| case.upstream == upstream && has_tls(case)).collect()
     }
@@ -86,7 +91,7 @@ pub(super) struct Case {
     pub(super) connections: Option<usize>,
     /// What backends speak. With gRPC each request is a unary call.
     #[serde(default)]
-    pub(super) upstream: Upstream,
+    pub(super) upstream: Spoken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -137,7 +142,7 @@ pub(super) fn plan(parameters: &Parameters, case: &Case, site: &LocalSite) -> an
     let address = if case.tls == Tls::None { site.http } else { site.https };
     let mut plan = Plan::at(&format!("{scheme}://{HOST}/?size={}", case.bytes), vec![address])?;
     plan.shape.connections = case.connections.unwrap_or(parameters.connections);
-    if case.upstream == Upstream::Grpc {
+    if case.upstream == Spoken::Grpc {
         plan.call();
     }
     if let Some(streams) = case.streams {
@@ -181,7 +186,7 @@ mod tests {
             connect,
             streams: None,
             connections: None,
-            upstream: Upstream::Http1,
+            upstream: Spoken::Http1,
         };
         let counts = |full_handshakes, resumed_handshakes| Counts {
             full_handshakes,
@@ -236,7 +241,7 @@ mod tests {
     #[test]
     fn the_file_has_unary_calls_over_tls_with_ten_streams_on_each_of_ten_connections() {
         let parameters = own();
-        let cases = parameters.cases_of(Upstream::Grpc, TlsChoice::Tls13);
+        let cases = parameters.cases_of(Spoken::Grpc, TlsChoice::Tls13);
         let names: Vec<_> = cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names, ["gRPC unary 1 KB, 10 x 10 streams"]);
         let plan = plan(&parameters, cases[0], &testing::site()).expect("a plan");
@@ -257,7 +262,7 @@ mod tests {
     fn every_case_has_proxies_that_are_started_for_it_once_and_a_name_for_files_of_its_own() {
         let parameters = own();
         let mut names = Vec::new();
-        for upstream in [Upstream::Http1, Upstream::Grpc] {
+        for upstream in [Spoken::Http1, Spoken::Grpc] {
             for tls in [TlsChoice::Tls13, TlsChoice::Tls12] {
                 names.extend(parameters.cases_of(upstream, tls).iter().map(|case| file_name(&[&case.name])));
             }
@@ -275,7 +280,7 @@ mod tests {
             [|case| case.bytes = 2_048, |case| case.streams = None, |case| case.tls = Tls::None];
         for change in wrong {
             let mut parameters = own();
-            let call = parameters.cases.iter_mut().find(|case| case.upstream == Upstream::Grpc);
+            let call = parameters.cases.iter_mut().find(|case| case.upstream == Spoken::Grpc);
             change(call.expect("a case of gRPC"));
             let error = parameters.checked().expect_err("it cannot be made").to_string();
             assert!(error.contains("gRPC unary 1 KB") && error.contains("bytes = 1024"), "{error}");

@@ -10,23 +10,22 @@ mod runners;
 mod testing;
 
 use fairway_lab_measure::results::{Absent, Run};
-use fairway_lab_traffic::backend::Spawned;
+use fairway_lab_traffic::backend::{Spawned, Spoken};
 
 use self::block::blocks;
 use self::ratios::ratios;
 use self::runners::{Runner, Setup, start};
 use crate::adapter::TlsChoice;
-use crate::peers::local::Upstream;
 
 pub(super) use self::definition::Parameters;
 pub(super) use self::runners::LocalRun;
 
 /// What proxies are started for, in this order.
-const SETUPS: [(Upstream, TlsChoice); 4] = [
-    (Upstream::Http1, TlsChoice::Tls13),
-    (Upstream::Http1, TlsChoice::Tls12),
-    (Upstream::Grpc, TlsChoice::Tls13),
-    (Upstream::Grpc, TlsChoice::Tls12),
+const SETUPS: [(Spoken, TlsChoice); 4] = [
+    (Spoken::Http1, TlsChoice::Tls13),
+    (Spoken::Http1, TlsChoice::Tls12),
+    (Spoken::Grpc, TlsChoice::Tls13),
+    (Spoken::Grpc, TlsChoice::Tls12),
 ];
 
 /// All cases by worker count, by what backends speak and by version of TLS.
@@ -65,10 +64,10 @@ pub(super) async fn run(
     Ok(())
 }
 
-fn backend(local: &LocalRun<'_>, parameters: &Parameters, upstream: Upstream) -> anyhow::Result<Spawned> {
-    let arguments: &[&str] = match upstream {
-        Upstream::Http1 => &["--name", "backend"],
-        Upstream::Grpc => &["--name", "backend", "--grpc"],
-    };
-    Spawned::start(&local.handover.artifacts.laboratory, parameters.backends.max(1), arguments)
+fn backend(local: &LocalRun<'_>, parameters: &Parameters, upstream: Spoken) -> anyhow::Result<Spawned> {
+    let mut arguments = vec!["--name", "backend"];
+    if upstream == Spoken::Grpc {
+        arguments.push("--grpc");
+    }
+    Spawned::start(&local.handover.artifacts.laboratory, parameters.backends.max(1), &arguments)
 }

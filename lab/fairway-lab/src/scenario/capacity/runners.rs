@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::Context;
 use fairway_lab_measure::results::{Absent, Distance};
 use fairway_lab_measure::{Program, distance, pin, round_trip_ns};
-use fairway_lab_traffic::backend::Spawned;
+use fairway_lab_traffic::backend::{Spawned, Spoken};
 use fairway_lab_traffic::load::{Outcome, Plan, Stream};
 use tempfile::TempDir;
 
 use crate::adapter::TlsChoice;
-use crate::peers::local::{LocalSite, Upstream, local as local_peer};
+use crate::peers::local::{LocalSite, local as local_peer};
 use crate::scenario::handover::Handover;
 use crate::scenario::progress::Progress;
 use crate::scenario::running_peer::Contender;
@@ -33,7 +33,7 @@ pub(in crate::scenario) struct LocalRun<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Setup<'a> {
     pub(super) backend: &'a Spawned,
-    pub(super) upstream: Upstream,
+    pub(super) upstream: Spoken,
     pub(super) tls: TlsChoice,
     pub(super) workers: u32,
 }
@@ -92,7 +92,7 @@ pub(super) fn start<'a>(
 }
 
 /// The record of a peer that cannot do what the cases with this upstream need, unless the same is known of it.
-fn left_out(name: &str, upstream: Upstream, error: &anyhow::Error, known: &[Absent]) -> Option<Absent> {
+fn left_out(name: &str, upstream: Spoken, error: &anyhow::Error, known: &[Absent]) -> Option<Absent> {
     let why = format!("{error:#}");
     let scenario = Some("capacity".to_owned());
     let is_of_peer = |record: &&Absent| record.peer == name && record.scenario == scenario;
@@ -100,7 +100,7 @@ fn left_out(name: &str, upstream: Upstream, error: &anyhow::Error, known: &[Abse
         return None;
     }
     let reason = match upstream {
-        Upstream::Grpc if local_peer(name).is_ok() => format!("in front of gRPC: {why}"),
+        Spoken::Grpc if local_peer(name).is_ok() => format!("in front of gRPC: {why}"),
         _ => why,
     };
     Some(Absent { peer: name.to_owned(), scenario, round: 0, reason })
@@ -108,7 +108,7 @@ fn left_out(name: &str, upstream: Upstream, error: &anyhow::Error, known: &[Abse
 
 /// Whether a proxy that stands in front of gRPC passes a few calls on, with the right answers.
 fn passes_calls(site: &LocalSite) -> anyhow::Result<()> {
-    if site.upstream == Upstream::Grpc {
+    if site.upstream == Spoken::Grpc {
         let load = first_calls(site).context("call a method of gRPC through it")?.load;
         let example = load.examples.first().map_or("no reason was given", |example| &example.text);
         anyhow::ensure!(load.counts.ok == FIRST_CALLS, "calls of gRPC fail through it: {example}");
@@ -176,13 +176,13 @@ mod tests {
             record.map(|record| record.reason)
         };
         let refused = "calls of gRPC fail through it: HTTP/2 502";
-        assert_eq!(add("caddy", Upstream::Grpc, refused), Some(format!("in front of gRPC: {refused}")));
-        assert_eq!(add("caddy", Upstream::Grpc, refused), None, "with the other settings, or other workers");
+        assert_eq!(add("caddy", Spoken::Grpc, refused), Some(format!("in front of gRPC: {refused}")));
+        assert_eq!(add("caddy", Spoken::Grpc, refused), None, "with the other settings, or other workers");
         let missing = "haproxy is not installed";
-        assert_eq!(add("haproxy", Upstream::Http1, missing), Some(missing.to_owned()));
-        assert_eq!(add("haproxy", Upstream::Grpc, missing), None, "it was said already");
+        assert_eq!(add("haproxy", Spoken::Http1, missing), Some(missing.to_owned()));
+        assert_eq!(add("haproxy", Spoken::Grpc, missing), None, "it was said already");
         let never = "Contour has no form without a cluster";
-        assert_eq!(add("contour", Upstream::Grpc, never), Some(never.to_owned()), "not for gRPC alone");
+        assert_eq!(add("contour", Spoken::Grpc, never), Some(never.to_owned()), "not for gRPC alone");
         assert!(absent.iter().all(|record| record.scenario.as_deref() == Some("capacity")));
     }
 
@@ -194,7 +194,7 @@ mod tests {
         site.https = server.addresses()[0];
         let why = format!("{:#}", passes_calls(&site).expect_err("it speaks no HTTP/2"));
         assert!(why.contains("the server does not speak h2"), "{why}");
-        site.upstream = Upstream::Http1;
+        site.upstream = Spoken::Http1;
         passes_calls(&site).expect("in front of HTTP/1 nothing is called");
         server.end();
     }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use fairway_lab_measure::results::Settings;
+use fairway_lab_traffic::backend::Spoken;
 
 use crate::adapter::TlsChoice;
-use crate::peers::local::{LocalSite, Upstream};
+use crate::peers::local::LocalSite;
 use crate::scenario::site::HOST;
 
 /// A place in front of gRPC where nothing listens.
@@ -13,7 +14,7 @@ pub(super) fn site() -> LocalSite {
     let any = |port| ([127, 0, 0, 1], port).into();
     LocalSite {
         backends: vec![any(1)],
-        upstream: Upstream::Grpc,
+        upstream: Spoken::Grpc,
         http: any(2),
         https: any(3),
         admin: any(4),
