@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fairway_testkit::proof::routes::{Kind, Shape, Source};
 use fairway_testkit::proof::site::Scheme;
 
@@ -18,27 +19,6 @@ pub(crate) struct Paths {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// How clients speak.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum SchemeChoice {
-    /// In the clear.
-    Plain,
-    /// Over TLS.
-    Tls,
-    /// Half of the requests each, one after the other.
-    Both,
-}
-
-impl SchemeChoice {
-    pub(crate) fn schemes(self) -> &'static [Scheme] {
-        match self {
-            Self::Plain => &[Scheme::Plain],
-            Self::Tls => &[Scheme::Tls],
-            Self::Both => &Scheme::ALL,
-        }
-    }
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct SpreadArguments {
     /// Times that each number of connections is opened anew.
@@ -47,9 +27,9 @@ pub(crate) struct SpreadArguments {
     /// Connections at a time, comma-separated.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) connections: Vec<u16>,
-    /// How clients speak.
-    #[arg(long, value_enum, default_value_t = SchemeChoice::Both)]
-    pub(crate) over: SchemeChoice,
+    /// How clients speak, comma-separated: one after the other.
+    #[arg(long, value_delimiter = ',', value_parser = schemes(), default_values = ["plain", "tls"])]
+    pub(crate) over: Vec<Scheme>,
     #[command(flatten)]
     pub(crate) place: Paths,
 }
@@ -59,9 +39,9 @@ pub(crate) struct ChurnArguments {
     /// Requests in all.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub(crate) requests: u64,
-    /// How clients speak.
-    #[arg(long, value_enum, default_value_t = SchemeChoice::Both)]
-    pub(crate) over: SchemeChoice,
+    /// How clients speak, comma-separated: one after the other.
+    #[arg(long, value_delimiter = ',', value_parser = schemes(), default_values = ["plain", "tls"])]
+    pub(crate) over: Vec<Scheme>,
     /// Clients, each with one request at a time.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) connections: u16,
@@ -102,48 +82,6 @@ pub(crate) struct ScaleArguments {
     pub(crate) place: Paths,
 }
 
-/// What the routes are.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum KindChoice {
-    /// Ingresses.
-    Ingress,
-    /// HTTPRoutes.
-    Httproute,
-    /// First the one, then the other.
-    Both,
-}
-
-/// Where the routes come from.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum SourceChoice {
-    /// A directory.
-    Directory,
-    /// An API server.
-    Api,
-    /// First the one, then the other.
-    Both,
-}
-
-impl KindChoice {
-    pub(crate) fn kinds(self) -> &'static [Kind] {
-        match self {
-            Self::Ingress => &[Kind::Ingress],
-            Self::Httproute => &[Kind::HttpRoute],
-            Self::Both => &[Kind::Ingress, Kind::HttpRoute],
-        }
-    }
-}
-
-impl SourceChoice {
-    pub(crate) fn sources(self) -> &'static [Source] {
-        match self {
-            Self::Directory => &[Source::Directory],
-            Self::Api => &[Source::Api],
-            Self::Both => &[Source::Directory, Source::Api],
-        }
-    }
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct RoutesArguments {
     /// Ingresses with one path each, or HTTPRoutes with one rule each.
@@ -158,12 +96,12 @@ pub(crate) struct RoutesArguments {
     /// Changes of a route.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) changes: u32,
-    /// What the routes are.
-    #[arg(long, value_enum, default_value_t = KindChoice::Both)]
-    pub(crate) kind: KindChoice,
-    /// Where they come from.
-    #[arg(long, value_enum, default_value_t = SourceChoice::Both)]
-    pub(crate) source: SourceChoice,
+    /// What the routes are, comma-separated: one after the other.
+    #[arg(long, value_delimiter = ',', value_parser = kinds(), default_values = ["ingress", "httproute"])]
+    pub(crate) kind: Vec<Kind>,
+    /// Where they come from, comma-separated: one after the other.
+    #[arg(long, value_delimiter = ',', value_parser = sources(), default_values = ["directory", "api"])]
+    pub(crate) source: Vec<Source>,
     /// A smoke test: a fiftieth of it all, and ten changes.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -201,6 +139,26 @@ pub(crate) struct KillArguments {
     pub(crate) times: u16,
     #[command(flatten)]
     pub(crate) place: Paths,
+}
+
+fn schemes() -> impl TypedValueParser<Value = Scheme> {
+    one_of([("plain", Scheme::Plain), ("tls", Scheme::Tls)])
+}
+
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    one_of([("ingress", Kind::Ingress), ("httproute", Kind::HttpRoute)])
+}
+
+fn sources() -> impl TypedValueParser<Value = Source> {
+    one_of([("directory", Source::Directory), ("api", Source::Api)])
+}
+
+fn one_of<T: Copy + Send + Sync + 'static>(all: [(&'static str, T); 2]) -> impl TypedValueParser<Value = T> {
+    let choose = move |wanted: String| {
+        let found = all.into_iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, chosen)| chosen).ok_or("is none of them")
+    };
+    PossibleValuesParser::new(all.map(|(name, _)| name)).try_map(choose)
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -22,8 +22,8 @@ pub(crate) fn routes(arguments: &RoutesArguments) -> anyhow::Result<()> {
     let (shape, changes) = arguments.effort();
     anyhow::ensure!(shape.hosts <= shape.routes, "--hosts: there are more hosts than routes");
     let mut found = Vec::new();
-    for kind in arguments.kind.kinds() {
-        for source in arguments.source.sources() {
+    for kind in &arguments.kind {
+        for source in &arguments.source {
             let shown = format!("{} routes as {kind:?} from {source:?}, {changes} changes", shape.routes);
             found.push(to_the_end(measure(&binary, *kind, *source, shape, changes), || shown.clone())?);
         }

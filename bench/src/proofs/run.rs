@@ -26,7 +26,7 @@ type Rows = Vec<(String, String)>;
 /// Requests while endpoints come and go.
 pub(crate) fn churn(arguments: &ChurnArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
-    let schemes = arguments.over.schemes();
+    let schemes = &arguments.over;
     let load = Load {
         requests: arguments.requests / schemes.len() as u64,
         connections: arguments.connections.into(),

@@ -11,7 +11,7 @@ pub(crate) fn spread(arguments: &SpreadArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let times = arguments.times.into();
     let mut found = Vec::new();
-    for scheme in arguments.over.schemes() {
+    for scheme in &arguments.over {
         for connections in &arguments.connections {
             let shown = format!("{scheme:?}, {connections} connections, {times} times");
             let count = usize::from(*connections);
