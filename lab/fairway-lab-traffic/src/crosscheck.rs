@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::backend::{Delay, Spawned};
+use crate::backend::Spawned;
 use crate::load::{Pace, Plan, Stream, at_percent};
 
 /// Rates that differ by more than this, in percent, make the command fail.
@@ -133,7 +133,6 @@ impl CrosscheckArguments {
             self.rate,
             self.connections
         );
-        self.delay.parse::<Delay>().map_err(|error| anyhow::anyhow!("--delay: {error}"))?;
         let program = std::env::current_exe().context("find this program")?;
         let backend = Spawned::start(&program, 1, &["--delay", &self.delay])?;
         let url = format!("http://{}/", backend.addresses()[0]);

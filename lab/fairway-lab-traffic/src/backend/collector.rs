@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::register::Register;
-use super::seen_ids::Seen;
+use super::register::{Register, Seen};
 
 /// A running collector. It ends with [`Collector::stop`].
 pub struct Collector {

@@ -9,8 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::delay::Delay;
-use super::options::{Faults, OnSigterm, Options, Spoken};
+use super::options::{Faults, Options, Spoken};
 use super::server::Server;
 use crate::load::flags::duration;
 
@@ -26,12 +25,9 @@ pub struct BackendArguments {
     /// Bytes of an answer; targets may say otherwise: /1kb.bin, /1mb.bin, ?size=BYTES.
     #[arg(long, default_value_t = 1_024)]
     size: u64,
-    /// How long an answer takes: 0, 5ms, uniform:1ms..5ms, exp:10ms.
-    #[arg(long, default_value = "0")]
-    delay: Delay,
-    /// What SIGTERM does: exit, drain:5s (go on for so long and ask clients to close), ignore.
-    #[arg(long, default_value = "exit", value_parser = on_sigterm)]
-    on_sigterm: OnSigterm,
+    /// How long an answer takes, e.g. 5ms.
+    #[arg(long, default_value = "0s", value_parser = duration)]
+    delay: Duration,
     /// The fraction of requests that is answered with a reset.
     #[arg(long, default_value_t = 0.0, value_parser = fraction)]
     reset: f64,
@@ -48,9 +44,9 @@ pub struct BackendArguments {
     #[arg(long)]
     tls: bool,
     /// Speak HTTP/2 without TLS, with prior knowledge, and answer every call of gRPC at once with a message of 1 KiB.
-    #[arg(long, conflicts_with_all = ["size", "delay", "on_sigterm", "reset", "truncate", "status", "tls", "record"])]
+    #[arg(long, conflicts_with_all = ["size", "delay", "reset", "truncate", "status", "tls", "record"])]
     grpc: bool,
-    /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory, and keep none for /ids.
+    /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory.
     #[arg(long, value_name = "ADDR")]
     record: Option<SocketAddr>,
 }
@@ -61,7 +57,6 @@ impl BackendArguments {
     /// # Errors
     /// Input that cannot be used.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let on_sigterm = self.on_sigterm;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -75,7 +70,7 @@ impl BackendArguments {
                 writeln!(io::stderr(), "listening on {address}").context("say where the backend listens")?;
             }
             tokio::select! {
-                () = told_to_end(&mut terminate, on_sigterm, &server) => {}
+                _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             server.end();
@@ -93,40 +88,11 @@ impl BackendArguments {
             size: self.size,
             delay: self.delay,
             faults: Faults { reset: self.reset, truncate: self.truncate, statuses: self.status },
-            on_sigterm: self.on_sigterm,
             threads: self.threads,
             tls: self.tls,
             spoken: if self.grpc { Spoken::Grpc } else { Spoken::Http1 },
             record: self.record,
         })
-    }
-}
-
-async fn told_to_end(terminate: &mut tokio::signal::unix::Signal, on_sigterm: OnSigterm, server: &Server) {
-    while terminate.recv().await.is_some() {
-        match on_sigterm {
-            OnSigterm::Exit => return,
-            OnSigterm::Drain(time) => {
-                server.drain();
-                tokio::time::sleep(time).await;
-                return;
-            }
-            OnSigterm::Ignore => {}
-        }
-    }
-}
-
-fn on_sigterm(text: &str) -> Result<OnSigterm, String> {
-    match text {
-        "exit" => Ok(OnSigterm::Exit),
-        "ignore" => Ok(OnSigterm::Ignore),
-        _ => {
-            let time: Duration = duration(
-                text.strip_prefix("drain:")
-                    .ok_or_else(|| format!("{text:?} is not exit, drain:TIME or ignore"))?,
-            )?;
-            Ok(OnSigterm::Drain(time))
-        }
     }
 }
 

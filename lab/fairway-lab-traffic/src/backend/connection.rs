@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
@@ -13,7 +12,6 @@ use super::options::{Options, Reaction};
 use super::recorder::Recorder;
 use super::request::{NoRequest, Request};
 use super::respond::{Asked, Head, Identity};
-use super::seen_ids::{Seen, SeenIds};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -25,9 +23,7 @@ static CONTENT: [u8; PIECE] = [b'x'; PIECE];
 pub(super) struct Site {
     pub(super) options: Arc<Options>,
     pub(super) identity: Identity,
-    pub(super) seen_ids: Arc<SeenIds>,
     pub(super) recorder: Option<Recorder>,
-    pub(super) is_draining: Arc<AtomicBool>,
     pub(super) alarm: Alarm,
     /// The answer to every request of HTTP/2.
     pub(super) answer: Option<Answer>,
@@ -42,17 +38,6 @@ pub(super) enum Ending {
     Orderly,
     /// It must be reset.
     Reset,
-}
-
-/// What `/ids` says.
-#[derive(serde::Serialize)]
-struct Ids<'a> {
-    backend: &'a str,
-    pod: &'a str,
-    #[serde(flatten)]
-    seen: Seen,
-    /// Ids that did not reach the collector.
-    unrecorded: u64,
 }
 
 /// Serves until either side ends it.
@@ -74,10 +59,10 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
                 return Ending::Orderly;
             }
         };
-        let is_closing = request.close || site.is_draining.load(Ordering::Relaxed);
+        let is_closing = request.close;
         let reaction = site.decide(&request, &mut random);
-        if let Some(delay) = site.options.delay.draw(&mut random).filter(|_| reaction.is_delayed) {
-            site.alarm.sleep(delay).await;
+        if reaction.is_delayed && !site.options.delay.is_zero() {
+            site.alarm.sleep(site.options.delay).await;
         }
         if *site.held.borrow() {
             // An error says that the server is gone.
@@ -118,12 +103,8 @@ impl Site {
             // What asks after the backend itself is not part of the load.
             return Decision { asked, fault: Reaction::Answer(200), is_delayed: false };
         }
-        if let Some(id) = request.id {
-            match &self.recorder {
-                // A table of its own would grow, and stop requests while it does.
-                Some(recorder) => recorder.note(id),
-                None => _ = self.seen_ids.note(id),
-            }
+        if let (Some(id), Some(recorder)) = (request.id, &self.recorder) {
+            recorder.note(id);
         }
         Decision { asked, fault: self.options.faults.reaction(random), is_delayed: true }
     }
@@ -146,16 +127,6 @@ impl Site {
                 size
             }
             Asked::Health => self.text(out, b"ok\n", close),
-            Asked::Ids => {
-                let ids = Ids {
-                    backend: &self.options.name,
-                    pod: &self.options.pod,
-                    seen: self.seen_ids.seen(),
-                    unrecorded: self.recorder.as_ref().map_or(0, Recorder::lost),
-                };
-                let text = serde_json::to_vec(&ids).expect("numbers and text are JSON");
-                self.text(out, &text, close)
-            }
         }
     }
 

@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::delay::Delay;
-
 /// All options of a backend.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -17,11 +15,9 @@ pub struct Options {
     /// Bytes of an answer whose target does not say.
     pub size: u64,
     /// How long answers take.
-    pub delay: Delay,
+    pub delay: Duration,
     /// What goes wrong.
     pub faults: Faults,
-    /// What it does on SIGTERM.
-    pub on_sigterm: OnSigterm,
     /// Threads.
     pub threads: usize,
     /// Whether it speaks TLS, with a certificate that it signs itself.
@@ -39,9 +35,8 @@ impl Default for Options {
             name: "backend".to_owned(),
             pod: String::new(),
             size: 1_024,
-            delay: Delay::None,
+            delay: Duration::ZERO,
             faults: Faults::default(),
-            on_sigterm: OnSigterm::Exit,
             threads: 1,
             tls: false,
             spoken: Spoken::Http1,
@@ -105,16 +100,4 @@ impl Faults {
         }
         Reaction::Answer(200)
     }
-}
-
-/// What a backend does on SIGTERM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnSigterm {
-    /// Ends at once; what is on its way is cut.
-    #[default]
-    Exit,
-    /// Goes on for so long, asks clients to close connections, and then ends.
-    Drain(Duration),
-    /// Goes on until it is killed.
-    Ignore,
 }

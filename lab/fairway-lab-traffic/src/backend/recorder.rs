@@ -82,14 +82,13 @@ impl Recorder {
         waiting.count += 1;
     }
 
-    /// Ids that did not reach the collector.
-    pub(super) fn lost(&self) -> u64 {
-        lock(&self.waiting).lost
-    }
-
     /// Tells what waits, and nothing after it.
     pub(super) fn finish(&self) {
         self.flush();
+        let lost = lock(&self.waiting).lost;
+        if lost > 0 {
+            tracing::warn!("{lost} ids did not reach the collector");
+        }
         let before = std::mem::replace(&mut lock(&self.sender).state, State::Over);
         if let State::Connected(wire) = before {
             // A collector that is gone needs no end.

@@ -1,42 +1,43 @@
-//! How often each request of the generator came to a backend, whichever it was. Ids of streams are numbers and cost a byte
-//! each; what else calls itself an id is left to a [`SeenIds`].
+//! How often each request of the generator came to a backend, whichever it was. Its ids are numbers and cost a byte each;
+//! what else calls itself an id is left out.
 
 use std::collections::HashMap;
 
-use super::seen_ids::{Seen, SeenIds};
 use crate::load::Id;
 
 /// Numbers that are kept together.
 const PAGE: u64 = 4_096;
 /// Pages at most, together 256 MB; ids beyond are not kept.
 const PAGES: usize = 65_536;
-/// Other ids that are remembered.
-const OTHERS: usize = 1_000_000;
 /// Ids that are named when they come again.
 const NAMED: usize = 1_000;
 
 /// What came to all backends of a run.
+#[derive(Default)]
 pub struct Register {
     pages: HashMap<(u64, u64, u64), Box<[u8]>>,
-    others: SeenIds,
     seen: Seen,
 }
 
-impl Default for Register {
-    fn default() -> Self {
-        Self { pages: HashMap::new(), others: SeenIds::new(OTHERS), seen: Seen::default() }
-    }
+/// The sums over everything that came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Requests with an id.
+    pub requests: u64,
+    /// Those of them whose id was there before.
+    pub again: u64,
+    /// Ids that were not kept: a request that comes again is not known as such.
+    pub forgotten: u64,
+    /// The first ids that were seen again.
+    pub duplicates: Vec<String>,
 }
 
 impl Register {
     /// A request with this id came to a backend.
     pub(super) fn note(&mut self, text: &[u8]) {
+        let Some(id) = Id::parse(text) else { return };
         self.seen.requests += 1;
-        let is_again = match Id::parse(text) {
-            Some(id) => self.note_id(id),
-            None => self.others.note(text),
-        };
-        if is_again {
+        if self.note_id(id) {
             self.seen.again += 1;
             if self.seen.duplicates.len() < NAMED {
                 self.seen.duplicates.push(String::from_utf8_lossy(text).into_owned());
@@ -66,9 +67,7 @@ impl Register {
 
     /// The sums over everything that came.
     pub(super) fn seen(&self) -> Seen {
-        let mut seen = self.seen.clone();
-        seen.forgotten += self.others.seen().forgotten;
-        seen
+        self.seen.clone()
     }
 
     /// Forgets the ids of streams: nobody asks after them any more.
@@ -90,7 +89,7 @@ mod tests {
         let times = |text: &str| register.times(Id::parse(text.as_bytes()).expect("it is one"));
         assert_eq!(["a-0-1", "a-1-1", "b-0-1", "a-0-10001", "a-0-2", "c-0-1"].map(times), [2, 1, 1, 1, 0, 0]);
         let seen = register.seen();
-        assert_eq!((seen.requests, seen.again, seen.forgotten), (6, 1, 0));
+        assert_eq!((seen.requests, seen.again, seen.forgotten), (5, 1, 0));
         assert_eq!(seen.duplicates, ["a-0-1"]);
     }
 

@@ -10,8 +10,6 @@ const LARGEST: u64 = 1 << 30;
 pub(super) enum Asked {
     /// Whether it lives.
     Health,
-    /// Which ids it saw.
-    Ids,
     /// So many bytes.
     Bytes(u64),
 }
@@ -20,10 +18,8 @@ impl Asked {
     /// Reads a target; `usual` is the size where it does not say.
     pub(super) fn of(target: &str, usual: u64) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        match path {
-            "/healthz" => return Self::Health,
-            "/ids" => return Self::Ids,
-            _ => {}
+        if path == "/healthz" {
+            return Self::Health;
         }
         let by_query = query
             .split('&')
@@ -107,6 +103,6 @@ mod tests {
         ] {
             assert_eq!(Asked::of(target, 7), Asked::Bytes(size), "{target}");
         }
-        assert_eq!((Asked::of("/healthz", 7), Asked::of("/ids?", 7)), (Asked::Health, Asked::Ids));
+        assert_eq!(Asked::of("/healthz?", 7), Asked::Health);
     }
 }

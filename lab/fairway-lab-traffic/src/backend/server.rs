@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use rustls::ServerConfig;
@@ -22,19 +21,14 @@ use super::http2;
 use super::options::{Options, Spoken};
 use super::recorder::Recorder;
 use super::respond::Identity;
-use super::seen_ids::{Seen, SeenIds};
 
 /// Content of an answer with HTTP/2.
 const HTTP2_BYTES: usize = 1 << 10;
-/// Ids that a backend remembers: about 40 MB when full.
-const REMEMBERED_IDS: usize = 2_000_000;
 
 /// A running backend. It ends with [`Server::end`].
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    seen_ids: Arc<SeenIds>,
     recorder: Option<Recorder>,
-    is_draining: Arc<AtomicBool>,
     held: watch::Sender<bool>,
     over: watch::Sender<bool>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -53,9 +47,7 @@ impl Server {
         let alarm = Alarm::start().context("start the thread that ends delays")?;
         let mut server = Self {
             addresses: options.listen.clone(),
-            seen_ids: Arc::new(SeenIds::new(REMEMBERED_IDS)),
             recorder,
-            is_draining: Arc::new(AtomicBool::new(false)),
             held: watch::Sender::new(false),
             over,
             threads: Vec::new(),
@@ -63,9 +55,8 @@ impl Server {
         for index in 0..options.threads.max(1) {
             let bound = server.addresses.iter_mut().map(|address| listen(address, options.spoken));
             let sockets = bound.collect::<anyhow::Result<Vec<_>>>()?;
-            let (seen_ids, recorder) = (server.seen_ids.clone(), server.recorder.clone());
-            let (options, is_draining) = (options.clone(), server.is_draining.clone());
-            let (tls, told, alarm) = (tls.clone(), told.clone(), alarm.clone());
+            let recorder = server.recorder.clone();
+            let (options, tls, told, alarm) = (options.clone(), tls.clone(), told.clone(), alarm.clone());
             let held = server.held.subscribe();
             let thread = std::thread::Builder::new()
                 .name(format!("backend-{index}"))
@@ -76,8 +67,7 @@ impl Server {
                         Spoken::Grpc => Some(Answer::of_call()),
                         Spoken::Http1 | Spoken::Datagrams => None,
                     };
-                    let site =
-                        Site { options, identity, seen_ids, recorder, is_draining, alarm, answer, held };
+                    let site = Site { options, identity, recorder, alarm, answer, held };
                     run(sockets, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
@@ -92,20 +82,9 @@ impl Server {
         &self.addresses
     }
 
-    /// Which ids it saw; with a collector that one knows, and this nothing.
-    #[must_use]
-    pub fn seen(&self) -> Seen {
-        self.seen_ids.seen()
-    }
-
     /// Lets requests wait for their answers, or answers all that waited and those to come.
     pub fn hold(&self, is_held: bool) {
         self.held.send_replace(is_held);
-    }
-
-    /// From now on every answer says `Connection: close`.
-    pub fn drain(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
     }
 
     /// Ends at once; what is on its way is cut.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use fairway_echo::{EchoOptions, EchoServer};
 use fairway_lab_measure::results::Class;
-use fairway_lab_traffic::backend::{Options, Server};
+use fairway_lab_traffic::backend::{Collector, Options, Server};
 use fairway_lab_traffic::load::{
     Outcome, Pace, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion, Verify, at_percent,
 };
@@ -260,7 +260,9 @@ async fn a_constant_rate_is_kept_and_sums_agree() {
 
 #[tokio::test]
 async fn a_closed_loop_sends_exactly_as_many_as_it_may() {
-    let server = Server::start(Options::default()).unwrap();
+    let collector = Collector::start("127.0.0.1:0".parse().unwrap()).unwrap();
+    let record = Some(collector.address());
+    let server = Server::start(Options { record, ..Options::default() }).unwrap();
     let mut plan = plan(server.addresses()[0], 501);
     plan.pace = Pace::Closed;
     plan.shape.connections = 7;
@@ -268,9 +270,14 @@ async fn a_closed_loop_sends_exactly_as_many_as_it_may() {
     plan.request.ids = true;
     let load = run(plan).await.load;
     assert_eq!((load.counts.requests, load.counts.ok, load.counts.connections), (501, 501, 7));
-    let seen = server.seen();
-    assert_eq!((seen.requests, seen.again), (501, 0));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while collector.seen().requests < 501 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     server.end();
+    let seen = collector.seen();
+    assert_eq!((seen.requests, seen.again), (501, 0));
+    collector.stop();
 }
 
 #[tokio::test]
@@ -376,7 +383,7 @@ async fn http_2_carries_many_requests_on_few_connections() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_has_the_p99_of_slow_answers_too() {
-    let delay = "30ms".parse().unwrap();
+    let delay = Duration::from_millis(30);
     let server = Server::start(Options { delay, ..Options::default() }).unwrap();
     let mut plan = Plan::to(&format!("http://{}/", server.addresses()[0])).unwrap();
     plan.pace = Pace::Closed;
