@@ -48,7 +48,10 @@ fn interrupted(folder: &Path) {
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended before its second scenario: {all}");
         all.push_str(&line);
     }
-    assert!(all.contains("the plan: 3 steps, about ") && all.contains("step 3 of 3, about "), "{all}");
+    assert!(
+        all.contains("the plan has 3 steps: prepare fairway; ") && all.contains("step 3 of 3: capacity"),
+        "{all}"
+    );
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     said.read_to_string(&mut all).unwrap();

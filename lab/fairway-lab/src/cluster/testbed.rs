@@ -5,37 +5,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-use crate::peers::Errand;
-
 /// A testbed that is up. [`Testbed::down`] ends it; a run calls that however it ends.
 pub struct Testbed {
     command: PathBuf,
     name: String,
 }
 
-/// What the testbed builds once, by the beginnings of their names in its cache.
-const BUILT: [&str; 3] = ["kubernetes-", "containerd-", "coredns-"];
-/// How long that is likely to take, and bringing a testbed up, seconds.
-const BUILD_S: f64 = 300.0;
-const UP_S: f64 = 15.0;
-
 impl Testbed {
-    /// What bringing one up will take here, given the laboratory's cache.
-    #[must_use]
-    pub fn errand(cache: &Path) -> Errand {
-        let kept = cache.with_file_name("testbed");
-        let entries = std::fs::read_dir(kept).into_iter().flatten().flatten();
-        let names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        if BUILT.iter().all(|name| names.iter().any(|kept| kept.starts_with(name))) {
-            return Errand {
-                what: "bring a testbed up; its Kubernetes is in the cache".to_owned(),
-                seconds: UP_S,
-            };
-        }
-        let what = "build Kubernetes once from its Go modules, and bring a testbed up".to_owned();
-        Errand { what, seconds: BUILD_S + UP_S }
-    }
-
     /// Brings a testbed up. The first one ever builds Kubernetes, which takes minutes and says so itself.
     ///
     /// # Errors
@@ -96,22 +72,5 @@ impl Testbed {
             words.join(" ")
         );
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kubernetes_is_built_only_where_it_is_not_in_the_cache() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = folder.path().join("lab");
-        assert!(Testbed::errand(&cache).what.starts_with("build Kubernetes"));
-        for name in ["kubernetes-v1-abc", "containerd-v2-abc", "coredns-v1-abc"] {
-            assert!(Testbed::errand(&cache).what.starts_with("build Kubernetes"), "before {name}");
-            std::fs::create_dir_all(folder.path().join("testbed").join(name)).unwrap();
-        }
-        assert!(Testbed::errand(&cache).what.contains("in the cache"));
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::artifacts::Artifacts;
 use super::names::{PROXY, label};
 use super::objects::{self, IngressShape, class_name, deployment, ingress, namespace, service, word};
-use super::peer::{Errand, Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, Prepared};
 use super::programs;
 use super::route::Route;
 use crate::adapter::{
@@ -161,14 +161,6 @@ impl Peer for Adapted {
 
     fn summary(&self) -> &str {
         self.shape.summary
-    }
-
-    fn errand(&self, artifacts: &Artifacts) -> Errand {
-        let packed = Errand { what: format!("pack {} with the adapter", self.shape.name), seconds: 1.0 };
-        match self.shape.name {
-            "envoy" => programs::envoy_errand(&artifacts.cache).unwrap_or(packed),
-            _ => packed,
-        }
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {

@@ -11,15 +11,13 @@ use serde_json::{Value, json};
 use super::artifacts::Artifacts;
 use super::names::CERTIFICATE;
 use super::objects::{class, class_name, deployment, namespace, service, word};
-use super::peer::{Errand, Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
 use crate::adapter::CORS_HEADERS;
 
 const NAME: &str = "contour";
-/// How long its first build is likely to take, seconds.
-const BUILD_S: f64 = 150.0;
 /// The folder of manifests in the module, and those that are used, in their order.
 const MANIFESTS: &str = "examples/contour";
 const USED: [&str; 6] = [
@@ -41,16 +39,6 @@ impl Peer for Contour {
 
     fn summary(&self) -> &'static str {
         "Contour itself, with Envoy as its data plane"
-    }
-
-    fn errand(&self, artifacts: &Artifacts) -> Errand {
-        let own = programs::tool_errand(artifacts, NAME, BUILD_S);
-        match programs::envoy_errand(&artifacts.cache) {
-            None => own,
-            Some(envoy) => {
-                Errand { what: format!("{}; {}", own.what, envoy.what), seconds: own.seconds + envoy.seconds }
-            }
-        }
     }
 
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {

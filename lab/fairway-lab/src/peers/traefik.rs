@@ -10,15 +10,13 @@ use super::names::PROXY;
 use super::objects::{
     self, IngressShape, class_name, cluster_role, deployment, ingress, namespace, service, word,
 };
-use super::peer::{Errand, Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, Prepared};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
 use crate::adapter::CORS_HEADERS;
 
 const NAME: &str = "traefik";
-/// How long its first build is likely to take, seconds.
-const BUILD_S: f64 = 240.0;
 const CRDS: &str = "docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml";
 
 /// Traefik.
@@ -31,10 +29,6 @@ impl Peer for Traefik {
 
     fn summary(&self) -> &'static str {
         "Traefik itself, a Go proxy that is changed in place"
-    }
-
-    fn errand(&self, artifacts: &Artifacts) -> Errand {
-        programs::tool_errand(artifacts, NAME, BUILD_S)
     }
 
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {

@@ -41,12 +41,6 @@ impl Parameters {
     pub(super) fn sizes(&self) -> Sizes {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: self.backends }
     }
-
-    /// How long its streams take with one contender.
-    pub(super) fn seconds(&self) -> f64 {
-        let changes = f64::from(2 * self.cycles) + routes().len() as f64;
-        self.variants.len() as f64 * (self.lead_in_s + changes * self.phase_s + self.undisturbed_s)
-    }
 }
 
 /// What begins a phase.

@@ -39,11 +39,6 @@ impl Parameters {
     pub(super) fn sizes(&self) -> Sizes {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: self.static_replicas }
     }
-
-    /// How long its streams take with one contender.
-    pub(super) fn seconds(&self) -> f64 {
-        self.static_s + self.dynamic_s
-    }
 }
 
 /// Both halves with one contender.

@@ -14,7 +14,6 @@ mod definition;
 mod disk_reserve;
 mod dynamic;
 mod earlier;
-mod estimate;
 mod gateway;
 mod handover;
 mod metering;

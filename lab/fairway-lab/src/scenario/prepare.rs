@@ -17,7 +17,7 @@ use super::earlier::{Beginning, beginning};
 use super::handover::{Handover, Preparation, TESTBED};
 use super::progress::Progress;
 use super::rounds::{self, Piece};
-use super::steps::{Step, Steps};
+use super::steps::Steps;
 use super::{planned, session, user_cluster};
 use crate::cluster::Testbed;
 use crate::peers::{self, Artifacts, Described, Peer, RouteApi};
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         _ => &[],
     };
     let pieces = rounds::left(rounds::pieces(scenarios, handover.plan.rounds), finished);
-    let mut steps = Steps::new(progress, 0, outline(&handover, &chosen, &pieces));
+    let mut steps = Steps::new(progress, 0, outline(&chosen, &pieces));
     steps.announce();
     let archives = peers_of(&mut handover, &chosen, &mut steps, progress);
     let around = Around { archives, steps, progress };
@@ -101,20 +101,14 @@ fn permitted(
 }
 
 /// All steps of a run that are left, from the first peer that is prepared to the end of the testbed.
-fn outline(handover: &Handover, chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) -> Vec<Step> {
-    let prepared = chosen.iter().map(|peer| {
-        let errand = peer.errand(&handover.artifacts);
-        Step { what: format!("prepare {}: {}", peer.name(), errand.what), seconds: errand.seconds }
-    });
-    let mut all: Vec<_> = prepared.collect();
+fn outline(chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) -> Vec<String> {
+    let mut all: Vec<_> = chosen.iter().map(|peer| format!("prepare {}", peer.name())).collect();
     let in_cluster = pieces.iter().any(|piece| piece.scenario.needs_cluster());
     if in_cluster {
-        let errand = Testbed::errand(&handover.artifacts.cache);
-        all.push(Step { what: errand.what, seconds: errand.seconds });
+        all.push("bring a testbed up".to_owned());
     }
-    let names: Vec<_> = chosen.iter().map(|peer| peer.name().to_owned()).collect();
-    all.extend(session::measuring(pieces, &names, &handover.settings));
-    all.extend(in_cluster.then(session::take_down));
+    all.extend(pieces.iter().map(Piece::title));
+    all.extend(in_cluster.then(|| session::TAKE_DOWN.to_owned()));
     all
 }
 

@@ -31,21 +31,12 @@ pub(super) struct Parameters {
 
 /// Objects that are written or removed at a time, where it is not measured.
 const AT_ONCE: usize = 16;
-/// What it takes then to write and to remove one, seconds.
-pub(super) const OBJECT_S: f64 = 0.004;
 /// How long nothing but new answers must come before the old one counts as gone.
 const CALM: Duration = Duration::from_millis(300);
 
 impl Parameters {
     pub(super) fn sizes(&self) -> Sizes {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: 2 }
-    }
-
-    /// How long it is likely to take with a contender that serves a change so many seconds after it was written.
-    pub(super) fn seconds(&self, pause: f64) -> f64 {
-        let (routes, changes) = (f64::from(self.routes), f64::from(self.changes));
-        let objects = f64::from(self.total_routes) * OBJECT_S;
-        routes * pause + changes * (pause + CALM.as_secs_f64()) + objects
     }
 
     fn patience(&self) -> Duration {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use fairway_lab_measure::results::{
     Absent, Completeness, Environment, HISTOGRAMS, PeerKind, PeerRecord, Question, Results, Run, SCHEMA,
-    Settings,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -21,8 +20,8 @@ use super::receipts::Receipts;
 use super::rounds::{self, Piece};
 use super::running_peer::{Contender, Histograms, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
-use super::steps::{Step, Steps};
-use super::{capacity, comparison, dynamic, earlier, estimate, gateway, propagation, timeline};
+use super::steps::Steps;
+use super::{capacity, comparison, dynamic, earlier, gateway, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer, RouteApi};
 
@@ -268,29 +267,16 @@ pub(super) fn failed(results: &Results, peers: &[String]) -> Vec<String> {
 }
 
 /// The steps of measuring, and that of taking down what it ran in.
-fn outline(handover: &Handover, pieces: &[Piece<'_>]) -> Vec<Step> {
-    let peers: Vec<_> = handover.peers.iter().map(|peer| peer.name.clone()).collect();
-    let mut all = measuring(pieces, &peers, &handover.settings);
+fn outline(handover: &Handover, pieces: &[Piece<'_>]) -> Vec<String> {
+    let mut all: Vec<_> = pieces.iter().map(Piece::title).collect();
     if handover.is_in_testbed() && pieces.iter().any(|piece| piece.scenario.needs_cluster()) {
-        all.push(take_down());
+        all.push(TAKE_DOWN.to_owned());
     }
     all
 }
 
 /// The last step of a run in a testbed.
-pub(super) fn take_down() -> Step {
-    Step { what: "take the testbed down".to_owned(), seconds: 5.0 }
-}
-
-/// A step for each piece.
-pub(super) fn measuring(pieces: &[Piece<'_>], peers: &[String], settings: &[Settings]) -> Vec<Step> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let step = |piece: &Piece<'_>| Step {
-        what: piece.title(),
-        seconds: estimate::seconds(piece.scenario, peers, settings, cpus),
-    };
-    pieces.iter().map(step).collect()
-}
+pub(super) const TAKE_DOWN: &str = "take the testbed down";
 
 /// Raw histograms of an earlier run that is replaced would be among those of this one.
 fn forget_histograms(folder: &Path) -> anyhow::Result<()> {

@@ -35,11 +35,6 @@ impl Parameters {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: self.replicas }
     }
 
-    /// How long its streams take with one contender: a quiet phase, and one for each change.
-    pub(super) fn seconds(&self) -> f64 {
-        (self.rates.len() * (1 + changes(self).len())) as f64 * self.phase_s
-    }
-
     fn plan(&self, mut plan: Plan, rate: f64) -> Plan {
         plan.pace = Pace::Open { rate, poisson: false };
         plan.shape.connections = self.connections;

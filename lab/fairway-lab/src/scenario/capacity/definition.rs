@@ -14,8 +14,6 @@ use crate::scenario::site::HOST;
 
 /// Connections are made and caches filled before a block counts.
 pub(super) const WARMING: Duration = Duration::from_millis(300);
-/// What is done before and after a block, seconds.
-const AROUND_S: f64 = 0.025;
 
 /// The group of the key exchange, in the generator's and rustls' words.
 const GROUP: &str = "X25519";
@@ -63,18 +61,6 @@ impl Parameters {
     pub(super) fn cases_of(&self, upstream: Spoken, tls: TlsChoice) -> Vec<&Case> {
         let has_tls = |case: &Case| (case.tls == Tls::Tls12) == matches!(tls, TlsChoice::Tls12);
         self.cases.iter().filter(|case| case.upstream == upstream && has_tls(case)).collect()
-    }
-
-    /// How long it takes with so many proxies up on a machine with so many CPUs.
-    pub(in crate::scenario) fn seconds(&self, runners: usize, cpus: usize) -> f64 {
-        let block = self.seconds + WARMING.as_secs_f64() + AROUND_S;
-        // Each block of one has one of the first beside it, and one closes the order. On a machine with a few neighbours a
-        // quarter of those that may be added is.
-        let blocks =
-            (f64::from(self.blocks) + f64::from(self.more_blocks) / 4.0) * (2 * runners) as f64 + 1.0;
-        let fits = |workers: &&u32| usize::try_from(**workers).is_ok_and(|count| count <= cpus);
-        let cases = self.workers.iter().filter(fits).count() * self.cases.len();
-        cases as f64 * blocks * block
     }
 }
 

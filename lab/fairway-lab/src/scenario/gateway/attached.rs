@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::propagation::{Action, at_once, note_effect, propagation};
 use super::super::running_peer::RunningPeer;
 use super::super::site::{BACKEND, NAMESPACE};
-use super::figures::{finding, objects_s};
+use super::figures::finding;
 use crate::cluster::Following;
 use crate::peers::gateway::{self, HTTP, HttpRoute, Parent};
 
@@ -20,12 +20,6 @@ const CASE: &str = "attached routes";
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     pub(super) routes: u32,
-}
-
-impl Parameters {
-    pub(super) fn seconds(self) -> f64 {
-        objects_s(self.routes) + 5.0
-    }
 }
 
 /// What was seen of the status.

@@ -30,12 +30,6 @@ pub(super) struct Parameters {
     routes: u32,
 }
 
-impl Parameters {
-    pub(super) fn seconds(self) -> f64 {
-        f64::from(2 * self.cycles) * self.seconds + self.seconds + 2.0
-    }
-}
-
 pub(super) async fn run(
     running: &mut RunningPeer<'_>,
     parameters: Parameters,

@@ -2,13 +2,7 @@
 
 use fairway_lab_measure::results::Finding;
 
-use super::super::propagation::OBJECT_S;
 use super::super::running_peer::RunningPeer;
-
-/// How long so many objects take that are made and removed again, seconds.
-pub(super) fn objects_s(count: u32) -> f64 {
-    2.0 * f64::from(count) * OBJECT_S
-}
 
 /// A figure of a contender.
 pub(super) fn finding(

@@ -20,7 +20,6 @@ use serde::Deserialize;
 use super::disk_reserve::is_full;
 use super::running_peer::{RunningPeer, Sizes};
 use super::site::{NAMESPACE, OTHER};
-use crate::peers::GatewayApi;
 
 /// Its parameters; the file explains them.
 #[derive(Clone, Debug, Deserialize)]
@@ -76,21 +75,6 @@ const BACKENDS: u32 = 3;
 impl Parameters {
     pub(super) fn sizes(&self) -> Sizes {
         Sizes { proxies: self.proxy_replicas, workers: self.workers, backends: BACKENDS }
-    }
-
-    /// How long it is likely to take with a peer that serves a change so many seconds after it was written.
-    pub(super) fn seconds(&self, pause: f64, api: &GatewayApi) -> f64 {
-        let of = |measurement: &Measurement| match measurement {
-            Measurement::Attached => self.attached.seconds(),
-            Measurement::Propagation => self.propagation.seconds(pause),
-            Measurement::Changes => self.changes.seconds(pause),
-            Measurement::Scale => self.scale.seconds(pause),
-            Measurement::Traffic => self.traffic.seconds(),
-            Measurement::ListenerSets if api.listener_sets => self.listener_sets.seconds(self.share),
-            Measurement::ListenerSets => 0.0,
-            Measurement::Failover => self.failover.seconds(),
-        };
-        self.measurements.iter().map(of).sum()
     }
 
     fn patience(&self) -> Duration {
@@ -156,8 +140,6 @@ mod tests {
         Definition::read(text, &Scaling { form, scale: 0.05, set }).unwrap().parameters().unwrap()
     }
 
-    const WITH: GatewayApi = GatewayApi { controller: "a", ports: [80, 443], listener_sets: true };
-
     #[test]
     fn a_tenth_of_the_listener_sets_is_made_unless_all_are_asked_for() {
         let tenth = read(Form::Whole, &[]);
@@ -180,14 +162,6 @@ mod tests {
         let scaling = Scaling { form: Form::Quick, scale: 1.0, set: vec!["propagation.router=1".to_owned()] };
         let read = Definition::read(text, &scaling).unwrap().parameters::<Parameters>();
         assert!(format!("{:#}", read.unwrap_err()).contains("router"));
-    }
-
-    #[test]
-    fn the_quick_form_takes_about_a_minute_and_a_peer_without_listener_sets_less() {
-        let quick = read(Form::Quick, &[]);
-        let without = GatewayApi { listener_sets: false, ..WITH };
-        let (with, less) = (quick.seconds(0.06, &WITH), quick.seconds(0.06, &without));
-        assert!((30.0..90.0).contains(&with) && less < with, "{with} s, {less} s");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use super::super::probe::{Probe, Verdict};
 use super::super::propagation::{self, Action, Changes, at_once, judge_new};
 use super::super::running_peer::RunningPeer;
 use super::super::site::{BACKEND, NAMESPACE};
-use super::figures::objects_s;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 
 /// A route that is served stays served: so often it is asked for again.
@@ -30,18 +29,6 @@ pub(super) struct Added {
 pub(super) struct Changed {
     count: u32,
     pub(super) requests: u32,
-}
-
-impl Added {
-    pub(super) fn seconds(self, pause: f64) -> f64 {
-        f64::from(self.routes) * pause + objects_s(self.routes)
-    }
-}
-
-impl Changed {
-    pub(super) fn seconds(self, pause: f64) -> f64 {
-        f64::from(self.count) * (pause + CALM.as_secs_f64())
-    }
 }
 
 /// Routes one after the other; what was added is removed again.

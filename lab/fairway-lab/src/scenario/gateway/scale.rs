@@ -15,7 +15,7 @@ use super::super::running_peer::RunningPeer;
 use super::super::site::{NAMESPACE, PORT};
 use super::apps::{Folders, endpoints, service, slice};
 use super::costs::Costs;
-use super::figures::{not_served, objects_s, sample};
+use super::figures::{not_served, sample};
 use super::routes::add;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 
@@ -32,13 +32,6 @@ pub(super) struct Parameters {
     routes: u32,
     seconds: f64,
     added: u32,
-}
-
-impl Parameters {
-    pub(super) fn seconds(self, pause: f64) -> f64 {
-        // A namespace takes a moment to go.
-        objects_s(3 * self.namespaces * self.routes) + f64::from(self.namespaces) * 0.2 + self.seconds + pause
-    }
 }
 
 /// One of the many.

@@ -15,7 +15,7 @@ use super::super::running_peer::{RunningPeer, finish, start};
 use super::super::site::{NAMESPACE, PORT};
 use super::apps::{Folders, endpoints, service, slice};
 use super::costs::Costs;
-use super::figures::{finding, not_served, objects_s, sample};
+use super::figures::{finding, not_served, sample};
 use crate::peers::CERTIFICATE;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 
@@ -51,12 +51,6 @@ impl Parameters {
 
     pub(super) fn sets_in_all(self) -> u32 {
         self.namespaces * self.sets
-    }
-
-    pub(super) fn seconds(self, share: f64) -> f64 {
-        let sized = self.of(share);
-        let objects = sized.sets_in_all() * (1 + sized.routes);
-        objects_s(objects) + f64::from(sized.namespaces) * 0.2 + sized.seconds
     }
 }
 

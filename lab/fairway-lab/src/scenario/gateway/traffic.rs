@@ -18,12 +18,6 @@ pub(super) struct Parameters {
     seconds: f64,
 }
 
-impl Parameters {
-    pub(super) fn seconds(&self) -> f64 {
-        (self.connections.len() + 1) as f64 * (self.seconds + 0.5)
-    }
-}
-
 pub(super) async fn run(
     running: &mut RunningPeer<'_>,
     parameters: &Parameters,
