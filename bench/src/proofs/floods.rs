@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use fairway_testkit::proof::floods::{Attacked, Effort, Flooded, Kind, run};
 use serde::Serialize;
 
@@ -33,7 +32,7 @@ Handshakes and regular expressions are asymmetric by nature: see docs/limits.md.
 expensive: its CPU is not compared with the attackers', but may not exceed one CPU for two workers.")]
 pub(crate) struct FloodsArguments {
     /// Attacks, by name, comma-separated [default: all].
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds(), hide_default_value = true)]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', hide_default_value = true)]
     only: Vec<Kind>,
     /// Seconds of flood, and of honest load, for each attack.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=600))]
@@ -54,11 +53,6 @@ pub(crate) struct FloodsArguments {
     no_comparison: bool,
     #[command(flatten)]
     place: Paths,
-}
-
-fn kinds() -> impl TypedValueParser<Value = Kind> {
-    let values = Kind::ALL.map(|kind| PossibleValue::new(kind.name()).help(kind.what()));
-    PossibleValuesParser::new(values).try_map(|name| Kind::named(&name).ok_or("is no attack"))
 }
 
 fn cores(text: &str) -> Result<f64, String> {
@@ -84,10 +78,10 @@ pub(crate) fn floods(arguments: &FloodsArguments) -> anyhow::Result<()> {
         cores: arguments.proxy_cpu,
         compared: !arguments.no_comparison,
     };
-    let chosen = if arguments.only.is_empty() { Kind::ALL.to_vec() } else { arguments.only.clone() };
+    let chosen = if arguments.only.is_empty() { Kind::value_variants() } else { arguments.only.as_slice() };
     let mut floods = Vec::new();
     for (number, kind) in chosen.iter().enumerate() {
-        let shown = format!("{}/{} {}: {}", number + 1, chosen.len(), kind.name(), kind.what());
+        let shown = format!("{}/{} {}", number + 1, chosen.len(), kind.name());
         floods.push(to_the_end(run(&binary, *kind, &effort), || shown.clone())?);
     }
     let mut rows = vec![("attack".to_owned(), HEADER.join(" | "))];
@@ -129,7 +123,7 @@ fn row(flood: &Flooded) -> (String, String) {
         format!("{}, {} of {}", flooded.refused, flooded.failures(), flooded.sent),
         recovery.served_after_ms.map_or("never".to_owned(), |after| format!("{after:.0} ms")),
     ];
-    (kind.name().to_owned(), cells.join(" | "))
+    (kind.name(), cells.join(" | "))
 }
 
 /// CPUs that the flood kept busy, and how many of them verified passwords where any did.

@@ -10,7 +10,7 @@ use super::control::Control;
 use super::socket::{Heard, Waste, dial, discard, waste};
 
 /// What is done with every connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Holding {
     /// Sent first, one piece a round.
     pub(super) pieces: Vec<Vec<u8>>,
@@ -22,21 +22,20 @@ pub(super) struct Holding {
     pub(super) new_in_a_turn: usize,
     /// The receive buffer; the system's when there is none.
     pub(super) receive_buffer: Option<usize>,
-    /// How many of them go on in a round.
-    pub(super) going: Going,
+    /// Whether only as many go on in a round as the pace allows, one after the other, instead of all.
+    pub(super) paced: bool,
 }
 
-/// How many connections go on in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Going {
-    /// All of them.
-    All,
-    /// As many as the pace allows, one after the other.
-    Paced,
+impl Holding {
+    /// Once a second on every connection.
+    pub(super) fn new(pieces: Vec<Vec<u8>>, then: Then) -> Self {
+        let step = Duration::from_secs(1);
+        Self { pieces, then, step, new_in_a_turn: AT_ONCE, receive_buffer: None, paced: false }
+    }
 }
 
 /// What follows the beginning.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Then {
     /// These bytes again; answers are thrown away.
     Send(Vec<u8>),
@@ -50,6 +49,8 @@ pub(super) enum Then {
     Leave,
 }
 
+/// New connections of a round: a burst that overflows the queue of a listener tells nothing of what comes after.
+const AT_ONCE: usize = 2_000;
 /// How long it sleeps at most before it looks whether it is to end.
 const GLANCE: Duration = Duration::from_millis(10);
 const BUFFER: usize = 64 * 1024;
@@ -90,7 +91,7 @@ impl All {
             let slot = &mut self.slots[place % count];
             if slot.is_none() && new < holding.new_in_a_turn {
                 *slot = dial(address, holding.receive_buffer).ok().map(Connection::new);
-                control.count_opened(1);
+                control.count_opened();
                 new += 1;
             }
             if gone_on < most {
@@ -102,17 +103,17 @@ impl All {
             }
         }
         self.first = (self.first + gone_on) % count.max(1);
-        control.pace.count(gone_on as u64);
+        control.count_rounds(gone_on as u64);
     }
 
     /// How many go on in this round.
     fn most(&mut self, holding: &Holding, control: &Control) -> usize {
         let count = self.slots.len();
-        if holding.going == Going::All {
+        if !holding.paced {
             return count;
         }
         // What there are too few of is not made up for later.
-        self.owed = (self.owed.fract() + control.pace.due_in(holding.step)).min(count as f64);
+        self.owed = (self.owed.fract() + control.due_in(holding.step)).min(count as f64);
         self.owed as usize
     }
 }
@@ -169,14 +170,13 @@ mod tests {
     use super::*;
 
     /// How often each of `connections` was gone on with after some rounds of half a second at this pace.
-    fn rounds(connections: usize, going: Going, each: Duration, cores: f64) -> Vec<usize> {
+    fn rounds(connections: usize, paced: bool) -> Vec<usize> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let step = Duration::from_millis(500);
-        let (pieces, then) = (Vec::new(), Then::Send(b"x".to_vec()));
-        let holding = Holding { pieces, then, step, new_in_a_turn: connections, receive_buffer: None, going };
+        let holding = Holding { step, paced, ..Holding::new(Vec::new(), Then::Send(b"x".to_vec())) };
         let control = Control::new(1);
-        control.pace.aim(each, cores);
+        control.aim(Duration::from_millis(10), 0.05);
         let mut all = All::closed(connections);
         (0..4).for_each(|_| all.round(&holding, address, &control));
         let accepted: Vec<_> = (0..connections).map(|_| listener.accept().unwrap().0).collect();
@@ -189,10 +189,9 @@ mod tests {
 
     #[test]
     fn attackers_go_on_with_every_connection_and_honest_clients_with_as_many_as_the_pace_allows() {
-        let (each, cores) = (Duration::from_millis(10), 0.05);
-        assert_eq!(rounds(4, Going::All, each, cores), [4; 4]);
+        assert_eq!(rounds(4, false), [4; 4]);
         // Five a second are two and a half in each round, in turn.
-        assert_eq!(rounds(4, Going::Paced, each, cores), [2, 2, 3, 3]);
-        assert_eq!(rounds(2, Going::Paced, each, cores), [4; 2], "there are only two");
+        assert_eq!(rounds(4, true), [2, 2, 3, 3]);
+        assert_eq!(rounds(2, true), [4; 2], "there are only two");
     }
 }

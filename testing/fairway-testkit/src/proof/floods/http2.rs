@@ -3,9 +3,8 @@
 //! a proxy that put up with everything ends the connection there, and the attacker makes another one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::held::{Going, Holding, Then};
+use super::held::{Holding, Then};
 use super::kind::Kind;
 use super::rush::Rush;
 use super::threads::Work;
@@ -39,7 +38,7 @@ pub(super) fn work(kind: Kind) -> Work {
         Kind::H2NoReads => unread(),
         Kind::H2Connections => {
             let opening = Frames::opening(&[]).get(1, SMALL).into_bytes();
-            holding(opening, Then::Listen, None)
+            Work::Hold(Holding::new(vec![opening], Then::Listen))
         }
         Kind::H2LateResets => Work::Rush(Rush::Stream(Arc::new(late_resets()))),
         _ => Work::Rush(Rush::stream(&bytes(kind))),
@@ -146,18 +145,13 @@ fn tiny_windows() -> Work {
         .streams(TINY, |frames, stream| frames.get(stream, "/bytes/10000"));
     let more = Frames::default()
         .streams(TINY, |frames, stream| frames.frame(WINDOW_UPDATE, 0, stream, &1_u32.to_be_bytes()));
-    holding(beginning.into_bytes(), Then::Send(more.into_bytes()), None)
+    Work::Hold(Holding::new(vec![beginning.into_bytes()], Then::Send(more.into_bytes())))
 }
 
 fn unread() -> Work {
     let beginning = Frames::opening(&[(INITIAL_WINDOW_SIZE, LARGEST)])
         .frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())
         .streams(UNREAD, |frames, stream| frames.get(stream, "/bytes/8388608"));
-    holding(beginning.into_bytes(), Then::Hold, Some(4 * 1024))
-}
-
-fn holding(beginning: Vec<u8>, then: Then, receive_buffer: Option<usize>) -> Work {
-    let step = Duration::from_secs(1);
-    let (pieces, new_in_a_turn, going) = (vec![beginning], 500, Going::All);
-    Work::Hold(Holding { pieces, then, step, new_in_a_turn, receive_buffer, going })
+    let holding = Holding::new(vec![beginning.into_bytes()], Then::Hold);
+    Work::Hold(Holding { receive_buffer: Some(4 * 1024), ..holding })
 }

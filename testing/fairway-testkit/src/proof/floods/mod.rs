@@ -15,7 +15,6 @@ mod found;
 mod held;
 mod http2;
 mod kind;
-mod pace;
 mod passwords;
 mod plan;
 mod probe;

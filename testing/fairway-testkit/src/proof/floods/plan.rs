@@ -7,7 +7,7 @@ use rustls::ClientConnection;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 
-use super::held::{Going, Holding, Then};
+use super::held::{Holding, Then};
 use super::kind::Kind;
 use super::rush::Rush;
 use super::threads::Work;
@@ -35,8 +35,6 @@ const BETWEEN_LOOKS_MIB: u64 = 64;
 const ONCE_MIB: u64 = 32;
 const SECOND: Duration = Duration::from_secs(1);
 const LARGE_ANSWER: usize = 8 << 20;
-/// New connections of a round: a burst that overflows the queue of a listener tells nothing of what comes after.
-const AT_ONCE: usize = 2_000;
 
 impl Kind {
     /// How clients and attackers speak.
@@ -60,7 +58,7 @@ impl Kind {
     }
 
     /// Attackers' connections: those of `wanted` where the attack is to hold many, few where it is to be fast.
-    pub(super) fn connections(self, wanted: usize) -> usize {
+    pub(super) fn connections(self, wanted: usize, work: &Work) -> usize {
         match self {
             Self::Descriptors => wanted.max(2 * OPEN_FILES as usize),
             // Together they take more than the budget.
@@ -72,29 +70,9 @@ impl Kind {
             Self::H2TinyWindows => wanted.min(16),
             Self::H2NoReads => wanted.min(8),
             Self::Passwords => GUESSING,
-            _ if self.holds() => wanted,
+            _ if matches!(work, Work::Hold(_)) => wanted,
             _ => 8,
         }
-    }
-
-    /// Whether the attack holds connections; the others send as much as they may.
-    pub(super) fn holds(self) -> bool {
-        matches!(
-            self,
-            Self::SlowHeads
-                | Self::SlowBodies
-                | Self::SlowReads
-                | Self::NoReads
-                | Self::SilentHandshakes
-                | Self::HalfHandshakes
-                | Self::Descriptors
-                | Self::MemoryHeads
-                | Self::MemoryBodies
-                | Self::MemoryReads
-                | Self::H2TinyWindows
-                | Self::H2NoReads
-                | Self::H2Connections
-        )
     }
 
     /// Resident bytes that the proxy may have under `connections` of attackers when it had `before` without them.
@@ -135,28 +113,26 @@ impl Kind {
             Self::NoReads | Self::MemoryReads => reading(Then::Hold),
             Self::Descriptors => {
                 let request = Request::get(HOST, "/bytes/10").bytes();
-                holding(vec![request.clone()], Then::Send(request), SECOND)
+                holding(vec![request.clone()], Then::Send(request))
             }
             Self::MemoryHeads => {
                 let head = Request::get("nowhere.test", "/").header("X-Long", &"x".repeat(28 * 1024)).bytes();
                 let (first, second) = head.split_at(head.len() / 2);
-                holding(vec![first.to_vec(), second.to_vec()], Then::Leave, SECOND / 10)
+                let holding = Holding::new(vec![first.to_vec(), second.to_vec()], Then::Leave);
+                Work::Hold(Holding { step: SECOND / 10, ..holding })
             }
             Self::MemoryBodies => {
                 let mut beginning = Request::post(HOST, "/sink", vec![b'x'; 1 << 20]).head_bytes();
                 beginning.resize(beginning.len() + 63 * 1024, b'x');
                 // Few at a time: between two looks of the proxy at its memory less arrives than the bound has room for.
-                Work::Hold(Holding {
-                    pieces: vec![beginning],
-                    then: Then::Send(vec![b'x'; 100]),
-                    step: SECOND / 4,
-                    new_in_a_turn: 100,
-                    receive_buffer: None,
-                    going: Going::All,
-                })
+                let holding = Holding::new(vec![beginning], Then::Send(vec![b'x'; 100]));
+                Work::Hold(Holding { step: SECOND / 4, new_in_a_turn: 100, ..holding })
             }
-            Self::Regex => Work::Rush(Rush::Ask(Arc::new(regex::most_expensive(fairway.http).await))),
-            Self::Passwords => Work::Rush(Rush::Guess(Arc::new(passwords::guesses(fairway.http).await))),
+            Self::Regex => Work::Rush(Rush::ask(regex::most_expensive(fairway.http).await)),
+            Self::Passwords => {
+                let guesses = passwords::guesses(fairway.http).await;
+                Work::Rush(Rush::Ask(Arc::new(move || guesses.another().bytes())))
+            }
             Self::ReplayedHellos => Work::Rush(Rush::Hello(Arc::new(client_hello()))),
             Self::Handshakes => {
                 let mut config = trusting_anything();
@@ -178,17 +154,17 @@ impl Kind {
         match self {
             Self::SlowHeads => {
                 let beginning = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nX-Slow: ").into_bytes();
-                holding(vec![beginning], Then::Send(b"x".to_vec()), SECOND)
+                holding(vec![beginning], Then::Send(b"x".to_vec()))
             }
             Self::SlowBodies => {
                 let head = Request::post(HOST, "/sink", vec![b'x'; 1 << 20]).head_bytes();
-                holding(vec![head], Then::Send(b"x".to_vec()), SECOND)
+                holding(vec![head], Then::Send(b"x".to_vec()))
             }
             Self::HalfHandshakes => {
                 let hello = client_hello();
-                holding(vec![hello[..hello.len() / 2].to_vec()], Then::Listen, SECOND)
+                holding(vec![hello[..hello.len() / 2].to_vec()], Then::Listen)
             }
-            _ => holding(vec![client_hello()], Then::Listen, SECOND),
+            _ => holding(vec![client_hello()], Then::Listen),
         }
     }
 }
@@ -203,26 +179,22 @@ pub(super) fn honest(kind: Kind, flood: &Work, connections: usize) -> (Work, usi
     let request = Request::get(HOST, ASKED.0).bytes();
     match flood {
         Work::Hold(Holding { step, .. }) if kind != Kind::Descriptors => {
-            let (pieces, then, step) = (Vec::new(), Then::Send(request), *step);
-            let (new_in_a_turn, receive_buffer, going) = (AT_ONCE, None, Going::Paced);
-            let holding = Holding { pieces, then, step, new_in_a_turn, receive_buffer, going };
+            let holding = Holding::new(Vec::new(), Then::Send(request));
+            let holding = Holding { step: *step, paced: true, ..holding };
             (Work::Hold(holding), connections * http2::streams(kind))
         }
-        _ => (Work::Rush(Rush::Requests(Arc::new(request), ASKED.1)), HONEST),
+        _ => (Work::Rush(Rush::ask(vec![request])), HONEST),
     }
 }
 
-fn holding(pieces: Vec<Vec<u8>>, then: Then, step: Duration) -> Work {
-    let (new_in_a_turn, receive_buffer, going) = (AT_ONCE, None, Going::All);
-    Work::Hold(Holding { pieces, then, step, new_in_a_turn, receive_buffer, going })
+fn holding(pieces: Vec<Vec<u8>>, then: Then) -> Work {
+    Work::Hold(Holding::new(pieces, then))
 }
 
 fn reading(then: Then) -> Work {
     let request = Request::get(HOST, &format!("/bytes/{LARGE_ANSWER}")).bytes();
     // So small that it costs the attacker nothing.
-    let (pieces, receive_buffer) = (vec![request], Some(4 * 1024));
-    let (step, new_in_a_turn, going) = (SECOND, AT_ONCE, Going::All);
-    Work::Hold(Holding { pieces, then, step, new_in_a_turn, receive_buffer, going })
+    Work::Hold(Holding { receive_buffer: Some(4 * 1024), ..Holding::new(vec![request], then) })
 }
 
 fn streaming(bytes: &[u8]) -> Work {
@@ -268,17 +240,18 @@ mod tests {
         assert_eq!(seen(Kind::SlowBodies, Kind::SlowBodies.slow(), 1_000), (Some(SECOND), 1_000));
         let windows = http2::work(Kind::H2TinyWindows);
         assert_eq!(seen(Kind::H2TinyWindows, windows, 16), (Some(SECOND), 1_600), "as many as streams");
-        let request = holding(vec![Vec::new()], Then::Hold, SECOND);
+        let request = holding(vec![Vec::new()], Then::Hold);
         assert_eq!(seen(Kind::Descriptors, request, 1_000), (None, HONEST), "more would be the attack");
         assert_eq!(seen(Kind::Pipelined, streaming(b"GET"), 8), (None, HONEST));
-        let guess = Work::Rush(Rush::Guess(Arc::default()));
+        let guess = Work::Rush(Rush::ask(Vec::new()));
         assert_eq!(seen(Kind::Passwords, guess, GUESSING), (None, HONEST));
     }
 
     #[test]
     fn wrong_passwords_come_over_a_fixed_number_of_connections_whose_memory_is_bounded() {
-        assert_eq!((Kind::Passwords.connections(10), Kind::Passwords.connections(20_000)), (128, 128));
-        assert!(!Kind::Passwords.holds() && !Kind::Passwords.exhausts());
+        let guess = Work::Rush(Rush::ask(Vec::new()));
+        assert_eq!([10, 20_000].map(|wanted| Kind::Passwords.connections(wanted, &guess)), [128; 2]);
+        assert!(!Kind::Passwords.exhausts());
         let mib = 1 << 20;
         assert_eq!(Kind::Passwords.bound(20 * mib, 128), 64 * mib);
     }

@@ -23,8 +23,6 @@ use crate::wait::{PATIENCE, eventually};
 
 /// Endpoints of the one backend.
 const ENDPOINTS: usize = 2;
-/// Threads of attackers that go as fast as they may; those that hold connections need one.
-const THREADS: usize = 2;
 /// Until attackers and pace have settled, at most half of a flood's time.
 const SETTLE: Duration = Duration::from_millis(800);
 /// Requests in a row that must be served on new connections.
@@ -148,13 +146,13 @@ impl FloodRun {
         let (kind, effort) = (self.kind, self.effort);
         let resident_before = resident(self.process);
         let work = kind.work(&self.fairway).await;
-        let connections = kind.connections(effort.connections);
+        let connections = kind.connections(effort.connections, &work);
         let address = match kind.scheme() {
             Scheme::Plain => self.fairway.http,
             Scheme::Tls => self.fairway.https,
         };
         forget_peak(self.process);
-        let threads = Threads::start(&work, address, connections, if kind.holds() { 1 } else { THREADS });
+        let threads = Threads::start(&work, address, connections);
         let watch = self.watch(&threads, &work, effort.cores);
         eventually("an attacker is connected", PATIENCE, || async { threads.opened() > 0 }).await;
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
@@ -258,8 +256,7 @@ impl FloodRun {
             return Honest { cores: 0.0, connections: 0, together_ms: None, probed };
         }
         let (work, connections) = honest(self.kind, flood, attacked.connections);
-        let number = if work.step().is_some() { 1 } else { connections };
-        let threads = Threads::start(&work, self.fairway.http, connections, number);
+        let threads = Threads::start(&work, self.fairway.http, connections);
         // They connect first: what that costs would be taken for what asking costs.
         self.clients.ask(self.effort.rate, self.effort.settling()).await;
         let watch = self.watch(&threads, &work, cores);

@@ -14,9 +14,11 @@ use super::usage::{cpu_of_thread, this_thread};
 /// How much less urgent these threads are than the proxy and its other clients (`nice`). On machines of their own they
 /// would take no CPU from either.
 const NICENESS: i32 = 19;
+/// Threads of attackers that go as fast as they may.
+const THREADS: usize = 2;
 
 /// What each thread of [`Threads`] does.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Work {
     /// Holds its share of the connections.
     Hold(Holding),
@@ -32,6 +34,15 @@ impl Work {
             Self::Rush(_) => None,
         }
     }
+
+    /// The threads that `connections` need: whoever waits for an answer does nothing else.
+    fn threads(&self, connections: usize) -> usize {
+        match self {
+            Self::Hold(_) => 1,
+            Self::Rush(Rush::Ask(_)) => connections.max(1),
+            Self::Rush(_) => THREADS.min(connections.max(1)),
+        }
+    }
 }
 
 /// The running threads; they end with this value.
@@ -43,9 +54,9 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts `threads` threads that share `connections` to `address`.
-    pub(super) fn start(work: &Work, address: SocketAddr, connections: usize, threads: usize) -> Self {
-        let threads = threads.clamp(1, connections.max(1));
+    /// Starts threads that share `connections` to `address`.
+    pub(super) fn start(work: &Work, address: SocketAddr, connections: usize) -> Self {
+        let threads = work.threads(connections);
         let control = Arc::new(Control::new(threads));
         let (sender, receiver) = mpsc::channel();
         let start = |thread: usize| {

@@ -111,7 +111,7 @@ struct Look {
 
 impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
-        let rounds = allowance.control.pace.rounds();
+        let rounds = allowance.control.rounds();
         let last = Look { at: Instant::now(), cpu: paced_cpu(process), rounds };
         let memory = memory_of_a_look(allowance.step);
         Self { allowance, last, cpu_seconds: 0.0, rounds: 0.0, memory }
@@ -119,7 +119,7 @@ impl PaceControl {
 
     fn look(&mut self, process: u32) {
         let Allowance { control, cores, others, .. } = &self.allowance;
-        let now = Look { at: Instant::now(), cpu: paced_cpu(process), rounds: control.pace.rounds() };
+        let now = Look { at: Instant::now(), cpu: paced_cpu(process), rounds: control.rounds() };
         let (time, cpu) = (now.at - self.last.at, now.cpu.saturating_sub(self.last.cpu));
         // Less than nothing in one look makes up for too much in another.
         let own = cpu.as_secs_f64() - others * time.as_secs_f64();
@@ -128,7 +128,7 @@ impl PaceControl {
         self.last = now;
         if self.rounds >= 1.0 {
             let each = (self.cpu_seconds / self.rounds).max(0.0);
-            control.pace.aim(Duration::from_secs_f64(each), *cores);
+            control.aim(Duration::from_secs_f64(each), *cores);
         }
     }
 }
