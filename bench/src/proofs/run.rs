@@ -5,9 +5,10 @@ use std::time::Duration;
 use fairway_testkit::proof::churn::{Churn, Churned};
 use fairway_testkit::proof::delays::Delays;
 use fairway_testkit::proof::kill::{ClientView, Cut};
+use fairway_testkit::proof::routes::{self, Kind, Routes, Shape, Source};
 use fairway_testkit::proof::steadiness::Steadiness;
 use fairway_testkit::proof::traffic::{Load, Progress};
-use fairway_testkit::proof::{changes as change, kill as cut, scale as scaling, steadiness};
+use fairway_testkit::proof::{changes as change, kill as cut, steadiness};
 use serde::Serialize;
 
 use super::arguments::{ChangesArguments, ChurnArguments, KillArguments, ScaleArguments};
@@ -101,27 +102,39 @@ pub(crate) fn changes(arguments: &ChangesArguments) -> anyhow::Result<()> {
         .conclude(&rows, &arguments.place.file("changes"))
 }
 
+#[derive(Serialize)]
+struct Scale {
+    ingresses: usize,
+    #[serde(flatten)]
+    found: Routes,
+}
+
 /// What many objects cost.
 pub(crate) fn scale(arguments: &ScaleArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let (ingresses, changes) = (arguments.ingresses as usize, arguments.changes as usize);
-    let found = to_the_end(scaling::measure(&binary, ingresses, changes), || {
-        format!("{ingresses} Ingresses, {changes} changes")
-    })?;
+    let shape = Shape { routes: ingresses, hosts: ingresses, endpoints: ingresses };
+    let found =
+        to_the_end(routes::measure(&binary, Kind::Ingress, Source::Directory, shape, changes), || {
+            format!("{ingresses} Ingresses, {changes} changes")
+        })?;
     let rows = vec![
-        ("Ingresses, with a Service and a slice each".to_owned(), found.ingresses.to_string()),
-        ("start -> ready".to_owned(), format!("{:.2} s", found.load_seconds)),
+        ("Ingresses, with a Service and a slice each".to_owned(), ingresses.to_string()),
+        ("start -> ready".to_owned(), format!("{:.2} s", found.ready_seconds)),
         (
             "resident memory, after all changes".to_owned(),
             format!("{:.1} MiB, {:.1} MiB", found.resident_mib, found.resident_after_mib),
         ),
         ("event -> adopted by every worker".to_owned(), in_words(&found.adoption)),
-        ("file renamed -> served on every connection".to_owned(), in_words(&found.visible)),
+        (
+            "file renamed -> served on every connection".to_owned(),
+            in_words(&found.visible.unwrap_or_default()),
+        ),
     ];
     let late = found.adoption.p99_ms > ADOPTED_MS;
     let broken = late
         .then(|| format!("adopted after {:.1} ms (p99), not within {ADOPTED_MS} ms", found.adoption.p99_ms));
-    Outcome::new(&binary, found, broken.into_iter().collect())?
+    Outcome::new(&binary, Scale { ingresses, found }, broken.into_iter().collect())?
         .conclude(&rows, &arguments.place.file("scale"))
 }
 

@@ -2,7 +2,7 @@
 //! counted. Tests run them short, `fairway-bench` runs them long; both judge the same figures.
 //!
 //! [`fleet`] is the backends, [`traffic`] the load, [`deliveries`] what arrived; [`churn`], [`changes`], [`steadiness`],
-//! [`kill`], [`scale`], [`routes`], [`check`], [`spread`] and [`floods`] are the proofs. Everything stays on the loopback address, and ends with the value that started
+//! [`kill`], [`routes`], [`check`], [`spread`] and [`floods`] are the proofs. Everything stays on the loopback address, and ends with the value that started
 //! it. Nothing here judges: the figures are handed to whoever asked.
 
 pub mod changes;
@@ -15,7 +15,6 @@ pub mod floods;
 mod frames;
 pub mod kill;
 pub mod routes;
-pub mod scale;
 pub mod site;
 pub mod spread;
 pub mod steadiness;

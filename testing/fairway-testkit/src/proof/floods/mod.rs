@@ -31,4 +31,4 @@ pub use found::{Attacked, Flooded, Honest, Memory, Recovery};
 pub use kind::Kind;
 pub use probe::Probed;
 pub use run::{Effort, run};
-pub(super) use usage::{cpu_of_thread, peak};
+pub(super) use usage::{cpu_of_thread, peak, resident};

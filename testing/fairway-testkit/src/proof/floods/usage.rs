@@ -51,7 +51,7 @@ pub(super) fn this_thread() -> PathBuf {
 }
 
 /// Resident memory now, in bytes.
-pub(super) fn resident(process: u32) -> u64 {
+pub(in crate::proof) fn resident(process: u32) -> u64 {
     kibibytes(process, "VmRSS:") * 1024
 }
 

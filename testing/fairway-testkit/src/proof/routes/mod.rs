@@ -17,7 +17,7 @@ use crate::manifests::Manifests;
 use crate::process::{Fairway, Metrics};
 use crate::proof::changes::Observers;
 use crate::proof::delays::Delays;
-use crate::proof::scale::resident;
+use crate::proof::floods::resident;
 use crate::proof::site::Endpoint;
 use crate::wait::{eventually, free_port, holds_within};
 use objects::Object;
@@ -72,7 +72,7 @@ pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, ch
     assert!(ready.await, "not ready within {READY_WITHIN:?}:\n{}", fairway.lines().join("\n"));
     let ready_seconds = began.elapsed().as_secs_f64();
     let process = fairway.program().id();
-    let resident_mib = resident(process);
+    let resident_mib = mebibytes(resident(process));
     let reached = match (kind, source) {
         (Kind::Ingress, _) => Some(fairway.http),
         (Kind::HttpRoute, Source::Directory) => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
@@ -85,7 +85,7 @@ pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, ch
         shape,
         ready_seconds,
         resident_mib,
-        resident_after_mib: resident(process),
+        resident_after_mib: mebibytes(resident(process)),
         adoption,
         visible,
     }
@@ -124,6 +124,10 @@ async fn changed(
         own.push(own_delay(&fairway.metrics().await));
     }
     (Delays::of(own), reached.map(|_| Delays::of(seen)))
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 /// The route that a change is about.
