@@ -13,7 +13,7 @@ use rustls_pki_types::ServerName;
 
 use super::observed::Observed;
 
-/// Tickets at most; the oldest go first.
+/// Tickets at most, where they are kept; the oldest go first.
 const TICKETS: usize = 16_384;
 /// Servers at most, for what TLS 1.2 remembers. A stream has one.
 const SERVERS: usize = 16;
@@ -22,13 +22,17 @@ const SERVERS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Sessions {
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
+    most_tickets: usize,
     rest: ClientSessionMemoryCache,
     observed: Arc<Observed>,
 }
 
 impl Sessions {
-    pub(super) fn new(observed: Arc<Observed>) -> Self {
-        Self { tickets: Mutex::default(), rest: ClientSessionMemoryCache::new(SERVERS), observed }
+    /// Without `resumption` nothing is kept, so that every handshake is full and none knows a group of an earlier one.
+    pub(super) fn new(observed: Arc<Observed>, resumption: bool) -> Self {
+        let most_tickets = if resumption { TICKETS } else { 0 };
+        let rest = ClientSessionMemoryCache::new(SERVERS);
+        Self { tickets: Mutex::default(), most_tickets, rest, observed }
     }
 
     fn tickets(&self) -> MutexGuard<'_, VecDeque<Tls13ClientSessionValue>> {
@@ -38,7 +42,9 @@ impl Sessions {
 
 impl ClientSessionStore for Sessions {
     fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
-        self.rest.set_kx_hint(server, group);
+        if self.most_tickets > 0 {
+            self.rest.set_kx_hint(server, group);
+        }
     }
 
     fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
@@ -46,7 +52,9 @@ impl ClientSessionStore for Sessions {
     }
 
     fn set_tls12_session(&self, server: ServerName<'static>, value: Tls12ClientSessionValue) {
-        self.rest.set_tls12_session(server, value);
+        if self.most_tickets > 0 {
+            self.rest.set_tls12_session(server, value);
+        }
     }
 
     fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
@@ -60,42 +68,14 @@ impl ClientSessionStore for Sessions {
     fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
         self.observed.ticket();
         let mut tickets = self.tickets();
-        if tickets.len() == TICKETS {
+        tickets.push_back(value);
+        if tickets.len() > self.most_tickets {
             tickets.pop_front();
         }
-        tickets.push_back(value);
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         // The newest, as other clients do: a server that remembers few sessions has forgotten the oldest first.
         self.tickets().pop_back()
-    }
-}
-
-/// Keeps nothing, so that every handshake is full.
-#[derive(Debug)]
-pub(super) struct NoSessions(pub(super) Arc<Observed>);
-
-impl ClientSessionStore for NoSessions {
-    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
-
-    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        None
-    }
-
-    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
-
-    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        None
-    }
-
-    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
-
-    fn insert_tls13_ticket(&self, _: ServerName<'static>, _: Tls13ClientSessionValue) {
-        self.0.ticket();
-    }
-
-    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        None
     }
 }

@@ -5,22 +5,18 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use fairway_lab_measure::results::Tls;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName};
 use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_SIG_ED25519};
 use x509_parser::public_key::PublicKey;
 
 use super::observed::{Observed, Witness};
 use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
-use super::sessions::{NoSessions, Sessions};
+use super::sessions::Sessions;
 
 /// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
 const OPENSSL: [(&str, &str); 6] = [
@@ -54,24 +50,23 @@ pub(super) fn configuration(
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .context("the cipher suites do not fit the TLS versions")?;
-    let inner: Arc<dyn ServerCertVerifier> = match &plan.verify {
-        Verify::Off => Arc::new(Anything(provider)),
+    let roots = match &plan.verify {
+        Verify::Off => None,
         Verify::Roots(pem) => {
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots(pem)?), provider).build()?
+            let roots = Arc::new(roots(pem)?);
+            Some(WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build()?)
         }
     };
-    let witness = Arc::new(Witness { inner, observed: Arc::clone(observed) });
+    let witness = Arc::new(Witness { roots, provider, observed: Arc::clone(observed) });
     let mut config = builder.dangerous().with_custom_certificate_verifier(witness).with_no_client_auth();
     config.alpn_protocols = match protocol {
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
     };
-    config.resumption = if plan.resumption {
-        Resumption::store(Arc::new(Sessions::new(Arc::clone(observed))))
-    } else {
-        let none = Resumption::store(Arc::new(NoSessions(Arc::clone(observed))));
-        none.tls12_resumption(Tls12Resumption::Disabled)
-    };
+    config.resumption = Resumption::store(Arc::new(Sessions::new(Arc::clone(observed), plan.resumption)));
+    if !plan.resumption {
+        config.resumption = config.resumption.tls12_resumption(Tls12Resumption::Disabled);
+    }
     Ok(config)
 }
 
@@ -156,45 +151,6 @@ fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
     };
     let known = [(OID_EC_P256, "ECDSA-P256"), (OID_NIST_EC_P384, "ECDSA-P384"), (OID_SIG_ED25519, "Ed25519")];
     known.into_iter().find_map(|(oid, name)| (oid == kind).then(|| name.to_owned()))
-}
-
-/// Takes any certificate, but not a wrong signature over the handshake.
-#[derive(Debug)]
-struct Anything(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _leaf: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]
