@@ -114,11 +114,11 @@ async fn until_given_back(fairway: &mut Fairway, at_rest: f64) {
 async fn memory_that_a_flood_of_heads_took_is_given_back() {
     let manifests = site(&[backend().await]);
     let (mut fairway, at_rest) = short_of_memory(&manifests, 30).await;
-    for clients in [300, 960, 300] {
+    for clients in [100, 960, 100] {
         let seen = flood_of_heads(&fairway, clients).await;
-        // There is room for 300. Of 960, how many are refused depends on when the process looks at its
-        // memory, of which what sockets hold is a part.
-        let may_refuse = clients > 300;
+        // There is room for 100, also beside the 12 MB that the flood before may still hold. Of 960, how many
+        // are refused depends on when the process looks at its memory, of which what sockets hold is a part.
+        let may_refuse = clients > 100;
         let expected = |status: &u16| *status == 404 || (may_refuse && *status == 503);
         assert!(seen.keys().all(expected), "{clients} clients: {seen:?}");
         until_served(&fairway, "good.test").await;
