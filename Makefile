@@ -153,7 +153,8 @@ bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, h2o and Traef
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
-published := docs/results/capacity docs/results/long
+# Runs of the laboratory that are published.
+published := $(wildcard docs/results/capacity*.json.gz docs/results/studies*.json.gz)
 
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab
@@ -184,7 +185,7 @@ publish-runs: image lab-binary lab-peers ## all published measurements, one afte
 
 lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
 	cargo build --locked -p fairway-lab
-	find bench/results -name latest.json | xargs --no-run-if-empty gzip -9nf
+	find docs/results -name '*.json' -size +50k | xargs --no-run-if-empty gzip -9nf
 	$(target_dir)/debug/fairway-lab report $(published) -o docs/results/report.html
 	$(target_dir)/debug/fairway-lab publish
 

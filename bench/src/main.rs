@@ -97,7 +97,7 @@ struct RunArguments {
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
     /// Where the JSON goes.
-    #[arg(long, default_value = "bench/results/latest.json")]
+    #[arg(long, default_value = "target/bench/cpu.json")]
     out: PathBuf,
 }
 

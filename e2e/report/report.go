@@ -80,7 +80,8 @@ func (b *Book) Add(s Scenario) {
 func (b *Book) Write(path, form string) error {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	text, err := json.MarshalIndent(map[string]any{"form": form, "revision": os.Getenv("E2E_REVISION"), "scenarios": b.scenarios}, "", "  ")
+	origin := map[string]any{"command": "make e2e", "revision": os.Getenv("E2E_REVISION"), "unix_seconds": time.Now().Unix()}
+	text, err := json.MarshalIndent(map[string]any{"form": form, "origin": origin, "scenarios": b.scenarios}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the results as JSON: %w", err)
 	}

@@ -14,7 +14,7 @@ pub(crate) struct Paths {
     /// The binary that is tried, as the proxy and as its backends.
     #[arg(long, default_value = "target/release/fairway")]
     pub(crate) fairway: PathBuf,
-    /// Where the JSON goes [default: bench/results/COMMAND.json].
+    /// Where the JSON goes [default: target/bench/COMMAND.json].
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
 }

@@ -102,7 +102,7 @@ const HEADER: [&str; 8] = [
 ];
 
 fn row(flood: &Flooded) -> (String, String) {
-    let Flooded { kind, attacked, memory, quiet, flooded, honest, recovery } = flood;
+    let Flooded { kind, attacked, memory, quiet, flooded, honest, recovery, .. } = flood;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     // Honest clients that reach less of the CPU would make the comparison look worse than it is.
     let honest_p99 = honest.as_ref().map_or("-".to_owned(), |honest| {

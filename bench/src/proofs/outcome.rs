@@ -60,7 +60,7 @@ impl Paths {
 
     /// Where the results of `command` go.
     pub(crate) fn file(&self, command: &str) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| format!("bench/results/{command}.json").into())
+        self.out.clone().unwrap_or_else(|| format!("target/bench/{command}.json").into())
     }
 }
 

@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use fairway_lab_measure::results::Results;
 
-use super::readme::{Agreement, Readme, figures};
+use super::readme::{Readme, figures};
 use super::{REPORT, write_to};
 
 /// Arguments of `fairway-lab report`.
 #[derive(clap::Args)]
 pub struct ReportArguments {
-    /// Folders of runs, each with its results.json. Runs of a scenario with the same parameters, machine and versions
+    /// Folders of runs, each with its results.json, or files of published ones. Runs of a scenario with the same parameters, machine and versions
     /// become one set of tables; what differs stands apart, with the reason.
-    #[arg(required = true, value_name = "DIR")]
+    #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The report; report.html in the first folder if not given.
     #[arg(short, long, value_name = "FILE", conflicts_with = "readme")]
@@ -51,16 +51,14 @@ impl ReportArguments {
     }
 
     fn tend(&self, path: &Path, results: &[Results]) -> anyhow::Result<ExitCode> {
-        let readme = Readme::read(path)?;
+        let readme = Readme::read(path, "lab")?;
         let link = self.link.clone().map_or_else(|| linked(&self.runs[0].join(REPORT), path), Ok)?;
-        let figures = figures(results, &link);
+        let figures = figures(results, &link)?;
         if !self.check {
             readme.rewrite(&figures)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let Agreement::Differs { found, expected } = readme.compare(&figures) else {
-            return Ok(ExitCode::SUCCESS);
-        };
+        let Some((found, expected)) = readme.difference(&figures) else { return Ok(ExitCode::SUCCESS) };
         say(&format!(
             "{} does not say what the results say:\n  it has   {found}\n  not      {expected}\nrun the same command without --check\n",
             path.display()
@@ -77,9 +75,23 @@ fn read(folders: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
             .canonicalize()
             .with_context(|| format!("read {}: there is no such folder", folder.display()))?;
         anyhow::ensure!(seen.insert(real), "{} is given twice; give each run once", folder.display());
-        all.push(fairway_lab_measure::results::read(folder)?);
+        all.push(read_run(folder)?);
     }
     Ok(all)
+}
+
+/// A run in its folder, or published as a file of its own.
+fn read_run(place: &Path) -> anyhow::Result<Results> {
+    if place.is_dir() {
+        return fairway_lab_measure::results::read(place);
+    }
+    let plain = if place.extension().is_some_and(|name| name == "gz") {
+        place.with_extension("")
+    } else {
+        place.to_owned()
+    };
+    let text = fairway_lab_measure::results::read_kept(&plain)?;
+    serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))
 }
 
 /// How a file is called from the folder of another.

@@ -1,8 +1,10 @@
 //! Draws figures as SVG whose colours are those of the page, light and dark. Never chooses what is drawn.
 
-use std::fmt::Write;
+use minijinja::value::Serde;
+use minijinja::{HtmlEscape, Value, context};
 
 use super::figure::{Figure, Look, Panel, Series};
+use super::gather::distinct;
 use super::palette::Palette;
 use super::scale::Scale;
 use super::thin::{Point, thinned};
@@ -11,28 +13,23 @@ const WIDTH: f64 = 760.0;
 const LEFT: f64 = 46.0;
 const BOTTOM: f64 = 32.0;
 
-/// A drawing in which no text can become markup.
-#[derive(Default)]
-struct Svg(String);
-
-impl Svg {
-    /// Markup of this program.
-    fn raw(&mut self, markup: &'static str) -> &mut Self {
-        self.0.push_str(markup);
-        self
-    }
-
-    /// A text, escaped.
-    fn text(&mut self, text: &str) -> &mut Self {
-        _ = write!(self.0, "{}", minijinja::HtmlEscape(text));
-        self
-    }
-
-    /// A number with one decimal.
-    fn number(&mut self, value: f64) -> &mut Self {
-        let digits = usize::from(value.fract().abs() >= 0.05);
-        _ = write!(self.0, "{value:.digits$}");
-        self
+impl Figure {
+    /// The plot with its legend; nothing if there is nothing to draw.
+    pub(super) fn plot(&self, palette: &Palette) -> Option<Value> {
+        self.points().next()?;
+        let series = || self.panels.iter().flat_map(|panel| &panel.series);
+        let mut peers = distinct(series().map(|series| &series.peer));
+        peers.sort_by_key(|peer| palette.place(peer));
+        let only = |look: Look| {
+            let labels = distinct(series().filter(|one| one.look == look).map(|one| &one.label));
+            if let [label] = labels.as_slice() { Some(((*label).clone(), look.name())) } else { None }
+        };
+        let looks: Vec<_> = [Look::Dashed, Look::Faint].into_iter().filter_map(only).collect();
+        let peers: Vec<_> = peers.into_iter().map(|peer| (peer.clone(), palette.class(peer))).collect();
+        let (title, reading) = (&self.title, &self.reading);
+        Some(
+            context! { title, reading, peers => Serde(peers), looks => Serde(looks), svg => draw(self, palette) },
+        )
     }
 }
 
@@ -48,9 +45,9 @@ struct Frame {
 
 /// Draws a figure.
 pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
-    let html = &mut Svg::default();
     let crowded =
         figure.panels.iter().any(|panel| panel.series.iter().filter(|one| is_named(one)).count() > 3);
+    let single = figure.panels.len() == 1;
     let columns = match figure.panels.len() {
         1 => 1,
         2 | 4 => 2,
@@ -59,10 +56,13 @@ pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
         _ => 3,
     };
     let rows = figure.panels.len().div_ceil(columns);
-    let single = figure.panels.len() == 1;
-    let cell = (WIDTH / columns as f64, if single { 320.0 } else { 190.0 });
-    html.raw("<svg class=\"static\" role=\"img\" viewBox=\"0 0 ").number(WIDTH).raw(" ");
-    html.number(cell.1 * rows as f64).raw("\" aria-label=\"").text(&figure.title).raw("\">");
+    let (width, height) = (WIDTH / columns as f64, if single { 320.0 } else { 190.0 });
+    let mut svg = format!(
+        "<svg class=\"static\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">",
+        n(WIDTH),
+        n(height * rows as f64),
+        HtmlEscape(&figure.title)
+    );
     let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
     let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
@@ -73,22 +73,21 @@ pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
         };
         let top = if single { 24.0 } else { 38.0 };
         let frame = Frame {
-            left: (at % columns) as f64 * cell.0 + LEFT,
-            top: (at / columns) as f64 * cell.1 + top,
-            width: cell.0 - LEFT - right,
-            height: cell.1 - top - BOTTOM,
+            left: (at % columns) as f64 * width + LEFT,
+            top: (at / columns) as f64 * height + top,
+            width: width - LEFT - right,
+            height: height - top - BOTTOM,
             x,
             y,
         };
-        frame.axes(figure, panel, html);
-        frame.events(panel, single, html);
-        panel.series.iter().for_each(|series| frame.series(series, palette, html));
+        svg += &frame.axes(figure, panel);
+        svg += &frame.events(panel);
+        svg.extend(panel.series.iter().map(|series| frame.series(series, palette)));
         if single || crowded {
-            frame.labels(panel, palette, html);
+            svg += &frame.labels(panel, palette);
         }
     }
-    html.raw("</svg>");
-    std::mem::take(&mut html.0)
+    svg + "</svg>"
 }
 
 /// Whether its name stands at the end of the line, where there is room.
@@ -96,85 +95,83 @@ fn is_named(series: &Series) -> bool {
     !matches!(series.look, Look::Failures | Look::Faint)
 }
 
+/// A number with one decimal, if that says something.
+fn n(value: f64) -> String {
+    let digits = usize::from(value.fract().abs() >= 0.05);
+    format!("{value:.digits$}")
+}
+
+/// A text, in which nothing becomes markup.
+fn text(class: &str, (x, y): Point, text: &str) -> String {
+    format!("<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>", n(x), n(y), HtmlEscape(text))
+}
+
+fn line(class: &str, from: Point, to: Point) -> String {
+    let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(n);
+    format!("<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>")
+}
+
 impl Frame {
     fn at(&self, (x, y): Point) -> Point {
         (self.left + self.x.place(x) * self.width, self.top + (1.0 - self.y.place(y)) * self.height)
     }
 
-    fn text(&self, html: &mut Svg, class: &'static str, (x, y): Point, text: &str) {
-        html.raw("<text class=\"").raw(class).raw("\" x=\"").number(x).raw("\" y=\"").number(y).raw("\">");
-        html.text(text).raw("</text>");
-    }
-
-    fn line(&self, html: &mut Svg, class: &'static str, from: Point, to: Point) {
-        html.raw("<line class=\"").raw(class).raw("\" x1=\"").number(from.0).raw("\" y1=\"").number(from.1);
-        html.raw("\" x2=\"").number(to.0).raw("\" y2=\"").number(to.1).raw("\"/>");
-    }
-
-    fn axes(&self, figure: &Figure, panel: &Panel, html: &mut Svg) {
-        let bottom = self.top + self.height;
-        let right = self.left + self.width;
+    fn axes(&self, figure: &Figure, panel: &Panel) -> String {
+        let (bottom, right) = (self.top + self.height, self.left + self.width);
+        let mut svg = String::new();
         if figure.panels.len() > 1 {
-            self.text(html, "panel", (self.left - LEFT + 6.0, self.top - 22.0), &panel.title);
+            svg += &text("panel", (self.left - LEFT + 6.0, self.top - 22.0), &panel.title);
         }
-        self.text(html, "axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
-        for (value, text) in self.y.ticks((self.height / 26.0) as usize) {
+        svg += &text("axis", (self.left - LEFT + 6.0, self.top - 8.0), figure.y.label);
+        for (value, tick) in self.y.ticks((self.height / 26.0) as usize) {
             let y = bottom - self.y.place(value) * self.height;
-            self.line(html, "grid", (self.left, y), (right, y));
-            self.text(html, "tick end", (self.left - 5.0, y + 3.5), &text);
+            svg += &line("grid", (self.left, y), (right, y));
+            svg += &text("tick end", (self.left - 5.0, y + 3.5), &tick);
         }
         let mut free_from = f64::NEG_INFINITY;
-        for (value, text) in self.x.ticks(((self.width / 80.0) as usize).max(4)) {
+        for (value, tick) in self.x.ticks(((self.width / 80.0) as usize).max(4)) {
             let x = self.left + self.x.place(value) * self.width;
-            self.line(html, "grid", (x, bottom), (x, bottom + 4.0));
+            svg += &line("grid", (x, bottom), (x, bottom + 4.0));
             if x >= free_from {
-                self.text(html, "tick middle", (x, bottom + 15.0), &text);
-                free_from = x + 8.0 + 6.5 * text.len() as f64;
+                svg += &text("tick middle", (x, bottom + 15.0), &tick);
+                free_from = x + 8.0 + 6.5 * tick.len() as f64;
             }
         }
-        self.line(html, "base", (self.left, bottom), (right, bottom));
-        self.text(html, "axis end", (right, bottom + 28.0), figure.x.label);
+        svg += &line("base", (self.left, bottom), (right, bottom));
+        svg + &text("axis end", (right, bottom + 28.0), figure.x.label)
     }
 
-    fn events(&self, panel: &Panel, text: bool, html: &mut Svg) {
-        for (at, label) in &panel.events {
-            if !at.is_finite() {
-                continue;
-            }
+    fn events(&self, panel: &Panel) -> String {
+        let event = |at: &f64| {
             let x = self.left + self.x.place(*at) * self.width;
-            self.line(html, "event", (x, self.top), (x, self.top + self.height));
-            if text {
-                html.raw("<text class=\"event\" transform=\"translate(").number(x - 3.0).raw(" ");
-                html.number(self.top + 2.0).raw(") rotate(-90)\">").text(label).raw("</text>");
-            }
-        }
+            line("event", (x, self.top), (x, self.top + self.height))
+        };
+        panel.events.iter().filter(|at| at.is_finite()).map(event).collect()
     }
 
-    fn series(&self, series: &Series, palette: &Palette, html: &mut Svg) {
+    fn series(&self, series: &Series, palette: &Palette) -> String {
         let points = thinned(&series.points, self.width as usize);
-        if points.is_empty() {
-            return;
-        }
-        html.raw("<g class=\"").raw(palette.class(&series.peer)).raw(" ").raw(series.look.name()).raw("\">");
-        if series.look == Look::Failures {
-            for point in &points {
-                let x = self.at(*point).0;
-                let bottom = self.top + self.height;
-                self.line(html, "failure", (x, bottom - 7.0), (x, bottom));
-            }
-        } else {
-            self.path(&points, series.look, html);
-            for point in points.iter().filter(|_| series.look == Look::Dotted) {
-                let (x, y) = self.at(*point);
-                html.raw("<circle r=\"3\" cx=\"").number(x).raw("\" cy=\"").number(y).raw("\"/>");
-            }
-        }
-        html.raw("</g>");
+        let bottom = self.top + self.height;
+        let failure = |point: &Point| {
+            let x = self.at(*point).0;
+            line("failure", (x, bottom - 7.0), (x, bottom))
+        };
+        let dot = |point: &Point| {
+            let (x, y) = self.at(*point);
+            format!("<circle r=\"3\" cx=\"{}\" cy=\"{}\"/>", n(x), n(y))
+        };
+        let drawn: String = match series.look {
+            _ if points.is_empty() => return String::new(),
+            Look::Failures => points.iter().map(failure).collect(),
+            Look::Dotted => self.path(&points, false) + &points.iter().map(dot).collect::<String>(),
+            look => self.path(&points, look == Look::Steps),
+        };
+        format!("<g class=\"{} {}\">{drawn}</g>", palette.class(&series.peer), series.look.name())
     }
 
-    fn path(&self, points: &[Point], look: Look, html: &mut Svg) {
+    fn path(&self, points: &[Point], steps: bool) -> String {
         if points.len() < 2 {
-            return;
+            return String::new();
         }
         // Distances in tenths are half as long as places, and add up to the same place.
         let tenths = |point: Point| {
@@ -182,50 +179,49 @@ impl Frame {
             ((x * 10.0).round(), (y * 10.0).round())
         };
         let mut last = tenths(points[0]);
-        html.raw("<path d=\"M").number(last.0 / 10.0).raw(" ").number(last.1 / 10.0);
-        html.raw(if look == Look::Steps { "" } else { "l" });
+        let mut svg = format!("<path d=\"M{} {}", n(last.0 / 10.0), n(last.1 / 10.0));
         for (at, point) in points[1..].iter().enumerate() {
             let next = tenths(*point);
-            let (x, y) = ((next.0 - last.0) / 10.0, (next.1 - last.1) / 10.0);
+            let (x, y) = (n((next.0 - last.0) / 10.0), n((next.1 - last.1) / 10.0));
             last = next;
-            if look == Look::Steps {
-                html.raw("h").number(x).raw("v").number(y);
-            } else {
-                html.raw(if at > 0 { " " } else { "" }).number(x).raw(" ").number(y);
-            }
+            svg += &match (steps, at) {
+                (true, _) => format!("h{x}v{y}"),
+                (false, 0) => format!("l{x} {y}"),
+                (false, _) => format!(" {x} {y}"),
+            };
         }
-        html.raw("\"/>");
+        svg + "\"/>"
     }
 
     /// Names at the ends of the lines, moved apart where they would cover each other.
-    fn labels(&self, panel: &Panel, palette: &Palette, html: &mut Svg) {
-        let ends = panel.series.iter().filter(|series| is_named(series));
-        let mut ends: Vec<(f64, &Series)> = ends
-            .filter_map(|series| {
-                let last = series.points.iter().rev().find(|(x, y)| x.is_finite() && y.is_finite())?;
-                Some((self.at(*last).1, series))
-            })
-            .collect();
+    fn labels(&self, panel: &Panel, palette: &Palette) -> String {
+        let end = |series| {
+            let Series { points, .. }: &Series = series;
+            let last = points.iter().rev().find(|(x, y)| x.is_finite() && y.is_finite())?;
+            Some((self.at(*last).1, series))
+        };
+        let named = panel.series.iter().filter(|series| is_named(series));
+        let mut ends: Vec<(f64, &Series)> = named.filter_map(end).collect();
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut free = self.top - 6.0;
         // Enough room must be left below for those that follow.
         let mut last = self.top + self.height - 12.0 * ends.len() as f64;
+        let mut svg = String::new();
         for (y, series) in ends {
             last += 12.0;
             let y = y.min(last).max(free);
             free = y + 12.0;
-            html.raw("<g class=\"").raw(palette.class(&series.peer)).raw("\">");
-            self.text(html, "name", (self.left + self.width + 6.0, y + 3.5), &cut(&series.label));
-            html.raw("</g>");
+            let name = text("name", (self.left + self.width + 6.0, y + 3.5), &cut(&series.label));
+            svg += &format!("<g class=\"{}\">{name}</g>", palette.class(&series.peer));
         }
+        svg
     }
 }
 
 /// A name that fits beside a plot; the whole of it is in the legend.
 fn cut(label: &str) -> String {
-    const LETTERS: usize = 17;
-    if label.chars().count() <= LETTERS {
-        return label.to_owned();
+    match label.char_indices().nth(16) {
+        Some((at, _)) if label.chars().count() > 17 => format!("{}…", &label[..at]),
+        _ => label.to_owned(),
     }
-    label.chars().take(LETTERS - 1).chain(['…']).collect()
 }

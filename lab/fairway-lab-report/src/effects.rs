@@ -1,112 +1,18 @@
-//! What changes did: spikes of latency after events, and the time from a write to the API to its effect.
+//! What changes did: how spikes of latency compare with the direct stream, and the time from a write to the API to its effect.
 
 use fairway_lab_measure::Spread as Interval;
-use fairway_lab_measure::results::{Propagation, Settings, Spike};
+use fairway_lab_measure::results::{Propagation, Run, Spike};
+use minijinja::{Value, context};
 
-use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
-use super::figures::part;
-use super::gather::Scenario;
+use super::gather::distinct;
 use super::number::{self, TOO_FEW, UNKNOWN};
 use super::palette::Palette;
-use super::pool::distinct;
 use super::scale::Spread;
-use super::table::{Cell, Table};
-
-/// Spikes after events: the worst of each peer and case, and folded every one.
-pub(super) fn spikes(run: &Scenario, builder: &mut PageBuilder<'_>) {
-    if run.spikes.is_empty() {
-        return;
-    }
-    builder.heading(4, "Spikes after events");
-    builder.reading("For each event: the highest latency in the second after it, the same on the stream straight to the pods at that moment, and for how long latency stayed above twice the quiet p99, the direct stream's own time taken off. A proxy that takes changes in its stride shows what the direct stream shows, and 0 s. The direct stream has rows of its own, by the same rule and with nothing taken off: it goes past every change, so that what it shows is the machine.");
-    let columns = [
-        "peer",
-        "#events",
-        "#highest ms",
-        "after",
-        "#direct then ms",
-        "#most above direct ms",
-        "#with a duration",
-        "#longest s",
-        "#failed",
-    ];
-    let mut table = Table::new("The worst after any event", &columns);
-    for (case, settings, peer) in whose(&run.spikes, builder.palette) {
-        let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
-        if let Some(row) = worst(&run.spikes.iter().filter(of).collect::<Vec<_>>(), builder) {
-            table.group(&part(case, settings));
-            table.row(row);
-        }
-    }
-    builder.table(table);
-    builder.folded("Every event", |builder| every(run, builder));
-}
-
-fn whose<'a>(spikes: &'a [Spike], palette: &Palette) -> Vec<(&'a str, Settings, &'a str)> {
-    let cases = distinct(spikes.iter().map(|spike| spike.case.as_str()));
-    let mut all =
-        distinct(spikes.iter().map(|spike| (spike.case.as_str(), spike.settings, spike.peer.as_str())));
-    all.sort_by_key(|(case, settings, peer)| {
-        (cases.iter().position(|known| known == case), *settings, palette.place(peer))
-    });
-    all
-}
 
 /// By how much the highest latency was above that of the direct stream.
 pub(super) fn above_direct(spike: &Spike) -> Option<f64> {
     spike.direct_ms.map(|direct| (spike.highest_ms - direct).max(0.0)).filter(|value| value.is_finite())
-}
-
-fn worst(spikes: &[&Spike], builder: &PageBuilder<'_>) -> Option<Vec<Cell>> {
-    let finite = spikes.iter().filter(|spike| spike.highest_ms.is_finite());
-    let highest = finite.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
-    let failed: u64 = spikes.iter().map(|spike| spike.errors).sum();
-    Some(vec![
-        builder.palette.cell(&highest.peer, highest.settings),
-        Cell::Number(spikes.len().to_string()),
-        Cell::Number(number::figure(highest.highest_ms)),
-        Cell::Text(highest.event.clone()),
-        Cell::Number(number::maybe(highest.direct_ms)),
-        Cell::Number(number::maybe(spikes.iter().filter_map(|spike| above_direct(spike)).reduce(f64::max))),
-        Cell::Number(spikes.iter().filter(|spike| spike.lasted_s > 0.0).count().to_string()),
-        Cell::Number(number::maybe(spikes.iter().map(|spike| spike.lasted_s).reduce(f64::max))),
-        if failed > 0 { Cell::Bad(number::count(failed)) } else { Cell::Number("0".to_owned()) },
-    ])
-}
-
-fn every(run: &Scenario, builder: &mut PageBuilder<'_>) {
-    let columns = [
-        "case",
-        "peer",
-        "event",
-        "#at s",
-        "#highest ms",
-        "#direct ms",
-        "#stayed high s",
-        "#failed until the next",
-    ];
-    let mut table = Table::new("Every event", &columns);
-    for (case, settings, peer) in whose(&run.spikes, builder.palette) {
-        let of = |spike: &&Spike| spike.case == case && spike.settings == settings && spike.peer == peer;
-        for spike in run.spikes.iter().filter(of).filter(|spike| spike.beside.is_none()) {
-            table.row(vec![
-                Cell::Text(spike.case.clone()),
-                builder.palette.cell(&spike.peer, spike.settings),
-                Cell::Text(spike.event.clone()),
-                Cell::Number(number::figure(spike.at_s)),
-                Cell::Number(number::figure(spike.highest_ms)),
-                Cell::Number(number::maybe(spike.direct_ms)),
-                Cell::Number(number::figure(spike.lasted_s)),
-                if spike.errors > 0 {
-                    Cell::Bad(number::count(spike.errors))
-                } else {
-                    Cell::Number("0".to_owned())
-                },
-            ]);
-        }
-    }
-    builder.table(table);
 }
 
 /// The times of a propagation that can be drawn, ascending.
@@ -144,69 +50,36 @@ pub(super) fn interval(of: &Interval) -> String {
     format!("{} – {}, covers {:.1}%", number::figure(low), number::figure(high), of.coverage * 100.0)
 }
 
-/// From the write to the effect: distributions and a table.
-pub(super) fn propagation(run: &Scenario, builder: &mut PageBuilder<'_>) {
-    if run.propagations.is_empty() {
-        return;
+/// The times of a propagation as they are printed.
+pub(super) fn times(one: &Propagation) -> Value {
+    let sorted = sorted(one);
+    let at = |share: f64| percentile(&sorted, share);
+    context! {
+        changes => one.ms.len() as u64 + one.lost,
+        p50 => at(0.5),
+        interval => median_of(&sorted).map_or_else(|| TOO_FEW.to_owned(), |one| interval(&one)),
+        p90 => at(0.9),
+        p99 => at(0.99),
+        slowest => at(1.0),
     }
+}
+
+/// The share of changes that had taken effect within a time.
+pub(super) fn distributions(run: &Run, palette: &Palette) -> Vec<Value> {
     let cases = distinct(run.propagations.iter().map(|one| one.case.as_str()));
     let panels = cases.iter().map(|case| Panel {
         title: (*case).to_owned(),
         series: run.propagations.iter().filter(|one| one.case == *case).filter_map(distribution).collect(),
         events: Vec::new(),
     });
-    builder.plot(&Figure {
+    let figure = Figure {
         title: "From a write to its effect (propagation)".to_owned(),
         reading: "The share of changes (upwards) that had taken effect within a time (to the right). Further left and steeper is better. A line that ends below 100% lost changes: they had no effect in time.".to_owned(),
         x: Axis { label: "ms after the write", spread: Spread::Log },
         y: Axis { label: "% of changes", spread: Spread::Linear },
         panels: panels.filter(|panel| !panel.series.is_empty()).collect(),
-    });
-    let columns = [
-        "peer",
-        "#changes",
-        "#p50 ms",
-        "#interval of p50, and what it covers",
-        "#p90 ms",
-        "#p99 ms",
-        "#max ms",
-        "#no effect in time",
-        "#wrong answers",
-        "#routes",
-        "#memory",
-    ];
-    let mut table = Table::new("Propagation", &columns);
-    let mut all: Vec<&Propagation> = run.propagations.iter().collect();
-    all.sort_by_key(|one| {
-        (cases.iter().position(|case| *case == one.case), one.settings, builder.palette.place(&one.peer))
-    });
-    for one in all {
-        table.group(&part(&one.case, one.settings));
-        table.row(times(one, builder));
-    }
-    builder.reading("All changes of all rounds are one list. The interval beside the median is made of two of its values (order statistics), and how often such an interval covers the true median stands beside it. “Too few” stands for a percentile with fewer than ten values above it; the slowest of all is always shown.");
-    builder.table(table);
-}
-
-fn times(one: &Propagation, builder: &PageBuilder<'_>) -> Vec<Cell> {
-    let sorted = sorted(one);
-    let at = |share: f64| Cell::Number(percentile(&sorted, share));
-    let bad = |count: u64| {
-        if count > 0 { Cell::Bad(number::count(count)) } else { Cell::Number("0".to_owned()) }
     };
-    vec![
-        builder.palette.cell(&one.peer, one.settings),
-        Cell::Number(number::count(one.ms.len() as u64 + one.lost)),
-        at(0.5),
-        Cell::Number(median_of(&sorted).map_or_else(|| TOO_FEW.to_owned(), |one| interval(&one))),
-        at(0.9),
-        at(0.99),
-        at(1.0),
-        bad(one.lost),
-        bad(one.wrong),
-        Cell::Number(number::count(one.routes)),
-        Cell::Number(one.memory_bytes.map_or_else(|| UNKNOWN.to_owned(), number::bytes)),
-    ]
+    figure.plot(palette).into_iter().collect()
 }
 
 fn distribution(one: &Propagation) -> Option<Series> {
@@ -221,11 +94,7 @@ fn distribution(one: &Propagation) -> Option<Series> {
             points.push((*ms, (at + 1) as f64 / all * 100.0));
         }
     }
-    let (label, look) = match one.settings {
-        Settings::Recommended => (one.peer.clone(), Look::Steps),
-        Settings::Defaults => (format!("{}, defaults", one.peer), Look::Dashed),
-    };
-    Some(Series { peer: one.peer.clone(), label, look, points })
+    Some(Series::of(&one.peer, one.settings, Look::Steps, points))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What a plot is, before it is drawn: panels with the same axes, series of peers, events. [`super::drawing`] draws it
 //! it. Never reads results.
 
+use fairway_lab_measure::results::Settings;
+
 use super::scale::Spread;
 use super::thin::Point;
 
@@ -33,8 +35,8 @@ pub(super) struct Panel {
     pub title: String,
     /// Lines.
     pub series: Vec<Series>,
-    /// What happened when: place on the x axis and words.
-    pub events: Vec<(f64, String)>,
+    /// When something happened: places on the x axis.
+    pub events: Vec<f64>,
 }
 
 /// How a series looks.
@@ -56,15 +58,8 @@ pub(super) enum Look {
 
 impl Look {
     /// Its class in drawings.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Solid => "solid",
-            Self::Dashed => "dashed",
-            Self::Faint => "faint",
-            Self::Dotted => "dotted",
-            Self::Steps => "steps",
-            Self::Failures => "failures",
-        }
+    pub(super) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
@@ -80,12 +75,18 @@ pub(super) struct Series {
     pub points: Vec<Point>,
 }
 
-impl Figure {
-    /// Whether there is anything to draw.
-    pub(super) fn is_empty(&self) -> bool {
-        self.points().next().is_none()
+impl Series {
+    /// The line of a peer, broken where it is of default settings.
+    pub(super) fn of(peer: &str, settings: Settings, look: Look, points: Vec<Point>) -> Self {
+        let (label, look) = match settings {
+            Settings::Recommended => (peer.to_owned(), look),
+            Settings::Defaults => (format!("{peer}, defaults"), Look::Dashed),
+        };
+        Self { peer: peer.to_owned(), label, look, points }
     }
+}
 
+impl Figure {
     /// All points, for the axes; failures have no place on the y axis.
     pub(super) fn points(&self) -> impl Iterator<Item = Point> {
         self.panels

@@ -4,7 +4,7 @@
 //! Sums, distributions and pairs of blocks are made of everything together ([`super::pool`], [`super::rounds`]); which
 //! round a stream belongs to is kept, since percentiles are taken round by round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use fairway_lab_measure::results::{Absent, Environment, Measure, PeerRecord, Results, Run, Settings};
@@ -111,17 +111,17 @@ impl Scenario {
         self.run.spikes.extend(run.spikes.iter().cloned());
         self.run.supplement.findings.extend(run.supplement.findings.iter().cloned());
         self.run.seconds += run.seconds;
-        for sentence in &run.shortened {
-            if !self.run.shortened.contains(sentence) {
-                self.run.shortened.push(sentence.clone());
-            }
-        }
-        for note in &run.supplement.notes {
-            if !self.run.supplement.notes.contains(note) {
-                self.run.supplement.notes.push(note.clone());
-            }
-        }
+        add_new(&mut self.run.shortened, &run.shortened);
+        add_new(&mut self.run.supplement.notes, &run.supplement.notes);
         rounds::propagations(&mut self.run.propagations, &run.propagations);
+    }
+}
+
+fn add_new<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
+    for one in more {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
     }
 }
 
@@ -182,11 +182,8 @@ fn joined(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
         }
     }
     let absent = own.sources.iter().flat_map(|source| &all[*source].absent);
-    for one in absent.filter(|one| one.scenario.as_ref().is_none_or(|scenario| scenario == name)) {
-        if !scenario.absent.contains(one) {
-            scenario.absent.push(one.clone());
-        }
-    }
+    let absent = absent.filter(|one| one.scenario.as_ref().is_none_or(|scenario| scenario == name));
+    scenario.absent = distinct(absent).into_iter().cloned().collect();
     scenario.sources.clone_from(&own.sources);
     let day = own.first.begun.split('T').next().unwrap_or_default();
     let Environment { cpu, cpus, .. } = &own.first.environment;
@@ -196,7 +193,11 @@ fn joined(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
 
 /// What differs between the machines, programs and peers of two results.
 fn differences(one: &Results, other: &Results) -> Vec<String> {
-    let mut found = machines(&one.environment, &other.environment);
+    let pairs = facts(&one.environment).into_iter().zip(facts(&other.environment));
+    let pairs = pairs.filter(|(one, other)| one != other);
+    let mut found: Vec<String> =
+        pairs.map(|((what, one), (_, other))| format!("{what}: {one} there, {other} here")).collect();
+    let versions = |peer: &PeerRecord| peer.versions.values().cloned().collect::<Vec<_>>().join(", ");
     for peer in &one.peers {
         let twin = other.peers.iter().find(|twin| twin.name == peer.name);
         if let Some(twin) = twin.filter(|twin| twin.versions != peer.versions) {
@@ -206,67 +207,55 @@ fn differences(one: &Results, other: &Results) -> Vec<String> {
     found
 }
 
-fn machines(one: &Environment, other: &Environment) -> Vec<String> {
-    let whole = |bytes: u64| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30));
-    let none = || "no Kubernetes".to_owned();
-    let pairs = [
-        ("CPU", one.cpu.clone(), other.cpu.clone()),
-        ("number of CPUs", one.cpus.to_string(), other.cpus.to_string()),
-        ("memory", whole(one.memory_bytes), whole(other.memory_bytes)),
-        ("kernel", one.kernel.clone(), other.kernel.clone()),
-        ("place", one.place.clone(), other.place.clone()),
-        (
-            "Kubernetes",
-            one.kubernetes.clone().unwrap_or_else(none),
-            other.kubernetes.clone().unwrap_or_else(none),
-        ),
-        ("laboratory", one.laboratory.clone(), other.laboratory.clone()),
-        ("revision of the laboratory and of Fairway", revision(one), revision(other)),
-    ];
-    let differ = pairs.into_iter().filter(|(_, one, other)| one != other);
-    differ.map(|(what, one, other)| format!("{what}: {one} there, {other} here")).collect()
-}
-
-fn revision(of: &Environment) -> String {
-    of.facts.get("revision").cloned().unwrap_or_else(|| "not recorded".to_owned())
-}
-
-fn versions(peer: &PeerRecord) -> String {
-    peer.versions.values().cloned().collect::<Vec<_>>().join(", ")
+fn facts(of: &Environment) -> [(&'static str, String); 8] {
+    let recorded = |fact: Option<&String>| fact.map_or("not recorded", String::as_str).to_owned();
+    [
+        ("CPU", of.cpu.clone()),
+        ("number of CPUs", of.cpus.to_string()),
+        ("memory", format!("{:.0} GiB", of.memory_bytes as f64 / f64::from(1 << 30))),
+        ("kernel", of.kernel.clone()),
+        ("place", of.place.clone()),
+        ("Kubernetes", of.kubernetes.clone().unwrap_or_else(|| "no Kubernetes".to_owned())),
+        ("laboratory", of.laboratory.clone()),
+        ("revision of the laboratory and of Fairway", recorded(of.facts.get("revision"))),
+    ]
 }
 
 /// Which parameters two runs of a scenario do not share.
 fn differing(one: &Run, other: &Run) -> Vec<String> {
-    let used = |run: &Run| -> BTreeMap<String, String> {
-        run.parameters.iter().map(|one| (one.name.clone(), one.used.clone())).collect()
+    let used = |run: &Run, name: &str| {
+        let parameter = run.parameters.iter().find(|parameter| parameter.name == name);
+        parameter.map_or("not set", |parameter| &parameter.used).to_owned()
     };
-    let (one, other) = (used(one), used(other));
-    let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let not_set = "not set".to_owned();
-    let value = |of: &BTreeMap<String, String>, name: &str| of.get(name).unwrap_or(&not_set).clone();
-    let pairs = names.into_iter().map(|name| (name, value(&one, name), value(&other, name)));
+    let both = one.parameters.iter().chain(&other.parameters);
+    let names: BTreeSet<&str> = both.map(|parameter| parameter.name.as_str()).collect();
+    let pairs = names.into_iter().map(|name| (name, used(one, name), used(other, name)));
     let differ = pairs.filter(|(_, one, other)| one != other);
     differ.map(|(name, one, other)| format!("{name}: {one} there, {other} here")).collect()
 }
 
+/// The values of a list in the order in which they first appear.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
-    use fairway_lab_measure::results::{Completeness, Load, Parameter, Propagation};
+    use fairway_lab_measure::results::{Class, Parameter, Propagation};
 
     use super::super::palette::Palette;
-    use super::super::pool::whole;
+    use super::super::pool::{measure, whole};
     use super::*;
 
-    fn measure(failed: u64) -> Measure {
-        let mut measure: Measure = serde_json::from_value(serde_json::json!({
-            "peer": "envoy", "settings": "recommended", "case": "dynamic", "phase": "pooled", "begun_s": 0.0,
-            "load": Load::default(),
-        }))
-        .unwrap();
-        measure.load.counts.requests = 10_000;
-        measure.load.errors.insert(fairway_lab_measure::results::Class::ReadEof, failed);
+    fn failing(failed: u64) -> Measure {
+        let mut measure = measure("envoy", "dynamic", 10_000);
+        measure.load.errors.insert(Class::ReadEof, failed);
         measure
     }
 
@@ -292,38 +281,27 @@ mod tests {
                 paper: "30000".to_owned(),
                 used: rate.to_owned(),
             }],
-            measures: vec![measure(u64::from(round))],
+            measures: vec![failing(u64::from(round))],
             propagations: vec![propagation(&[f64::from(round)])],
             ..Run::default()
         }
     }
 
-    fn results(runs: Vec<Run>) -> Results {
-        Results {
-            plan: None,
-            schema: fairway_lab_measure::results::SCHEMA,
-            completeness: Completeness::Complete,
-            begun: String::new(),
-            seconds: 1.0,
-            command: Vec::new(),
-            environment: Environment::default(),
-            peers: vec![PeerRecord {
-                name: "envoy".to_owned(),
-                title: String::new(),
-                kind: fairway_lab_measure::results::PeerKind::Adapter,
-                stands_for: String::new(),
-                versions: BTreeMap::from([("envoy".to_owned(), "1.40".to_owned())]),
-                configurations: Vec::new(),
+    fn results(runs: &[Run]) -> Results {
+        serde_json::from_value(serde_json::json!({
+            "schema": fairway_lab_measure::results::SCHEMA, "completeness": {"state": "complete"}, "begun": "", "seconds": 1.0,
+            "command": [], "environment": Environment::default(), "absent": [], "limitations": [], "runs": runs,
+            "peers": [{
+                "name": "envoy", "title": "", "kind": "adapter", "stands_for": "", "versions": {"envoy": "1.40"},
+                "configurations": [],
             }],
-            absent: Vec::new(),
-            runs,
-            limitations: Vec::new(),
-        }
+        }))
+        .unwrap()
     }
 
     #[test]
     fn rounds_of_a_run_and_of_several_files_are_one() {
-        let all = [results(vec![run(1, "1500"), run(2, "1500")]), results(vec![run(1, "1500")])];
+        let all = [results(&[run(1, "1500"), run(2, "1500")]), results(&[run(1, "1500")])];
         let found = gather(&all);
         assert_eq!(found.len(), 1);
         let one = &found[0];
@@ -337,8 +315,8 @@ mod tests {
 
     #[test]
     fn what_differs_in_parameters_machine_or_version_stays_apart_and_says_why() {
-        let first = results(vec![run(1, "1500")]);
-        let other_rate = results(vec![run(1, "600")]);
+        let first = results(&[run(1, "1500")]);
+        let other_rate = results(&[run(1, "600")]);
         let mut other_kernel = first.clone();
         other_kernel.environment.kernel = "7.0".to_owned();
         let mut other_revision = first.clone();
@@ -360,7 +338,7 @@ mod tests {
 
     #[test]
     fn over_time_only_the_first_round_of_a_peer_is_drawn() {
-        let all = [results(vec![run(1, "1500"), run(2, "1500")])];
+        let all = [results(&[run(1, "1500"), run(2, "1500")])];
         let found = gather(&all);
         assert_eq!(found[0].first_rounds().len(), 1);
         assert_eq!(found[0].measures.len(), 2);

@@ -3,17 +3,18 @@
 //! and never a cell without a figure or the reason why there is none.
 
 use fairway_lab_measure::results::{Propagation, Ratio, Settings, Spike};
+use serde::Serialize;
 
 use super::effects::{percentile, sorted};
-use super::figures::{part, rate_of_loss};
-use super::gather::Scenario;
+use super::gather::{Scenario, distinct};
 use super::headline::{interval, is_noise, with_settings};
 use super::number::{self, TOO_FEW};
-use super::palette::Palette;
-use super::pool::{Pool, distinct, in_case, whole};
-use super::stretch::stretch;
+use super::palette::{DIRECT, Palette};
+use super::poisson::rate_of_loss;
+use super::pool::{Pool, Tail, in_case, part, whole};
 
 /// The table.
+#[derive(Serialize)]
 pub(super) struct Glance {
     /// Peers, Fairway first.
     pub peers: Vec<String>,
@@ -21,26 +22,21 @@ pub(super) struct Glance {
     pub rows: Vec<Row>,
 }
 
-/// What a row is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which pages leave a row out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Kind {
-    /// Ratios to Fairway.
+    /// A ratio to Fairway, which stands above with more to it in the report.
     Ratio,
-    /// Answers, handshakes or bytes a second with all connections busy.
-    Capacity,
-    /// Latency, cost and failures where all connections are kept busy.
-    Busy,
-    /// Latency and failures at a rate that is held.
-    Held,
-    /// CPU at a rate that is held.
-    Cost,
-    /// What changes did.
-    Effect,
+    /// Latency, cost and failures where all connections are kept busy, and CPU at a rate that is held: not in README.
+    Detail,
+    /// None.
+    Main,
 }
 
 /// A row.
+#[derive(Serialize)]
 pub(super) struct Row {
-    /// What it is about.
+    /// Which pages leave it out.
     pub kind: Kind,
     /// The scenario and the case, and the settings if they are not the recommended ones.
     pub place: String,
@@ -161,12 +157,12 @@ impl Glance {
     fn case(&mut self, pools: &[&Pool<'_>], at: &str, place: &Place<'_>) {
         let own = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
         let busy = pools.iter().any(|pool| pool.measures.iter().all(|one| one.load.offered.rate.is_none()));
-        let (held, cost) = if busy { (Kind::Busy, Kind::Busy) } else { (Kind::Held, Kind::Cost) };
+        let held = if busy { Kind::Detail } else { Kind::Main };
         let none = "no stream";
         if busy {
-            self.row(Kind::Capacity, "answers", at, place, none, |peer| own(peer).map(|pool| capacity(pool)));
+            self.row(Kind::Main, "answers", at, place, none, |peer| own(peer).map(|pool| capacity(pool)));
         }
-        self.row(cost, "CPU µs per request", at, place, "not read", |peer| {
+        self.row(Kind::Detail, "CPU µs per request", at, place, "not read", |peer| {
             own(peer)?.cpu().map(number::figure)
         });
         self.row(held, "p99 / highest ms", at, place, none, |peer| {
@@ -188,9 +184,7 @@ impl Glance {
         let pools = whole(place.run, place.palette);
         let figure = "p99.9 dynamic ÷ static (straight to the pods)";
         let at = part(&place.run.name(), place.settings);
-        self.row(Kind::Effect, figure, &at, place, TOO_FEW, |peer| {
-            stretch(&pools, peer, place.settings, 99.9).map(|found| found.text())
-        });
+        self.row(Kind::Main, figure, &at, place, TOO_FEW, |peer| stretch(&pools, peer, place.settings));
     }
 
     fn spikes(&mut self, place: &Place<'_>) {
@@ -202,12 +196,12 @@ impl Glance {
         for case in distinct(spikes().map(|spike| &spike.case)) {
             let at = place.named(case, None);
             let highest = "highest ms in the second after an event (straight to the pods)";
-            self.row(Kind::Effect, highest, &at, place, none, |peer| {
+            self.row(Kind::Main, highest, &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
                 Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
             });
-            self.row(Kind::Effect, "longest spike, s", &at, place, none, |peer| {
+            self.row(Kind::Main, "longest spike, s", &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
@@ -222,17 +216,35 @@ impl Glance {
             let at = place.named(case, None);
             let has_median = all().any(|one| one.case == *case && percentile(&sorted(one), 0.5) != TOO_FEW);
             if has_median {
-                self.row(Kind::Effect, "propagation p50 / p99 ms", &at, place, none, |peer| {
+                self.row(Kind::Main, "propagation p50 / p99 ms", &at, place, none, |peer| {
                     let times = sorted(own(peer)?);
                     let at = |share: f64| percentile(&times, share);
                     (!times.is_empty()).then(|| format!("{} / {}", at(0.5), at(0.99)))
                 });
             }
-            self.row(Kind::Effect, "propagation, slowest change, ms", &at, place, none, |peer| {
+            self.row(Kind::Main, "propagation, slowest change, ms", &at, place, none, |peer| {
                 slowest(own(peer)?)
             });
         }
     }
+}
+
+/// `1.76 (1.98)`: the latency of a peer at p99.9 while pods come and go divided by that while nothing changes, and the same of the
+/// stream straight to the pods that ran beside it, which is what the machine makes of it.
+fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings) -> Option<String> {
+    let of = |peer: &str, case: &str| {
+        pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
+    };
+    let ratio = |calm: Option<Tail>, moved: Option<Tail>| {
+        calm.zip(moved)
+            .filter(|(calm, _)| calm.ms > 0.0)
+            .map(|(calm, moved)| number::ratio(moved.ms / calm.ms))
+    };
+    let through = |case: &str| of(peer, case)?.percentile(99.9);
+    let straight = |case: &str| of(DIRECT, case)?.beside(peer)?.percentile(99.9);
+    let machine = ratio(straight("static"), straight("dynamic"));
+    let machine = machine.unwrap_or_else(|| TOO_FEW.to_owned());
+    Some(format!("{} ({machine})", ratio(through("static"), through("dynamic"))?))
 }
 
 /// `19.4 (25 changes)`, with what was lost.
@@ -247,58 +259,41 @@ fn slowest(one: &Propagation) -> Option<String> {
 }
 
 fn capacity(pool: &Pool<'_>) -> String {
-    if pool.is_about_handshakes() {
-        format!("{} TPS", number::figure(pool.handshakes()))
-    } else if pool.is_about_throughput() {
-        format!("{} Gbit/s", number::figure(pool.gigabits()))
-    } else {
-        format!("{} RPS", number::figure(pool.rate()))
-    }
+    let (unit, value) = pool.capacity();
+    format!("{} {unit}", number::figure(value))
 }
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_measure::results::{Absent, Load, Measure, Run};
+    use fairway_lab_measure::results::{Absent, Measure, Percentile, Run};
 
+    use super::super::pool::measure;
     use super::*;
 
-    fn measure(peer: &str, settings: Settings) -> Measure {
-        let mut measure: Measure = serde_json::from_value(serde_json::json!({
-            "peer": peer, "settings": settings, "case": "dynamic", "phase": "pooled", "begun_s": 0.0,
-            "load": Load::default(),
-        }))
-        .unwrap();
-        measure.load.offered.rate = Some(100.0);
-        measure.load.counts.requests = 24_000;
+    fn run(scenario: &str, measures: Vec<Measure>) -> Scenario {
+        Scenario::from(Run { scenario: scenario.to_owned(), measures, ..Run::default() })
+    }
+
+    fn held(peer: &str, settings: Settings) -> Measure {
+        let mut measure = measure(peer, "dynamic", 24_000);
+        (measure.settings, measure.load.offered.rate) = (settings, Some(100.0));
         measure
     }
 
     #[test]
     fn every_peer_has_a_figure_or_the_reason_why_it_has_none_in_every_row_and_setting() {
         let (recommended, defaults) = (Settings::Recommended, Settings::Defaults);
-        let mut scenario = Scenario::from(Run {
-            scenario: "dynamic".to_owned(),
-            measures: vec![
-                measure("fairway", recommended),
-                measure("envoy", recommended),
-                measure("fairway", defaults),
-                measure("direct", recommended),
-            ],
-            ..Run::default()
-        });
-        scenario.absent.push(Absent {
-            round: 0,
-            peer: "contour".to_owned(),
-            scenario: None,
-            reason: "it needs a cluster".to_owned(),
-        });
-        let other = Scenario::from(Run {
-            scenario: "timeline".to_owned(),
-            measures: vec![measure("contour", recommended)],
-            ..Run::default()
-        });
-        let palette = Palette::of([]);
-        let glance = glance(&[&scenario, &other], &palette);
+        let measures = vec![
+            held("fairway", recommended),
+            held("envoy", recommended),
+            held("fairway", defaults),
+            held("direct", recommended),
+        ];
+        let mut scenario = run("dynamic", measures);
+        let reason = "it needs a cluster".to_owned();
+        scenario.absent.push(Absent { round: 0, peer: "contour".to_owned(), scenario: None, reason });
+        let other = run("timeline", vec![held("contour", recommended)]);
+        let glance = glance(&[&scenario, &other], &Palette::of([]));
         assert_eq!(glance.peers, ["fairway", "envoy", "contour", "direct"]);
         let cells = |figure: &str, place: &str| {
             let row = glance.rows.iter().find(|row| row.figure == figure && row.place == place);
@@ -320,25 +315,39 @@ mod tests {
     fn a_case_of_capacity_is_a_row_with_the_name_that_its_file_gives_it() {
         let case = "gRPC unary 1 KB, 10 x 10 streams";
         let block = |peer: &str| {
-            let mut block = measure(peer, Settings::Recommended);
-            case.clone_into(&mut block.case);
-            "block".clone_into(&mut block.phase);
-            block.workers = Some(1);
-            block.load.offered.rate = None;
-            block.load.rate = 30_000.0;
-            // Ten connections are opened for all calls, and answers are small.
-            block.load.bytes_rate = 30_000.0 * 1_029.0;
-            block.load.seconds = 0.35;
+            let mut block = measure(peer, case, 10_500);
+            (block.workers, block.load.seconds) = (Some(1), 0.35);
             block
         };
-        let scenario = Scenario::from(Run {
-            scenario: "capacity".to_owned(),
-            measures: vec![block("fairway"), block("envoy")],
-            ..Run::default()
-        });
+        let scenario = run("capacity", vec![block("fairway"), block("envoy")]);
         let glance = glance(&[&scenario], &Palette::of([]));
         let row = glance.rows.iter().find(|row| row.figure == "answers").expect("a row of answers");
         assert_eq!(row.place, format!("capacity: {case}, 1 worker"));
         assert!(row.cells.iter().all(|cell| cell.ends_with(" RPS")), "{:?}", row.cells);
+    }
+
+    #[test]
+    fn the_stretch_of_the_machine_is_that_of_the_direct_stream_which_ran_beside_the_peer() {
+        let stream = |peer: &str, beside: Option<&str>, case: &str, ms: f64, above: u64| {
+            let mut measure = measure(peer, case, 1_000 * above);
+            measure.beside = beside.map(str::to_owned);
+            measure.load.latency.count = 1_000 * above;
+            measure.load.latency.percentiles = vec![Percentile { percent: 99.9, ms, above }];
+            measure
+        };
+        let found = |direct_above: u64, moved_above: u64, peer: &str| {
+            let measures = vec![
+                stream("envoy", None, "static", 2.0, 20),
+                stream("direct", Some("envoy"), "static", 1.0, direct_above),
+                stream("direct", Some("haproxy"), "static", 9.0, 20),
+                stream("envoy", None, "dynamic", 6.0, moved_above),
+                stream("direct", Some("envoy"), "dynamic", 1.5, direct_above),
+            ];
+            stretch(&whole(&run("dynamic", measures), &Palette::of([])), peer, Settings::Recommended)
+        };
+        assert_eq!(found(20, 20, "envoy").as_deref(), Some("3.00 (1.50)"));
+        assert_eq!(found(20, 20, "haproxy"), None);
+        assert_eq!(found(9, 20, "envoy").as_deref(), Some("3.00 (too few)"));
+        assert_eq!(found(20, 9, "envoy"), None);
     }
 }

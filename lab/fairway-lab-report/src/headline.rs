@@ -2,17 +2,16 @@
 //! than the interval does.
 
 use fairway_lab_measure::results::{Distance, ENOUGH_PAIRS, Ratio, Settings};
+use minijinja::{Value, context};
 
-use super::builder::PageBuilder;
-use super::gather::Scenario;
+use super::gather::{Scenario, distinct};
 use super::number;
-use super::peers::FAIRWAY;
-use super::pool::{distinct, in_case};
-use super::table::{Cell, Table};
+use super::palette::{FAIRWAY, Palette};
+use super::pool::in_case;
 
-/// Whether it stands on fewer pairs than a finding takes. Files of before this was counted say what they said.
+/// Whether it stands on fewer pairs than a finding takes.
 fn has_too_few(ratio: &Ratio) -> bool {
-    ratio.grounds.coverage.is_some() && ratio.pairs < ENOUGH_PAIRS
+    ratio.pairs < ENOUGH_PAIRS
 }
 
 /// Whether the interval includes 1 as it is printed: what reads 1.00 is not said to be another value.
@@ -37,25 +36,6 @@ fn is_within_noise(ratio: &Ratio, all: &[Ratio]) -> bool {
         })
 }
 
-/// Whether a lower figure is the better one; none where that is not known.
-fn lower_is_better(figure: &str) -> Option<bool> {
-    let figure = figure.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| figure.contains(word));
-    if has(&["per cpu", "/cpu"]) {
-        Some(false)
-    } else if has(&["cpu", "latency", "memory", "error", "max", "mean", "context", "propagation"])
-        || figure
-            .strip_prefix('p')
-            .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
-    {
-        Some(true)
-    } else if has(&["/s", "rps", "tps", "bps", "rate", "throughput"]) {
-        Some(false)
-    } else {
-        None
-    }
-}
-
 /// What may be said of a ratio, given all ratios of its run.
 fn text(ratio: &Ratio, all: &[Ratio]) -> &'static str {
     let (low, high) = ratio.interval;
@@ -69,36 +49,27 @@ fn text(ratio: &Ratio, all: &[Ratio]) -> &'static str {
     } else if is_within_noise(ratio, all) {
         return "no difference: within the noise";
     }
-    match (lower_is_better(&ratio.figure), ratio.median < 1.0) {
-        (Some(lower), is_lower) if lower == is_lower => "better",
-        (Some(_), _) => "worse",
-        (None, true) => "lower",
-        (None, false) => "higher",
-    }
+    // Of the figures that are compared, only a lower CPU per request is the better one.
+    let lower_is_better = ratio.figure.to_lowercase().starts_with("cpu");
+    if lower_is_better == (ratio.median < 1.0) { "better" } else { "worse" }
 }
 
 /// The tables of all ratios: one for each figure and case.
-pub(super) fn ratios(scenarios: &[Scenario], builder: &mut PageBuilder<'_>) {
-    if scenarios.iter().all(|run| run.ratios.is_empty()) {
-        builder.note("This run made no pairs of blocks, so there are no ratios: figures of different peers below were measured at different times, and small differences mean nothing.");
-        return;
-    }
-    builder.reading("Blocks of two peers alternate (A B B A), and each block with those of the base with the same settings on both sides of it gives one ratio, if the CPUs were equally far apart in all of them; one core and two cores have tables of their own. A pair is set aside where the machine changed its speed: the two blocks of the base differ by more than a fifth, or the pair differs by more than a fifth from the one before and the one after. The last column is the median with those pairs. The interval is made of order statistics, and what it covers is beside it; with fewer than 15 pairs the table says so instead. (Files of older runs have bootstrap intervals.) The bar is that interval on a logarithmic axis with the ends that stand above it; the line in its middle is 1. A/A compares a peer with itself: differences within that interval are noise of the machine.");
-    for run in scenarios {
-        let mut order: Vec<&Ratio> = run.ratios.iter().collect();
-        order.sort_by_key(|ratio| (ratio.settings, is_noise(ratio), builder.palette.place(&ratio.peer)));
-        let what =
-            |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers, ratio.grounds.distance);
-        for (figure, case, workers, distance) in distinct(run.ratios.iter().map(what)) {
-            let of = |ratio: &&&Ratio| what(ratio) == (figure.clone(), case.clone(), workers, distance);
-            let own: Vec<&Ratio> = order.iter().filter(of).copied().collect();
-            let caption = format!("{figure}, {}{}", in_case(run, &case, workers), state(distance));
-            one_figure(&caption, &own, &run.ratios, builder);
-        }
-    }
+pub(super) fn ratios(run: &Scenario, palette: &Palette) -> Vec<Value> {
+    let mut order: Vec<&Ratio> = run.ratios.iter().collect();
+    order.sort_by_key(|ratio| (ratio.settings, is_noise(ratio), palette.place(&ratio.peer)));
+    let what =
+        |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers, ratio.grounds.distance);
+    let compared = |(figure, case, workers, distance): (String, String, Option<u32>, Option<Distance>)| {
+        let of = |ratio: &&&Ratio| what(ratio) == (figure.clone(), case.clone(), workers, distance);
+        let own: Vec<&Ratio> = order.iter().filter(of).copied().collect();
+        let caption = format!("{figure}, {}{}", in_case(run, &case, workers), state(distance));
+        one_figure(caption, &own, &run.ratios)
+    };
+    distinct(run.ratios.iter().map(what)).into_iter().map(compared).collect()
 }
 
-fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBuilder<'_>) {
+fn one_figure(caption: String, own: &[&Ratio], all: &[Ratio]) -> Value {
     let reach = reach(own);
     let axis = format!("{} – 1 – {}", number::ratio((-reach).exp2()), number::ratio(reach.exp2()));
     let bases = distinct(own.iter().filter(|ratio| !is_noise(ratio)).map(|ratio| &ratio.base));
@@ -106,27 +77,25 @@ fn one_figure(caption: &str, own: &[&Ratio], all: &[Ratio], builder: &mut PageBu
         [base] => format!("peer ÷ {base}"),
         _ => "peer ÷ base".to_owned(),
     };
-    let mut table =
-        Table::new(caption, &[&whose, "#median ×", "#interval", &axis, "says", "#pairs", "#median of all"]);
-    for ratio in own {
-        let note = match ratio.settings {
-            _ if is_noise(ratio) => "A/A".to_owned(),
-            _ if bases.len() > 1 => format!("÷ {}", ratio.base),
-            Settings::Defaults => "defaults".to_owned(),
-            Settings::Recommended => String::new(),
-        };
-        let class = builder.palette.class(&ratio.peer);
-        table.row(vec![
-            Cell::Peer { name: ratio.peer.clone(), class, note },
-            Cell::Number(number::ratio(ratio.median)),
-            Cell::Number(interval(ratio)),
-            bar(ratio, reach, class),
-            Cell::Text(text(ratio, all).to_owned()),
-            Cell::Number(pairs(ratio)),
-            Cell::Number(number::maybe(ratio.grounds.median_of_all.filter(|_| ratio.set_aside > 0))),
-        ]);
-    }
-    builder.table(table);
+    let note = |ratio: &Ratio| match ratio.settings {
+        _ if is_noise(ratio) => "A/A".to_owned(),
+        _ if bases.len() > 1 => format!("÷ {}", ratio.base),
+        Settings::Defaults => "defaults".to_owned(),
+        Settings::Recommended => String::new(),
+    };
+    let row = |ratio: &&Ratio| {
+        context! {
+            peer => &ratio.peer,
+            note => note(ratio),
+            median => ratio.median,
+            interval => interval(ratio),
+            bar => bar(ratio, reach),
+            says => text(ratio, all),
+            pairs => pairs(ratio),
+            of_all => ratio.grounds.median_of_all.filter(|_| ratio.set_aside > 0),
+        }
+    };
+    context! { caption, whose, axis, rows => own.iter().map(row).collect::<Vec<_>>() }
 }
 
 /// `5`, or `3 of 5` where the machine changed its speed around the others.
@@ -164,16 +133,15 @@ fn state(distance: Option<Distance>) -> &'static str {
     }
 }
 
-/// The interval as a bar around the line of 1.
-fn bar(ratio: &Ratio, reach: f64, class: &'static str) -> Cell {
+fn bar(ratio: &Ratio, reach: f64) -> Option<Value> {
     let (low, high) = ratio.interval;
     if ![ratio.median, low, high].iter().all(|value| value.is_finite() && *value > 0.0) {
-        return Cell::Text(String::new());
+        return None;
     }
     let place =
         |value: f64| ((60.0 + value.log2().clamp(-reach, reach) / reach * 56.0) * 10.0).round() / 10.0;
     let width = (place(high) - place(low)).max(1.5);
-    Cell::Interval { class, from: place(low), width, median: place(ratio.median) - 1.25 }
+    Some(context! { from => place(low), width, median => place(ratio.median) - 1.25 })
 }
 
 /// The ratios of some settings against Fairway.
@@ -186,19 +154,11 @@ mod tests {
     use super::*;
 
     fn ratio(peer: &str, median: f64, interval: (f64, f64)) -> Ratio {
-        Ratio {
-            figure: "cpu per request".to_owned(),
-            case: "https-1k".to_owned(),
-            peer: peer.to_owned(),
-            settings: Settings::Recommended,
-            base: "fairway".to_owned(),
-            workers: Some(1),
-            median,
-            interval,
-            pairs: 8,
-            set_aside: 0,
-            grounds: fairway_lab_measure::results::Grounds::default(),
-        }
+        let ratio = serde_json::json!({
+            "figure": "cpu per request", "case": "https-1k", "peer": peer, "settings": "recommended", "base": "fairway",
+            "workers": 1, "median": 1.0, "interval": [1.0, 1.0], "pairs": 20,
+        });
+        Ratio { median, interval, ..serde_json::from_value(ratio).unwrap() }
     }
 
     #[test]
@@ -219,19 +179,13 @@ mod tests {
         assert!(text[3].contains("no difference"));
         assert_eq!(text[4], "better");
         assert!(text[5].starts_with("noise"));
+        let rate = Ratio { figure: "requests/s".to_owned(), ..all[0].clone() };
+        assert_eq!(super::text(&rate, &all), "better");
         assert!(includes_one((0.81, 0.998)) && !includes_one((0.81, 0.99)));
         let with_defaults = |ratio: &Ratio| Ratio { settings: Settings::Defaults, ..ratio.clone() };
         let noise = Ratio { interval: (0.99, 1.01), ..with_defaults(&all[5]) };
         let both = [all.to_vec(), vec![with_defaults(&all[2]), noise]].concat();
         assert!(super::text(&both[2], &both).contains("within the noise"), "of the same settings");
         assert_eq!(super::text(&both[6], &both), "worse", "the noise of other settings says nothing");
-    }
-
-    #[test]
-    fn it_is_known_which_figures_are_better_when_lower() {
-        let known =
-            ["cpu per request", "p99", "p99.9", "requests/s", "requests per cpu-second", "Gbps", "colour"];
-        let lower = known.map(lower_is_better);
-        assert_eq!(lower, [Some(true), Some(true), Some(true), Some(false), Some(false), Some(false), None]);
     }
 }

@@ -5,24 +5,17 @@
 //! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
-//! results ─► gather ─► pool ─► tables (figures, errors, effects, stretch, headline, glance, published, provenance) ────────┐
-//!                           └─► figure (curves, moments, capacity, effects) ─► drawing: SVG ─────┴─► page.html (template) ─► report.html
+//! results ─► gather ─► pool ─► view: figures of pools, ratios (headline), findings, glance ──────────────────────┐
+//!                           └► figure (plots, moments, effects) ─► drawing: SVG ─┴► page.html (template) ─► report.html
 //! ```
 //!
 //! The figures of README.md and docs/performance.md are made by [`evidence`].
 
-mod builder;
-mod capacity;
 pub mod command;
-mod curves;
-mod deliveries;
 mod drawing;
 mod effects;
-mod errors;
 pub mod evidence;
 mod figure;
-mod figures;
-mod findings;
 mod gather;
 mod glance;
 mod headline;
@@ -30,20 +23,16 @@ mod moments;
 mod number;
 mod page;
 mod palette;
-mod peers;
+mod plots;
 mod poisson;
 mod pool;
-mod provenance;
-mod published;
-pub mod readme;
+mod readme;
 mod rounds;
 mod scale;
-mod stretch;
-mod table;
 mod thin;
+mod view;
 
-use std::fs::{self, Permissions};
-use std::io::Write;
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +40,7 @@ use anyhow::Context;
 use fairway_lab_measure::results::Results;
 
 pub use page::page;
-pub use peers::KNOWN;
+pub use palette::KNOWN;
 
 /// The name of the file in a run's folder.
 pub(crate) const REPORT: &str = "report.html";
@@ -70,19 +59,12 @@ pub fn write(results: &[Results], folder: &Path) -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_to(results: &[Results], place: &Path) -> anyhow::Result<()> {
-    let text = page(results)?;
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = || {
+pub(crate) fn write_to(results: &[Results], place: &Path) -> anyhow::Result<()> {
+    // A file that only its writer may read is no report.
+    readme::replace(place, &page(results)?, Permissions::from_mode(0o644)).with_context(|| {
         format!(
             "write {}: it cannot be written; a report that was there stays as it was, results.json is not touched",
             place.display()
         )
-    };
-    let mut beside = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
-    beside.write_all(text.as_bytes()).with_context(failed)?;
-    // A file that only its writer may read is no report.
-    fs::set_permissions(beside.path(), Permissions::from_mode(0o644)).with_context(failed)?;
-    beside.persist(place).with_context(failed)?;
-    Ok(())
+    })
 }

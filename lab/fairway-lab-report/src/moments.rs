@@ -1,13 +1,13 @@
-//! Latency over time, with what was done to the cluster: all peers on one axis, and each by itself beside the stream
-//! straight to the pods that ran with it. Never merges what ran at different times.
+//! Latency over time, with what was done to the cluster: each peer by itself, beside the stream straight to the pods that ran with
+//! it. Never merges what ran at different times.
 
-use fairway_lab_measure::results::{Event, Measure, Settings};
+use fairway_lab_measure::results::{Bucket, Event, Measure, Settings};
+use minijinja::Value;
 
-use super::builder::PageBuilder;
 use super::figure::{Axis, Figure, Look, Panel, Series};
 use super::gather::Scenario;
+use super::gather::distinct;
 use super::palette::Palette;
-use super::pool::distinct;
 use super::scale::Spread;
 
 /// The streams of a peer in a case, and those straight to the pods that ran at the same time. Their clock begins with the
@@ -19,23 +19,15 @@ struct Strand<'a> {
     beside: Vec<&'a Measure>,
 }
 
-/// Draws latency over time for every case in which something happened.
-pub(super) fn over_time(run: &Scenario, builder: &mut PageBuilder<'_>) {
-    for case in distinct(run.events.iter().map(|event| event.case.as_str())) {
-        let strands = strands(run, case, builder.palette);
-        if strands.iter().all(|strand| strand.measures.iter().all(|one| one.load.over_time.series.is_empty()))
-        {
-            continue;
-        }
-        if run.rounds() > 1 {
-            builder.note(&format!(
-                "Of {} rounds the two plots below show the first; the tables are of all.",
-                run.rounds()
-            ));
-        }
-        builder.plot(&together(run, case, &strands));
-        builder.plot(&apart(run, case, &strands));
-    }
+/// Latency over time for every case in which something happened.
+pub(super) fn over_time(run: &Scenario, palette: &Palette) -> Vec<Value> {
+    let cases = distinct(run.events.iter().map(|event| event.case.as_str()));
+    let figures = cases.into_iter().map(|case| {
+        let strands = strands(run, case, palette);
+        let are_drawn = |one: &&Measure| !one.load.over_time.series.is_empty();
+        strands.iter().flat_map(|strand| &strand.measures).any(are_drawn).then(|| apart(run, case, &strands))
+    });
+    figures.flatten().filter_map(|figure| figure.plot(palette)).collect()
 }
 
 fn strands<'a>(run: &'a Scenario, case: &str, palette: &Palette) -> Vec<Strand<'a>> {
@@ -69,20 +61,15 @@ impl Strand<'_> {
         }
     }
 
-    fn series(
-        &self,
-        label: &str,
-        look: Look,
-        value: impl Fn(&fairway_lab_measure::results::Bucket) -> f64,
-    ) -> Series {
-        let peer = self.peer;
-        points(&self.measures, peer, value).labelled(label, look)
+    fn series(&self, label: &str, look: Look, value: impl Fn(&Bucket) -> f64) -> Series {
+        let points = points(&self.measures, value);
+        Series { peer: self.peer.to_owned(), label: label.to_owned(), look, points }
     }
 
     fn direct(&self) -> Option<Series> {
-        let first = self.beside.first()?;
-        let series = points(&self.beside, &first.peer, |bucket| bucket.max_ms);
-        Some(series.labelled(&format!("{}, highest", first.peer), Look::Faint))
+        let peer = self.beside.first()?.peer.clone();
+        let points = points(&self.beside, |bucket| bucket.max_ms);
+        Some(Series { label: format!("{peer}, highest"), peer, look: Look::Faint, points })
     }
 
     fn failures(&self) -> Series {
@@ -91,26 +78,14 @@ impl Strand<'_> {
         series
     }
 
-    fn events(&self, run: &Scenario, case: &str) -> Vec<(f64, String)> {
+    fn events(&self, run: &Scenario, case: &str) -> Vec<f64> {
         let own =
             |event: &&Event| event.case == case && event.peer == self.peer && event.settings == self.settings;
-        run.events.iter().filter(own).map(|event| (event.at_s, event.label.clone())).collect()
+        run.events.iter().filter(own).map(|event| event.at_s).collect()
     }
 }
 
-impl Series {
-    fn labelled(mut self, label: &str, look: Look) -> Self {
-        label.clone_into(&mut self.label);
-        self.look = look;
-        self
-    }
-}
-
-fn points(
-    measures: &[&Measure],
-    peer: &str,
-    value: impl Fn(&fairway_lab_measure::results::Bucket) -> f64,
-) -> Series {
+fn points(measures: &[&Measure], value: impl Fn(&Bucket) -> f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = measures
         .iter()
         .flat_map(|one| one.load.over_time.series.iter().map(move |bucket| (one.begun_s, bucket)))
@@ -119,35 +94,7 @@ fn points(
         .filter(|(at, value)| at.is_finite() && value.is_finite())
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Series { peer: peer.to_owned(), label: String::new(), look: Look::Solid, points }
-}
-
-fn figure(title: String, reading: &str, panels: Vec<Panel>) -> Figure {
-    Figure {
-        title,
-        reading: reading.to_owned(),
-        x: Axis { label: "seconds since the case began", spread: Spread::Linear },
-        y: Axis { label: "latency, ms", spread: Spread::Log },
-        panels,
-    }
-}
-
-fn together(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
-    let mut panel = Panel::default();
-    // The direct stream goes behind, Fairway on top: with log axes spikes of others hide nothing below them.
-    panel.series.extend(strands.first().and_then(Strand::direct));
-    for strand in strands.iter().rev() {
-        let look = if strand.settings == Settings::Defaults { Look::Dashed } else { Look::Solid };
-        panel.series.push(strand.series(&strand.name(), look, |bucket| bucket.max_ms));
-    }
-    let marked = strands.iter().find(|strand| !strand.events(run, case).is_empty());
-    panel.events = marked.map_or_else(Vec::new, |strand| strand.events(run, case));
-    let whose = marked.map_or_else(String::new, Strand::name);
-    let reading = format!(
-        "The highest latency in each piece of time, so no spike is averaged away. Peers ran one after another; time counts from the beginning of each one's run. Vertical lines are what was done to the cluster, in the run of {whose}; each panel below has the events of its own run. The thin grey line is the stream straight to the pods while {} ran: spikes in it are the machine's.",
-        strands.first().map_or_else(String::new, Strand::name)
-    );
-    figure(format!("Latency over time, {case}: all peers"), &reading, vec![panel])
+    points
 }
 
 fn apart(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
@@ -159,9 +106,16 @@ fn apart(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
         series.retain(|series| !series.points.is_empty());
         Panel { title: strand.name(), series, events: strand.events(run, case) }
     });
-    figure(
-        format!("Latency over time, {case}: each peer by itself"),
-        "The unbroken line is the highest latency in each piece of time, the broken one its median, the thin grey one the stream straight to the pods that ran beside it. Red ticks at the bottom are pieces of time in which requests failed. All panels have the same axes.",
-        panels.collect(),
-    )
+    let events = run.events.iter().filter(|event| event.case == case);
+    let done = distinct(events.map(|event| event.label.as_str()));
+    Figure {
+        title: format!("Latency over time, {case}"),
+        reading: format!(
+            "The unbroken line is the highest latency in each piece of time, so no spike is averaged away, the broken one its median, the thin grey one the stream straight to the pods that ran beside it: spikes in it are the machine's. Vertical lines are what was done to the cluster: {}. Red ticks at the bottom are pieces of time in which requests failed. Peers ran one after another; time counts from the beginning of each one's run. All panels have the same axes.",
+            done.join(", ")
+        ),
+        x: Axis { label: "seconds since the case began", spread: Spread::Linear },
+        y: Axis { label: "latency, ms", spread: Spread::Log },
+        panels: panels.collect(),
+    }
 }

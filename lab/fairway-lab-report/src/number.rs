@@ -100,6 +100,41 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
+/// The median of the rounds with their range.
+fn of_rounds(mut values: Vec<f64>, unit: &str) -> String {
+    values.retain(|value| value.is_finite());
+    values.sort_by(f64::total_cmp);
+    let (Some(low), Some(high)) = (values.first(), values.last()) else { return UNKNOWN.to_owned() };
+    let Some(median) = middle(&values) else { return UNKNOWN.to_owned() };
+    if unit != "bytes" {
+        return with_range(median, (values.len() > 1).then_some((*low, *high)));
+    }
+    let bytes = |value: f64| bytes(value.max(0.0) as u64);
+    match values.len() {
+        1 => bytes(median),
+        _ => format!("{} ({} – {})", bytes(median), bytes(*low), bytes(*high)),
+    }
+}
+
+/// An environment of templates that has these.
+pub(super) fn environment() -> minijinja::Environment<'static> {
+    let mut environment = minijinja::Environment::new();
+    environment.add_filter("figure", maybe);
+    environment.add_filter("thousands", count);
+    environment.add_filter("quotient", ratio);
+    environment.add_filter("bytes", bytes);
+    environment.add_filter("duration", duration);
+    environment.add_filter("of_rounds", of_rounds);
+    environment
+}
+
+/// The median of ascending values.
+pub(super) fn middle(sorted: &[f64]) -> Option<f64> {
+    let half = sorted.len() / 2;
+    let upper = *sorted.get(half)?;
+    Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[half - 1], upper) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +154,10 @@ mod tests {
         );
         assert_eq!([ratio(1.0), ratio(0.054), ratio(23.4)], ["1.00", "0.054", "23.4"]);
         assert_eq!([bytes(12), bytes(3 << 20)], ["12.0 B", "3.00 MiB"]);
+        assert_eq!(of_rounds(vec![3.0], ""), "3.00");
+        assert_eq!(of_rounds(vec![3.0, 1.0, 2.0], "s"), "2.00 (1.00 – 3.00)");
+        assert_eq!(of_rounds(vec![2_000_000.0], "bytes"), bytes(2_000_000));
+        assert_eq!(of_rounds(vec![f64::NAN], "s"), UNKNOWN);
         assert_eq!([duration(2.5), duration(125.0), duration(7_300.0)], ["2.50 s", "2 min 5 s", "2 h 1 min"]);
     }
 }

@@ -1,45 +1,19 @@
-//! The page as a whole: the order of its parts, and the template that shows them. Never a figure itself.
+//! The page as a whole: what its template shows. Never a figure itself.
 
-use fairway_lab_measure::results::Results;
-use minijinja::Environment;
+use fairway_lab_measure::results::{Completeness, PeerRecord, Results};
 use minijinja::value::Serde;
-use serde::Serialize;
+use minijinja::{Value, context};
+use serde_json::Value as Json;
 
-use super::builder::{Block, PageBuilder};
-use super::gather::{Scenario, gather};
+use super::evidence::notice;
+use super::gather::{Scenario, distinct, gather};
 use super::glance::{Kind, glance};
 use super::palette::Palette;
-use super::pool::distinct;
-use super::table::{Cell, Table};
-use super::{
-    capacity, curves, deliveries, effects, errors, figures, findings, headline, moments, number, provenance,
-    published,
-};
+use super::pool::ENOUGH_ROUNDS;
+use super::{number, view};
 
-const STYLE: &str = include_str!("page.css");
-const TEMPLATE: &str = include_str!("page.html");
-
-/// What the template shows.
-#[derive(Serialize)]
-struct Page<'a> {
-    style: &'a str,
-    machines: Vec<String>,
-    partial: Vec<(String, &'a str)>,
-    scenarios: Vec<Part<'a>>,
-    glance: Vec<Block>,
-    published: Vec<Block>,
-    grounds: Vec<Block>,
-}
-
-/// The part of a scenario.
-#[derive(Serialize)]
-struct Part<'a> {
-    title: String,
-    purpose: &'a str,
-    /// Why it is not one with the part before it.
-    apart: &'a [String],
-    blocks: Vec<Block>,
-}
+/// The figures of the studies as they were printed; a copy of what the project agreed on.
+const STUDIES: &str = include_str!("../published.json");
 
 /// The report of runs, a whole HTML file.
 ///
@@ -48,31 +22,60 @@ struct Part<'a> {
 pub fn page(results: &[Results]) -> anyhow::Result<String> {
     let scenarios = gather(results);
     let palette = Palette::of(results);
-    let mut parts = Vec::with_capacity(scenarios.len());
-    for run in &scenarios {
-        let mut builder = PageBuilder::new(&palette);
-        scenario(run, &mut builder);
-        let (title, purpose) = (run.title(), run.question.purpose.as_str());
-        parts.push(Part { title, purpose, apart: &run.apart, blocks: builder.blocks });
-    }
-    let mut glance = PageBuilder::new(&palette);
-    at_a_glance(results, &scenarios, &mut glance);
-    let mut published = PageBuilder::new(&palette);
-    published::chapter(&scenarios, &mut published)?;
-    let mut grounds = PageBuilder::new(&palette);
-    provenance::grounds(results, &mut grounds);
-    let mut environment = Environment::new();
-    environment.add_template("page.html", TEMPLATE)?;
-    let page = Page {
-        style: STYLE,
-        machines: machines(results),
-        partial: provenance::partial(results),
-        scenarios: parts,
-        glance: glance.blocks,
-        published: published.blocks,
-        grounds: grounds.blocks,
+    let part = |run: &Scenario| {
+        let revisions = run.sources.iter().map(|at| results[*at].environment.facts.get("revision"));
+        let notices = distinct(revisions).into_iter().filter_map(|revision| notice(revision.cloned()));
+        view::of(run, notices.collect(), &palette)
     };
-    Ok(environment.get_template("page.html")?.render(Serde(&page))?)
+    let parts: Vec<Value> = scenarios.iter().map(part).collect();
+    let mut glance = glance(&scenarios.iter().collect::<Vec<_>>(), &palette);
+    // The ratios stand above, with more to them.
+    glance.rows.retain(|row| row.kind != Kind::Ratio);
+    let studies: Json = serde_json::from_str(STUDIES)?;
+    let bare: Vec<Results> = results.iter().map(without_runs).collect();
+    let mut environment = number::environment();
+    let classes = palette.clone();
+    environment.add_filter("class", move |peer: &str| classes.class(peer));
+    let places = palette.clone();
+    environment.add_filter("by_place", move |mut peers: Vec<String>| {
+        peers.sort_by_key(|peer| places.place(peer));
+        peers
+    });
+    environment.add_filter("quoted", |Serde(words): Serde<Vec<String>>| quoted(&words));
+    environment.add_filter("printed", printed);
+    environment.add_template("page.html", include_str!("page.html"))?;
+    let context = context! {
+        style => include_str!("page.css"),
+        enough_rounds => ENOUGH_ROUNDS,
+        machines => machines(results),
+        partial => Serde(partial(results)),
+        parts,
+        glance => Serde(glance),
+        studies => Serde(studies),
+        results => Serde(&bare),
+        absent => Serde(distinct(results.iter().flat_map(|one| &one.absent))),
+        limitations => distinct(results.iter().flat_map(|one| one.limitations.clone())),
+        peers => Serde(peers(results, &palette)),
+    };
+    Ok(environment.get_template("page.html")?.render(context)?)
+}
+
+fn without_runs(results: &Results) -> Results {
+    let Results { schema, completeness, begun, seconds, command, environment, .. } = results.clone();
+    let (peers, absent, runs, limitations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    Results {
+        schema,
+        completeness,
+        begun,
+        seconds,
+        command,
+        environment,
+        peers,
+        absent,
+        runs,
+        limitations,
+        plan: None,
+    }
 }
 
 /// What was measured where and when, a sentence for each machine.
@@ -89,58 +92,60 @@ fn machines(results: &[Results]) -> Vec<String> {
     distinct(results.iter().map(machine)).into_iter().map(sentence).collect()
 }
 
-fn at_a_glance(results: &[Results], scenarios: &[Scenario], builder: &mut PageBuilder<'_>) {
-    builder.heading(3, "Ratios");
-    headline::ratios(scenarios, builder);
-    let glance = glance(&scenarios.iter().collect::<Vec<_>>(), builder.palette);
-    let mut columns = vec![String::new()];
-    columns.extend(glance.peers.iter().map(|peer| format!("#{peer}")));
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("Main figures; recommended settings where nothing else is said", &columns);
-    // The ratios stand above, with more to them.
-    for row in glance.rows.into_iter().filter(|row| row.kind != Kind::Ratio) {
-        table.group(&row.place);
-        let figure = [Cell::Text(row.figure)];
-        table.row(figure.into_iter().chain(row.cells.into_iter().map(Cell::Number)).collect());
-    }
-    builder.heading(3, "Main figures");
-    builder.table(table);
-    if results.iter().any(|one| !one.absent.is_empty()) {
-        builder.heading(3, "Absent");
-        provenance::absent(results, builder);
-    }
-    let limitations = distinct(results.iter().flat_map(|one| &one.limitations));
-    builder.list("Before you believe a figure", limitations);
+/// What is not complete: which run, and why.
+fn partial(all: &[Results]) -> Vec<(String, &str)> {
+    let which = |results: &Results| match all.len() {
+        0 | 1 => "Partial: ".to_owned(),
+        _ => format!("What began {} is partial: ", results.begun),
+    };
+    all.iter()
+        .filter_map(|results| match &results.completeness {
+            Completeness::Partial { reason } => Some((which(results), reason.as_str())),
+            Completeness::Complete => None,
+        })
+        .collect()
 }
 
-fn scenario(run: &Scenario, builder: &mut PageBuilder<'_>) {
-    provenance::parameters(run, builder);
-    figures::table(run, builder);
-    capacity::by_workers(run, builder);
-    moments::over_time(run, builder);
-    effects::spikes(run, builder);
-    effects::propagation(run, builder);
-    findings::table(run, builder);
-    curves::curves(run, builder);
-    provenance::notes(run, builder);
-    errors::table(run, builder);
-    deliveries::table(run, builder);
-    provenance::discarded(run, builder);
-    provenance::generator(run, builder);
+/// The peers of runs in their order, with when those runs began. What several have alike is there once.
+fn peers<'a>(all: &'a [Results], palette: &Palette) -> Vec<(Vec<&'a str>, Vec<&'a PeerRecord>)> {
+    let text = |results: &Results| serde_json::to_string(&results.peers).unwrap_or_default();
+    let same = |one: String| {
+        let own: Vec<&Results> = all.iter().filter(|results| text(results) == one).collect();
+        let mut peers: Vec<&PeerRecord> = own[0].peers.iter().collect();
+        peers.sort_by_key(|peer| palette.place(&peer.name));
+        (own.iter().map(|results| results.begun.as_str()).collect(), peers)
+    };
+    distinct(all.iter().map(text)).into_iter().map(same).collect()
+}
+
+/// A command line that a shell reads as the same words.
+fn quoted(words: &[String]) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
+    let quote = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// A value of a study as it is in the file, so that a figure is not rounded.
+fn printed(value: &Value) -> String {
+    match u64::try_from(value.clone()) {
+        Ok(whole) if value.is_integer() => number::count(whole),
+        _ if value.is_undefined() || value.is_none() => number::UNKNOWN.to_owned(),
+        _ => value.to_string(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
-    use super::super::published::printed;
     use super::*;
 
-    fn leaves(value: &Value, found: &mut Vec<String>) {
+    fn leaves(value: &Json, found: &mut Vec<String>) {
         match value {
-            Value::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
-            Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
-            other => found.push(printed(other)),
+            Json::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
+            Json::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+            other => found.push(printed(&Value::from(Serde(other)))),
         }
     }
 
@@ -148,7 +153,7 @@ mod tests {
     fn every_published_figure_is_on_the_page_even_without_a_run_of_ours() {
         let page = page(&[]).unwrap();
         let mut all = Vec::new();
-        leaves(&serde_json::from_str(include_str!("../published.json")).unwrap(), &mut all);
+        leaves(&serde_json::from_str(STUDIES).unwrap(), &mut all);
         assert!(all.len() > 200, "{}", all.len());
         for leaf in all {
             let escaped = minijinja::HtmlEscape(&leaf).to_string();

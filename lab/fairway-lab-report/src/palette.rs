@@ -3,10 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use fairway_lab_measure::results::{PeerKind, Results, Settings};
+use fairway_lab_measure::results::{PeerKind, Results};
 
-use super::peers::{DIRECT, KNOWN};
-use super::table::Cell;
+/// Peers that the laboratory knows, which always have the same colour.
+pub const KNOWN: [&str; 8] =
+    ["fairway", "nginx", "nginx-reload", "haproxy", "envoy", "contour", "traefik", "caddy"];
+
+/// The stream straight to the pods.
+pub(super) const DIRECT: &str = "direct";
+
+/// The peer that others are compared with.
+pub(super) const FAIRWAY: &str = "fairway";
 
 const COLOURS: usize = 9;
 
@@ -14,6 +21,7 @@ const CLASSES: [&str; COLOURS] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"
 const NEUTRAL: &str = "cd";
 
 /// The colours of a report.
+#[derive(Clone)]
 pub(super) struct Palette {
     places: BTreeMap<String, usize>,
     neutral: Vec<String>,
@@ -60,12 +68,6 @@ impl Palette {
             return NEUTRAL;
         }
         self.places.get(peer).map_or(NEUTRAL, |place| CLASSES[place % COLOURS])
-    }
-
-    /// The peer with its colour, for a table.
-    pub(super) fn cell(&self, peer: &str, settings: Settings) -> Cell {
-        let note = if settings == Settings::Defaults { "defaults" } else { "" };
-        Cell::Peer { name: peer.to_owned(), class: self.class(peer), note: note.to_owned() }
     }
 }
 

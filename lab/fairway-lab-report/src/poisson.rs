@@ -1,7 +1,18 @@
 //! Exact intervals for counts of rare events.
 
+use super::number::{self, UNKNOWN};
+
+/// `1,792 (1,297 – 2,413)`: lost requests of a million, with the exact interval of a Poisson count.
+pub(super) fn rate_of_loss(failed: u64, of: u64) -> String {
+    if of == 0 {
+        return UNKNOWN.to_owned();
+    }
+    let million = |events: f64| number::figure(events * 1e6 / of as f64);
+    let (low, high) = interval(failed);
+    format!("{} ({} – {})", million(failed as f64), million(low), million(high))
+}
 /// The exact (Garwood) 95% interval of the mean of a Poisson distribution of which `count` events were seen.
-pub(super) fn interval(count: u64) -> (f64, f64) {
+fn interval(count: u64) -> (f64, f64) {
     let tail = 0.025;
     let high = solve(count, |mean| at_most(count, mean) > tail);
     let low = if count == 0 { 0.0 } else { solve(count, |mean| 1.0 - at_most(count - 1, mean) < tail) };
@@ -32,7 +43,7 @@ fn solve(count: u64, holds: impl Fn(f64) -> bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::interval;
+    use super::*;
 
     #[test]
     fn intervals_are_those_of_the_tables() {
@@ -42,5 +53,13 @@ mod tests {
             let found = interval(count);
             assert!((found.0 - low).abs() < 0.01 && (found.1 - high).abs() < 0.01, "{count}: {found:?}");
         }
+    }
+
+    #[test]
+    fn losses_are_a_rate_with_its_exact_interval() {
+        // Garwood: 0 events have [0, 3.69], 10 have [4.80, 18.39].
+        assert_eq!(rate_of_loss(0, 1_000_000), "0 (0 – 3.69)");
+        assert_eq!(rate_of_loss(10, 100_000), "100 (48.0 – 184)");
+        assert_eq!(rate_of_loss(0, 0), "–");
     }
 }

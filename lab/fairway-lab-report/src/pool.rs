@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use fairway_lab_measure::results::{Class, Latency, Measure, Percentile, Settings};
+use fairway_lab_measure::results::{Class, Latency, Load, Measure, Percentile, Settings};
+use serde::Serialize;
 
-use super::gather::Scenario;
+use super::gather::{Scenario, distinct};
+use super::number::middle;
 use super::palette::Palette;
 
 /// A stream, and the round that it was measured in. It reads like its [`Measure`].
@@ -30,7 +32,7 @@ pub(super) const ENOUGH_ABOVE: u64 = 10;
 pub(super) const ENOUGH_ROUNDS: usize = 4;
 
 /// A percentile of latency that stands on enough values: of one round, or the median of rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Tail {
     /// In percent.
     pub percent: f64,
@@ -76,17 +78,6 @@ pub(super) fn by_phase<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>
     gathered(run, palette, true)
 }
 
-/// The values of a list in the order in which they first appear.
-pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for value in values {
-        if !found.contains(&value) {
-            found.push(value);
-        }
-    }
-    found
-}
-
 /// Whether a run asks what more workers do. Elsewhere their number belongs to the parameters and not to every figure.
 fn are_workers_varied(run: &Scenario) -> bool {
     let keys = run.measures.iter().map(|one| (&one.peer, one.settings, &one.case, one.workers));
@@ -101,6 +92,14 @@ pub(super) fn titled(case: &str, workers: Option<u32>) -> String {
         Some(1) => format!("{case}, 1 worker"),
         Some(workers) => format!("{case}, {workers} workers"),
         None => case.to_owned(),
+    }
+}
+
+/// The heading of a part of a table: the case, and its settings if they are not the recommended ones.
+pub(super) fn part(case: &str, settings: Settings) -> String {
+    match settings {
+        Settings::Recommended => case.to_owned(),
+        Settings::Defaults => format!("{case}, default settings"),
     }
 }
 
@@ -213,23 +212,36 @@ impl Pool<'_> {
         self.gigabits() * 1e9 / 8.0 > self.rate() * 100_000.0
     }
 
+    /// The figure to look at where all connections are kept busy, after its unit.
+    pub(super) fn capacity(&self) -> (&'static str, f64) {
+        if self.is_about_handshakes() {
+            ("TPS", self.handshakes())
+        } else if self.is_about_throughput() {
+            ("Gbit/s", self.gigabits())
+        } else {
+            ("RPS", self.rate())
+        }
+    }
+
+    /// The same, if it has this unit.
+    pub(super) fn capacity_in(&self, unit: &str) -> Option<f64> {
+        Some(self.capacity()).filter(|(own, _)| *own == unit).map(|(_, value)| value)
+    }
+
     /// CPU time of the proxy for an answered request, microseconds: the sum of the one by the sum of the other.
     pub(super) fn cpu(&self) -> Option<f64> {
-        let known =
-            || self.measures.iter().filter_map(|measure| Some((measure.cost.as_ref()?, &measure.load)));
-        let answered: u64 = known().map(|(_, load)| load.counts.ok).sum();
-        if answered > 0 {
-            return Some(known().map(|(cost, _)| cost.cpu_s).sum::<f64>() * 1e6 / answered as f64);
-        }
-        None
+        self.spent_by(|load| load.counts.ok as f64).map(|seconds| seconds * 1e6)
     }
 
     /// CPUs that the proxy had in use.
     pub(super) fn cpus(&self) -> Option<f64> {
-        let known = || self.measures.iter().filter(|measure| measure.cost.is_some());
-        let spent: f64 = known().filter_map(|measure| measure.cost.as_ref()).map(|cost| cost.cpu_s).sum();
-        let seconds: f64 = known().map(|measure| measure.load.seconds).sum();
-        (seconds > 0.0).then(|| spent / seconds)
+        self.spent_by(|load| load.seconds)
+    }
+
+    fn spent_by(&self, value: impl Fn(&Load) -> f64) -> Option<f64> {
+        let known = || self.measures.iter().filter_map(|one| Some((one.cost.as_ref()?, &one.measure.load)));
+        let of: f64 = known().map(|(_, load)| value(load)).sum();
+        (of > 0.0).then(|| known().map(|(cost, _)| cost.cpu_s).sum::<f64>() / of)
     }
 
     /// The largest memory of the proxy at the end of a stream, bytes.
@@ -279,12 +291,6 @@ impl Pool<'_> {
     pub(super) fn percentile(&self, percent: f64) -> Option<Tail> {
         self.percentiles().into_iter().find(|point| (point.percent - percent).abs() < 1e-9)
     }
-}
-
-fn middle(sorted: &[f64]) -> Option<f64> {
-    let half = sorted.len() / 2;
-    let upper = *sorted.get(half)?;
-    Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[half - 1], upper) })
 }
 
 /// One distribution of several: at each percentile of the first, the latency that as many of all values lie above.
@@ -343,6 +349,18 @@ fn share_above(latency: &Latency, ms: f64) -> f64 {
     0.0
 }
 
+/// For tests: a stream of so many requests that were all answered.
+#[cfg(test)]
+pub(super) fn measure(peer: &str, case: &str, requests: u64) -> Measure {
+    let mut measure: Measure = serde_json::from_value(serde_json::json!({
+        "peer": peer, "settings": "recommended", "case": case, "phase": "pooled", "begun_s": 0.0,
+        "load": Load::default(),
+    }))
+    .expect("a measure");
+    (measure.load.counts.requests, measure.load.counts.ok) = (requests, requests);
+    measure
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,11 +394,7 @@ mod tests {
 
     /// A stream of so many requests, of which the slowest hundredth took so long.
     fn stream(count: u64, p99: f64) -> Measure {
-        let mut measure: Measure = serde_json::from_value(serde_json::json!({
-            "peer": "envoy", "settings": "recommended", "case": "dynamic", "phase": "pooled", "begun_s": 0.0,
-            "load": fairway_lab_measure::results::Load::default(),
-        }))
-        .unwrap();
+        let mut measure = measure("envoy", "dynamic", count);
         measure.load.latency = latency(count, &[(0.0, 1.0), (50.0, 1.0), (99.0, p99)], p99 * 2.0);
         measure
     }

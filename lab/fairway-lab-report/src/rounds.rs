@@ -63,41 +63,28 @@ fn comparisons(run: &Run) -> Vec<Comparison> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_measure::results::{Cost, Grounds, Load, Measure, Settings};
+    use fairway_lab_measure::results::{Cost, Measure};
 
+    use super::super::pool::measure;
     use super::*;
 
     fn block(place: u32, peer: &str, us: f64) -> Measure {
-        serde_json::from_value(serde_json::json!({
-            "peer": peer, "settings": "recommended", "case": "HTTP 1 KB", "phase": "block", "block": place, "workers": 1,
-            "begun_s": 0.0, "load": Load::default(),
-            "cost": Cost { us_per_request: us, ..Cost::default() },
-        }))
-        .unwrap()
+        let mut block = measure(peer, "HTTP 1 KB", 0);
+        (block.phase, block.block, block.workers) = ("block".to_owned(), Some(place), Some(1));
+        block.cost = Some(Cost { us_per_request: us, ..Cost::default() });
+        block
     }
 
     fn round(fairway: f64, envoy: f64) -> Run {
-        let ratio = Ratio {
-            figure: "CPU per request".to_owned(),
-            case: "HTTP 1 KB".to_owned(),
-            peer: "envoy".to_owned(),
-            settings: Settings::Recommended,
-            base: "fairway".to_owned(),
-            workers: Some(1),
-            median: envoy / fairway,
-            interval: (0.0, 9.0),
-            pairs: 1,
-            set_aside: 0,
-            grounds: Grounds::default(),
-        };
+        let ratio = serde_json::json!({
+            "figure": "CPU per request", "case": "HTTP 1 KB", "peer": "envoy", "settings": "recommended", "base": "fairway",
+            "workers": 1, "median": envoy / fairway, "interval": [0.0, 9.0], "pairs": 1,
+        });
+        let measures = [(0, "fairway", fairway), (1, "envoy", envoy), (2, "fairway", fairway)];
         Run {
             scenario: "capacity".to_owned(),
-            measures: vec![
-                block(0, "fairway", fairway),
-                block(1, "envoy", envoy),
-                block(2, "fairway", fairway),
-            ],
-            ratios: vec![ratio],
+            measures: measures.map(|(place, peer, us)| block(place, peer, us)).into(),
+            ratios: vec![serde_json::from_value(ratio).unwrap()],
             ..Run::default()
         }
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use fairway_lab_report::command::ReportArguments;
-use fairway_lab_report::evidence::command::PublishArguments;
+use fairway_lab_report::evidence::PublishArguments;
 use fairway_lab_report::evidence::condense::CondenseArguments;
 use fairway_lab_traffic::backend::command::BackendArguments;
 use fairway_lab_traffic::crosscheck::CrosscheckArguments;

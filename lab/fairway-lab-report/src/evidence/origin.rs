@@ -1,18 +1,18 @@
-//! Which revision each results file was measured at, and which files are excused from naming a clean one. Never a figure
-//! of a run.
+//! Which revision each suite was measured at, how many commits to the data plane followed, and which suites are excused from
+//! naming a clean revision. Never a figure of a run.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Context;
-use serde_json::Value;
+use serde::Serialize;
 
-use super::cluster::LONG;
-use super::{RUNS, git, json, table};
+/// Where results are published.
+pub(super) const RESULTS: &str = "docs/results";
 
-/// Results that do not name a clean revision, and why. A rerun takes a file off this list: the check refuses a file that is
+/// Suites that do not name a clean revision, and why. A rerun takes a suite off this list: the check refuses one that is
 /// listed here without need.
-const EXCUSED: [(&str, &str); 1] = [(LONG, TESTS)];
-const TESTS: &str = "the tests did not record a revision when it was made";
+const EXCUSED: [(&str, &str); 1] = [("cluster-long", "the tests did not record a revision when it was made")];
 
 /// Revisions that are not part of the history because their commits came into it put together: each with the last commit of
 /// the history that came before it, from which later commits are counted. A rerun takes its revision off this list.
@@ -25,19 +25,51 @@ const COMBINED: [(&str, &str); 5] = [
 ];
 const BEFORE_COMBINED: &str = "7a67a0452621";
 
-/// Results that are older than this many commits to the data plane are reported as outdated.
+/// Results that are older than this many commits to the data plane are outdated.
 const MAX_COMMITS_SINCE: u64 = 20;
 
-/// A results file.
+/// The crates that serve a request, with the names that they had before they were merged: history is counted by its paths.
+const DATA_PLANE: [&str; 12] = [
+    "crates/fairway-proxy",
+    "crates/fairway-net",
+    "crates/fairway-runtime",
+    "crates/fairway-connection",
+    "crates/fairway-sides",
+    "crates/fairway-http",
+    "crates/fairway-http1",
+    "crates/fairway-http2",
+    "crates/fairway-grpc",
+    "crates/fairway-message",
+    "crates/fairway-routing",
+    "crates/fairway-model",
+];
+
+/// Where a suite is from.
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Origin {
-    /// The file, or the folder of a run of the laboratory.
-    place: String,
-    /// The day, if the file says it.
-    day: Option<String>,
+    suite: String,
+    file: String,
+    date: Option<String>,
     revision: Option<String>,
+    /// Commits to the data plane since.
+    since: Option<u64>,
+    /// Whether those are too many.
+    outdated: bool,
+    /// What stands for the revision in the history, if that is another one.
+    before: Option<&'static str>,
+    /// Why it need not be.
+    excuse: Option<&'static str>,
 }
 
 impl Origin {
+    pub(super) fn new(suite: &str, file: &str, date: Option<String>, revision: Option<String>) -> Self {
+        let excuse = EXCUSED.iter().find(|(excused, _)| *excused == suite).map(|(_, why)| *why);
+        let combined = COMBINED.iter().find(|(one, _)| revision.as_deref() == Some(*one));
+        let before = combined.map(|(_, before)| *before);
+        let (suite, file) = (suite.to_owned(), file.to_owned());
+        Self { suite, file, date, revision, since: None, outdated: false, before, excuse }
+    }
+
     fn clean(&self) -> Option<&str> {
         let is_hash = |text: &&str| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         self.revision.as_deref().filter(is_hash)
@@ -45,71 +77,54 @@ impl Origin {
 
     /// What stands for the revision in the history.
     fn commit(&self) -> Option<&str> {
-        let revision = self.clean()?;
-        Some(COMBINED.iter().find(|(one, _)| *one == revision).map_or(revision, |(_, before)| before))
+        self.before.or_else(|| self.clean())
     }
 
-    /// The last column of the table.
-    fn state(&self) -> String {
-        if let Some(why) = self.excuse() {
-            return format!("**not clean**: {why}");
-        }
-        match self.commit() {
-            Some(commit) if self.clean() != Some(commit) => {
-                format!("clean; part of the commit after {commit}, from which later ones are counted")
+    /// With the commits that followed.
+    pub(super) fn counted(mut self, repository: &Repository) -> Self {
+        self.since = match &repository.end {
+            Some(end) if repository.has_history => {
+                self.commit().and_then(|commit| data_plane_commits(&repository.root, commit, end))
             }
-            _ => "clean".to_owned(),
-        }
+            _ => repository.recorded.get(&self.file).copied(),
+        };
+        self.outdated = self.since.is_some_and(|since| since > MAX_COMMITS_SINCE);
+        self
     }
 
-    fn excuse(&self) -> Option<&'static str> {
-        EXCUSED.iter().find(|(place, _)| *place == self.place).map(|(_, why)| *why)
+    /// What the history says of it if it is outdated, or if the history does not have its revision. This never refuses a
+    /// change: most changes make some results older.
+    pub(super) fn outdated(&self) -> Option<String> {
+        let (file, revision) = (&self.file, self.clean()?);
+        match self.since {
+            Some(since) if since > MAX_COMMITS_SINCE => {
+                Some(format!("{RESULTS}/{file} was measured {since} commits to the data plane ago"))
+            }
+            Some(_) => None,
+            None => Some(format!(
+                "{RESULTS}/{file} was measured at {revision}, which is not part of this history"
+            )),
+        }
     }
 }
 
-/// All results files of the repository.
-pub(super) fn origins(root: &Path) -> anyhow::Result<Vec<Origin>> {
-    let mut all = Vec::new();
-    for run in RUNS {
-        let results = fairway_lab_measure::results::read(&root.join(run))?;
-        let day = results.begun.split('T').next().map(str::to_owned);
-        let revision = results.environment.facts.get("revision").cloned();
-        all.push(Origin { place: run.to_owned(), day, revision });
+/// What a reader of a run's report must know of its revision: that it had changes, or that it is outdated.
+pub(in super::super) fn notice(revision: Option<String>) -> Option<String> {
+    let origin = Origin::new("run", "", None, revision).counted(&Repository::now(Path::new(".")));
+    let revision = origin.revision.as_ref()?;
+    if origin.clean().is_none() {
+        return Some(format!("It was measured at a revision that is not clean: {revision}."));
     }
-    for folder in ["bench/results", "e2e/results"] {
-        let entries = std::fs::read_dir(root.join(folder)).with_context(|| format!("read {folder}"))?;
-        let mut names = Vec::new();
-        for entry in entries {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
-        }
-        names.sort();
-        // Where both are there, the one that is not compressed counts, as for whoever reads it.
-        names.dedup_by(|later, earlier| plain(later) == earlier);
-        for name in names.iter().filter(|name| plain(name).ends_with(".json")) {
-            let place = format!("{folder}/{name}");
-            let file: Value = json(root, plain(&place))?;
-            let text = |value: &Value| value.as_str().map(str::to_owned);
-            let revision = text(&file["origin"]["revision"]).or_else(|| text(&file["revision"]));
-            let day = file["origin"]["unix_seconds"].as_u64().map(day);
-            all.push(Origin { place, day, revision });
-        }
-    }
-    // A table as the tests print it, which cannot name one.
-    all.push(Origin { place: LONG.to_owned(), day: None, revision: None });
-    Ok(all)
-}
-
-/// The name of a file before it was compressed.
-fn plain(name: &str) -> &str {
-    name.trim_end_matches(".gz")
+    let since = origin.since.filter(|_| origin.outdated)?;
+    Some(format!("It is outdated: {since} commits to the data plane followed {revision}."))
 }
 
 /// What is wrong with the origins themselves: revisions that are not clean, and excuses without need.
 pub(super) fn complaints(origins: &[Origin]) -> Vec<String> {
     let mut wrong = Vec::new();
     for origin in origins {
-        let place = &origin.place;
-        match (origin.commit(), origin.excuse()) {
+        let place = format!("{RESULTS}/{}", origin.file);
+        match (origin.commit(), origin.excuse) {
             (None, None) => wrong.push(format!(
                 "{place} names no clean revision ({}): measure again from a checkout without changes",
                 origin.revision.as_deref().unwrap_or("none")
@@ -118,118 +133,103 @@ pub(super) fn complaints(origins: &[Origin]) -> Vec<String> {
             _ => {}
         }
     }
-    for (place, _) in EXCUSED.iter().filter(|(place, _)| origins.iter().all(|one| one.place != *place)) {
-        wrong.push(format!("{place} is excused and does not exist: take it off the list of excuses"));
+    for (suite, _) in EXCUSED.iter().filter(|(suite, _)| origins.iter().all(|one| one.suite != *suite)) {
+        wrong.push(format!("{suite} is excused and does not exist: take it off the list of excuses"));
     }
     wrong
 }
 
-/// What the history says of results: those whose revision it does not have, and those that are outdated. Nothing where there is no
-/// history. This never refuses a change: most changes make some results older.
-pub(super) fn outdated(root: &Path, origins: &[Origin]) -> Vec<String> {
-    if !git::has_history(root) {
-        return Vec::new();
+/// The history, up to a revision. Where there is none, as in an unpacked archive, the page says what was counted.
+pub(super) struct Repository {
+    root: PathBuf,
+    has_history: bool,
+    end: Option<String>,
+    /// By file.
+    recorded: BTreeMap<String, u64>,
+}
+
+impl Repository {
+    /// Up to what is checked out.
+    pub(super) fn now(root: &Path) -> Self {
+        // A shallow clone has not enough of it.
+        let is_whole =
+            git(root, &["rev-parse", "--is-shallow-repository"]).is_some_and(|said| said == "false");
+        let end = git(root, &["rev-parse", "--short=12", "HEAD"]).filter(|_| is_whole);
+        Self { root: root.to_owned(), has_history: is_whole, end, recorded: BTreeMap::new() }
     }
-    let mut found = Vec::new();
-    for (place, revision) in origins.iter().filter_map(|origin| Some((&origin.place, origin.commit()?))) {
-        match git::data_plane_commits(root, revision, "HEAD") {
-            Some(since) if since > MAX_COMMITS_SINCE => {
-                found.push(format!("{place} was measured {since} commits to the data plane ago"));
-            }
-            Some(_) => {}
-            None => {
-                found.push(format!("{place} was measured at {revision}, which is not part of this history"));
-            }
+
+    /// Up to the revision that the page names.
+    pub(super) fn of_page(root: &Path, page: &str) -> Self {
+        let mut found = Self::now(root);
+        let (_, rest) = page.split_once("counted up to ").unwrap_or_default();
+        let end = rest.split(|letter: char| !letter.is_ascii_hexdigit()).next().unwrap_or_default();
+        found.has_history &= git(root, &["merge-base", "--is-ancestor", end, "HEAD"]).is_some();
+        found.end = Some(end.to_owned());
+        for line in page.lines().filter_map(|line| line.strip_prefix(&format!("| [{RESULTS}/"))) {
+            let cells: Vec<&str> = line.split(" | ").collect();
+            let file = line.split(']').next().unwrap_or_default();
+            let since = cells.get(3).and_then(|cell| cell.parse().ok());
+            found.recorded.extend(since.map(|since| (file.to_owned(), since)));
         }
+        found
     }
-    found
+
+    /// Up to what is checked out, or what the page says where there is no history.
+    pub(super) fn now_or_page(root: &Path, page: &str) -> Self {
+        let now = Self::now(root);
+        if now.has_history { now } else { Self::of_page(root, page) }
+    }
+
+    /// The last commit that is counted.
+    pub(super) fn end(&self) -> Option<&str> {
+        self.end.as_deref()
+    }
 }
 
-/// How many files are excused, of how many.
-pub(super) fn excused(origins: &[Origin]) -> (usize, usize) {
-    (origins.iter().filter(|origin| origin.clean().is_none()).count(), origins.len())
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The table of origins; later commits are counted up to `end`.
-pub(super) fn page(root: &Path, origins: &[Origin], end: &str) -> String {
-    let rows: Vec<_> = origins
-        .iter()
-        .map(|origin| {
-            let revision = origin.revision.as_deref().unwrap_or("not recorded");
-            let base = origin.commit().or_else(|| revision.split(' ').next()).unwrap_or_default();
-            let since = git::data_plane_commits(root, base, end);
-            vec![
-                format!("[{0}](../{0})", origin.place),
-                origin.day.clone().unwrap_or_else(|| "not recorded".to_owned()),
-                revision.to_owned(),
-                since.map_or_else(|| "unknown".to_owned(), |count| count.to_string()),
-                origin.state(),
-            ]
-        })
-        .collect();
-    let (excused, all) = excused(origins);
-    format!(
-        "\nCommits to the data plane are counted up to {end}.\n**{excused} of these {all} files do not name a clean \
-         revision; they are to be measured again.**\n\n{}",
-        table(&["results", "measured", "revision", "commits to the data plane since", "state"], &rows)
-    )
-}
-
-/// The revision up to which the table in a document counts.
-pub(super) fn counted_to(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once("counted up to ")?;
-    rest.split(|letter: char| !letter.is_ascii_hexdigit()).next()
-}
-
-/// The day of a Unix time, as 2026-11-21.
-fn day(seconds: u64) -> String {
-    // Days from 0000-03-01, in eras of 400 years: Howard Hinnant's `civil_from_days`.
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", year + era * 400 + next)
+/// How many commits after `revision` and up to `end` changed the data plane.
+fn data_plane_commits(root: &Path, revision: &str, end: &str) -> Option<u64> {
+    let range = format!("{revision}..{end}");
+    let mut arguments = vec!["rev-list", "--count", "--no-merges", &range, "--"];
+    arguments.extend(DATA_PLANE);
+    git(root, &arguments)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn origin(place: &str, revision: Option<&str>) -> Origin {
-        Origin { place: place.to_owned(), day: None, revision: revision.map(str::to_owned) }
-    }
-
     #[test]
     fn a_revision_is_clean_and_known_or_the_file_is_refused() {
-        for (revision, fine) in [
-            (Some("bb398aa0c1d2"), true),
-            (Some("bb398aa"), true),
-            (Some("bb398aa with changes"), false),
-            (Some("unknown"), false),
-            (None, false),
+        for (suite, revision, expected) in [
+            ("new", Some("bb398aa0c1d2"), ""),
+            ("new", Some("bb398aa"), ""),
+            ("new", Some("bb398aa with changes"), "new.json names no clean revision"),
+            ("new", Some("unknown"), "new.json names no clean revision"),
+            ("new", None, "new.json names no clean revision"),
+            ("cluster-long", Some("bb398aa"), "take it off the list"),
+            ("cluster-long", None, ""),
         ] {
-            let said = complaints(&[origin("bench/results/new.json", revision)]);
-            assert_eq!(!said.iter().any(|text| text.contains("new.json")), fine, "{revision:?}: {said:?}");
+            let origin = Origin::new(suite, &format!("{suite}.json"), None, revision.map(str::to_owned));
+            let said = complaints(&[origin, Origin::new("cluster-long", "", None, None)]);
+            assert_eq!(said.is_empty(), expected.is_empty(), "{revision:?}: {said:?}");
+            assert!(said.iter().all(|text| text.contains(expected)), "{said:?}");
         }
+        assert!(complaints(&[])[0].contains("cluster-long is excused and does not exist"));
     }
 
     #[test]
-    fn an_excuse_without_need_is_refused() {
-        let said = complaints(&[origin(LONG, Some("bb398aa"))]);
-        assert!(said[0].contains("take it off the list"), "{said:?}");
-        let said = complaints(&[]);
-        assert!(said[0].contains("long.txt is excused and does not exist"), "{said:?}");
-    }
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        for (seconds, expected) in
-            [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_234_090, "2026-11-21")]
-        {
-            assert_eq!(day(seconds), expected);
-        }
+    fn without_history_the_page_says_what_was_counted() {
+        let page = "Commits to the data plane are counted up to 373692189725.\n\n\
+                    | [docs/results/cpu.json](results/cpu.json) | 2026-11-23 | b096a329b19c | 30 | clean |\n";
+        let folder = std::env::temp_dir().join("no-such-repository");
+        let repository = Repository::of_page(&folder, page);
+        let of = |suite: &str| Origin::new(suite, &format!("{suite}.json"), None, None).counted(&repository);
+        assert_eq!((of("cpu").since, of("cpu").outdated, of("kill").since), (Some(30), true, None));
+        assert_eq!(repository.end(), Some("373692189725"));
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use fairway_lab_measure::results::{Completeness, Latency, OverTime, Results, Run};
 
 use super::fixture::{Extent, HOSTILE, SMALL, results as synthetic};
+use super::laboratory;
 
 /// The page with two escapes read back, so that tests can name texts with slashes and quotes.
 fn page(all: &[Results]) -> String {
@@ -72,21 +73,25 @@ fn row_of_deliveries(page: &str, peer: &str) -> Vec<String> {
 
 #[test]
 fn condensed_results_say_the_same_in_every_table() {
-    let whole = synthetic(SMALL);
     let folder = tempfile::tempdir().unwrap();
-    fairway_lab_measure::results::write_kept(folder.path(), whole.clone()).unwrap();
-    let kept = fairway_lab_measure::results::read(folder.path()).unwrap();
-    let size = |results: &Results| serde_json::to_vec(results).unwrap().len();
-    assert!(size(&kept) < size(&whole), "nothing was left out");
+    let whole = folder.path().join("studies");
+    fs::create_dir(&whole).unwrap();
+    fairway_lab_measure::results::write(&whole, &synthetic(SMALL)).unwrap();
+    let run =
+        |arguments: &[&str]| assert_eq!(laboratory(folder.path(), arguments).0, Some(0), "{arguments:?}");
+    run(&["condense", "studies", "--out", "kept"]);
+    let size = |place: &str| fs::metadata(folder.path().join(place)).unwrap().len();
+    assert!(size("kept/studies.json.gz") * 4 < size("studies/results.json"), "nothing was left out");
     let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.';
-    let tables = |results: Results| {
-        let page = page(&[results]);
+    let tables = |place: &str| {
+        run(&["report", place, "-o", "all.html"]);
+        let page = fs::read_to_string(folder.path().join("all.html")).unwrap();
         let tables = page.split("<table").skip(1).map(|rest| rest.split("</table>").next().unwrap());
         let text = tables.collect::<String>();
         let numbers = text.split(|letter| !is_of_number(letter)).filter_map(|number| number.parse().ok());
         (text.replace(is_of_number, ""), numbers.collect::<Vec<f64>>())
     };
-    let (kept, whole) = (tables(kept), tables(whole));
+    let (kept, whole) = (tables("kept/studies.json.gz"), tables("studies"));
     assert_eq!(kept.0, whole.0);
     assert!(whole.1.len() > 1_000 && kept.1.len() == whole.1.len());
     // A figure in the middle between two of three digits may be rounded either way.
@@ -110,19 +115,6 @@ fn what_backends_saw_stands_beside_the_errors_with_a_dash_where_nobody_counted()
         1,
         "other scenarios had no ids"
     );
-}
-
-#[test]
-fn results_of_before_deliveries_were_known_read_as_ever() {
-    let mut json = serde_json::to_value(synthetic(SMALL)).unwrap();
-    for run in json["runs"].as_array_mut().unwrap() {
-        for measure in run["measures"].as_array_mut().unwrap() {
-            assert!(measure.as_object_mut().unwrap().remove("deliveries").is_some());
-        }
-    }
-    let old: Results = serde_json::from_value(json).unwrap();
-    assert!(old.runs.iter().flat_map(|run| &run.measures).all(|one| one.backstage.deliveries.is_none()));
-    assert!(!page(&[old]).contains("Requests as backends saw them"));
 }
 
 #[test]
@@ -185,24 +177,19 @@ fn where_cpu_was_read_is_said_unless_it_was_the_kernels_own_counters() {
     (other.cost, other.backstage.uncosted) =
         (None, Some("it is forbidden: grant `get` <b>now</b>".to_owned()));
     run.supplement.notes.push("fairway: the change had no effect".to_owned());
+    run.supplement.findings.push(
+        serde_json::from_value(serde_json::json!({
+            "peer": "fairway", "settings": "recommended", "case": "scale", "figure": "CPU", "unit": "s", "value": 1.0,
+        }))
+        .unwrap(),
+    );
     let told = page(&[results]);
     assert!(
         told.contains("counters of its pods&#39; kubelets") && told.contains("samples cover 82% of the time")
     );
     assert!(told.contains("it is forbidden: grant `get` &lt;b&gt;now&lt;/b&gt;"));
     assert!(told.contains("fairway: the change had no effect"));
-}
-
-#[test]
-fn results_without_the_source_of_cpu_are_read() {
-    let folder = tempfile::tempdir().unwrap();
-    fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();
-    let place = folder.path().join(fairway_lab_measure::results::RESULTS);
-    let older =
-        fs::read_to_string(&place).unwrap().replace(r#","notes":[]"#, "").replace(r#","covered":null"#, "");
-    assert!(!older.contains("\"notes\"") && !older.contains("\"covered\""));
-    fs::write(&place, older).unwrap();
-    fairway_lab_measure::results::read(folder.path()).unwrap();
+    assert!(told.contains("<td class=t>CPU, s<td>1.00"));
 }
 
 #[test]
@@ -283,32 +270,26 @@ fn runs_of_several_files_are_one_and_what_differs_stands_apart_with_its_reason()
     );
 }
 
-fn laboratory(arguments: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab")).args(arguments).output().unwrap();
-    let told = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(told).unwrap())
-}
-
 #[test]
 fn the_command_writes_the_report_and_says_where_and_what_it_cannot_use() {
     let folder = tempfile::tempdir().unwrap();
     fairway_lab_measure::results::write(folder.path(), &synthetic(SMALL)).unwrap();
     let run = folder.path().to_str().unwrap();
-    let (code, told) = laboratory(&["report", run]);
+    let (code, told) = laboratory(folder.path(), &["report", run]);
     assert_eq!((code, told.trim()), (Some(0), format!("{run}/report.html").as_str()));
     let place = folder.path().join("report.html");
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o644);
     let elsewhere = folder.path().join("elsewhere.html");
-    let (code, _) = laboratory(&["report", run, "-o", elsewhere.to_str().unwrap()]);
+    let (code, _) = laboratory(folder.path(), &["report", run, "-o", elsewhere.to_str().unwrap()]);
     assert_eq!(code, Some(0));
     assert_eq!(fs::read(place).unwrap(), fs::read(elsewhere).unwrap(), "the same results give the same file");
 
-    let (code, told) = laboratory(&["report", run, run]);
+    let (code, told) = laboratory(folder.path(), &["report", run, run]);
     assert!(code == Some(2) && told.contains("given twice"), "{told}");
-    let (code, told) = laboratory(&["report", "/nowhere"]);
+    let (code, told) = laboratory(folder.path(), &["report", "/nowhere"]);
     assert!(code == Some(2) && told.contains("/nowhere: there is no such folder"), "{told}");
     let bare = tempfile::tempdir().unwrap();
-    let (code, told) = laboratory(&["report", bare.path().to_str().unwrap()]);
+    let (code, told) = laboratory(folder.path(), &["report", bare.path().to_str().unwrap()]);
     assert!(code == Some(2) && told.contains("results.json: is this the folder of a run?"), "{told}");
 }
 

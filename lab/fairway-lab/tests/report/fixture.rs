@@ -1,13 +1,12 @@
 //! Synthetic results: made up by a formula, for tests of the report alone. Nothing here was measured, and every text
 //! says so.
 
-use std::collections::BTreeMap;
-
 use fairway_lab_measure::results::{
-    Absent, Backstage, Bucket, Class, Completeness, Cost, Counts, Delivered, Deliveries, Environment, Event,
-    Example, Latency, Lateness, Load, Measure, NamedText, Offered, OverTime, Parameter, PeerKind, PeerRecord,
-    Percentile, Propagation, Question, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike, Tls,
+    Bucket, Class, Delivered, Deliveries, Event, Example, Latency, Load, Measure, OverTime, Percentile,
+    Propagation, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike,
 };
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 /// The name of a peer that would be a script if it were not escaped.
 pub(crate) const HOSTILE: &str = "<script>window.harmed=1</script>";
@@ -56,77 +55,48 @@ pub(crate) fn results(extent: Extent) -> Results {
         formula.timeline(),
         formula.propagation(),
     ];
-    Results {
-        schema: SCHEMA,
-        completeness: Completeness::Complete,
-        begun: "2026-01-02T03:04:05Z".to_owned(),
-        seconds: 1_234.0,
-        command: ["fairway-lab", "run", "--quick", "--note", "made up by a test; it's synthetic"]
-            .map(str::to_owned)
-            .into(),
-        environment: environment(),
-        peers: peers(),
-        absent: vec![Absent {
-            peer: "caddy".to_owned(),
-            scenario: None,
-            round: 0,
-            reason: "synthetic: apt-get has no package caddy".to_owned(),
-        }],
-        runs,
-        limitations: vec![
-            "Synthetic: every figure comes from a formula in a test.".to_owned(),
-            "Generator, proxies and backends share two CPUs.".to_owned(),
+    let mut peers: Vec<Value> = PEERS.iter().map(|(name, ..)| record(name, "adapter")).collect();
+    peers.push(record("direct", "direct"));
+    read(json!({
+        "schema": SCHEMA, "completeness": {"state": "complete"}, "begun": "2026-01-02T03:04:05Z", "seconds": 1_234.0,
+        "command": ["fairway-lab", "run", "--quick", "--note", "made up by a test; it's synthetic"],
+        "environment": {
+            "cpu": "Synthetic CPU @ 2.00 GHz", "cpus": 2, "memory_bytes": 8_u64 << 30, "kernel": "6.0.0-synthetic",
+            "system": "Synthetic Linux", "place": "testbed", "kubernetes": "v1.36.0", "laboratory": "0.0.0 (synthetic)",
+            "facts": {"clock source": "synthetic"},
+        },
+        "peers": peers,
+        "absent": [{"peer": "caddy", "scenario": null, "reason": "synthetic: apt-get has no package caddy"}],
+        "runs": runs,
+        "limitations": [
+            "Synthetic: every figure comes from a formula in a test.", "Generator, proxies and backends share two CPUs.",
         ],
-        plan: None,
-    }
+    }))
 }
 
-fn environment() -> Environment {
-    Environment {
-        cpu: "Synthetic CPU @ 2.00 GHz".to_owned(),
-        cpus: 2,
-        memory_bytes: 8 << 30,
-        kernel: "6.0.0-synthetic".to_owned(),
-        system: "Synthetic Linux".to_owned(),
-        place: "testbed".to_owned(),
-        kubernetes: Some("v1.36.0".to_owned()),
-        laboratory: "0.0.0 (synthetic)".to_owned(),
-        facts: BTreeMap::from([("clock source".to_owned(), "synthetic".to_owned())]),
-    }
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
 }
 
-fn peers() -> Vec<PeerRecord> {
-    let record = |name: &str, kind: PeerKind| PeerRecord {
-        name: name.to_owned(),
-        title: format!("{name}, synthetic"),
-        kind,
-        stands_for: "nothing real".to_owned(),
-        versions: BTreeMap::from([(name.to_owned(), "1.2.3-synthetic".to_owned())]),
-        configurations: vec![NamedText {
-            name: "synthetic.conf (recommended)".to_owned(),
-            text: "workers 1;\n# </pre><script>window.harmed=2</script>\n".repeat(12),
-        }],
-    };
-    let mut peers: Vec<PeerRecord> = PEERS.iter().map(|(name, ..)| record(name, PeerKind::Adapter)).collect();
-    peers.push(record("direct", PeerKind::Direct));
-    peers
+fn record(name: &str, kind: &str) -> Value {
+    let text = "workers 1;\n# </pre><script>window.harmed=2</script>\n".repeat(12);
+    json!({
+        "name": name, "title": format!("{name}, synthetic"), "kind": kind, "stands_for": "nothing real",
+        "versions": {name: "1.2.3-synthetic"},
+        "configurations": [{"name": "synthetic.conf (recommended)", "text": text}],
+    })
 }
 
 fn empty(scenario: &str, study: Option<&str>) -> Run {
-    Run {
-        scenario: scenario.to_owned(),
-        question: Question {
-            purpose: format!("Synthetic {scenario}: does the report show what it should?"),
-            study: study.map(str::to_owned),
-        },
-        parameters: vec![
-            Parameter { name: "seconds".to_owned(), paper: "180 s".to_owned(), used: "60 s".to_owned() },
-            Parameter { name: "rate".to_owned(), paper: "30,000/s".to_owned(), used: "2,000/s".to_owned() },
+    read(json!({
+        "scenario": scenario, "study": study,
+        "purpose": format!("Synthetic {scenario}: does the report show what it should?"),
+        "parameters": [
+            {"name": "seconds", "paper": "180 s", "used": "60 s"}, {"name": "rate", "paper": "30,000/s", "used": "2,000/s"},
         ],
-        shortened: vec!["60 s instead of 180 s (--quick)".to_owned()],
-        seconds: 60.0,
-        ..Run::default()
-    }
+        "shortened": ["60 s instead of 180 s (--quick)"], "seconds": 60.0,
+        "measures": [], "events": [], "ratios": [], "spikes": [], "propagations": [],
+    }))
 }
 
 /// Half of the peers deliver a few requests twice; one could not be counted, and one was not asked.
@@ -168,69 +138,42 @@ impl Formula {
         let spike = if case == "static" || case.starts_with("http") { 0.0 } else { disturbed };
         let seconds = f64::from(self.extent.seconds);
         let ok = (rate * seconds) as u64;
-        let mut errors = BTreeMap::new();
+        let cpu = self.around(cpu);
+        let mut measure: Measure = read(json!({
+            "peer": name, "settings": "recommended", "case": case, "phase": phase, "workers": 10, "begun_s": 0.0,
+            "load": Load::default(),
+            "cost": {
+                "cpu_s": cpu * ok as f64 / 1e6, "us_per_request": cpu, "cpus": cpu * rate / 1e6,
+                "memory_bytes": 40 << 20, "source": "cgroup", "of": "5 pods",
+            },
+        }));
+        let load = &mut measure.load;
         if spike > 100.0 {
-            errors.insert(Class::ConnectRefused, self.random.u64(20..400));
-            errors.insert(Class::ReadReset, self.random.u64(1..60));
-            errors.insert(Class::Status(502), self.random.u64(1..30));
+            load.errors.insert(Class::ConnectRefused, self.random.u64(20..400));
+            load.errors.insert(Class::ReadReset, self.random.u64(1..60));
+            load.errors.insert(Class::Status(502), self.random.u64(1..30));
         }
-        let examples = errors.keys().map(|class| Example {
+        let example = |class: &Class| Example {
             class: *class,
             at_s: 12.3,
             after_ms: 0.8,
             text: format!("synthetic: <b>{}</b>", class.name()),
-        });
-        let cpu = self.around(cpu);
-        Measure {
-            peer: name.to_owned(),
-            settings: Settings::Recommended,
-            case: case.to_owned(),
-            phase: phase.to_owned(),
-            block: None,
-            discarded: None,
-            workers: Some(10),
-            beside: None,
-            begun_s: 0.0,
-            backstage: Backstage::default(),
-            cost: Some(Cost {
-                cpu_s: cpu * ok as f64 / 1e6,
-                us_per_request: cpu,
-                cpus: cpu * rate / 1e6,
-                memory_bytes: Some(40 << 20),
-                source: "cgroup".to_owned(),
-                of: "5 pods".to_owned(),
-                ..Cost::default()
-            }),
-            load: Load {
-                offered: Offered { rate: Some(rate), connections: 100, threads: 2 },
-                rate,
-                bytes_rate: rate * 1_200.0,
-                seconds,
-                counts: Counts {
-                    requests: ok + errors.values().sum::<u64>(),
-                    ok,
-                    connections: 100,
-                    full_handshakes: 100,
-                    resumed_handshakes: 0,
-                    tickets: 100,
-                    bytes: ok * 1_200,
-                },
-                examples: examples.collect(),
-                errors,
-                latency: self.latency(ok, slow, spike),
-                service: Latency::default(),
-                lateness: Lateness { p50_ms: 0.01, p99_ms: 0.08, p999_ms: 0.4, max_ms: 1.2 },
-                tls: Some(Tls {
-                    version: "TLSv1.3".to_owned(),
-                    cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
-                    key: Some("RSA-2048".to_owned()),
-                    protocol: "http/1.1".to_owned(),
-                    group: Some("X25519".to_owned()),
-                    signature: Some("RSA_PSS_SHA256".to_owned()),
-                }),
-                over_time: self.over_time(rate, slow, spike),
-            },
-        }
+        };
+        load.examples = load.errors.keys().map(example).collect();
+        load.offered = read(json!({"rate": rate, "connections": 100, "threads": 2}));
+        load.counts = read(json!({
+            "requests": ok + load.errors.values().sum::<u64>(), "ok": ok, "connections": 100, "full_handshakes": 100,
+            "resumed_handshakes": 0, "tickets": 100, "bytes": ok * 1_200,
+        }));
+        load.lateness = read(json!({"p50_ms": 0.01, "p99_ms": 0.08, "p999_ms": 0.4, "max_ms": 1.2}));
+        load.tls = read(json!({
+            "version": "TLSv1.3", "cipher": "TLS_AES_256_GCM_SHA384", "key": "RSA-2048", "protocol": "http/1.1",
+            "group": "X25519", "signature": "RSA_PSS_SHA256",
+        }));
+        (load.rate, load.bytes_rate, load.seconds) = (rate, rate * 1_200.0, seconds);
+        load.latency = self.latency(ok, slow, spike);
+        load.over_time = self.over_time(rate, slow, spike);
+        measure
     }
 
     fn latency(&mut self, count: u64, slow: f64, spike: f64) -> Latency {
@@ -339,16 +282,8 @@ impl Formula {
             }
         }
         count_deliveries(&mut run);
-        self.events(
-            &mut run,
-            "dynamic",
-            &[
-                ("backend 5 -> 7", "scale"),
-                ("backend 7 -> 5", "scale"),
-                ("backend 5 -> 7", "scale"),
-                ("backend 7 -> 5", "scale"),
-            ],
-        );
+        let (up, down) = (("backend 5 -> 7", "scale"), ("backend 7 -> 5", "scale"));
+        self.events(&mut run, "dynamic", &[up, down, up, down]);
         run
     }
 
@@ -388,18 +323,11 @@ impl Formula {
 
     fn ratio(&mut self, peer: usize, case: &str) -> Vec<Ratio> {
         let (name, _, cpu, _) = PEERS[peer];
-        let ratio = |figure: &str, median: f64| Ratio {
-            figure: figure.to_owned(),
-            case: case.to_owned(),
-            peer: name.to_owned(),
-            settings: Settings::Recommended,
-            base: "fairway".to_owned(),
-            workers: Some(1),
-            median,
-            interval: (median * 0.96, median * 1.05),
-            pairs: 8,
-            set_aside: 0,
-            grounds: fairway_lab_measure::results::Grounds::default(),
+        let ratio = |figure: &str, median: f64| -> Ratio {
+            read(json!({
+                "figure": figure, "case": case, "peer": name, "settings": "recommended", "base": "fairway", "workers": 1,
+                "median": median, "interval": [median * 0.96, median * 1.05], "pairs": 20,
+            }))
         };
         vec![
             ratio("cpu per request", cpu / 21.0),
@@ -449,19 +377,12 @@ impl Formula {
         let mut run = empty("propagation", None);
         for (name, slow, _, spike) in PEERS {
             for case in ["add one by one", "change under load"] {
-                let ms = (0..300)
-                    .map(|_| (slow * 4.0 + spike) * (0.3 + 2.0 * self.random.f64().powi(3)))
-                    .collect();
-                run.propagations.push(Propagation {
-                    peer: name.to_owned(),
-                    settings: Settings::Recommended,
-                    case: case.to_owned(),
-                    ms,
-                    lost: if spike > 600.0 { 7 } else { 0 },
-                    wrong: 0,
-                    routes: 300,
-                    memory_bytes: Some(60 << 20),
-                });
+                let ms = (0..300).map(|_| (slow * 4.0 + spike) * (0.3 + 2.0 * self.random.f64().powi(3)));
+                let ms: Vec<f64> = ms.collect();
+                run.propagations.push(read::<Propagation>(json!({
+                    "peer": name, "settings": "recommended", "case": case, "ms": ms, "lost": if spike > 600.0 { 7 } else { 0 },
+                    "wrong": 0, "routes": 300, "memory_bytes": 60 << 20,
+                })));
             }
         }
         run

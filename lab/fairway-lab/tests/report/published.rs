@@ -2,25 +2,21 @@
 //! a clone can bear.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
+
+use super::laboratory;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-fn publish(root: &Path, more: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fairway-lab")).arg("publish").arg(root).args(more).output().unwrap()
-}
-
-fn said(output: Output) -> String {
-    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+fn publish(root: &Path, more: &[&str]) -> (Option<i32>, String) {
+    laboratory(root, &[&["publish", "."], more].concat())
 }
 
 /// The documents and the results without the history, as in an unpacked archive.
 fn copy() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for place in
-        ["README.md", "docs/performance.md", "docs/limits.md", "docs/results", "bench/results", "e2e/results"]
-    {
+    for place in ["README.md", "docs/performance.md", "docs/limits.md", "docs/results"] {
         let target = folder.path().join(place);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         let source = Path::new(ROOT).join(place);
@@ -52,26 +48,22 @@ fn a_figure_that_was_changed_or_added_by_hand_is_refused() {
         let text = fs::read_to_string(&place).unwrap();
         assert!(text.contains(from), "{file} has {from}");
         fs::write(&place, text.replacen(from, to, 1)).unwrap();
-        let output = publish(folder.path(), &["--check"]);
-        assert_eq!(output.status.code(), Some(1));
-        let told = said(output);
-        assert!(told.contains(expected), "{told}");
+        let (code, told) = publish(folder.path(), &["--check"]);
+        assert!(code == Some(1) && told.contains(expected), "{told}");
     }
 }
 
 #[test]
 fn results_without_a_clean_revision_are_refused() {
     let folder = copy();
-    let place = folder.path().join("bench/results/latest.json");
+    let place = folder.path().join("docs/results/cpu.json");
     let mut file: serde_json::Value =
         serde_json::from_slice(&fairway_lab_measure::results::read_kept(&place).unwrap()).unwrap();
     for revision in ["bb398aa with changes", "unknown"] {
         file["origin"]["revision"] = revision.into();
         fs::write(&place, file.to_string()).unwrap();
-        let output = publish(folder.path(), &["--check"]);
-        assert_eq!(output.status.code(), Some(1));
-        let told = said(output);
-        assert!(told.contains("bench/results/latest.json names no clean revision"), "{told}");
+        let (code, told) = publish(folder.path(), &["--check"]);
+        assert!(code == Some(1) && told.contains("docs/results/cpu.json names no clean revision"), "{told}");
     }
 }
 
@@ -82,26 +74,18 @@ fn a_second_writing_changes_nothing() {
         ["README.md", "docs/performance.md"].map(|file| fs::read_to_string(folder.path().join(file)).unwrap())
     };
     let before = read();
-    assert!(publish(folder.path(), &[]).status.success());
+    assert!(publish(folder.path(), &[]) == (Some(0), String::new()));
     assert!(before == read());
 }
 
 #[test]
 fn published_results_are_few_and_small() {
-    let (mut files, mut bytes) = (0, 0);
-    let mut folders = vec![PathBuf::from(ROOT).join("docs/results")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            match entry.metadata().unwrap() {
-                found if found.is_dir() => folders.push(entry.path()),
-                found => {
-                    files += 1;
-                    bytes += found.len();
-                }
-            }
-        }
-    }
-    assert!(files <= 40 && bytes <= 3_000_000, "{files} files, {bytes} bytes");
+    let entries = fs::read_dir(Path::new(ROOT).join("docs/results")).unwrap().map(Result::unwrap);
+    let (pages, results): (Vec<_>, Vec<_>) =
+        entries.partition(|entry| entry.file_name().to_str().unwrap().ends_with(".html"));
+    let bytes = |files: &[fs::DirEntry]| files.iter().map(|file| file.metadata().unwrap().len()).sum::<u64>();
+    assert!(results.len() <= 40 && bytes(&results) <= 1_000_000, "{} bytes", bytes(&results));
+    assert!(bytes(&pages) <= 1_100_000, "{} bytes", bytes(&pages));
 }
 
 #[test]

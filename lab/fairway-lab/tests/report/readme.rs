@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use super::fixture::{SMALL, results as synthetic};
+use super::laboratory;
 
 struct Place {
     folder: tempfile::TempDir,
@@ -23,14 +23,7 @@ fn place(text: &str) -> Place {
 
 impl Place {
     fn run(&self, more: &[&str]) -> (Option<i32>, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
-            .args(["report", "docs/results", "--readme", "README.md"])
-            .args(more)
-            .current_dir(&self.folder)
-            .output()
-            .unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(told).unwrap())
+        laboratory(self.folder.path(), &[&["report", "docs/results", "--readme", "README.md"], more].concat())
     }
 
     fn text(&self) -> String {
@@ -45,9 +38,8 @@ fn the_region_is_rewritten_and_nothing_else() {
     let place = place(MARKED);
     assert_eq!(place.run(&[]), (Some(0), String::new()));
     let text = place.text();
-    assert!(text.starts_with("# Words before\n<!-- lab:begin -->\n"));
+    assert!(text.starts_with("# Words before\n<!-- lab:begin -->\n") && !text.contains("old"));
     assert!(text.ends_with("<!-- lab:end -->\nwords after\n"));
-    assert!(!text.contains("old"));
     for told in [
         "[the report](docs/results/report.html)",
         "|  | fairway | nginx-reload | haproxy | envoy | contour | traefik |",
@@ -60,8 +52,17 @@ fn the_region_is_rewritten_and_nothing_else() {
     ] {
         assert!(text.contains(told), "{told} is not in\n{text}");
     }
-    assert_eq!(place.run(&[]), (Some(0), String::new()));
-    assert_eq!(place.text(), text, "the second time changes nothing");
+    assert_eq!(
+        (place.run(&[]), place.text()),
+        ((Some(0), String::new()), text),
+        "the second time changes nothing"
+    );
+    place.run(&["--link", "https://example.org/report (1).html"]);
+    assert!(
+        place.text().contains("[the report](https://example.org/report%20(1%29.html)"),
+        "{}",
+        place.text()
+    );
 }
 
 #[test]
@@ -71,8 +72,7 @@ fn the_check_finds_a_figure_that_was_changed_by_hand() {
     assert!(code == Some(1) && told.contains("README.md does not say what the results say"), "{told}");
     place.run(&[]);
     assert_eq!(place.run(&["--check"]), (Some(0), String::new()));
-    let text = place.text();
-    fs::write(&place.readme, text.replace("0 of 120,000", "0 of 990,000")).unwrap();
+    fs::write(&place.readme, place.text().replace("0 of 120,000", "0 of 990,000")).unwrap();
     let (code, told) = place.run(&["--check"]);
     assert!(code == Some(1) && told.contains("0 of 990,000") && told.contains("0 of 120,000"), "{told}");
     assert!(place.text().contains("0 of 990,000"), "a check changes nothing");
@@ -81,10 +81,7 @@ fn the_check_finds_a_figure_that_was_changed_by_hand() {
 #[test]
 fn a_readme_without_its_markers_is_refused_and_left_alone() {
     for (text, expected) in [
-        (
-            "nothing",
-            "README.md has no line <!-- lab:begin -->; put <!-- lab:begin --> and <!-- lab:end --> where",
-        ),
+        ("nothing", "has no line <!-- lab:begin -->; put <!-- lab:begin --> and <!-- lab:end --> where"),
         ("<!-- lab:begin -->", "has no line <!-- lab:end -->"),
         ("<!-- lab:end --><!-- lab:begin -->", "has <!-- lab:end --> before <!-- lab:begin -->"),
         ("<!-- lab:begin --><!-- lab:begin --><!-- lab:end -->", "<!-- lab:begin --> twice"),
@@ -97,19 +94,11 @@ fn a_readme_without_its_markers_is_refused_and_left_alone() {
 }
 
 #[test]
-fn the_link_can_be_given() {
-    let place = place(MARKED);
-    place.run(&["--link", "https://example.org/report (1).html"]);
-    assert!(
-        place.text().contains("[the report](https://example.org/report%20(1%29.html)"),
-        "{}",
-        place.text()
-    );
-}
-
-#[test]
 fn runs_of_one_machine_are_one_table_and_those_of_another_have_their_own() {
-    for (kernel, tables) in [("6.0.0-synthetic", 1), ("7.0.0-synthetic", 2)] {
+    for (kernel, tables, sum, dates) in [
+        ("6.0.0-synthetic", 1, "0 of 240,000", "2026-01-02 and 2031-01-01"),
+        ("7.0.0-synthetic", 2, "0 of 120,000", "2031-01-01"),
+    ] {
         let place = place(MARKED);
         let (mut second, later) = (synthetic(SMALL), place.folder.path().join("later"));
         second.begun = "2031-01-01T00:00:00Z".to_owned();
@@ -119,17 +108,11 @@ fn runs_of_one_machine_are_one_table_and_those_of_another_have_their_own() {
         second.runs.push(more);
         fs::create_dir(&later).unwrap();
         fairway_lab_measure::results::write(&later, &second).unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_fairway-lab"))
-            .args(["report", "docs/results", "later", "--readme", "README.md"])
-            .current_dir(&place.folder)
-            .output()
-            .unwrap();
-        assert!(output.status.success());
+        let arguments = ["report", "docs/results", "later", "--readme", "README.md"];
+        assert_eq!(laboratory(place.folder.path(), &arguments).0, Some(0));
         let text = place.text();
         assert_eq!(text.matches("|  | fairway | nginx-reload |").count(), tables, "{text}");
-        let sum = if tables == 1 { "0 of 240,000" } else { "0 of 120,000" };
         assert!(text.contains(&format!("| failed requests, dynamic: dynamic | {sum} |")), "{text}");
-        let dates = if tables == 1 { "2026-01-02 and 2031-01-01" } else { "2031-01-01" };
         assert!(text.contains(&format!("Measured {dates}")) && text.contains("another: "), "{text}");
     }
 }

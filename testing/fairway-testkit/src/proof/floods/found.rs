@@ -22,6 +22,8 @@ const RECOVERY_MS: f64 = 1_000.0;
 pub struct Flooded {
     /// What was done.
     pub kind: Kind,
+    /// The same in words, for who reads the results.
+    pub what: String,
     /// By the attackers, and what it cost both sides.
     pub attacked: Attacked,
     /// What the proxy held.
@@ -198,6 +200,8 @@ impl Flooded {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
     use crate::proof::delays::Delays;
 
@@ -209,6 +213,7 @@ mod tests {
     fn flooded(kind: Kind) -> Flooded {
         Flooded {
             kind,
+            what: kind.description(),
             attacked: Attacked {
                 seconds: 10.0,
                 connections: 8,
@@ -240,6 +245,14 @@ mod tests {
     fn a_flood_that_harms_nobody_is_no_wrong_and_no_miss() {
         let found = flooded(Kind::Pipelined);
         assert_eq!((found.wrongs(), found.misses()), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn every_flood_says_what_its_attackers_do() {
+        let said = |kind: Kind| flooded(kind).what;
+        assert_eq!(said(Kind::SilentHandshakes), "a ClientHello, then silence");
+        assert_eq!(said(Kind::H2Pings), "PINGs without end");
+        assert!(Kind::value_variants().iter().all(|kind| !said(*kind).is_empty()));
     }
 
     #[test]

@@ -26,13 +26,13 @@ pub enum Kind {
     Handshakes,
     /// Connections that are made and reset.
     ConnectionChurn,
-    /// More connections than the proxy may open files.
+    /// More connections than the proxy may open files (256).
     Descriptors,
-    /// Heads of 28 KiB in two pieces, small memory budget.
+    /// Heads of 28 KiB in two pieces.
     MemoryHeads,
-    /// Bodies held for a retry, small memory budget.
+    /// Bodies held for a retry.
     MemoryBodies,
-    /// Answers that are not read, small memory budget.
+    /// Answers that are not read.
     MemoryReads,
     /// Random paths of 8 KiB, the most expensive accepted patterns.
     Regex,
@@ -95,6 +95,20 @@ impl Kind {
     #[must_use]
     pub fn name(self) -> String {
         self.to_possible_value().expect("no attack is hidden").get_name().to_owned()
+    }
+
+    /// What attackers do, as the command line says it.
+    pub(super) fn description(self) -> String {
+        let value = self.to_possible_value();
+        let text = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string);
+        let text = text.unwrap_or_default();
+        // A sentence there, and a cell of a table elsewhere; names of protocols stay as they are.
+        match text.split_at_checked(2) {
+            Some((first, rest)) if first.bytes().skip(1).all(|byte| !byte.is_ascii_uppercase()) => {
+                first.to_lowercase() + rest
+            }
+            _ => text,
+        }
     }
 
     /// Whether the flood uses up a resource, so that refusing work with 503 or by closing a new connection is the

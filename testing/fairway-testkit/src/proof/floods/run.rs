@@ -171,7 +171,19 @@ impl FloodRun {
             resident_bound: kind.bound(resident_before, connections),
             sockets_peak,
         };
-        (Flooded { kind, attacked, memory, quiet, flooded, honest: None, recovery }, work)
+        (
+            Flooded {
+                kind,
+                what: kind.description(),
+                attacked,
+                memory,
+                quiet,
+                flooded,
+                honest: None,
+                recovery,
+            },
+            work,
+        )
     }
 
     fn watch(&self, threads: &Threads, work: &Work, cores: f64) -> Watch {

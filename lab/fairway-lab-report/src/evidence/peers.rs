@@ -1,0 +1,74 @@
+//! What the runs of the laboratory say of peers next to Fairway: requests that were lost while pods came and went, and where a
+//! peer was faster. Chosen once, here, and not by what they say.
+
+use fairway_lab_measure::results::{Results, Settings};
+
+use super::super::gather::{Scenario, gather};
+use super::super::number;
+use super::super::palette::Palette;
+use super::super::pool::{Pool, whole};
+use super::suites::version;
+
+/// The case of the laboratory in which pods come and go.
+const CHANGING: (&str, &str) = ("dynamic", "dynamic");
+
+/// Requests that were lost while pods came and went, of every peer.
+pub(super) fn lost(runs: &[Results]) -> Vec<String> {
+    let (scenario, case) = CHANGING;
+    let lost_by = |pool: &Pool<'_>, named: &str| {
+        format!("{named}: {} of {}", number::count(pool.failed()), number::count(pool.requests()))
+    };
+    compared(runs, |run, pools, named| {
+        let own = pools.iter().filter(|pool| run.scenario == scenario && pool.case == case);
+        own.map(|pool| lost_by(pool, &named(pool.peer))).collect()
+    })
+}
+
+/// Cases at a held rate in which a peer's p99 was lower than Fairway's. A percentile needs ten samples above it.
+pub(super) fn behind(runs: &[Results]) -> Vec<String> {
+    let p99 = |pool: &Pool<'_>| pool.percentile(99.0).map(|point| point.ms);
+    compared(runs, |run, pools, named| {
+        let is_held = |pool: &&Pool<'_>| pool.measures.iter().all(|one| one.load.offered.rate.is_some());
+        let held: Vec<_> = pools.iter().filter(is_held).filter_map(|pool| Some((pool, p99(pool)?))).collect();
+        let mut found = Vec::new();
+        for (own, ms) in held.iter().filter(|(pool, _)| pool.peer == "fairway") {
+            let better = held.iter().filter(|(pool, other)| pool.case == own.case && other < ms);
+            let better: Vec<String> = better
+                .map(|(pool, other)| format!("{} {} ms", named(pool.peer), number::figure(*other)))
+                .collect();
+            if !better.is_empty() {
+                let place = format!("p99 latency in `{}`, case {}", run.scenario, own.case);
+                found.push(format!("{place}: Fairway {} ms, {}", number::figure(*ms), better.join(", ")));
+            }
+        }
+        found
+    })
+}
+
+/// What is found in each scenario of its pools with recommended settings, and of the names of peers with their versions.
+fn compared(
+    runs: &[Results],
+    find: impl Fn(&Scenario, &[Pool<'_>], &dyn Fn(&str) -> String) -> Vec<String>,
+) -> Vec<String> {
+    let palette = Palette::of(runs);
+    let of_scenario = |run: &Scenario| {
+        // Those of all rounds of a scenario have the same versions.
+        let results = run.sources.first().and_then(|at| runs.get(*at));
+        let mut pools = whole(run, &palette);
+        pools.retain(|pool| pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer));
+        find(run, &pools, &|peer| results.map_or_else(String::new, |results| named(results, peer)))
+    };
+    gather(runs).iter().flat_map(of_scenario).collect()
+}
+
+/// A peer with its versions.
+fn named(results: &Results, peer: &str) -> String {
+    let Some(record) = results.peers.iter().find(|record| record.name == peer) else {
+        return peer.to_owned();
+    };
+    let with = |(program, text): (&String, &String)| match version(text) {
+        version if record.versions.len() == 1 || program == peer => version.to_owned(),
+        version => format!("with {program} {version}"),
+    };
+    format!("{peer} {}", record.versions.iter().map(with).collect::<Vec<_>>().join(" "))
+}

@@ -1,0 +1,213 @@
+//! What the template shows of a scenario: its run as it is in the file, without what only plots need, and its streams pooled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fairway_lab_measure::results::{Class, Delivered, Deliveries, Lateness, Load, Measure, Propagation, Run};
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+
+use super::gather::{Scenario, distinct};
+use super::number::{self, TOO_FEW};
+use super::palette::Palette;
+use super::pool::{ENOUGH_ABOVE, Pool, by_phase, part, titled, whole};
+use super::{effects, headline, moments, plots, poisson};
+
+/// Errors that are shown even where nobody had one: that there is none is a finding.
+const ALWAYS: [Class; 5] =
+    [Class::ConnectRefused, Class::ConnectTimeout, Class::ReadReset, Class::ReadEof, Class::HeadTimeout];
+
+/// The part of a scenario. Notices say that its revision had changes, or is outdated.
+pub(super) fn of(scenario: &Scenario, notices: Vec<String>, palette: &Palette) -> Value {
+    let pools = whole(scenario, palette);
+    let mut classes: BTreeSet<Class> = ALWAYS.into();
+    classes.extend(pools.iter().flat_map(|pool| pool.errors().into_keys()));
+    let mut phases = by_phase(scenario, palette);
+    if distinct(phases.iter().map(|pool| pool.phase)).len() < 2 {
+        phases.clear();
+    }
+    let run = without_latencies(scenario, palette);
+    context! {
+        title => scenario.title(),
+        // Why it is not one with the part before it.
+        apart => &scenario.apart,
+        notices,
+        rounds => scenario.rounds(),
+        pools => pools.iter().map(streams).collect::<Vec<_>>(),
+        phases => phases.iter().map(streams).collect::<Vec<_>>(),
+        classes => Serde(classes),
+        // By how much each spike was above the direct stream.
+        above => run.spikes.iter().map(effects::above_direct).collect::<Vec<_>>(),
+        times => run.propagations.iter().map(effects::times).collect::<Vec<_>>(),
+        notes => Serde(notes(scenario)),
+        uncounted => uncounted(scenario),
+        generator => generator(scenario),
+        ratios => headline::ratios(scenario, palette),
+        workers => plots::by_workers(&pools, palette),
+        percentiles => plots::percentiles(&pools, palette),
+        over_time => moments::over_time(scenario, palette),
+        distributions => effects::distributions(scenario, palette),
+        run => Serde(run),
+    }
+}
+
+/// Spikes and times of propagation in the order of cases, settings and peers.
+fn without_latencies(scenario: &Scenario, palette: &Palette) -> Run {
+    let mut run = Run::clone(scenario);
+    for measure in &mut run.measures {
+        let Load { offered, examples, .. } = std::mem::take(&mut measure.load);
+        measure.load = Load { offered, examples, ..Load::default() };
+    }
+    let cases = distinct(scenario.spikes.iter().map(|spike| &spike.case));
+    let place = |cases: &[&String], case: &String| cases.iter().position(|known| *known == case);
+    run.spikes.sort_by_key(|spike| (place(&cases, &spike.case), spike.settings, palette.place(&spike.peer)));
+    let cases = distinct(scenario.propagations.iter().map(|one| &one.case));
+    run.propagations
+        .sort_by_key(|one: &Propagation| (place(&cases, &one.case), one.settings, palette.place(&one.peer)));
+    run
+}
+
+/// A pool with its figures.
+fn streams(pool: &Pool<'_>) -> Value {
+    let heading = part(&titled(pool.case, pool.workers), pool.settings);
+    let tails: BTreeMap<_, _> =
+        pool.percentiles().into_iter().map(|tail| (tail.percent.to_string(), tail)).collect();
+    context! {
+        case => pool.case,
+        part => if pool.phase.is_empty() { heading } else { format!("{heading}: {}", pool.phase) },
+        // Whatever the number of workers.
+        series => format!("{}, {}, {:?}", pool.case, pool.peer, pool.settings),
+        peer => pool.peer,
+        settings => Serde(pool.settings),
+        workers => pool.workers,
+        rate => pool.rate(),
+        ok => pool.measures.iter().map(|one| one.load.counts.ok).sum::<u64>(),
+        failed => pool.failed(),
+        requests => pool.requests(),
+        loss => poisson::rate_of_loss(pool.failed(), pool.requests()),
+        tails => Serde(tails),
+        highest => pool.highest(),
+        cpu => pool.cpu(),
+        cpus => pool.cpus(),
+        memory => pool.memory(),
+        handshakes => pool.handshakes(),
+        gigabits => pool.gigabits(),
+        unit => pool.capacity().0,
+        errors => Serde(pool.errors()),
+        delivered => Serde(delivered(pool)),
+    }
+}
+
+/// Together, if all were counted: a part of them would look like the whole.
+fn delivered(pool: &Pool<'_>) -> Option<Delivered> {
+    pool.measures.iter().try_fold(Delivered::default(), |sum, measure| match &measure.backstage.deliveries {
+        Some(Deliveries::Counted(delivered)) => Some(sum.and(delivered)),
+        Some(Deliveries::Uncounted { .. }) | None => None,
+    })
+}
+
+/// Why it is not known what backends saw; nothing where no stream had ids.
+fn uncounted(run: &Run) -> Vec<String> {
+    if run.measures.iter().all(|measure| measure.backstage.deliveries.is_none()) {
+        return Vec::new();
+    }
+    let reasons = run.measures.iter().filter_map(|measure| match &measure.backstage.deliveries {
+        Some(Deliveries::Uncounted { reason }) => Some((&measure.peer, reason.as_str())),
+        None => Some((&measure.peer, "its requests carried no ids")),
+        Some(Deliveries::Counted(_)) => None,
+    });
+    distinct(reasons).into_iter().map(|(peer, reason)| format!("Not counted for {peer}: {reason}.")).collect()
+}
+
+/// Which peers' figures of CPU are not the kernel's own counters, and what could not be read.
+fn notes(run: &Run) -> BTreeSet<String> {
+    let said = |measure: &Measure| match (&measure.cost, &measure.backstage.uncosted) {
+        (Some(cost), _) if cost.source == "kubelet" => Some(format!(
+            "{}: CPU is from the counters of its pods' kubelets, which are renewed every 10 s or so: the mean between the \
+             samples, taken for the whole. It is coarser than what is read from cgroups.",
+            measure.peer
+        )),
+        (None, Some(reason)) => {
+            let Measure { peer, case, phase, .. } = measure;
+            Some(format!("{peer}: no figure of CPU in {case}, {phase}: {reason}."))
+        }
+        _ => None,
+    };
+    run.measures.iter().filter_map(said).collect()
+}
+
+/// What the generator did itself for each stream: what it offered, how late it was, TLS as negotiated.
+fn generator(run: &Run) -> Vec<Value> {
+    let key = |measure: &Measure| {
+        let place = (measure.case.clone(), measure.workers, measure.peer.clone(), measure.settings);
+        (place, measure.phase.clone(), measure.beside.clone(), tls(measure), cost_source(measure))
+    };
+    let blocks_of = |one| run.measures.iter().filter(|measure| key(measure) == one).collect::<Vec<_>>();
+    distinct(run.measures.iter().map(key)).into_iter().map(|one| stream(&blocks_of(one))).collect()
+}
+
+/// The blocks of one stream, of which there is at least one. Of lateness the worst block counts.
+fn stream(blocks: &[&Measure]) -> Value {
+    let worst = |percent: f64, of: fn(&Lateness) -> f64| {
+        let stands = |block: &&&Measure| {
+            let above = block.load.counts.requests as f64 * (1.0 - percent / 100.0);
+            above >= ENOUGH_ABOVE as f64 || percent >= 100.0
+        };
+        blocks.iter().filter(stands).map(|block| of(&block.load.lateness)).reduce(f64::max)
+    };
+    let sent = |block: &&Measure| {
+        let p99 = block.load.service.percentiles.iter().find(|point| (point.percent - 99.0).abs() < 1e-9);
+        p99.filter(|point| point.above >= ENOUGH_ABOVE).map(|point| point.ms)
+    };
+    let late = [
+        worst(50.0, |late| late.p50_ms),
+        worst(99.0, |late| late.p99_ms),
+        worst(99.9, |late| late.p999_ms),
+        worst(100.0, |late| late.max_ms),
+        blocks.iter().filter_map(sent).reduce(f64::max),
+    ];
+    let (measure, offered) = (blocks[0], &blocks[0].load.offered);
+    let figures = [
+        blocks.len().to_string(),
+        offered.rate.map_or_else(|| "closed loop".to_owned(), number::figure),
+        number::count(offered.connections.into()),
+        offered.threads.to_string(),
+        number::figure(blocks.iter().map(|block| block.load.seconds).sum()),
+    ];
+    let late = late.map(|ms| ms.map_or_else(|| TOO_FEW.to_owned(), number::figure));
+    context! {
+        case => titled(&measure.case, measure.workers),
+        peer => &measure.peer,
+        settings => Serde(measure.settings),
+        phase => &measure.phase,
+        figures => figures.into_iter().chain(late).collect::<Vec<_>>(),
+        tls => tls(measure),
+        cost => cost_source(measure),
+    }
+}
+
+/// TLS as it was negotiated.
+fn tls(measure: &Measure) -> String {
+    measure.load.tls.as_ref().map_or_else(
+        || "none".to_owned(),
+        |tls| {
+            let key = tls.key.as_deref().unwrap_or("key unknown");
+            let group = tls.group.as_deref().unwrap_or("group unknown");
+            format!("{} {} {group} {key} {}", tls.version, tls.cipher, tls.protocol)
+        },
+    )
+}
+
+/// Where CPU was read.
+fn cost_source(measure: &Measure) -> String {
+    match (&measure.cost, &measure.backstage.uncosted) {
+        (Some(cost), _) => {
+            let covered = cost
+                .covered
+                .map(|part| format!(", samples cover {:.0}% of the time", part * 100.0))
+                .unwrap_or_default();
+            format!("{}, {}{covered}", cost.source, cost.of)
+        }
+        (None, Some(reason)) => format!("not read: {reason}"),
+        (None, None) => number::UNKNOWN.to_owned(),
+    }
+}
