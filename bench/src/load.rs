@@ -7,11 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fairway_lab_measure::results::Class;
-use fairway_lab_traffic::load::{
-    DatagramOutcome, DatagramPlan, Datagrams, Outcome, Plan, Protocol, Reuse, SessionReuse, Stream, TlsPlan,
-    TlsVersion,
-};
-use hdrhistogram::Histogram;
+use fairway_lab_traffic::load::{Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion};
 
 use crate::body::Body;
 use crate::interrupt::wait_until;
@@ -46,30 +42,8 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Connections that were open at the end.
     pub(crate) open: usize,
-    pub(crate) outcome: Outcomes,
-}
-
-/// What the generator says.
-pub(crate) enum Outcomes {
-    Requests(Box<Outcome>),
-    Datagrams(DatagramOutcome),
-}
-
-impl Outcomes {
-    /// From the send time, microseconds.
-    pub(crate) fn latency(&self) -> &Histogram<u64> {
-        match self {
-            Self::Requests(outcome) => &outcome.latency,
-            Self::Datagrams(outcome) => &outcome.latency,
-        }
-    }
-
-    pub(crate) fn seconds(&self) -> f64 {
-        match self {
-            Self::Requests(outcome) => outcome.load.seconds,
-            Self::Datagrams(outcome) => outcome.seconds,
-        }
-    }
+    /// What the generator says.
+    pub(crate) outcome: Box<Outcome>,
 }
 
 impl Tally {
@@ -79,87 +53,40 @@ impl Tally {
 }
 
 /// Open connections, or sockets for datagrams, with nothing in flight.
-pub(crate) enum Generator {
-    Requests(Stream),
-    Datagrams(Datagrams),
-}
+pub(crate) struct Generator(Stream);
 
 impl Generator {
     /// Opens the connections of a load for `window`; an idle one ends when each connection was used once.
     pub(crate) fn open(ask: &Ask, window: Duration) -> anyhow::Result<Self> {
-        if ask.scenario.forwarded == Forwarded::Datagrams {
-            return Ok(Self::Datagrams(Datagrams::open(datagrams(ask, window), None)?));
-        }
-        Ok(Self::Requests(Stream::open(plan(ask, window)?, None)?))
+        Ok(Self(Stream::open(plan(ask, window)?)?))
     }
 
-    /// Sends as planned; returns once so many requests wait for their answers. Datagrams never wait for long.
+    /// Sends as planned; returns once so many requests wait for their answers.
     pub(crate) fn send_and_wait_for(&mut self, in_flight: u64) -> anyhow::Result<bool> {
-        self.begin();
-        let Self::Requests(stream) = self else { return Ok(false) };
-        wait_until(PATIENCE, || stream.progress().in_flight >= in_flight)
+        self.0.begin();
+        wait_until(PATIENCE, || self.0.progress().in_flight >= in_flight)
     }
 
     /// Waits until nothing is in flight. The connections stay open.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
-        let is_finished = || match self {
-            Self::Requests(stream) => stream.is_finished(),
-            Self::Datagrams(datagrams) => datagrams.is_finished(),
-        };
-        wait_until(Duration::MAX, is_finished).map(drop)
+        wait_until(Duration::MAX, || self.0.is_finished()).map(drop)
     }
 
     /// Sends as planned, and waits until nothing is in flight. The connections stay open.
     pub(crate) fn run(&mut self) -> anyhow::Result<()> {
-        self.begin();
+        self.0.begin();
         self.finish()
-    }
-
-    fn begin(&mut self) {
-        match self {
-            Self::Requests(stream) => stream.begin(),
-            Self::Datagrams(datagrams) => datagrams.begin(),
-        }
     }
 
     /// Closes the connections.
     pub(crate) fn end(self) -> anyhow::Result<Tally> {
+        let outcome = self.0.join()?;
         let mut errors = BTreeMap::new();
-        match self {
-            Self::Requests(stream) => {
-                let outcome = stream.join()?;
-                for (class, count) in &outcome.load.errors {
-                    *errors.entry(name(*class)).or_default() += count;
-                }
-                let (requests, open) = (outcome.load.counts.ok, outcome.open);
-                Ok(Tally { requests, errors, open, outcome: Outcomes::Requests(Box::new(outcome)) })
-            }
-            Self::Datagrams(datagrams) => {
-                let outcome = datagrams.join()?;
-                for (what, count) in
-                    [("no echo", outcome.lost - outcome.wrong), ("wrong length", outcome.wrong)]
-                {
-                    if count > 0 {
-                        errors.insert(what.to_owned(), count);
-                    }
-                }
-                let requests = outcome.answered;
-                Ok(Tally { requests, errors, open: 0, outcome: Outcomes::Datagrams(outcome) })
-            }
+        for (class, count) in &outcome.load.errors {
+            *errors.entry(name(*class)).or_default() += count;
         }
-    }
-}
-
-fn datagrams(ask: &Ask, window: Duration) -> DatagramPlan {
-    let Scenario { body, connections, load, .. } = ask.scenario;
-    DatagramPlan {
-        address: ask.address,
-        sessions: connections,
-        reuse: if load == Load::Once { SessionReuse::Fresh } else { SessionReuse::Kept },
-        bytes: body.bytes(),
-        duration: Some(window),
-        datagrams: (load == Load::Idle).then_some(connections as u64),
-        timeout: LOST,
+        let (requests, open) = (outcome.load.counts.ok, outcome.open);
+        Ok(Tally { requests, errors, open, outcome: Box::new(outcome) })
     }
 }
 
@@ -175,7 +102,7 @@ pub(crate) fn has_fields(ask: &Ask, fields: &[(&str, &str)], window: Duration) -
     for (name, value) in fields {
         let mut plan = plan(ask, window)?;
         plan.expect.header = Some(((*name).to_owned(), (*value).to_owned()));
-        let mut generator = Generator::Requests(Stream::open(plan, None)?);
+        let mut generator = Generator(Stream::open(plan)?);
         generator.run()?;
         if generator.end()?.requests != 1 {
             return Ok(false);
@@ -200,6 +127,12 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         Load::Idle => (Reuse::OneAfterTheOther, Some(connections as u64)),
         Load::Waiting => (Reuse::KeepAlive, Some((connections * downstream.streams()) as u64)),
     };
+    if ask.scenario.forwarded == Forwarded::Datagrams {
+        plan.wire.protocol = Protocol::Datagrams;
+        plan.request.body = vec![b'x'; body.bytes()].into();
+        plan.bounds.timeout = LOST;
+        return Ok(plan);
+    }
     if ask.scenario.is_http2() {
         plan.wire.protocol = Protocol::Http2;
         plan.shape.streams = downstream.streams();

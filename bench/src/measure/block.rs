@@ -145,7 +145,7 @@ impl Measurement {
     fn into_block(self, round: usize, peer: &str) -> Block {
         let discarded = self.verdict();
         let Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, .. } = self;
-        let (latency, seconds) = (tally.outcome.latency(), tally.outcome.seconds());
+        let (latency, seconds) = (&tally.outcome.latency, tally.outcome.load.seconds);
         let handshakes = Handshakes::of(&tally.outcome);
         Block {
             round,

@@ -1,8 +1,9 @@
 //! What the TLS handshakes of a block were, and whether they were those that every peer has to do.
 
 use fairway_lab_measure::results::Tls;
+use fairway_lab_traffic::load::Outcome;
 
-use crate::load::{GROUP, Outcomes};
+use crate::load::GROUP;
 
 /// The handshakes of one block, or of several.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -17,8 +18,7 @@ pub(crate) struct Handshakes {
 
 impl Handshakes {
     /// None without TLS.
-    pub(super) fn of(outcome: &Outcomes) -> Option<Self> {
-        let Outcomes::Requests(outcome) = outcome else { return None };
+    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         let (counts, tls) = (&outcome.load.counts, outcome.load.tls.as_ref()?);
         let (full, resumed, tickets) = (counts.full_handshakes, counts.resumed_handshakes, counts.tickets);
         Some(Self { full, resumed, tickets, negotiated: tls.clone() })

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::process;
-use crate::usage::Usage;
+use crate::process::{self, Usage};
 
 /// How deep below the root a container's cgroup may be.
 const DEPTH: usize = 8;

@@ -14,7 +14,6 @@
 
 mod cgroup;
 mod compared;
-mod coverage;
 mod distance;
 mod executable;
 mod machine;
@@ -26,7 +25,6 @@ mod program;
 pub mod results;
 mod samples;
 mod spent;
-mod usage;
 
 pub use compared::{Comparison, FIGURES, Figure};
 pub use distance::{distance, during, round_trip_ns};
@@ -37,7 +35,7 @@ pub use pairs::{Block, Paired, Spread, ratios};
 pub use pinning::{MachineTime, pin, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
 pub use program::{Program, Waited};
-pub use samples::{Reading, Sample, Sampled};
+pub use samples::{Sample, Sampled};
 pub use spent::Spent;
 
 pub use crate::results::Distance;

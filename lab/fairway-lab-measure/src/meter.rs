@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::cgroup::Containers;
-use crate::process;
+use crate::process::{self, Usage};
 use crate::spent::Spent;
-use crate::usage::Usage;
 
 /// One of those that are measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,30 +96,14 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// A process that does nothing but work, until it is dropped.
-    struct Busy(std::process::Child);
-
-    impl Busy {
-        fn begin() -> (Self, Subject) {
-            let child = std::process::Command::new("sh")
-                .args(["-c", "while :; do :; done"])
-                .spawn()
-                .expect("sh runs");
-            let subject = Subject::Process(child.id());
-            (Self(child), subject)
-        }
+    fn own() -> [Subject; 1] {
+        [Subject::Process(std::process::id())]
     }
 
-    impl Drop for Busy {
-        fn drop(&mut self) {
-            self.0.kill().and_then(|()| self.0.wait()).expect("the process is ours");
-        }
-    }
-
-    /// Reads until something was spent.
-    fn spends(meter: &mut Meter, subject: &Subject) -> Spent {
+    /// Reads this process until it has spent something on that.
+    fn spends(meter: &mut Meter) -> Spent {
         loop {
-            meter.read(std::slice::from_ref(subject));
+            meter.read(&own());
             let spent = meter.spent();
             if spent.cpu_s > 0.05 {
                 return spent;
@@ -130,24 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_spends() {
-        let (_busy, subject) = Busy::begin();
-        let spent = spends(&mut Meter::begin(std::slice::from_ref(&subject)), &subject);
-        assert!(
-            spent.cpu_s <= spent.seconds * 1.05 && spent.memory_bytes.is_some_and(|bytes| bytes > 0),
-            "{spent:?}"
-        );
+    fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
+        let mut meter = Meter::begin(&own());
+        let spent = spends(&mut meter);
+        assert!(spent.memory_bytes.is_some_and(|bytes| bytes > 0), "{spent:?}");
         let cost = spent.cost(1000, "process", "one process").expect("there is a reading");
         assert!((cost.us_per_request - spent.cpu_s * 1e3).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
-        let (_busy, subject) = Busy::begin();
         let mut from_nothing = Meter::begin(&[]);
-        spends(&mut from_nothing, &subject);
-        let mut later = Meter::begin(std::slice::from_ref(&subject));
-        later.read(std::slice::from_ref(&subject));
+        from_nothing.read(&own());
+        let mut later = Meter::begin(&own());
+        later.read(&own());
         assert!(later.spent().cpu_s < from_nothing.spent().cpu_s, "{later:?}", later = later.spent());
     }
 

@@ -239,12 +239,6 @@ mod tests {
     }
 
     #[test]
-    fn a_block_at_the_end_has_one_neighbour() {
-        let found = ratio(&blocks(&[1], &[30.0]), &blocks(&[0], &[10.0]));
-        assert_eq!((found.spread.median, found.pairs), (3.0, 1));
-    }
-
-    #[test]
     fn intervals_are_order_statistics_with_their_real_coverage() {
         // Tables of the sign test: of 15 values the 4th lowest and the 4th highest cover 96.5%, of 20 the 6th 95.9%.
         for (count, skipped, coverage) in
@@ -257,10 +251,6 @@ mod tests {
         let ratios: Vec<f64> = (1..=15).rev().map(f64::from).collect();
         let spread = Spread::of(&ratios).expect("fifteen ratios");
         assert_eq!((spread.median, spread.interval), (8.0, (4.0, 12.0)));
-    }
-
-    #[test]
-    fn many_pairs_have_an_interval_as_well() {
         let (skipped, coverage) = narrowest(1000);
         assert!((460..480).contains(&skipped) && (0.95..0.96).contains(&coverage), "{skipped} {coverage}");
     }
@@ -274,7 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn no_blocks_have_no_ratio() {
+    fn a_block_at_the_end_has_one_neighbour_and_no_blocks_have_no_ratio() {
+        let found = ratio(&blocks(&[1], &[30.0]), &blocks(&[0], &[10.0]));
+        assert_eq!((found.spread.median, found.pairs), (3.0, 1));
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(ratios(&[], &blocks(&[0], &[1.0])), []);
         assert_eq!(ratios(&blocks(&[0], &[1.0]), &blocks(&[1], &[0.0])), []);

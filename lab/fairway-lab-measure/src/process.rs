@@ -6,10 +6,17 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::usage::Usage;
-
 /// Clock ticks in a second that `/proc/PID/stat` counts in: `USER_HZ`, 100 on every Linux that Rust runs on.
 const TICK_NS: u64 = 10_000_000;
+
+/// What one subject has used since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu_ns: u64,
+    pub(crate) user_ns: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) switches: u64,
+}
 
 /// CPU time used so far. The total is the scheduler's own, in nanoseconds; user and system are clock ticks, which the
 /// kernel shares out by sampling, so their ratio needs many ticks to mean something.

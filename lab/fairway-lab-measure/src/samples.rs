@@ -1,48 +1,19 @@
-//! What pods use by samples that somebody else takes: a kubelet's counters, the metrics API's rates. Samples are seconds
-//! old and seconds apart, and only their own times say what they cover. Never asks for one and never guesses: what too
-//! few samples cover is no figure.
+//! What pods use by the counters that their kubelets sample. Samples are seconds old and seconds apart, and only their own
+//! times say what they cover. Never asks for one and never guesses: what too few samples cover is no figure.
 
 use std::collections::BTreeMap;
 
-use crate::coverage::{Coverage, Piece};
-use crate::spent::Spent;
-
-/// What a sample says of CPU, at a time of the sampler's clock, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reading {
-    /// CPU time since the pod began.
-    Counter {
-        /// When it was read.
-        at_s: f64,
-        /// CPU time, seconds.
-        cpu_s: f64,
-    },
-    /// The mean of a window.
-    Rate {
-        /// When the window ended.
-        at_s: f64,
-        /// Its length, seconds.
-        window_s: f64,
-        /// CPUs in use.
-        cpus: f64,
-    },
-}
-
-impl Reading {
-    fn at_s(self) -> f64 {
-        match self {
-            Self::Counter { at_s, .. } | Self::Rate { at_s, .. } => at_s,
-        }
-    }
-}
+use crate::spent::{Coverage, Spent};
 
 /// One sample of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The pod's name.
     pub pod: String,
-    /// CPU.
-    pub reading: Reading,
+    /// When it was taken, by the sampler's clock, seconds.
+    pub at_s: f64,
+    /// CPU time since the pod began, seconds.
+    pub cpu_s: f64,
     /// Its working set, bytes.
     pub memory_bytes: Option<u64>,
 }
@@ -51,31 +22,18 @@ pub struct Sample {
 pub struct Sampled {
     begun_s: f64,
     read_s: f64,
-    known: BTreeMap<String, Known>,
+    /// The last sample of each pod, and whether it was known before this time began.
+    known: BTreeMap<String, (Sample, bool)>,
     coverage: Coverage,
-}
-
-struct Known {
-    last: Reading,
-    memory_bytes: Option<u64>,
-    /// The sample was known before this time began.
-    carried: bool,
 }
 
 impl Sampled {
     /// Begins with what is known: these samples were taken before, however late they came.
     #[must_use]
     pub fn begin(now_s: f64, samples: &[Sample]) -> Self {
-        let carried = |sample: &Sample| {
-            let known = Known { last: sample.reading, memory_bytes: None, carried: true };
-            (sample.pod.clone(), known)
-        };
-        Self {
-            begun_s: now_s,
-            read_s: now_s,
-            known: samples.iter().map(carried).collect(),
-            coverage: Coverage::default(),
-        }
+        let carried = |sample: &Sample| (sample.pod.clone(), (sample.clone(), true));
+        let known = samples.iter().map(carried).collect();
+        Self { begun_s: now_s, read_s: now_s, known, coverage: Coverage::default() }
     }
 
     /// Takes samples in, with the pods that are there now; others are not asked about.
@@ -89,39 +47,27 @@ impl Sampled {
     }
 
     fn take(&mut self, sample: &Sample) {
-        let known = self.known.get(&sample.pod);
-        if known.is_some_and(|known| known.last.at_s() >= sample.reading.at_s()) {
-            return;
-        }
-        let (piece, before) = match (sample.reading, known) {
-            (Reading::Counter { at_s, cpu_s }, Some(known)) => match known.last {
-                Reading::Counter { at_s: from_s, cpu_s: until } if cpu_s >= until => {
-                    (Piece { cpu_s: cpu_s - until, seconds: at_s - from_s }, known.carried)
-                }
-                // A counter that began again: what it had counted until then is not known.
-                _ => (Piece::default(), false),
-            },
-            (Reading::Counter { .. }, None) => (Piece::default(), false),
-            // It ended before this time, and was only published later.
-            (Reading::Rate { at_s, .. }, _) if at_s <= self.begun_s => (Piece::default(), true),
-            (Reading::Rate { at_s, window_s, cpus }, _) => {
-                (Piece { cpu_s: cpus * window_s, seconds: window_s }, at_s - window_s < self.begun_s)
+        match self.known.get(&sample.pod) {
+            Some((known, _)) if known.at_s >= sample.at_s => return,
+            Some((known, is_carried)) if sample.cpu_s >= known.cpu_s => {
+                let sum = if *is_carried { &mut self.coverage.bridge } else { &mut self.coverage.covered };
+                sum.cpu_s += sample.cpu_s - known.cpu_s;
+                sum.seconds += sample.at_s - known.at_s;
             }
-        };
-        let sum = if before { &mut self.coverage.bridge } else { &mut self.coverage.covered };
-        sum.cpu_s += piece.cpu_s;
-        sum.seconds += piece.seconds;
-        let fresh = Known { last: sample.reading, memory_bytes: sample.memory_bytes, carried: false };
-        self.known.insert(sample.pod.clone(), fresh);
+            // The first one, or a counter that began again: what it had counted until then is not known.
+            _ => {}
+        }
+        self.known.insert(sample.pod.clone(), (sample.clone(), false));
     }
 
     /// What was spent until the last reading. Memory is that of samples of this time, if each pod has one.
     #[must_use]
     pub fn spent(&self) -> Spent {
+        let memory = |(sample, is_carried): &(Sample, bool)| sample.memory_bytes.filter(|_| !is_carried);
         Spent {
             cpu_s: self.coverage.cpu_s(),
             user_s: None,
-            memory_bytes: self.known.values().map(|known| known.memory_bytes).sum(),
+            memory_bytes: self.known.values().map(memory).sum(),
             switches: None,
             seconds: self.read_s - self.begun_s,
             coverage: Some(self.coverage),
@@ -132,9 +78,7 @@ impl Sampled {
     pub fn cut(&mut self) {
         self.begun_s = self.read_s;
         self.coverage = Coverage::default();
-        for known in self.known.values_mut() {
-            (known.memory_bytes, known.carried) = (None, true);
-        }
+        self.known.values_mut().for_each(|(_, is_carried)| *is_carried = true);
     }
 }
 
@@ -143,15 +87,7 @@ mod tests {
     use super::*;
 
     fn counter(pod: &str, at_s: f64, cpu_s: f64) -> Sample {
-        Sample { pod: pod.to_owned(), reading: Reading::Counter { at_s, cpu_s }, memory_bytes: Some(1 << 20) }
-    }
-
-    fn rate(at_s: f64, window_s: f64, cpus: f64) -> Sample {
-        Sample {
-            pod: "a".to_owned(),
-            reading: Reading::Rate { at_s, window_s, cpus },
-            memory_bytes: Some(1 << 20),
-        }
+        Sample { pod: pod.to_owned(), at_s, cpu_s, memory_bytes: Some(1 << 20) }
     }
 
     fn a() -> Vec<String> {
@@ -209,18 +145,6 @@ mod tests {
         // From the first phase's sample, at 7, to the last one's, at 47: 40 s of 48 s at a quarter of a CPU.
         let cost = sum.cost(12, "kubelet", "1 pod").expect("they follow one another");
         assert!((cost.cpu_s - 12.0).abs() < 1e-9, "{cost:?}");
-    }
-
-    #[test]
-    fn a_rate_counts_where_its_window_lies_in_the_time() {
-        let mut sampled = Sampled::begin(100.0, &[rate(95.0, 15.0, 0.0)]);
-        for (now, at, cpus) in
-            [(102.0, 99.0, 0.0), (112.0, 110.0, 0.3), (128.0, 125.0, 0.5), (142.0, 140.0, 0.5)]
-        {
-            sampled.read(now, &a(), &[rate(at, 15.0, cpus)]);
-        }
-        let spent = sampled.spent();
-        assert!((spent.cpu_s - 42.0 * 0.5).abs() < 1e-9, "{spent:?}");
     }
 
     #[test]

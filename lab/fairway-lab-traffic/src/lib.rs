@@ -12,4 +12,5 @@
 pub mod backend;
 pub mod call;
 pub mod crosscheck;
+mod http1;
 pub mod load;

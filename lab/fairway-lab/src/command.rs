@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use fairway_lab_report::command::ReportArguments;
 use fairway_lab_report::evidence::PublishArguments;
 use fairway_lab_report::evidence::condense::CondenseArguments;
-use fairway_lab_traffic::backend::command::BackendArguments;
+use fairway_lab_traffic::backend::Options as BackendArguments;
 use fairway_lab_traffic::crosscheck::CrosscheckArguments;
 use fairway_lab_traffic::load::command::LoadArguments;
 

@@ -183,7 +183,7 @@ fn a_disk_that_fills_in_the_middle_leaves_a_partial_report_and_no_process() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
     nothing_is_left_of(child.id());
-    assert!(said.contains("No space left on device") && said.contains("out/histograms.tar"), "{said}");
+    assert!(said.contains("No space left on device") && said.contains("out/histograms.hlog"), "{said}");
     // What was on the disk, as it was when the command ended.
     let kept = tempfile::tempdir().unwrap();
     let archive = disk.with_extension("tar");

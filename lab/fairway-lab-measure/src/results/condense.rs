@@ -13,9 +13,11 @@ use crate::results::measure::{Bucket, Measure};
 use crate::results::whole::Results;
 
 /// The sentence that says so in the file.
-const CONDENSED: &str = "This file is condensed: requests that were kept one by one, the names of raw histograms and all \
-     percentiles of times from sending but the 99th were left out, figures are rounded to seven digits, latencies in pieces of \
-     time to four, and files of the command have no folder.";
+const CONDENSED: &str = "This file is condensed: the names of raw histograms and all percentiles of times from sending but \
+     the 99th were left out, figures are rounded to seven digits, latencies in pieces of time to four, and files of the command \
+     have no folder.";
+/// How it begins, also in older files.
+const BEGINNING: &str = "This file is condensed: ";
 
 /// The program that makes results, whatever its file is called.
 const PROGRAM: &str = "fairway-lab";
@@ -34,7 +36,7 @@ pub fn condensed(mut results: Results) -> Results {
     for measure in results.runs.iter_mut().flat_map(|run| &mut run.measures) {
         condense(measure);
     }
-    if !results.limitations.iter().any(|sentence| sentence == CONDENSED) {
+    if !results.limitations.iter().any(|sentence| sentence.starts_with(BEGINNING)) {
         results.limitations.push(CONDENSED.to_owned());
     }
     results
@@ -55,7 +57,6 @@ fn without_folders(command: &mut [String]) {
 
 fn condense(measure: &mut Measure) {
     let load = &mut measure.load;
-    load.over_time.samples.clear();
     for piece in &mut load.over_time.series {
         shorten(piece);
     }
@@ -106,8 +107,9 @@ fn rounded(figure: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::measure::{Latency, Load, Percentile, Sample};
-    use crate::results::run::{Ratio, Run};
+    use crate::results::measure::{Latency, Load, OverTime, Percentile};
+    use crate::results::run::Run;
+    use crate::results::whole::Environment;
 
     fn point(percent: f64) -> Percentile {
         Percentile { percent, ms: 1.0 + percent / 1e3, above: 100 }
@@ -118,75 +120,54 @@ mod tests {
         Latency { count: 10, percentiles, histogram: Some("a.latency.hdr".to_owned()), ..Latency::default() }
     }
 
-    #[test]
-    fn the_command_names_files_and_no_folders() {
-        let mut command =
-            ["/opt/lab-2", "run", "capacity", "--set", "workers=[1]", "--out", "/var/x/runs/one", "a/b"]
-                .map(str::to_owned);
-        without_folders(&mut command);
-        assert_eq!(
-            command,
-            ["fairway-lab", "run", "capacity", "--set", "workers=[1]", "--out", "one", "a/b"]
-        );
-    }
-
+    /// Of a stream or a block.
     fn measure(block: Option<u32>) -> Measure {
-        let mut measure: Measure = serde_json::from_value(serde_json::json!({
+        let piece = Bucket { p50_ms: 0.123_456, max_ms: 98_765.4, ..Bucket::default() };
+        let load = Load {
+            latency: latency(),
+            service: latency(),
+            rate: 12_345.678_901_234,
+            over_time: OverTime { series: vec![piece] },
+            ..Load::default()
+        };
+        serde_json::from_value(serde_json::json!({
             "peer": "nginx", "settings": "recommended", "case": "http", "phase": "pooled", "begun_s": 0.0,
-            "block": block, "load": Load::default(),
+            "block": block, "load": load,
         }))
-        .unwrap();
-        measure.load.latency = latency();
-        measure.load.service = latency();
-        measure.load.rate = 12_345.678_901_234;
-        measure.load.over_time.samples = vec![Sample { at_s: 0.0, ms: 1.0, status: 200 }];
-        measure.load.over_time.series = vec![Bucket {
-            at_s: 0.3,
-            seconds: 0.1,
-            p50_ms: 0.123_456,
-            max_ms: 98_765.4,
-            ..Bucket::default()
-        }];
-        measure
+        .unwrap()
     }
 
     fn results() -> Results {
-        let ratio: Ratio = serde_json::from_value(serde_json::json!({
-            "figure": "cpu per request", "case": "http", "peer": "nginx", "settings": "recommended", "base": "fairway",
-            "workers": 1, "median": 1.25, "interval": [1.24, 1.26], "pairs": 24,
-        }))
-        .unwrap();
         let measures = vec![measure(None), measure(Some(3))];
-        let run = Run { scenario: "capacity".to_owned(), measures, ratios: vec![ratio], ..Run::default() };
+        let run = Run { scenario: "capacity".to_owned(), measures, ..Run::default() };
         serde_json::from_value(serde_json::json!({
             "schema": 1, "completeness": {"state": "complete"}, "begun": "2026-11-25T00:00:00Z", "seconds": 1.0,
-            "command": [], "environment": {
-                "cpu": "", "cpus": 2, "memory_bytes": 1, "kernel": "", "system": "", "place": "local", "kubernetes": null,
-                "laboratory": "", "facts": {},
-            }, "peers": [], "absent": [], "runs": [run],
+            "command": [], "environment": Environment::default(), "peers": [], "absent": [], "runs": [run],
             "limitations": ["Two cores."],
         }))
         .unwrap()
     }
 
-    fn percents(latency: &Latency) -> Vec<f64> {
-        latency.percentiles.iter().map(|point| point.percent).collect()
+    #[test]
+    fn what_no_report_reads_is_gone_and_the_rest_is_there() {
+        let percents = |of: &Latency| of.percentiles.iter().map(|point| point.percent).collect::<Vec<_>>();
+        let kept = condensed(results());
+        for one in &kept.runs[0].measures {
+            assert_eq!(percents(&one.load.latency), percents(&latency()));
+            assert_eq!(percents(&one.load.service), [99.0]);
+            assert_eq!(one.load.latency.histogram, None);
+            let piece = one.load.over_time.series[0];
+            assert_eq!((piece.p50_ms, piece.max_ms), (0.1235, 98_770.0));
+        }
+        assert_eq!((kept.runs[0].measures.len(), kept.limitations.len()), (2, 2));
     }
 
     #[test]
-    fn what_no_report_reads_is_gone_and_the_rest_is_there() {
-        let kept = condensed(results());
-        let [stream, block] = kept.runs[0].measures.as_slice() else { panic!("two streams") };
-        for one in [stream, block] {
-            assert_eq!(percents(&one.load.latency), percents(&latency()));
-            assert_eq!(percents(&one.load.service), [99.0]);
-            assert!(one.load.over_time.samples.is_empty());
-            assert_eq!(one.load.latency.histogram, None);
-            assert_eq!(one.load.over_time.series[0].p50_ms, 0.1235);
-            assert_eq!(one.load.over_time.series[0].max_ms, 98_770.0);
-        }
-        assert_eq!(kept.runs[0].ratios, results().runs[0].ratios);
-        assert_eq!(kept.limitations.len(), 2);
+    fn the_command_names_files_and_no_folders() {
+        let mut command = ["/opt/lab-2", "run", "--set", "workers=[1]", "--out", "/var/x/runs/one", "a/b"]
+            .map(str::to_owned);
+        without_folders(&mut command);
+        assert_eq!(command, ["fairway-lab", "run", "--set", "workers=[1]", "--out", "one", "a/b"]);
     }
 
     #[test]

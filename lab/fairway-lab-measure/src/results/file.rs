@@ -18,8 +18,8 @@ use crate::results::whole::{Results, SCHEMA};
 pub const RESULTS: &str = "results.json";
 /// The same, condensed and compressed.
 const KEPT: &str = "results.json.gz";
-/// The archive of raw histograms next to it. It is not published.
-pub const HISTOGRAMS: &str = "histograms.tar";
+/// The log of raw histograms next to it (HdrHistogram's interval log). It is not published.
+pub const HISTOGRAMS: &str = "histograms.hlog";
 
 /// Writes the results of a run into its folder.
 ///

@@ -1,12 +1,21 @@
-//! One stream of load and what it cost: requests, errors by class, latency, lateness of the generator, CPU of the proxy.
+//! One stream of load and what it cost: requests, errors by class, latency, lateness of the generator, CPU of the proxy, and
+//! what backends say of its requests: which came twice and which never.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::delivery::Backstage;
-use crate::results::environment::Settings;
 use crate::results::figure;
+
+/// How a peer came to its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Settings {
+    /// Upstream keep-alive, equal worker counts, TLS versions, ciphers, keys and logs.
+    Recommended,
+    /// As it comes.
+    Defaults,
+}
 
 /// A stream of load through a peer in a phase of a scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -89,8 +98,6 @@ pub struct Offered {
 pub struct OverTime {
     /// All requests, in pieces of time.
     pub series: Vec<Bucket>,
-    /// Requests that were kept one by one.
-    pub samples: Vec<Sample>,
 }
 
 /// How many.
@@ -241,7 +248,7 @@ pub struct Latency {
     pub max_ms: f64,
     /// The usual ones, ascending, dense enough to draw the curve: 0, 10, .. 90, 95, 99, 99.5, 99.9, 99.95, .. 99.9999.
     pub percentiles: Vec<Percentile>,
-    /// The name of the raw histogram in `histograms.tar` (HDR V2 deflated, microseconds), if it was kept.
+    /// The tag of the raw histogram in `histograms.hlog` (HDR V2 deflated, microseconds), if it was kept.
     pub histogram: Option<String>,
 }
 
@@ -319,19 +326,6 @@ pub struct Bucket {
     pub max_ms: f64,
 }
 
-/// One request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// When it was due, seconds from the beginning of the stream.
-    #[serde(deserialize_with = "figure::one")]
-    pub at_s: f64,
-    /// Its latency from then, milliseconds.
-    #[serde(deserialize_with = "figure::one")]
-    pub ms: f64,
-    /// Its status; 0 when it had none.
-    pub status: u16,
-}
-
 /// What a proxy spent while a stream ran. The proxy alone: not its backends, not the generator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
@@ -351,12 +345,95 @@ pub struct Cost {
     /// Context switches.
     pub switches: Option<u64>,
     /// Where it was read: `cgroup` or `process`, which are the kernel's own counters at the beginning and the end;
-    /// `kubelet`, the counters of pods as their nodes sample them every 10 s or so; `metrics-api`, means of windows.
+    /// `kubelet`, the counters of pods as their nodes sample them every 10 s or so.
     pub source: String,
     /// Which pods or processes, e.g. `5 pods`.
     pub of: String,
-    /// For `kubelet` and `metrics-api`: the part of the pods' time between samples, 0 to 1. Their mean use there is taken
-    /// for the whole.
+    /// For `kubelet`: the part of the pods' time between samples, 0 to 1. Their mean use there is taken for the whole.
     #[serde(default)]
     pub covered: Option<f64>,
+}
+
+/// What is known of a measure from behind the proxy, beside its cost. In JSON these are fields of the measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backstage {
+    /// Why there is no [`Measure::cost`](super::Measure::cost), in a sentence, where one was to be read.
+    #[serde(default)]
+    pub uncosted: Option<String>,
+    /// What backends say of the requests; none where these had no ids, and in files of older versions.
+    #[serde(default)]
+    pub deliveries: Option<Deliveries>,
+    /// How far the proxy's CPU was from the others, where blocks are interleaved and it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<Distance>,
+}
+
+/// Where two CPUs are: what the kernel spends on a request over loopback depends on it more than on the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// On one physical core, or everything is pinned to one CPU.
+    OneCore,
+    /// On two.
+    TwoCores,
+    /// Nothing is pinned, or no probe came through.
+    Unknown,
+}
+
+/// What backends say of the requests of a measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Deliveries {
+    /// Every backend told which requests it was given.
+    Counted(Delivered),
+    /// It is not known.
+    Uncounted {
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Requests by what the generator and what the backends know of them. Each carries an id of its own; those that failed
+/// before they were written, because there was no connection, have none and are not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// Requests that were written with an id and have ended.
+    pub sent: u64,
+    /// Those of them that were POST; the others were GET.
+    pub posts: u64,
+    /// Those that at least one backend was given.
+    pub seen: u64,
+    /// GETs that backends were given more than once, e.g. because a proxy tried another endpoint. That is allowed (RFC 9110
+    /// section 9.2.2) and costs a backend's work.
+    pub repeated_gets: u64,
+    /// POSTs that backends were given more than once. A proxy must not do that (same section): what the request does was
+    /// done twice. Where the client saw a good answer, the request counts in the class `duplicated` of
+    /// [`Load::errors`](super::Load::errors).
+    pub repeated_posts: u64,
+    /// Requests with a good answer that no backend was given. If these are not 0, somebody else answered, or backends could
+    /// not tell all, and the other figures are too low.
+    pub answered_unseen: u64,
+    /// Requests that failed for the client although a backend was given them: the answer was lost, what was done is done.
+    pub failed_seen: u64,
+    /// Requests that failed and that no backend was given: lost on the way, safe to send again.
+    pub failed_unseen: u64,
+    /// The first that came more than once, e.g. `POST 5c1f-0-2a, 2 times, answered`.
+    pub examples: Vec<String>,
+}
+
+impl Delivered {
+    /// Together with those of another measure.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.sent += other.sent;
+        self.posts += other.posts;
+        self.seen += other.seen;
+        self.repeated_gets += other.repeated_gets;
+        self.repeated_posts += other.repeated_posts;
+        self.answered_unseen += other.answered_unseen;
+        self.failed_seen += other.failed_seen;
+        self.failed_unseen += other.failed_unseen;
+        self.examples.extend(other.examples.iter().cloned());
+        self
+    }
 }

@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::delivery::Distance;
-use crate::results::environment::Settings;
 use crate::results::figure;
-use crate::results::measure::Measure;
+use crate::results::measure::{Distance, Measure, Settings};
 
 /// A scenario as it was run. A run in rounds has one for each round and scenario; peers ran forwards in odd rounds and
 /// backwards in even ones (A B B A).

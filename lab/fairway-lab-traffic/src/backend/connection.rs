@@ -2,16 +2,21 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 
-use super::alarm::Alarm;
 use super::h2c::Answer;
 use super::options::{Options, Reaction};
-use super::recorder::Recorder;
-use super::request::{NoRequest, Request};
+use super::recorder::Ids;
+use super::request::Request;
 use super::respond::{Asked, Head, Identity};
+use crate::http1::{Content, Progress};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -23,8 +28,7 @@ static CONTENT: [u8; PIECE] = [b'x'; PIECE];
 pub(super) struct Site {
     pub(super) options: Arc<Options>,
     pub(super) identity: Identity,
-    pub(super) recorder: Option<Recorder>,
-    pub(super) alarm: Alarm,
+    pub(super) ids: Option<Arc<Ids>>,
     /// The answer to every request of HTTP/2.
     pub(super) answer: Option<Answer>,
     /// Whether requests wait for their answers.
@@ -51,7 +55,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
                 Ok(0) | Err(_) => return Ending::Orderly,
                 Ok(_) => continue,
             },
-            Ok(None) | Err(NoRequest) => {
+            Ok(None) | Err(_) => {
                 output.clear();
                 site.identity.head(&mut output, &Head { status: 400, size: 0, id: None, close: true });
                 // The client may be gone; there is nobody else to tell.
@@ -61,8 +65,11 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
         };
         let is_closing = request.close;
         let reaction = site.decide(&request, &mut random);
-        if reaction.is_delayed && !site.options.delay.is_zero() {
-            site.alarm.sleep(site.options.delay).await;
+        if reaction.is_delayed
+            && !site.options.delay.is_zero()
+            && let Err(error) = sleep(site.options.delay).await
+        {
+            tracing::warn!("an answer was not delayed: {error}");
         }
         if *site.held.borrow() {
             // An error says that the server is gone.
@@ -103,8 +110,8 @@ impl Site {
             // What asks after the backend itself is not part of the load.
             return Decision { asked, fault: Reaction::Answer(200), is_delayed: false };
         }
-        if let (Some(id), Some(recorder)) = (request.id, &self.recorder) {
-            recorder.note(id);
+        if let (Some(id), Some(ids)) = (request.id, &self.ids) {
+            ids.note(id);
         }
         Decision { asked, fault: self.options.faults.reaction(random), is_delayed: true }
     }
@@ -137,20 +144,34 @@ impl Site {
     }
 }
 
+/// Sleeps so long, to the nanosecond. tokio rounds a sleep up to its next millisecond, and a backend that answers on ticks
+/// makes generators that send on ticks look slow.
+async fn sleep(delay: Duration) -> std::io::Result<()> {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    let once = Itimerspec {
+        it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: Timespec { tv_sec: delay.as_secs() as i64, tv_nsec: i64::from(delay.subsec_nanos()) },
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
+    // A pipe is the only thing that tokio registers by its descriptor; a timer is waited for in the same way.
+    Receiver::from_owned_fd_unchecked(timer)?.readable().await
+}
+
 /// Reads the content of a request to its end.
 async fn drain_content<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     input: &mut Vec<u8>,
-    mut content: super::request::Content,
+    mut content: Content,
     expects_continue: bool,
 ) -> std::io::Result<()> {
-    let broken = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     let mut is_asked = !expects_continue;
     loop {
-        let (used, is_complete) = content.take(input).map_err(|NoRequest| broken())?;
-        input.drain(..used);
-        if is_complete {
-            return Ok(());
+        match content.feed(input).map_err(std::io::Error::other)? {
+            Progress::Done(used) => {
+                input.drain(..used);
+                return Ok(());
+            }
+            Progress::More => input.clear(),
         }
         if !is_asked {
             is_asked = true;
@@ -175,4 +196,25 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>, size:
         left -= piece;
     }
     stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_delay_ends_when_it_should_and_not_at_a_tick() {
+        let delay = Duration::from_micros(2_100);
+        // On a busy machine some sleeps are longer, but with ticks of a millisecond all would be.
+        loop {
+            let begun = Instant::now();
+            sleep(delay).await.unwrap();
+            assert!(begun.elapsed() >= delay);
+            if begun.elapsed() < Duration::from_micros(2_900) {
+                return;
+            }
+        }
+    }
 }

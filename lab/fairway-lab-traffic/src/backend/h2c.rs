@@ -1,11 +1,13 @@
-//! A connection of a backend that speaks HTTP/2 with prior knowledge, without I/O: bytes in, bytes out. It answers every
-//! request alike, so it never decodes a field block: it counts frames, keeps to the client's windows and says the same
-//! fields each time.
+//! A connection of a backend that speaks HTTP/2 with prior knowledge. It answers every request alike, so it never decodes a
+//! field block: it counts frames, keeps to the client's windows and says the same fields each time.
 //!
 //! Never sends more than the connection's window permits; streams that must wait are answered in the order in which they
 //! came.
 
 use std::collections::VecDeque;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
 
 use crate::call;
 
@@ -33,6 +35,40 @@ const USUAL_WINDOW: i64 = 65_535;
 const STREAMS: u32 = 250;
 /// Bytes of request content after which the client is given their window back.
 const CREDIT: usize = 16 * 1024;
+
+/// What is read at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Serves until the client ends it, breaks the protocol, or the server is gone. Requests wait while answers are `held`.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    answer: &Answer,
+    mut held: watch::Receiver<bool>,
+) {
+    let mut connection = Http2::new();
+    let mut input = vec![0; PIECE];
+    loop {
+        if stream.write_all(&connection.out).await.is_err() {
+            return;
+        }
+        connection.out.clear();
+        let read = tokio::select! {
+            biased;
+            changed = held.changed() => match changed {
+                Ok(()) => 0,
+                Err(_) => return,
+            },
+            read = stream.read(&mut input) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(read) => read,
+            },
+        };
+        let is_held = *held.borrow_and_update();
+        if connection.take(&input[..read], answer, is_held).is_none() {
+            return;
+        }
+    }
+}
 
 /// What every request is answered with, in both of its forms.
 pub(super) struct Answer {
@@ -108,12 +144,12 @@ fn field_with_name((name, value): (&str, &str), kind: u8) -> Vec<u8> {
 }
 
 /// What a connection knows of its client.
-pub(super) struct Http2 {
+struct Http2 {
     /// Bytes of a frame that has not arrived in full.
     partial: Vec<u8>,
     preface_left: usize,
     /// What is to be written.
-    pub(super) out: Vec<u8>,
+    out: Vec<u8>,
     /// What may still be sent of content on this connection.
     window: i64,
     /// What a stream's window begins with. It is not counted: an answer has to fit in.
@@ -137,7 +173,7 @@ enum Table {
 
 impl Http2 {
     /// A connection that was accepted.
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let mut out = Vec::new();
         let limit = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &STREAMS.to_be_bytes()].concat();
         frame(&mut out, SETTINGS, 0, 0, &limit);
@@ -154,7 +190,7 @@ impl Http2 {
     }
 
     /// Takes what was read, and answers unless answers are held back. `None` when the connection is over.
-    pub(super) fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
+    fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
         let skipped = bytes.len().min(self.preface_left);
         self.preface_left -= skipped;
         let mut partial = std::mem::take(&mut self.partial);

@@ -9,13 +9,10 @@
 //! It shares the machine with the proxy that is measured, so that it is cheap: one runtime a thread, one read and one
 //! write a request. Never keeps a body.
 
-pub mod command;
-
-mod alarm;
 mod collector;
+mod command;
 mod connection;
 mod h2c;
-mod http2;
 mod options;
 mod recorder;
 mod register;

@@ -1,51 +1,59 @@
-//! The options of a backend. Values only.
+//! The options of a backend, which are the arguments of `fairway-lab backend`. Serves nothing itself.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::builder::{BoolValueParser, TypedValueParser};
+use clap::{ArgAction, Args, Parser};
+
+use crate::load::duration;
+
 /// All options of a backend.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Parser)]
+#[command(no_binary_name = true)]
 pub struct Options {
-    /// Where it listens; port 0 is a free one.
+    /// Where to listen; several times for several. Port 0 is a free one.
+    #[arg(long, default_value = "127.0.0.1:8080")]
     pub listen: Vec<SocketAddr>,
-    /// The value of `X-Lab-Backend`.
+    /// What answers say in X-Lab-Backend. X-Lab-Pod is the environment's POD_NAME.
+    #[arg(long, default_value = "backend")]
     pub name: String,
     /// The value of `X-Lab-Pod`; none when empty.
+    #[arg(skip)]
     pub pod: String,
-    /// Bytes of an answer whose target does not say.
+    /// Bytes of an answer; targets may say otherwise: /1kb.bin, /1mb.bin, ?size=BYTES.
+    #[arg(long, default_value_t = 1_024)]
     pub size: u64,
-    /// How long answers take.
+    /// How long an answer takes, e.g. 5ms.
+    #[arg(long, default_value = "0s", value_parser = duration)]
     pub delay: Duration,
     /// What goes wrong.
+    #[command(flatten)]
     pub faults: Faults,
     /// Threads.
+    #[arg(long, default_value_t = 1)]
     pub threads: usize,
-    /// Whether it speaks TLS, with a certificate that it signs itself.
+    /// Speak TLS, with a certificate that the backend signs itself.
+    #[arg(long)]
     pub tls: bool,
-    /// What it speaks. Most of the other options are HTTP/1's.
+    /// Speak HTTP/2 without TLS, with prior knowledge, and answer every call of gRPC at once with a message of 1 KiB.
+    #[arg(long = "grpc", action = ArgAction::SetTrue, value_parser = BoolValueParser::new().map(Spoken::grpc_or_http1))]
+    #[arg(conflicts_with_all = ["size", "delay", "reset", "truncate", "statuses", "tls", "record"])]
     pub spoken: Spoken,
-    /// A collector of ids.
+    /// Tell the ids of requests (X-Lab-Id) to a collector of the laboratory.
+    #[arg(long, value_name = "ADDR")]
     pub record: Option<SocketAddr>,
 }
 
 impl Default for Options {
+    /// Those of the command, but on a free port.
     fn default() -> Self {
-        Self {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            name: "backend".to_owned(),
-            pod: String::new(),
-            size: 1_024,
-            delay: Duration::ZERO,
-            faults: Faults::default(),
-            threads: 1,
-            tls: false,
-            spoken: Spoken::Http1,
-            record: None,
-        }
+        let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        Self { listen, ..Self::parse_from([""; 0]) }
     }
 }
 
-/// What a backend speaks.
+/// What a backend speaks. Most of the other options are HTTP/1's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spoken {
@@ -60,14 +68,23 @@ pub enum Spoken {
     Datagrams,
 }
 
+impl Spoken {
+    fn grpc_or_http1(is_grpc: bool) -> Self {
+        if is_grpc { Self::Grpc } else { Self::Http1 }
+    }
+}
+
 /// What goes wrong, as fractions of requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// A reset instead of an answer.
+    /// The fraction of requests that is answered with a reset.
+    #[arg(long, default_value_t = 0.0, value_parser = fraction)]
     pub reset: f64,
-    /// Half of a body and then the end.
+    /// The fraction of answers that ends in the middle.
+    #[arg(long, default_value_t = 0.0, value_parser = fraction)]
     pub truncate: f64,
-    /// Another status.
+    /// A status and the fraction of requests that is answered with it, e.g. 503:0.01; several times for several.
+    #[arg(long = "status", value_name = "CODE:RATE", value_parser = status)]
     pub statuses: Vec<(u16, f64)>,
 }
 
@@ -100,4 +117,18 @@ impl Faults {
         }
         Reaction::Answer(200)
     }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|fraction| (0.0..=1.0).contains(fraction))
+        .ok_or_else(|| format!("{text:?} is no fraction from 0 to 1"))
+}
+
+fn status(text: &str) -> Result<(u16, f64), String> {
+    let (code, rate) =
+        text.split_once(':').ok_or_else(|| format!("{text:?} is not CODE:RATE, e.g. 503:0.01"))?;
+    let code = code.parse().ok().filter(|code| (200..600).contains(code));
+    Ok((code.ok_or_else(|| format!("{text:?} has no status from 200 to 599"))?, fraction(rate)?))
 }

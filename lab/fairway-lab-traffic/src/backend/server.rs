@@ -14,10 +14,8 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::alarm::Alarm;
 use super::connection::{Ending, Site, serve};
-use super::h2c::Answer;
-use super::http2;
+use super::h2c::{self, Answer};
 use super::options::{Options, Spoken};
 use super::recorder::Recorder;
 use super::respond::Identity;
@@ -44,7 +42,6 @@ impl Server {
         let (over, told) = watch::channel(false);
         let tls = if options.tls { Some(self_signed(&options.name)?) } else { None };
         let recorder = options.record.map(Recorder::start).transpose()?;
-        let alarm = Alarm::start().context("start the thread that ends delays")?;
         let mut server = Self {
             addresses: options.listen.clone(),
             recorder,
@@ -55,8 +52,8 @@ impl Server {
         for index in 0..options.threads.max(1) {
             let bound = server.addresses.iter_mut().map(|address| listen(address, options.spoken));
             let sockets = bound.collect::<anyhow::Result<Vec<_>>>()?;
-            let recorder = server.recorder.clone();
-            let (options, tls, told, alarm) = (options.clone(), tls.clone(), told.clone(), alarm.clone());
+            let ids = server.recorder.as_ref().map(Recorder::ids);
+            let (options, tls, told) = (options.clone(), tls.clone(), told.clone());
             let held = server.held.subscribe();
             let thread = std::thread::Builder::new()
                 .name(format!("backend-{index}"))
@@ -67,7 +64,7 @@ impl Server {
                         Spoken::Grpc => Some(Answer::of_call()),
                         Spoken::Http1 | Spoken::Datagrams => None,
                     };
-                    let site = Site { options, identity, recorder, alarm, answer, held };
+                    let site = Site { options, identity, ids, answer, held };
                     run(sockets, &Rc::new(site), tls.as_ref(), told);
                 })
                 .context("start a thread of the backend")?;
@@ -178,7 +175,7 @@ async fn attend(stream: TcpStream, site: Rc<Site>, tls: Option<TlsAcceptor>) {
         return tracing::debug!("a connection ended before its first request: {error}");
     }
     if let Some(answer) = &site.answer {
-        return http2::serve(stream, answer, site.held.clone()).await;
+        return h2c::serve(stream, answer, site.held.clone()).await;
     }
     let Some(tls) = tls else {
         let mut stream = stream;

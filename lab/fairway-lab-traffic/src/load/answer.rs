@@ -9,47 +9,78 @@
 //!   └ neither ─► until the end of the stream
 //! ```
 
-use super::chunks::Chunks;
-use super::head::{Framing, Head};
-use super::reading::{Malformed, Progress};
+use fairway_lab_measure::results::Class;
+
+use super::plan::{Expect, Plan, Protocol};
+use super::tally::Fate;
+use crate::http1::{Content, Fields, Malformed, Progress, end_of_head, line};
 
 /// Heads are read up to this size.
 const HEAD_LIMIT: usize = 64 * 1024;
 
+/// What is expected of answers, in the form that the reader of answers wants.
+pub(super) struct Expected {
+    pub(super) is_head: bool,
+    pub(super) header: Option<(String, String)>,
+    pub(super) expect: Expect,
+    /// Datagrams are answered with themselves, which have so many bytes.
+    pub(super) echo: Option<usize>,
+}
+
+impl Expected {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let expect = plan.expect.clone();
+        Self {
+            is_head: plan.request.method == "HEAD",
+            header: expect.header.as_ref().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())),
+            echo: (plan.wire.protocol == Protocol::Datagrams).then_some(plan.request.body.len()),
+            expect,
+        }
+    }
+
+    /// What a complete answer is.
+    pub(super) fn judge(&self, status: u16, matched: bool, line: impl FnOnce() -> String) -> Fate {
+        let wrong = if !self.expect.allows(status) {
+            Some((Class::Status(status), line()))
+        } else if let Some((name, value)) = &self.header
+            && !matched
+        {
+            Some((Class::WrongRoute, format!("{}, without {name}: {value}", line())))
+        } else {
+            None
+        };
+        Fate::Answered { wrong }
+    }
+}
+
 /// Reads one answer after another on a connection.
 #[derive(Default)]
 pub(super) struct Reader {
-    stage: Stage,
     /// The beginning of a head whose end is not there yet.
     partial: Vec<u8>,
     /// The head of the answer that is being read.
     head: Head,
+    /// What is left of its content; none before the end of the head.
+    content: Option<Content>,
 }
 
+/// What a head says. Every field that does not decide this is checked for its form and forgotten.
 #[derive(Default)]
-enum Stage {
-    #[default]
-    Head,
-    Counted(u64),
-    Chunks(Chunks),
-    UntilEnd,
-}
-
-/// What the caller knows of the request that is answered.
-#[derive(Clone, Copy)]
-pub(super) struct Question<'a> {
-    /// RFC 9110 §9.3.2: an answer to HEAD has no content.
-    pub(super) is_head: bool,
-    /// The field that a right answer has, its name in small letters.
-    pub(super) expected: Option<(&'a str, &'a str)>,
+pub(super) struct Head {
+    pub(super) status: u16,
+    /// Whether the connection ends with this answer.
+    pub(super) close: bool,
+    /// Whether the expected field is there with its value.
+    pub(super) matched: bool,
+    /// The status line, for examples of errors.
+    line: Vec<u8>,
 }
 
 impl Reader {
     /// Ready for the next answer.
     pub(super) fn begin(&mut self) {
-        self.stage = Stage::Head;
         self.partial.clear();
-        self.head = Head::default();
+        self.content = None;
     }
 
     /// The head of the answer, once it was read.
@@ -59,41 +90,7 @@ impl Reader {
 
     /// Whether the head is complete.
     pub(super) fn has_head(&self) -> bool {
-        !matches!(self.stage, Stage::Head)
-    }
-
-    /// Takes bytes as they come.
-    pub(super) fn feed(&mut self, bytes: &[u8], question: Question<'_>) -> Result<Progress, Malformed> {
-        let mut at = 0;
-        loop {
-            let rest = &bytes[at..];
-            let progress = match &mut self.stage {
-                Stage::Head => {
-                    let Some(used) = self.feed_head(rest, question)? else { return Ok(Progress::More) };
-                    at += used;
-                    if matches!(self.stage, Stage::Counted(0)) {
-                        return Ok(Progress::Done(at));
-                    }
-                    continue;
-                }
-                Stage::Counted(left) => {
-                    let used = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= used as u64;
-                    if *left == 0 { Progress::Done(used) } else { Progress::More }
-                }
-                Stage::Chunks(chunks) => chunks.feed(rest)?,
-                Stage::UntilEnd => Progress::More,
-            };
-            return Ok(match progress {
-                Progress::Done(used) => Progress::Done(at + used),
-                Progress::More => Progress::More,
-            });
-        }
-    }
-
-    /// The stream ended: whether that completes the answer.
-    pub(super) fn is_complete_at_end(&self) -> bool {
-        matches!(self.stage, Stage::UntilEnd)
+        self.content.is_some()
     }
 
     /// Whether any byte of the answer is there.
@@ -101,23 +98,42 @@ impl Reader {
         self.has_head() || !self.partial.is_empty()
     }
 
+    /// The stream ended: whether that completes the answer.
+    pub(super) fn is_complete_at_end(&self) -> bool {
+        self.content == Some(Content::UntilEnd)
+    }
+
+    /// Takes bytes as they come.
+    pub(super) fn feed(&mut self, bytes: &[u8], expected: &Expected) -> Result<Progress, Malformed> {
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
+            if let Some(content) = &mut self.content {
+                return Ok(match content.feed(rest)? {
+                    Progress::Done(used) => Progress::Done(at + used),
+                    Progress::More => Progress::More,
+                });
+            }
+            let Some(used) = self.feed_head(rest, expected)? else { return Ok(Progress::More) };
+            at += used;
+        }
+    }
+
     /// How many bytes of `bytes` completed the head; none while it is incomplete.
-    fn feed_head(&mut self, bytes: &[u8], question: Question<'_>) -> Result<Option<usize>, Malformed> {
-        if self.partial.is_empty() {
+    fn feed_head(&mut self, bytes: &[u8], expected: &Expected) -> Result<Option<usize>, Malformed> {
+        let before = self.partial.len();
+        if before == 0
+            && let Some(length) = end_of_head(bytes, 0)
+        {
             // The usual case: the head is whole in one piece and is read where it lies.
-            if let Some(length) = end_of_head(bytes, 0) {
-                self.settle(&bytes[..length], question)?;
-                return Ok(Some(length));
-            }
-            self.partial.extend_from_slice(bytes);
-        } else {
-            let before = self.partial.len();
-            self.partial.extend_from_slice(bytes);
-            if let Some(length) = end_of_head(&self.partial, before.saturating_sub(3)) {
-                let partial = std::mem::take(&mut self.partial);
-                self.settle(&partial[..length], question)?;
-                return Ok(Some(length - before));
-            }
+            self.settle(&bytes[..length], expected)?;
+            return Ok(Some(length));
+        }
+        self.partial.extend_from_slice(bytes);
+        if let Some(length) = end_of_head(&self.partial, before.saturating_sub(3)) {
+            let partial = std::mem::take(&mut self.partial);
+            self.settle(&partial[..length], expected)?;
+            return Ok(Some(length - before));
         }
         if self.partial.len() > HEAD_LIMIT {
             return Err("a head longer than 64 KiB");
@@ -130,59 +146,93 @@ impl Reader {
         Ok(None)
     }
 
-    /// Chooses the framing by RFC 9112 §6.3.
-    fn settle(&mut self, bytes: &[u8], question: Question<'_>) -> Result<(), Malformed> {
-        self.head = Head::default();
-        self.head.read(bytes, question.expected)?;
-        let head = &self.head;
-        self.stage = match head.status {
+    /// Reads a whole head and chooses the framing by RFC 9112 §6.3.
+    fn settle(&mut self, bytes: &[u8], expected: &Expected) -> Result<(), Malformed> {
+        let said = self.head.read(bytes, expected)?;
+        self.content = match self.head.status {
             101 => return Err("a change of protocol that nobody asked for"),
             // RFC 9110 §15.2: any number of interim answers may come first.
-            100..=199 => Stage::Head,
-            204 | 304 => Stage::Counted(0),
-            _ if question.is_head => Stage::Counted(0),
-            _ => match head.framing {
-                Framing::Chunked => Stage::Chunks(Chunks::default()),
-                Framing::Length(length) => Stage::Counted(length),
-                Framing::Unsaid => Stage::UntilEnd,
-            },
+            100..=199 => None,
+            204 | 304 => Some(Content::Counted(0)),
+            // RFC 9110 §9.3.2: an answer to HEAD has no content.
+            _ if expected.is_head => Some(Content::Counted(0)),
+            _ => said.or(Some(Content::UntilEnd)),
         };
-        if matches!(self.stage, Stage::UntilEnd) {
-            self.head.close = true;
-        }
+        self.head.close |= self.is_complete_at_end();
         Ok(())
     }
 }
 
-/// The length of a head that ends with an empty line, looking from `from` on.
-fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    while let Some(found) = bytes.get(at..)?.iter().position(|byte| *byte == b'\r') {
-        let start = at + found;
-        if bytes[start..].starts_with(b"\r\n\r\n") {
-            return Some(start + 4);
-        }
-        at = start + 1;
+impl Head {
+    /// Reads a whole head, its empty line included; how the end of the content is found, if that is said.
+    fn read(&mut self, bytes: &[u8], expected: &Expected) -> Result<Option<Content>, Malformed> {
+        let (line, rest) = line(bytes)?;
+        let minor = match line {
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', ..] => *minor,
+            _ => return Err("its status line does not begin with HTTP/1.0 or HTTP/1.1"),
+        };
+        self.status = match line.get(9..12) {
+            Some([first @ b'1'..=b'9', second @ b'0'..=b'9', third @ b'0'..=b'9'])
+                if matches!(line.get(12), None | Some(b' ')) =>
+            {
+                [first, second, third].iter().fold(0, |status, digit| status * 10 + u16::from(**digit - b'0'))
+            }
+            _ => return Err("its status is not three digits"),
+        };
+        self.line.clear();
+        self.line.extend_from_slice(&line[..line.len().min(200)]);
+        // RFC 9112 §9.3: a connection of HTTP/1.0 ends unless the answer says otherwise.
+        let mut fields = Fields { close: minor == b'0', content: None };
+        let mut matched = false;
+        fields.read(rest, |name, value| {
+            if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+                return Err("the name of a field is not a token");
+            }
+            if value.iter().any(|byte| *byte == 0x7f || (*byte < 0x20 && *byte != b'\t')) {
+                return Err("the value of a field has a control character");
+            }
+            if let Some((wanted, content)) = &expected.header
+                && name.eq_ignore_ascii_case(wanted.as_bytes())
+            {
+                matched |= value == content.as_bytes();
+            }
+            Ok(())
+        })?;
+        (self.close, self.matched) = (fields.close, matched);
+        Ok(fields.content)
     }
-    None
+
+    /// The status line as text.
+    pub(super) fn line(&self) -> String {
+        String::from_utf8_lossy(&self.line).into_owned()
+    }
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ASKED: Question<'static> = Question { is_head: false, expected: Some(("x-route", "a")) };
+    fn asked() -> Expected {
+        let mut plan = Plan::to("http://127.0.0.1/").unwrap();
+        plan.expect.header = Some(("X-Route".to_owned(), "a".to_owned()));
+        Expected::new(&plan)
+    }
 
     fn whole(bytes: &[u8]) -> (Reader, Result<Progress, Malformed>) {
         let mut reader = Reader::default();
-        let progress = reader.feed(bytes, ASKED);
+        let progress = reader.feed(bytes, &asked());
         (reader, progress)
     }
 
     fn bytewise(bytes: &[u8]) -> Result<usize, Malformed> {
         let mut reader = Reader::default();
         for (at, byte) in bytes.iter().enumerate() {
-            if let Progress::Done(used) = reader.feed(&[*byte], ASKED)? {
+            if let Progress::Done(used) = reader.feed(&[*byte], &asked())? {
                 return Ok(at + used);
             }
         }

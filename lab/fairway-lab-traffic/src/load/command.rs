@@ -2,6 +2,7 @@
 //! end. Sends nothing itself.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,37 +13,24 @@ use anyhow::Context;
 use clap::Args;
 
 use super::compose::Composer;
-use super::flags::{self, RequestFlags, TlsFlags};
 use super::outcome::{Outcome, write_histogram};
-use super::plan::{Pace, Plan, Protocol, Reuse};
+use super::plan::{
+    Bounds, Expect, Pace, Plan, Protocol, Records, RequestPlan, Reuse, Shape, TlsPlan, Verify,
+};
 use super::probe::probe;
 use super::stream::Stream;
 use super::summary::{Ended, Summary};
 use super::target;
+
+/// Where distributions keep their authorities.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Arguments of `fairway-lab load`.
 #[derive(Args)]
 pub struct LoadArguments {
     /// Where requests go: http://HOST:PORT/PATH or https://...; several paths by --path.
     url: String,
-    #[command(flatten)]
-    pace: PaceFlags,
-    #[command(flatten)]
-    shape: ShapeFlags,
-    #[command(flatten)]
-    tls: TlsFlags,
-    #[command(flatten)]
-    request: RequestFlags,
-    #[command(flatten)]
-    output: OutputFlags,
-    /// The target may be loaded although it is neither loopback nor in the laboratory's own network.
-    #[arg(long)]
-    yes: bool,
-}
-
-/// When requests are due, and until when.
-#[derive(Args)]
-struct PaceFlags {
     /// Requests a second, whatever becomes of earlier ones (open loop, as wrk2 and vegeta). Without it every connection
     /// is kept busy (closed loop, as wrk).
     #[arg(short = 'R', long)]
@@ -50,46 +38,43 @@ struct PaceFlags {
     /// Gaps between requests as if by chance (Poisson) instead of equal ones; needs --rate.
     #[arg(long, requires = "rate")]
     poisson: bool,
-    /// For how long, e.g. 30s, 5m, 500ms; 10s unless --requests says when it ends.
-    #[arg(short, long, value_parser = flags::duration)]
-    duration: Option<Duration>,
-    /// How many requests at most.
-    #[arg(short = 'n', long)]
-    requests: Option<u64>,
-    /// For a connection, and again for a request.
-    #[arg(long, default_value = "2s", value_parser = flags::duration)]
-    timeout: Duration,
-}
-
-/// How many of what.
-#[derive(Args)]
-struct ShapeFlags {
-    /// Connections, all threads together.
-    #[arg(short, long, default_value_t = 10)]
-    connections: usize,
-    /// Threads.
-    #[arg(short, long, default_value_t = 1)]
-    threads: usize,
+    #[command(flatten)]
+    bounds: Bounds,
+    #[command(flatten)]
+    shape: Shape,
     /// HTTP/2: by ALPN with https, with prior knowledge with http.
     #[arg(long)]
     http2: bool,
-    /// Requests at a time on a connection of HTTP/2.
-    #[arg(long, default_value_t = 10, requires = "http2")]
-    streams: usize,
     /// Open a connection for each request, and close it.
     #[arg(long, conflicts_with = "http2")]
     new_connections: bool,
+    #[command(flatten)]
+    tls: TlsPlan,
+    /// Take any certificate.
+    #[arg(short = 'k', long, conflicts_with = "ca")]
+    insecure: bool,
+    /// A file with the authorities (PEM) that the certificate must come from, instead of the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    #[command(flatten)]
+    request: RequestPlan,
+    #[command(flatten)]
+    expect: Expect,
+    /// Connect to this address and port whatever the URL names; several times to share out connections.
+    #[arg(long, value_name = "ADDR")]
+    connect: Vec<SocketAddr>,
+    #[command(flatten)]
+    records: Records,
+    #[command(flatten)]
+    output: OutputFlags,
+    /// The target may be loaded although it is neither loopback nor in the laboratory's own network.
+    #[arg(long)]
+    yes: bool,
 }
 
 /// What is kept and shown.
 #[derive(Args)]
 struct OutputFlags {
-    /// Keep this fraction of requests one by one in the JSON, 0 to 1.
-    #[arg(long, default_value_t = 0.0)]
-    sample: f64,
-    /// The length of the pieces of the series in the JSON.
-    #[arg(long, default_value = "1s", value_parser = flags::duration)]
-    bucket: Duration,
     /// Write everything as JSON (the `Load` of results.json) to a file, or with - to standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -134,36 +119,57 @@ impl LoadArguments {
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
-        let mut plan = match self.request.addresses(&self.url)? {
-            Some(addresses) => Plan::at(&self.url, addresses)?,
-            None => Plan::to(&self.url)?,
+        let mut plan = if self.connect.is_empty() {
+            Plan::to(&self.url)?
+        } else {
+            Plan::at(&self.url, self.connect.clone())?
         };
-        if let Some(rate) = self.pace.rate {
-            plan.pace = Pace::Open { rate, poisson: self.pace.poisson };
+        if let Some(rate) = self.rate {
+            plan.pace = Pace::Open { rate, poisson: self.poisson };
         }
-        let usual = self.pace.requests.is_none().then_some(Duration::from_secs(10));
-        plan.bounds.duration = self.pace.duration.or(usual);
-        plan.bounds.requests = self.pace.requests;
-        plan.bounds.timeout = self.pace.timeout;
-        plan.shape.connections = self.shape.connections;
-        plan.shape.threads = self.shape.threads;
-        plan.shape.streams = self.shape.streams;
-        if self.shape.http2 {
+        let usual = self.bounds.requests.is_none().then_some(Duration::from_secs(10));
+        plan.bounds = Bounds { duration: self.bounds.duration.or(usual), ..self.bounds };
+        (plan.shape, plan.records, plan.expect) = (self.shape, self.records, self.expect.clone());
+        if self.http2 {
             plan.wire.protocol = Protocol::Http2;
         }
-        if self.shape.new_connections {
+        if self.new_connections {
             plan.wire.reuse = Reuse::ConnectionPerRequest;
         }
-        anyhow::ensure!((0.0..=1.0).contains(&self.output.sample), "--sample is a fraction from 0 to 1");
-        plan.records.sample = self.output.sample;
-        plan.records.bucket = self.output.bucket;
-        if plan.wire.tls.is_some() {
-            plan.wire.tls = Some(self.tls.plan()?);
-        } else if let Some(flag) = self.tls.given() {
-            anyhow::bail!("{flag} is about TLS, and {} has none: it must begin with https://", self.url);
+        match &mut plan.wire.tls {
+            Some(tls) if self.insecure => *tls = self.tls.clone(),
+            Some(tls) => *tls = TlsPlan { verify: Verify::Roots(self.roots()?), ..self.tls.clone() },
+            None => self.check_cleartext()?,
         }
-        self.request.apply(&mut plan)?;
+        let mut paths = std::mem::replace(&mut plan.request, self.request.clone()).paths;
+        paths.append(&mut plan.request.paths);
+        plan.request.paths = paths;
         Ok(plan)
+    }
+
+    /// Refuses what means nothing without TLS. `--insecure` asks for nothing that cleartext does not have.
+    fn check_cleartext(&self) -> anyhow::Result<()> {
+        let given = [
+            ("--tls-version", self.tls.versions.len() == 1),
+            ("--cipher", !self.tls.ciphers.is_empty()),
+            ("--no-resumption", !self.tls.resumption),
+            ("--ca", self.ca.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                anyhow::bail!("{flag} is about TLS, and {} has none: it must begin with https://", self.url)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn roots(&self) -> anyhow::Result<String> {
+        if let Some(file) = &self.ca {
+            return std::fs::read_to_string(file).with_context(|| format!("--ca {}", file.display()));
+        }
+        SYSTEM_ROOTS.iter().find_map(|place| std::fs::read_to_string(place).ok()).context(
+            "no authorities to verify the certificate with were found on this system: give --ca FILE, or --insecure",
+        )
     }
 }
 
@@ -238,7 +244,7 @@ fn interrupts() -> anyhow::Result<Arc<AtomicU8>> {
 /// Shows how the stream fares until it ends.
 fn watch(stream: &Stream, interrupts: &AtomicU8, quiet: bool) -> Ended {
     let mut ended = Ended::AsPlanned;
-    let mut next = stream.begun() + Duration::from_millis(1_050);
+    let (mut next, mut before) = (stream.begun() + Duration::from_secs(1), 0);
     while !stream.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if ended == Ended::AsPlanned && interrupts.load(Ordering::Relaxed) > 0 {
@@ -251,13 +257,13 @@ fn watch(stream: &Stream, interrupts: &AtomicU8, quiet: bool) -> Ended {
             // Progress that nobody can read is no reason to end the load.
             _ = writeln!(
                 io::stderr(),
-                "{:>5.0} s  {:>9.0} requests/s  p99 {:>9.3} ms  errors {}  in flight {}",
+                "{:>5.0} s  {:>9} requests/s  errors {}  in flight {}",
                 stream.begun().elapsed().as_secs_f64(),
-                progress.rate,
-                progress.p99_ms,
+                progress.answers - before,
                 progress.errors,
                 progress.in_flight
             );
+            before = progress.answers;
         }
     }
     ended

@@ -1,17 +1,22 @@
 //! Requests as bytes (HTTP/1) or heads (HTTP/2), prepared once for each path and finished with an id for each request.
 
+use std::io::Write;
+
 use anyhow::Context;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 
-use super::fates::{Fates, is_post};
+use super::fates::{Fates, Id, is_post};
 use super::plan::{Plan, Protocol, Reuse};
 
 /// The field by which backends know a request.
-pub const ID_FIELD: &str = "x-lab-id";
+const ID_FIELD: &str = "x-lab-id";
 
 /// The content of the POSTs that are mixed with other requests.
 const POSTED: &[u8] = b"a small content that a backend must not be given twice\n";
+
+/// The number that a datagram begins with, bytes.
+const NUMBER: usize = size_of::<u64>();
 
 /// Makes the requests of one thread.
 pub(super) struct Composer {
@@ -19,7 +24,8 @@ pub(super) struct Composer {
     /// The POSTs among them, and their fraction.
     posts: Form,
     share: f64,
-    ids: Option<Ids>,
+    /// That of a request, but for its number.
+    id: Option<Id>,
     next: usize,
     buffer: Vec<u8>,
 }
@@ -34,13 +40,8 @@ enum Heads {
     /// All of a head but the id and the empty line.
     Http1(Vec<Vec<u8>>),
     Http2(Vec<http::Request<()>>),
-}
-
-/// See [`Id`](super::Id).
-struct Ids {
-    run: u64,
-    thread: u64,
-    prefix: String,
+    /// Of datagrams, which begin with their number.
+    Datagrams,
 }
 
 impl Composer {
@@ -48,13 +49,14 @@ impl Composer {
     /// A method, path or field that HTTP does not allow.
     pub(super) fn new(plan: &Plan, run: u64, thread: usize) -> anyhow::Result<Self> {
         anyhow::ensure!(!plan.request.paths.is_empty(), "the plan has no path");
-        let thread = thread as u64;
-        let ids = plan.request.ids.then(|| Ids { run, thread, prefix: format!("{run:x}-{thread:x}-") });
+        let is_short = plan.wire.protocol == Protocol::Datagrams && plan.request.body.len() < NUMBER;
+        anyhow::ensure!(!is_short, "a datagram has at least {NUMBER} bytes");
+        let id = plan.request.ids.then_some(Id { run, thread: thread as u64, number: 0 });
         Ok(Self {
             usual: Form::new(plan, &plan.request.method, plan.request.body.clone())?,
             posts: Form::new(plan, "POST", Bytes::from_static(POSTED))?,
             share: plan.request.posts,
-            ids,
+            id,
             next: 0,
             buffer: Vec::new(),
         })
@@ -62,21 +64,26 @@ impl Composer {
 
     /// Where it is kept what becomes of requests with an id.
     pub(super) fn fates(&self) -> Option<Fates> {
-        self.ids.as_ref().map(|ids| Fates::new(ids.run, ids.thread, self.share))
+        self.id.map(|id| Fates::new(id.run, id.thread, self.share))
     }
 
-    /// The bytes of the next request, which has this number on its thread.
+    /// The bytes of the next request or datagram, which has this number on its thread.
     pub(super) fn http1(&mut self, number: u64) -> &[u8] {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         self.buffer.clear();
-        if let Heads::Http1(heads) = &form.heads {
-            self.buffer.extend_from_slice(&heads[self.next % heads.len()]);
+        match &form.heads {
+            Heads::Http1(heads) => self.buffer.extend_from_slice(&heads[self.next % heads.len()]),
+            Heads::Http2(_) => {}
+            Heads::Datagrams => {
+                self.buffer.extend_from_slice(&form.body);
+                self.buffer[..NUMBER].copy_from_slice(&number.to_be_bytes());
+                return &self.buffer;
+            }
         }
         self.next = self.next.wrapping_add(1);
-        if let Some(ids) = &self.ids {
-            self.buffer.extend_from_slice(b"X-Lab-Id: ");
-            ids.write(number, &mut self.buffer);
-            self.buffer.extend_from_slice(b"\r\n");
+        if let Some(id) = self.id {
+            // Writing to memory cannot fail.
+            _ = write!(self.buffer, "X-Lab-Id: {}\r\n", Id { number, ..id });
         }
         self.buffer.extend_from_slice(b"\r\n");
         self.buffer.extend_from_slice(&form.body);
@@ -88,13 +95,12 @@ impl Composer {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         let mut request = match &form.heads {
             Heads::Http2(requests) => requests[self.next % requests.len()].clone(),
-            Heads::Http1(_) => http::Request::new(()),
+            Heads::Http1(_) | Heads::Datagrams => http::Request::new(()),
         };
         self.next = self.next.wrapping_add(1);
-        if let Some(ids) = &self.ids {
-            self.buffer.clear();
-            ids.write(number, &mut self.buffer);
-            let value = HeaderValue::from_bytes(&self.buffer).expect("hexadecimal digits and dashes");
+        if let Some(id) = self.id {
+            let value = HeaderValue::from_str(&Id { number, ..id }.to_string());
+            let value = value.expect("hexadecimal digits and dashes");
             request.headers_mut().insert(HeaderName::from_static(ID_FIELD), value);
         }
         request.map(|()| form.body.clone())
@@ -110,18 +116,9 @@ impl Form {
                 Heads::Http1(requests.iter().map(|request| http1_head(plan, request, &body)).collect())
             }
             Protocol::Http2 => Heads::Http2(requests),
+            Protocol::Datagrams => Heads::Datagrams,
         };
         Ok(Self { heads, body })
-    }
-}
-
-impl Ids {
-    fn write(&self, number: u64, buffer: &mut Vec<u8>) {
-        buffer.extend_from_slice(self.prefix.as_bytes());
-        let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
-        for place in (0..digits).rev() {
-            buffer.push(b"0123456789abcdef"[(number >> (4 * place) & 15) as usize]);
-        }
     }
 }
 

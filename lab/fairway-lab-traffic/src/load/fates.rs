@@ -1,7 +1,7 @@
-//! What became of each request that had an id: answered as expected or not, two bits for each number. Knows nothing of
-//! what backends saw.
+//! What became of each request that had an id: answered as expected or not, a byte for each number. Knows nothing of what
+//! backends saw.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// The id of a request, unique over runs, threads and requests. As text `<run>-<thread>-<number>`, hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,10 @@ pub(super) fn is_post(fraction: f64, number: u64) -> bool {
 pub struct Fates {
     run: u64,
     posts: f64,
-    threads: Vec<Marks>,
+    /// The thread that notes them.
+    thread: u64,
+    /// By thread: whether each number was answered as expected, if it has ended.
+    threads: BTreeMap<u64, Vec<Option<bool>>>,
 }
 
 /// One request that has ended.
@@ -61,93 +64,42 @@ pub struct Ended {
     pub is_answered: bool,
 }
 
-/// Those of one thread.
-#[derive(Clone)]
-struct Marks {
-    thread: u64,
-    /// The place of the first word.
-    first: u64,
-    words: VecDeque<Word>,
-}
-
-/// Those of 64 numbers, a bit each.
-#[derive(Clone, Copy, Default)]
-struct Word {
-    answered: u64,
-    failed: u64,
-}
-
 impl Fates {
     /// Those of a thread, none yet.
     pub(super) fn new(run: u64, thread: u64, posts: f64) -> Self {
-        Self { run, posts, threads: vec![Marks { thread, first: 0, words: VecDeque::new() }] }
+        Self { run, posts, thread, threads: BTreeMap::new() }
     }
 
     /// A request of this thread ended.
     pub(super) fn ended(&mut self, number: u64, is_answered: bool) {
-        let Some(marks) = self.threads.first_mut() else { return };
-        let word = marks.word(number / 64);
-        let bit = 1 << (number % 64);
-        if is_answered {
-            word.answered |= bit;
-        } else {
-            word.failed |= bit;
-        }
+        self.note(self.thread, number, is_answered);
     }
 
     /// Adds those of another thread, or of another part of the stream's time.
-    pub(super) fn add(&mut self, other: Self) {
-        for more in other.threads {
-            match self.threads.iter_mut().find(|marks| marks.thread == more.thread) {
-                None => self.threads.push(more),
-                Some(marks) => marks.add(&more),
-            }
+    pub(super) fn add(&mut self, other: &Self) {
+        for one in other.all() {
+            self.note(one.id.thread, one.id.number, one.is_answered);
         }
+    }
+
+    fn note(&mut self, thread: u64, number: u64, is_answered: bool) {
+        let (numbers, place) = (self.threads.entry(thread).or_default(), number as usize);
+        if numbers.len() <= place {
+            numbers.resize(place + 1, None);
+        }
+        numbers[place] = Some(is_answered);
     }
 
     /// All that ended, by thread and number.
     pub fn all(&self) -> impl Iterator<Item = Ended> + '_ {
-        self.threads.iter().flat_map(move |marks| {
-            marks.numbers().map(move |(number, is_answered)| Ended {
-                id: Id { run: self.run, thread: marks.thread, number },
-                is_post: is_post(self.posts, number),
-                is_answered,
+        self.threads.iter().flat_map(move |(thread, numbers)| {
+            (0..).zip(numbers).filter_map(move |(number, is_answered)| {
+                Some(Ended {
+                    id: Id { run: self.run, thread: *thread, number },
+                    is_post: is_post(self.posts, number),
+                    is_answered: (*is_answered)?,
+                })
             })
-        })
-    }
-}
-
-impl Marks {
-    /// The word at a place; requests end in almost the order of their numbers, so that both ends grow slowly.
-    fn word(&mut self, place: u64) -> &mut Word {
-        if self.words.is_empty() {
-            self.first = place;
-        }
-        while self.first > place {
-            self.words.push_front(Word::default());
-            self.first -= 1;
-        }
-        let index = (place - self.first) as usize;
-        if index >= self.words.len() {
-            self.words.resize(index + 1, Word::default());
-        }
-        &mut self.words[index]
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (place, more) in (other.first..).zip(&other.words) {
-            let word = self.word(place);
-            word.answered |= more.answered;
-            word.failed |= more.failed;
-        }
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
-        (self.first..).zip(&self.words).flat_map(|(place, word)| {
-            let ended = word.answered | word.failed;
-            (0..64)
-                .filter(move |bit| ended >> bit & 1 == 1)
-                .map(move |bit| (place * 64 + bit, word.answered >> bit & 1 == 1))
         })
     }
 }
@@ -171,16 +123,15 @@ mod tests {
         for (number, is_answered) in [(200, true), (3, false), (64, true), (129, false)] {
             fates.ended(number, is_answered);
         }
-        let mut later = Fates::new(7, 1, 0.0);
-        later.ended(201, true);
-        fates.add(later);
-        let mut elsewhere = Fates::new(7, 0, 0.0);
-        elsewhere.ended(3, true);
-        fates.add(elsewhere);
+        for (thread, number) in [(1, 201), (0, 3)] {
+            let mut more = Fates::new(7, thread, 0.0);
+            more.ended(number, true);
+            fates.add(&more);
+        }
         let all: Vec<_> = fates.all().map(|one| (one.id.thread, one.id.number, one.is_answered)).collect();
         assert_eq!(
             all,
-            [(1, 3, false), (1, 64, true), (1, 129, false), (1, 200, true), (1, 201, true), (0, 3, true)]
+            [(0, 3, true), (1, 3, false), (1, 64, true), (1, 129, false), (1, 200, true), (1, 201, true)]
         );
     }
 

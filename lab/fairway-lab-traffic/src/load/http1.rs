@@ -1,14 +1,14 @@
-//! A connection of HTTP/1.1: one request at a time, never a second one before the answer to the first is complete.
+//! A connection of HTTP/1.1, or a socket for datagrams: one request at a time, never a second one before the answer to the
+//! first is complete.
 
 use std::io::{self, ErrorKind};
 
 use fairway_lab_measure::results::Class;
 
-use super::answer::{Question, Reader};
-use super::plan::Expect;
-use super::reading::Progress;
+use super::answer::{Expected, Reader};
 use super::tally::{Exchange, Fate};
 use super::transport::{Received, Scratch, Transport};
+use crate::http1::Progress;
 
 /// A connection that is open.
 pub(super) struct Http1 {
@@ -27,42 +27,6 @@ pub(super) enum After {
     Free,
     /// It has ended or must end.
     Over,
-}
-
-/// What is expected of answers, in the form that the reader of answers wants.
-pub(super) struct Expected {
-    pub(super) is_head: bool,
-    pub(super) header: Option<(String, String)>,
-    pub(super) expect: Expect,
-}
-
-impl Expected {
-    pub(super) fn new(expect: &Expect, method: &str) -> Self {
-        Self {
-            is_head: method == "HEAD",
-            header: expect.header.as_ref().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())),
-            expect: expect.clone(),
-        }
-    }
-
-    fn question(&self) -> Question<'_> {
-        let expected = self.header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
-        Question { is_head: self.is_head, expected }
-    }
-
-    /// What a complete answer is.
-    pub(super) fn judge(&self, status: u16, matched: bool, line: impl FnOnce() -> String) -> Fate {
-        let wrong = if !self.expect.allows(status) {
-            Some((Class::Status(status), line()))
-        } else if let Some((name, value)) = &self.header
-            && !matched
-        {
-            Some((Class::WrongRoute, format!("{}, without {name}: {value}", line())))
-        } else {
-            None
-        };
-        Fate::Answered { status, wrong }
-    }
 }
 
 impl Http1 {
@@ -125,7 +89,10 @@ impl Http1 {
             let is_fine = bytes.is_empty() && received == Received::Bytes;
             return (if is_fine { After::Free } else { After::Over }, None);
         }
-        let progress = match self.reader.feed(bytes, expected.question()) {
+        if let Some(length) = expected.echo {
+            return self.echoed(bytes, length);
+        }
+        let progress = match self.reader.feed(bytes, expected) {
             Ok(progress) => progress,
             Err(what) => return (After::Over, self.fail(Class::Malformed, what.to_owned())),
         };
@@ -143,6 +110,20 @@ impl Http1 {
             }
             (Progress::More, Received::End) => (After::Over, self.ended()),
             (Progress::More, _) => (After::Busy, None),
+        }
+    }
+
+    /// An echo is right if it has the length and the number of the datagram that was sent.
+    fn echoed(&mut self, bytes: &[u8], length: usize) -> (After, Option<(Exchange, Fate)>) {
+        match self.current {
+            Some(exchange) if bytes.len() == length && bytes.starts_with(&exchange.number.to_be_bytes()) => {
+                self.current = None;
+                (After::Free, Some((exchange, Fate::Answered { wrong: None })))
+            }
+            _ => {
+                let text = format!("an echo of {} bytes, or of another datagram", bytes.len());
+                (After::Over, self.fail(Class::WrongRoute, text))
+            }
         }
     }
 

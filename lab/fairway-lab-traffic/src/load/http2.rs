@@ -15,7 +15,7 @@ use fairway_lab_measure::results::Class;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 
-use super::http1::Expected;
+use super::answer::Expected;
 use super::pipe::{Handle, Pipe};
 use super::tally::{Exchange, Fate};
 use super::transport::Transport;
@@ -263,9 +263,7 @@ fn judged(expected: &Expected, status: u16, matched: bool, found: bool, is_whole
         _ => return expected.judge(status, matched, line),
     };
     match expected.judge(status, matched, line) {
-        Fate::Answered { wrong: None, status } => {
-            Fate::Answered { status, wrong: Some((Class::WrongRoute, wrong)) }
-        }
+        Fate::Answered { wrong: None } => Fate::Answered { wrong: Some((Class::WrongRoute, wrong)) },
         fate => fate,
     }
 }

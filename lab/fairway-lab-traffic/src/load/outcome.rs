@@ -1,15 +1,17 @@
 //! What a stream of load came to, in the words of the results. Never measures.
 
 use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairway_lab_measure::results::{HISTOGRAMS, Latency, Lateness, Load, Offered, OverTime, Percentile};
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-use super::archive::{append, keep};
 use super::fates::Fates;
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
@@ -38,12 +40,12 @@ pub struct Outcome {
 
 impl Outcome {
     pub(super) fn new(plan: &Plan, mut tally: Tally, begun: Instant, planned: Option<f64>) -> Self {
-        let last = tally.answers.last as f64 / 1e9;
+        let last = tally.last as f64 / 1e9;
         let seconds = planned.unwrap_or(last);
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let answers = if planned.is_some() { tally.answers.in_time } else { tally.answers.all };
+        let answers = if planned.is_some() { tally.in_time } else { tally.answers };
         let examples = tally.first_examples();
-        let lateness = &tally.distributions.lateness;
+        let lateness = &tally.lateness;
         let late = |quantile: f64| lateness.value_at_quantile(quantile) as f64 / 1e3;
         let load = Load {
             offered: Offered {
@@ -60,8 +62,8 @@ impl Outcome {
             counts: tally.counts,
             errors: std::mem::take(&mut tally.errors),
             examples,
-            latency: distribution(&tally.distributions.latency),
-            service: distribution(&tally.distributions.service),
+            latency: distribution(&tally.latency),
+            service: distribution(&tally.service),
             lateness: Lateness {
                 p50_ms: late(0.5),
                 p99_ms: late(0.99),
@@ -69,35 +71,35 @@ impl Outcome {
                 max_ms: lateness.max() as f64 / 1e3,
             },
             tls: tally.tls.take(),
-            over_time: OverTime { series: tally.series.buckets(), samples: tally.samples.ordered() },
+            over_time: OverTime { series: tally.series.buckets() },
         };
-        Self {
-            load,
-            latency: tally.distributions.latency,
-            service: tally.distributions.service,
-            begun,
-            fates: tally.fates,
-            open: 0,
-        }
+        Self { load, latency: tally.latency, service: tally.service, begun, fates: tally.fates, open: 0 }
     }
 
-    /// Adds the raw histograms to the archive in the folder of a run, as `name.latency.hdr` and `name.service.hdr` (HDR V2,
-    /// deflated, microseconds), and notes their names in [`Outcome::load`].
+    /// Adds the raw histograms to the log in the folder of a run, tagged `name.latency` and `name.service` (HDR V2, deflated,
+    /// microseconds), and notes their tags in [`Outcome::load`].
     ///
     /// # Errors
     /// The folder cannot be written, e.g. because the disk is full.
     pub fn save(&mut self, folder: &Path, name: &str) -> anyhow::Result<()> {
         let place = folder.join(HISTOGRAMS);
+        let (mut lines, seconds) = (Vec::new(), Duration::from_secs_f64(self.load.seconds));
         for (histogram, latency, kind) in [
             (&self.latency, &mut self.load.latency, "latency"),
             (&self.service, &mut self.load.service, "service"),
         ] {
-            let file = format!("{name}.{kind}.hdr");
-            append(&place, &file, &serialised(histogram)?)
-                .with_context(|| format!("write {}", place.display()))?;
-            latency.histogram = Some(file);
+            let name = format!("{name}.{kind}");
+            let tag =
+                Tag::new(&name).with_context(|| format!("{name:?} cannot be the name of a histogram"))?;
+            IntervalLogWriterBuilder::new()
+                .begin_log_with(&mut lines, &mut V2DeflateSerializer::new())
+                .context("serialise a histogram")?
+                .write_histogram(histogram, Duration::ZERO, seconds, Some(tag))
+                .map_err(|error| anyhow::anyhow!("serialise a histogram: {error:?}"))?;
+            latency.histogram = Some(name);
         }
-        Ok(())
+        let log = OpenOptions::new().create(true).append(true).open(&place);
+        log.and_then(|mut log| log.write_all(&lines)).with_context(|| format!("write {}", place.display()))
     }
 
     /// Requests that were not answered as expected.
@@ -107,13 +109,26 @@ impl Outcome {
     }
 }
 
-/// Leaves only those raw histograms in the folder of a run that are named, e.g. by the part of it that is continued.
+/// Leaves only those raw histograms in the folder of a run that are named, e.g. by the part of it that is continued. A line
+/// that was cut short goes too. The log is written beside its place and renamed, so that a full disk leaves the one before.
 ///
 /// # Errors
-/// The archive cannot be read or written.
+/// The log cannot be read or written. One that is not there is no error.
 pub fn keep_histograms(folder: &Path, names: &BTreeSet<String>) -> anyhow::Result<()> {
     let place = folder.join(HISTOGRAMS);
-    keep(&place, names).with_context(|| format!("write {}", place.display()))
+    let log = match fs::read_to_string(&place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        read => read.with_context(|| format!("read {}", place.display()))?,
+    };
+    let is_wanted = |line: &&str| {
+        let tag = line.strip_prefix("Tag=").and_then(|line| line.split_once(','));
+        line.ends_with('\n') && tag.is_some_and(|(tag, _)| names.contains(tag))
+    };
+    let kept: String = log.split_inclusive('\n').filter(is_wanted).collect();
+    let beside = place.with_extension("new");
+    fs::write(&beside, kept)
+        .and_then(|()| fs::rename(beside, &place))
+        .with_context(|| format!("write {}", place.display()))
 }
 
 /// Writes a histogram as HDR V2, deflated.
@@ -121,17 +136,11 @@ pub fn keep_histograms(folder: &Path, names: &BTreeSet<String>) -> anyhow::Resul
 /// # Errors
 /// The file cannot be written, e.g. because the disk is full.
 pub fn write_histogram(histogram: &Histogram<u64>, place: &Path) -> anyhow::Result<()> {
-    std::fs::write(place, serialised(histogram)?)
-        .with_context(|| format!("write the histogram {}", place.display()))
-}
-
-fn serialised(histogram: &Histogram<u64>) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new()
         .serialize(histogram, &mut bytes)
-        .map_err(|error| anyhow::anyhow!("{error:?}"))
-        .context("serialise a histogram")?;
-    Ok(bytes)
+        .map_err(|error| anyhow::anyhow!("serialise a histogram: {error:?}"))?;
+    fs::write(place, bytes).with_context(|| format!("write the histogram {}", place.display()))
 }
 
 /// A histogram of microseconds in the words of the results.
@@ -164,4 +173,22 @@ pub fn distribution(histogram: &Histogram<u64>) -> Latency {
 #[must_use]
 pub fn at_percent(latency: &Latency, percent: f64) -> Option<f64> {
     latency.percentiles.iter().find(|point| point.percent == percent).map(|point| point.ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wanted_histograms_are_kept_and_a_torn_end_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join(HISTOGRAMS);
+        keep_histograms(folder.path(), &BTreeSet::new()).unwrap();
+        assert!(!place.exists(), "one that is not there stays so");
+        let lines =
+            "Tag=first,0.000,1.000,2.000,A\nTag=dropped,0.000,1.000,2.000,B\nTag=torn,0.000,1.000,2.000,C";
+        fs::write(&place, lines).unwrap();
+        keep_histograms(folder.path(), &["first", "torn", "nowhere"].map(str::to_owned).into()).unwrap();
+        assert_eq!(fs::read_to_string(&place).unwrap(), "Tag=first,0.000,1.000,2.000,A\n");
+    }
 }

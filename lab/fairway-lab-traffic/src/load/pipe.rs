@@ -118,6 +118,8 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
+    use socket2::Type;
+
     use super::*;
 
     /// What there is to read now.
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn what_was_read_empty_is_read_again_when_the_socket_has_moved() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let transport = Transport::open(listener.local_addr().unwrap(), None).unwrap();
+        let transport = Transport::open(listener.local_addr().unwrap(), Type::STREAM, None).unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         let mut pipe = Pipe::new(transport, b"said");
         assert_eq!(read(&mut pipe).as_deref(), Some(&b"said"[..]));

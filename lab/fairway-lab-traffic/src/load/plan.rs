@@ -1,4 +1,5 @@
-//! What a stream of load is asked to do. Values only; [`Plan::to`] reads a URL. Never opens a connection.
+//! What a stream of load is asked to do, and the arguments of `fairway-lab load` that say so. Values only; [`Plan::to`] reads a
+//! URL. Never opens a connection.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
+use clap::{ArgAction, Args, ValueEnum};
 use http::Uri;
 
 use crate::call;
@@ -43,19 +45,25 @@ pub struct Target {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct RequestPlan {
-    /// `GET` and so on.
+    /// The method.
+    #[arg(short = 'X', long, default_value = "GET")]
     pub method: String,
-    /// Targets, taken in turn.
+    /// One more path beside that of the URL; they are asked for in turn.
+    #[arg(long = "path", value_name = "PATH")]
     pub paths: Vec<String>,
-    /// Fields beside `Host`, `Content-Length` and `Connection`, which are the generator's.
+    /// A field, `Name: value`; several times for several. Host, Content-Length and Connection are the generator's own.
+    #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     pub headers: Vec<(String, String)>,
-    /// The content; none when empty.
+    /// The content of requests, or @ and the name of a file that has it.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = body)]
     pub body: Bytes,
-    /// Whether each request carries `X-Lab-Id` with a value of its own, by which backends find duplicates.
+    /// Send X-Lab-Id with a value of its own in each request, by which backends find duplicates.
+    #[arg(long)]
     pub ids: bool,
     /// The fraction of requests that are a POST with a small content instead, 0 to 1, evenly spread.
+    #[arg(skip)]
     pub posts: f64,
 }
 
@@ -77,6 +85,9 @@ pub enum Protocol {
     Http1,
     /// HTTP/2: by ALPN inside TLS, with prior knowledge without.
     Http2,
+    /// Datagrams as long as the content of the plan's request, which begin with a number and are each sent back. A socket is
+    /// a connection.
+    Datagrams,
 }
 
 /// Whether a connection carries more than one request.
@@ -91,17 +102,22 @@ pub enum Reuse {
 }
 
 /// How TLS is spoken.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct TlsPlan {
-    /// Versions that are offered.
+    /// Only this version of TLS.
+    #[arg(long = "tls-version", value_name = "VERSION", default_values = ["1.2", "1.3"], hide_default_value = true)]
     pub versions: Vec<TlsVersion>,
-    /// Cipher suites that are offered, IANA's or OpenSSL's names; all that are safe when empty.
+    /// Only this cipher suite, by IANA's or OpenSSL's name; several times for several. Without it all that are safe.
+    #[arg(long = "cipher", value_name = "NAME")]
     pub ciphers: Vec<String>,
     /// Groups of the key exchange that are offered, by IANA's names; all that are safe when empty.
+    #[arg(skip)]
     pub groups: Vec<String>,
-    /// Whether sessions are resumed.
+    /// Every handshake is a full one.
+    #[arg(long = "no-resumption", action = ArgAction::SetFalse)]
     pub resumption: bool,
     /// Whether the certificate is verified.
+    #[arg(skip)]
     pub verify: Verify,
 }
 
@@ -118,18 +134,21 @@ impl Default for TlsPlan {
 }
 
 /// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TlsVersion {
     /// RFC 5246.
+    #[value(name = "1.2")]
     Tls12,
     /// RFC 8446.
+    #[value(name = "1.3")]
     Tls13,
 }
 
 /// Whether the server's certificate is verified.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum Verify {
     /// Any certificate will do.
+    #[default]
     Off,
     /// It must come from one of these authorities (PEM) and be for the name of the target.
     Roots(String),
@@ -150,50 +169,58 @@ pub enum Pace {
 }
 
 /// How many of what.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct Shape {
     /// Connections, all threads together.
+    #[arg(short, long, default_value_t = 10)]
     pub connections: usize,
-    /// Requests at a time on one connection of HTTP/2.
+    /// Requests at a time on a connection of HTTP/2.
+    #[arg(long, default_value_t = 10, requires = "http2")]
     pub streams: usize,
     /// Threads; never more than connections.
+    #[arg(short, long, default_value_t = 1)]
     pub threads: usize,
 }
 
 /// When it ends. Without duration and requests it goes on until it is stopped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Nothing is due after it.
+    /// For how long, e.g. 30s, 5m, 500ms; 10s unless --requests says when it ends.
+    #[arg(short, long, value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Nothing is due after this many, all threads together.
+    /// How many requests at most, all threads together.
+    #[arg(short = 'n', long)]
     pub requests: Option<u64>,
-    /// For a connection with its handshake, and again for a request from the moment it is written. wrk's is 2 s.
+    /// For a connection with its handshake, and again for a request from the moment it is written; wrk's is as long.
+    #[arg(long, default_value = "2s", value_parser = duration)]
     pub timeout: Duration,
 }
 
 /// What a good answer is.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Expect {
-    /// Statuses; any other one is an error of its own class.
+    /// Statuses that are no errors, e.g. 200 or 200-299,304. Any other one is an error of its own class.
+    #[arg(long = "expect-status", default_value = "200-299", value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = statuses)]
     pub statuses: Vec<RangeInclusive<u16>>,
-    /// A field with its value; an answer without it came from the wrong route.
+    /// A field that right answers have, `Name: value`; an answer without it is from the wrong route.
+    #[arg(long = "expect-header", value_name = "FIELD", value_parser = field)]
     pub header: Option<(String, String)>,
     /// A field of the trailers of HTTP/2 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
+    #[arg(skip)]
     pub trailer: Option<(String, String)>,
     /// The whole content, of HTTP/2; an answer with other content came from the wrong route.
+    #[arg(skip)]
     pub content: Option<Bytes>,
 }
 
 impl Expect {
-    /// Whether a status is expected.
-    #[must_use]
-    pub fn allows(&self, status: u16) -> bool {
+    pub(super) fn allows(&self, status: u16) -> bool {
         self.statuses.iter().any(|range| range.contains(&status))
     }
 
     /// The bytes received with this piece, if it is the expected content after the bytes received before.
-    #[must_use]
-    pub fn continued(&self, received: usize, piece: &[u8]) -> Option<usize> {
+    pub(super) fn continued(&self, received: usize, piece: &[u8]) -> Option<usize> {
         let end = received + piece.len();
         let is_expected =
             self.content.as_ref().is_none_or(|content| content.get(received..end) == Some(piece));
@@ -201,18 +228,16 @@ impl Expect {
     }
 
     /// Whether this many bytes are the whole content.
-    #[must_use]
-    pub fn is_complete(&self, received: usize) -> bool {
+    pub(super) fn is_complete(&self, received: usize) -> bool {
         self.content.as_ref().is_none_or(|content| content.len() == received)
     }
 }
 
 /// What is kept beside the sums.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct Records {
-    /// The fraction of requests that is kept one by one, 0 to 1.
-    pub sample: f64,
     /// The length of a piece of the series. It doubles when a run gets so long that pieces would be too many.
+    #[arg(long, default_value = "1s", value_parser = duration)]
     pub bucket: Duration,
 }
 
@@ -343,7 +368,61 @@ impl Address {
                 timeout: Duration::from_secs(2),
             },
             expect: Expect { statuses: vec![200..=299], header: None, trailer: None, content: None },
-            records: Records { sample: 0.0, bucket: Duration::from_secs(1) },
+            records: Records { bucket: Duration::from_secs(1) },
         }
+    }
+}
+
+fn field(text: &str) -> anyhow::Result<(String, String)> {
+    let (name, value) = text.split_once(':').with_context(|| format!("{text:?} is not `Name: value`"))?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn body(text: &str) -> anyhow::Result<Bytes> {
+    match text.strip_prefix('@') {
+        Some(file) => Ok(std::fs::read(file).with_context(|| format!("read {file}"))?.into()),
+        None => Ok(text.to_owned().into()),
+    }
+}
+
+fn statuses(text: &str) -> anyhow::Result<RangeInclusive<u16>> {
+    let (low, high) = text.trim().split_once('-').unwrap_or((text.trim(), text.trim()));
+    let parse = |text: &str| text.parse::<u16>().ok().filter(|status| (100..1_000).contains(status));
+    let range = parse(low).zip(parse(high)).with_context(|| format!("{text:?} is no status"))?;
+    Ok(range.0..=range.1)
+}
+
+/// A length of time with its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let place = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(place);
+    let number: f64 =
+        number.parse().map_err(|_| format!("{text:?} is no length of time, e.g. 30s or 500ms"))?;
+    let factor = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "" => return Err(format!("{text:?} has no unit: us, ms, s, m or h")),
+        _ => return Err(format!("{text:?}: the unit is us, ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(number * factor).map_err(|error| format!("{text:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_have_a_unit_and_statuses_are_numbers_or_ranges() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["10", "s", "-1s", "3 days", ""] {
+            assert!(duration(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(["200-299", " 304"].map(|text| statuses(text).unwrap()), [200..=299, 304..=304]);
+        assert!(["2xx", "", "99"].iter().all(|text| statuses(text).is_err()));
     }
 }

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use fairway_lab_measure::results::Class;
 
-use super::dialer::Dialer;
 use super::plan::Plan;
 use super::poller::{Interest, Poller};
 use super::slot::{Opening, Step};
-use super::transport::Scratch;
+use super::transport::{Dialer, Scratch};
 
 /// Opens a connection as planned, TLS included, and ends it.
 ///
@@ -26,8 +25,7 @@ pub(super) fn probe(plan: &Plan) -> anyhow::Result<()> {
     let (mut scratch, mut happened) = (Scratch::new(), Vec::new());
     loop {
         poller.wait(Some(Duration::from_millis(10).as_nanos() as u64), &mut happened)?;
-        if !happened.is_empty() {
-            happened.clear();
+        if happened.drain(..).count() > 0 {
             match opening.step(&mut scratch) {
                 Step::Ready => break,
                 Step::Wait => poller.change(&opening.transport, 0, Interest::Read)?,

@@ -1,13 +1,10 @@
-//! Latency and errors over time, and requests kept one by one. Both have a bound: a series that gets too long doubles the
-//! length of its pieces, samples that get too many are thinned by half.
+//! Latency and errors over time, with a bound: a series that gets too long doubles the length of its pieces.
 
-use fairway_lab_measure::results::{Bucket, Sample};
+use fairway_lab_measure::results::Bucket;
 use hdrhistogram::Histogram;
 
 /// Pieces at most. A piece is about 4 KB, so that a thread keeps at most 16 MB or so.
 const PIECES: usize = 4_096;
-/// Samples at most.
-const SAMPLES: usize = 200_000;
 
 /// Pieces of time.
 #[derive(Clone)]
@@ -128,53 +125,15 @@ impl Piece {
 }
 
 /// A small histogram that grows with its values.
-pub(super) fn fine_enough() -> Histogram<u32> {
+fn fine_enough() -> Histogram<u32> {
     let mut histogram = Histogram::new(2).expect("two digits are allowed");
     histogram.auto(true);
     histogram
 }
 
 /// Counts a value in a histogram that grows. Not `saturating_record`: that clamps to the range of this moment.
-pub(super) fn note(histogram: &mut Histogram<u32>, micros: u64) {
+fn note(histogram: &mut Histogram<u32>, micros: u64) {
     histogram.record(micros).expect("a histogram that grows takes every value");
-}
-
-/// Requests that are kept one by one.
-#[derive(Clone)]
-pub(super) struct Samples {
-    fraction: f64,
-    kept: Vec<Sample>,
-    random: fastrand::Rng,
-}
-
-impl Samples {
-    /// Keeps this fraction.
-    pub(super) fn new(fraction: f64) -> Self {
-        Self { fraction, kept: Vec::new(), random: fastrand::Rng::new() }
-    }
-
-    /// Keeps it, or not.
-    pub(super) fn offer(&mut self, at: u64, after: u64, status: u16) {
-        if self.fraction <= 0.0 || self.random.f64() >= self.fraction {
-            return;
-        }
-        self.kept.push(Sample { at_s: at as f64 / 1e9, ms: after as f64 / 1e6, status });
-        if self.kept.len() > SAMPLES {
-            self.fraction /= 2.0;
-            self.kept.retain(|_| self.random.bool());
-        }
-    }
-
-    /// Adds those of another thread.
-    pub(super) fn add(&mut self, mut other: Self) {
-        self.kept.append(&mut other.kept);
-    }
-
-    /// All of them, by time.
-    pub(super) fn ordered(mut self) -> Vec<Sample> {
-        self.kept.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
-        self.kept
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
-//! What the threads of a stream and its owner tell each other. Nothing here is touched per request but counters that only
-//! one thread writes.
+//! What the threads of a stream and its owner tell each other.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
-use super::series::fine_enough;
 use super::tally::Tally;
 
 /// From the order to begin to the first request.
 const LEAD: Duration = Duration::from_millis(2);
 
-/// What the threads of a stream share.
+/// What the threads of a stream and its owner tell each other. Nothing here is touched per request but counters that only
+/// one thread writes.
 pub(super) struct Shared {
     pub(super) origin: Instant,
     begun: OnceLock<Instant>,
@@ -29,38 +26,26 @@ pub(super) struct Shared {
 /// What one thread shows while it runs.
 #[derive(Default)]
 pub(super) struct ThreadStatus {
-    pub(super) sent: AtomicU64,
     pub(super) ok: AtomicU64,
+    pub(super) answers: AtomicU64,
     pub(super) errors: AtomicU64,
     pub(super) in_flight: AtomicU64,
     /// Every request of this thread has ended.
     pub(super) finished: AtomicBool,
-    recent: Mutex<Recent>,
     /// How often this thread has handed over what it counted, and the last of that.
     cuts: AtomicU32,
     handed_over: Mutex<Option<Tally>>,
 }
 
-/// The last whole second.
-#[derive(Clone, Default)]
-pub(super) struct Recent {
-    pub(super) answers: u64,
-    pub(super) latency: Option<Histogram<u32>>,
-}
-
 /// How a stream fares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Requests that were due so far.
-    pub sent: u64,
     /// Expected answers so far.
     pub ok: u64,
+    /// Complete answers so far.
+    pub answers: u64,
     /// Failed requests so far.
     pub errors: u64,
-    /// Complete answers in the last whole second.
-    pub rate: f64,
-    /// The 99th percentile of their latency, milliseconds.
-    pub p99_ms: f64,
     /// Requests on their way.
     pub in_flight: u64,
 }
@@ -139,25 +124,12 @@ impl Shared {
 
     pub(super) fn progress(&self) -> Progress {
         let mut progress = Progress::default();
-        let mut latency = fine_enough();
         for status in &self.threads {
-            progress.sent += status.sent.load(Ordering::Relaxed);
             progress.ok += status.ok.load(Ordering::Relaxed);
+            progress.answers += status.answers.load(Ordering::Relaxed);
             progress.errors += status.errors.load(Ordering::Relaxed);
             progress.in_flight += status.in_flight.load(Ordering::Relaxed);
-            let recent = status.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            progress.rate += recent.answers as f64;
-            if let Some(more) = &recent.latency {
-                latency.add(more).expect("a histogram that grows takes every value");
-            }
         }
-        progress.p99_ms = latency.value_at_quantile(0.99) as f64 / 1e3;
         progress
-    }
-}
-
-impl ThreadStatus {
-    pub(super) fn show(&self, recent: Recent) {
-        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = recent;
     }
 }

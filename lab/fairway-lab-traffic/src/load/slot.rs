@@ -196,6 +196,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::event::{PollFd, PollFlags, poll};
+    use socket2::Type;
 
     use super::super::transport::Scratch;
     use super::*;
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_reset_before_anybody_looked_was_reset_while_it_was_made() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let transport = Transport::open(listener.local_addr().unwrap(), None).unwrap();
+        let transport = Transport::open(listener.local_addr().unwrap(), Type::STREAM, None).unwrap();
         let (stream, _) = listener.accept().unwrap();
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
         drop(stream);

@@ -9,12 +9,10 @@ use anyhow::Context;
 
 use super::outcome::Outcome;
 use super::plan::Plan;
-use super::segment::Segment;
 use super::shared::{Progress, Shared};
 use super::tally::Tally;
 use super::urgency;
-use super::worker::phase::End;
-use super::worker::{Between, Report, ThreadNumber, Worker};
+use super::worker::{End, Report, Worker};
 
 /// The opening of connections takes no longer than this before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
@@ -42,19 +40,18 @@ impl Stream {
     /// # Errors
     /// A plan that cannot be carried out: no rate, no connections, fields or cipher suites that do not exist.
     pub fn start(plan: Plan) -> anyhow::Result<Self> {
-        let mut stream = Self::open(plan, None)?;
+        let mut stream = Self::open(plan)?;
         stream.shared.release();
         stream.begin();
         Ok(stream)
     }
 
     /// Opens the connections and sends nothing until [`Stream::begin`]. After the last answer they stay open until
-    /// [`Stream::join`], so that whoever measures can do it while nothing is on its way. With `between` the first thread
-    /// never sleeps: it does that between its turns.
+    /// [`Stream::join`], so that whoever measures can do it while nothing is on its way.
     ///
     /// # Errors
     /// As [`Stream::start`].
-    pub fn open(mut plan: Plan, mut between: Option<Between>) -> anyhow::Result<Self> {
+    pub fn open(mut plan: Plan) -> anyhow::Result<Self> {
         plan.check()?;
         plan.shape.threads = plan.shape.threads.clamp(1, plan.shape.connections);
         let plan = Arc::new(plan);
@@ -64,12 +61,11 @@ impl Stream {
         let threads = (0..plan.shape.threads)
             .map(|index| {
                 let (plan, shared, report) = (plan.clone(), shared.clone(), report.clone());
-                let between = between.take();
                 std::thread::Builder::new()
                     .name(format!("load-{index}"))
                     .spawn(move || {
                         urgency::raise(&plan);
-                        let worker = Worker::new(plan, shared, ThreadNumber { run, index }, between);
+                        let worker = Worker::new(plan, shared, run, index);
                         // The owner may have given up because another thread could not be made.
                         _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
                         worker?.run()
@@ -192,5 +188,40 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.shared.stop();
         self.shared.release();
+    }
+}
+
+/// What ended in a part of a stream's time. [`Stream::split`] gives it, and parts of one stream add up to what
+/// the stream would have told as a whole.
+#[derive(Clone)]
+pub struct Segment {
+    plan: Arc<Plan>,
+    tally: Tally,
+    begun: Instant,
+    seconds: f64,
+}
+
+impl Segment {
+    /// Together with another part of the same stream.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.tally.add(other.tally);
+        self.seconds += other.seconds;
+        self
+    }
+
+    /// In the words of the results. Times within it count from the beginning of the stream.
+    #[must_use]
+    pub fn outcome(mut self) -> Outcome {
+        self.tally.in_time = self.tally.answers;
+        self.tally.last = 0;
+        let mut outcome = Outcome::new(&self.plan, self.tally, self.begun, Some(self.seconds));
+        // Pieces before the part have nothing in them.
+        outcome
+            .load
+            .over_time
+            .series
+            .retain(|piece| piece.requests > 0 || piece.errors > 0 || piece.max_ms > 0.0);
+        outcome
     }
 }

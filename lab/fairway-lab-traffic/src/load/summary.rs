@@ -49,11 +49,11 @@ impl Summary<'_> {
             write!(out, " of HTTP/2 with {} streams", plan.shape.streams)?;
         }
         match plan.pace {
-            Pace::Open { rate, poisson: false } => {
-                writeln!(out, ", {rate} requests/s (open loop, constant)")?;
-            }
-            Pace::Open { rate, poisson: true } => writeln!(out, ", {rate} requests/s (open loop, Poisson)")?,
             Pace::Closed => writeln!(out, " (closed loop)")?,
+            Pace::Open { rate, poisson } => {
+                let gaps = if poisson { "Poisson" } else { "constant" };
+                writeln!(out, ", {rate} requests/s (open loop, {gaps})")?;
+            }
         }
         if let Some(tls) = &load.tls {
             let key = tls.key.as_deref().unwrap_or("unknown key");
@@ -61,13 +61,9 @@ impl Summary<'_> {
             for known in [&tls.group, &tls.signature].into_iter().flatten() {
                 write!(out, ", {known}")?;
             }
-            writeln!(out)?;
-            let counts = &load.counts;
-            writeln!(
-                out,
-                "  TLS handshakes: {} full, {} resumed, {} tickets",
-                counts.full_handshakes, counts.resumed_handshakes, counts.tickets
-            )?;
+            let (full, resumed) = (load.counts.full_handshakes, load.counts.resumed_handshakes);
+            let tickets = load.counts.tickets;
+            writeln!(out, "\n  TLS handshakes: {full} full, {resumed} resumed, {tickets} tickets")?;
         }
         Ok(())
     }
@@ -90,32 +86,21 @@ impl Summary<'_> {
         writeln!(out, "  {:>8.4}%  {}", 100.0, ms(load.latency.max_ms))?;
         writeln!(out, "Latencies     [mean, 50, 90, 95, 99, max]  {}", points(&load.latency))?;
         writeln!(out, "Service times [mean, 50, 90, 95, 99, max]  {}", points(&load.service))?;
-        if !is_open {
+        if is_open {
             // A closed loop has no times that could be missed.
-            return Ok(());
+            let late = &load.lateness;
+            let points = [late.p50_ms, late.p99_ms, late.p999_ms, late.max_ms].map(ms).join(", ");
+            writeln!(out, "Lateness of the generator [50, 99, 99.9, max]  {points}")?;
         }
-        let late = &load.lateness;
-        writeln!(
-            out,
-            "Lateness of the generator [50, 99, 99.9, max]  {}, {}, {}, {}",
-            ms(late.p50_ms),
-            ms(late.p99_ms),
-            ms(late.p999_ms),
-            ms(late.max_ms)
-        )
+        Ok(())
     }
 
     fn totals(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let load = &self.outcome.load;
         let counts = &load.counts;
-        writeln!(
-            out,
-            "  {} requests in {:.2}s, {:.2}MB read, {} connections opened",
-            counts.requests,
-            load.seconds,
-            counts.bytes as f64 / 1e6,
-            counts.connections
-        )?;
+        let megabytes = counts.bytes as f64 / 1e6;
+        write!(out, "  {} requests in {:.2}s, {megabytes:.2}MB read, ", counts.requests, load.seconds)?;
+        writeln!(out, "{} connections opened", counts.connections)?;
         writeln!(out, "Requests/sec: {:>12.2}", load.rate)?;
         writeln!(out, "Transfer/sec: {:>12.2}MB", load.bytes_rate / 1e6)?;
         let success = if counts.requests == 0 { 0.0 } else { counts.ok as f64 / counts.requests as f64 };
@@ -149,13 +134,8 @@ impl Summary<'_> {
         for (class, count) in errors {
             writeln!(out, "  {:<16} {count}", class.name())?;
             for example in self.outcome.load.examples.iter().filter(|example| example.class == *class) {
-                writeln!(
-                    out,
-                    "    at {:.3} s, after {}: {}",
-                    example.at_s,
-                    ms(example.after_ms),
-                    example.text
-                )?;
+                let after = ms(example.after_ms);
+                writeln!(out, "    at {:.3} s, after {after}: {}", example.at_s, example.text)?;
             }
         }
         Ok(())
@@ -163,16 +143,8 @@ impl Summary<'_> {
 }
 
 fn points(latency: &Latency) -> String {
-    let at = |percent| ms(at_percent(latency, percent).unwrap_or_default());
-    format!(
-        "{}, {}, {}, {}, {}, {}",
-        ms(latency.mean_ms),
-        at(50.0),
-        at(90.0),
-        at(95.0),
-        at(99.0),
-        ms(latency.max_ms)
-    )
+    let at = |percent| at_percent(latency, percent).unwrap_or_default();
+    [latency.mean_ms, at(50.0), at(90.0), at(95.0), at(99.0), latency.max_ms].map(ms).join(", ")
 }
 
 /// As wrk2 writes it.

@@ -9,7 +9,7 @@ use rustls::HandshakeKind;
 
 use super::fates::Fates;
 use super::plan::Plan;
-use super::series::{Samples, Series};
+use super::series::Series;
 
 /// Examples of each class at most.
 const EXAMPLES: u64 = 5;
@@ -22,31 +22,20 @@ pub(super) struct Tally {
     pub(super) counts: Counts,
     pub(super) errors: BTreeMap<Class, u64>,
     pub(super) examples: Vec<Example>,
-    pub(super) distributions: Distributions,
-    pub(super) series: Series,
-    pub(super) samples: Samples,
-    pub(super) tls: Option<Tls>,
-    pub(super) answers: Answers,
-    /// Of requests with an id; none where there are no ids.
-    pub(super) fates: Option<Fates>,
-}
-
-/// Microseconds.
-#[derive(Clone)]
-pub(super) struct Distributions {
+    /// Microseconds, as the two after it.
     pub(super) latency: Histogram<u64>,
     pub(super) service: Histogram<u64>,
     pub(super) lateness: Histogram<u64>,
-}
-
-/// Complete answers.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Answers {
-    pub(super) all: u64,
+    pub(super) series: Series,
+    pub(super) tls: Option<Tls>,
+    /// Complete answers.
+    pub(super) answers: u64,
     /// Those before the end of the plan.
     pub(super) in_time: u64,
     /// When the last one was complete.
     pub(super) last: u64,
+    /// Of requests with an id; none where there are no ids.
+    pub(super) fates: Option<Fates>,
 }
 
 /// A request on its way.
@@ -63,31 +52,26 @@ pub(super) struct Exchange {
 /// What became of it.
 pub(super) enum Fate {
     /// A complete answer; the class says what is wrong with it, if anything.
-    Answered { status: u16, wrong: Option<(Class, String)> },
+    Answered { wrong: Option<(Class, String)> },
     /// No complete answer.
     Failed(Class, String),
 }
 
-/// A histogram of microseconds with three digits.
-pub(super) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LARGEST, 3).expect("these bounds are allowed")
-}
-
 impl Tally {
     pub(super) fn new(plan: &Plan, fates: Option<Fates>) -> Self {
+        let empty = Histogram::new_with_bounds(1, LARGEST, 3).expect("these bounds are allowed");
         Self {
             counts: Counts::default(),
             errors: BTreeMap::new(),
             examples: Vec::new(),
-            distributions: Distributions {
-                latency: histogram(),
-                service: histogram(),
-                lateness: histogram(),
-            },
+            latency: empty.clone(),
+            service: empty.clone(),
+            lateness: empty,
             series: Series::new(u64::try_from(plan.records.bucket.as_nanos()).unwrap_or(u64::MAX)),
-            samples: Samples::new(plan.records.sample),
             tls: None,
-            answers: Answers::default(),
+            answers: 0,
+            in_time: 0,
+            last: 0,
             fates,
         }
     }
@@ -96,7 +80,7 @@ impl Tally {
     pub(super) fn due(&mut self, at: u64, late: u64) {
         self.counts.requests += 1;
         self.series.due(at);
-        self.distributions.lateness.saturating_record(late / 1_000);
+        self.lateness.saturating_record(late / 1_000);
     }
 
     /// A connection is open.
@@ -119,24 +103,20 @@ impl Tally {
             fates.ended(exchange.number, matches!(fate, Fate::Answered { wrong: None, .. }));
         }
         match fate {
-            Fate::Answered { status, wrong } => {
-                self.answers.all += 1;
-                self.answers.in_time += u64::from(now <= end);
-                self.answers.last = self.answers.last.max(now);
+            Fate::Answered { wrong } => {
+                self.answers += 1;
+                self.in_time += u64::from(now <= end);
+                self.last = self.last.max(now);
                 let latency = now.saturating_sub(exchange.due) / 1_000;
-                self.distributions.latency.saturating_record(latency);
-                self.distributions.service.saturating_record(now.saturating_sub(exchange.sent) / 1_000);
+                self.latency.saturating_record(latency);
+                self.service.saturating_record(now.saturating_sub(exchange.sent) / 1_000);
                 self.series.answered(exchange.due, latency);
-                self.samples.offer(exchange.due, now.saturating_sub(exchange.due), status);
                 match wrong {
                     None => self.counts.ok += 1,
                     Some((class, text)) => self.error(class, exchange.due, now, text),
                 }
             }
-            Fate::Failed(class, text) => {
-                self.samples.offer(exchange.due, now.saturating_sub(exchange.due), 0);
-                self.error(class, exchange.due, now, text);
-            }
+            Fate::Failed(class, text) => self.error(class, exchange.due, now, text),
         }
     }
 
@@ -163,14 +143,19 @@ impl Tally {
             *self.errors.entry(class).or_default() += count;
         }
         self.examples.extend(other.examples);
-        self.distributions.add(&other.distributions);
+        for (sum, more) in [
+            (&mut self.latency, &other.latency),
+            (&mut self.service, &other.service),
+            (&mut self.lateness, &other.lateness),
+        ] {
+            sum.add(more).expect("the bounds are the same");
+        }
         self.series.add(other.series);
-        self.samples.add(other.samples);
         self.tls = self.tls.take().or(other.tls);
-        self.answers.all += other.answers.all;
-        self.answers.in_time += other.answers.in_time;
-        self.answers.last = self.answers.last.max(other.answers.last);
-        if let (Some(fates), Some(more)) = (&mut self.fates, other.fates) {
+        self.answers += other.answers;
+        self.in_time += other.in_time;
+        self.last = self.last.max(other.last);
+        if let (Some(fates), Some(more)) = (&mut self.fates, &other.fates) {
             fates.add(more);
         }
     }
@@ -186,17 +171,5 @@ impl Tally {
             *count <= EXAMPLES
         });
         examples
-    }
-}
-
-impl Distributions {
-    fn add(&mut self, other: &Self) {
-        for (sum, more) in [
-            (&mut self.latency, &other.latency),
-            (&mut self.service, &other.service),
-            (&mut self.lateness, &other.lateness),
-        ] {
-            sum.add(more).expect("the bounds are the same");
-        }
     }
 }

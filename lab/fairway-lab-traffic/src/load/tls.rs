@@ -1,43 +1,67 @@
-//! TLS of the generator: the configuration that a plan asks for, and the facts that a handshake settled.
+//! TLS of the generator: the configuration that a plan asks for, the sessions of a thread, and the facts that a handshake
+//! settled.
 //! Never reads or writes a socket.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use fairway_lab_measure::results::Tls;
-use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls12Resumption,
+    Tls13ClientSessionValue, WebPkiServerVerifier,
+};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, SupportedProtocolVersion};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, NamedGroup, ProtocolVersion, RootCertStore,
+    SignatureScheme, SupportedProtocolVersion,
+};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, OID_SIG_ED25519};
 use x509_parser::public_key::PublicKey;
 
-use super::observed::{Observed, Witness};
 use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
-use super::sessions::Sessions;
 
-/// OpenSSL's names of the suites of TLS 1.2 that rustls has; those of TLS 1.3 are IANA's.
-const OPENSSL: [(&str, &str); 6] = [
-    ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
-    ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
-    ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
-    ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
-    ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
-    ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
-];
+/// Tickets of TLS 1.3 at most, where they are kept; the oldest go first.
+const TICKETS: usize = 16_384;
+/// Servers at most, for what TLS 1.2 remembers. A stream has one.
+const SERVERS: usize = 16;
 
-/// The configuration of a thread; each has its own, so that no cache of sessions is shared. What handshakes show is noted in
-/// `observed`.
+/// What the connections of one thread share: it verifies certificates where there are roots, and signatures in any case, and
+/// has as many tickets as there may be clients. rustls' own store keeps eight for each server, so that most of many clients
+/// could not resume a server that sends one ticket each.
+///
+/// It notes what a connection of rustls does not remember: the scheme of the server's signature, and how many tickets came,
+/// also where none is kept. Atomic only because rustls asks for it.
+#[derive(Debug)]
+pub(super) struct Witness {
+    /// Any certificate will do without it.
+    roots: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+    /// Without it nothing is kept, so that every handshake is full and none knows a group of an earlier one.
+    resumption: bool,
+    tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
+    rest: ClientSessionMemoryCache,
+    /// Tickets that came.
+    came: AtomicU64,
+    /// By IANA's number; 0 before the first signature.
+    signature: AtomicU16,
+}
+
+/// The configuration of a thread; each has its own, so that no cache of sessions is shared.
 ///
 /// # Errors
 /// A cipher suite that is not known or does not fit the versions, or roots that are no certificates.
 pub(super) fn configuration(
     plan: &TlsPlan,
     protocol: Protocol,
-    observed: &Arc<Observed>,
-) -> anyhow::Result<ClientConfig> {
+) -> anyhow::Result<(Arc<ClientConfig>, Arc<Witness>)> {
     let provider = Arc::new(provider(plan)?);
     let versions: Vec<&'static SupportedProtocolVersion> = plan
         .versions
@@ -57,17 +81,24 @@ pub(super) fn configuration(
             Some(WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build()?)
         }
     };
-    let witness = Arc::new(Witness { roots, provider, observed: Arc::clone(observed) });
-    let mut config = builder.dangerous().with_custom_certificate_verifier(witness).with_no_client_auth();
-    config.alpn_protocols = match protocol {
-        Protocol::Http1 => vec![b"http/1.1".to_vec()],
-        Protocol::Http2 => vec![b"h2".to_vec()],
-    };
-    config.resumption = Resumption::store(Arc::new(Sessions::new(Arc::clone(observed), plan.resumption)));
+    let witness = Arc::new(Witness {
+        roots,
+        provider,
+        resumption: plan.resumption,
+        tickets: Mutex::default(),
+        rest: ClientSessionMemoryCache::new(SERVERS),
+        came: AtomicU64::new(0),
+        signature: AtomicU16::new(0),
+    });
+    let mut config =
+        builder.dangerous().with_custom_certificate_verifier(witness.clone()).with_no_client_auth();
+    let offered: &[u8] = if protocol == Protocol::Http2 { b"h2" } else { b"http/1.1" };
+    config.alpn_protocols = vec![offered.to_vec()];
+    config.resumption = Resumption::store(witness.clone());
     if !plan.resumption {
         config.resumption = config.resumption.tls12_resumption(Tls12Resumption::Disabled);
     }
-    Ok(config)
+    Ok((Arc::new(config), witness))
 }
 
 fn provider(plan: &TlsPlan) -> anyhow::Result<CryptoProvider> {
@@ -84,19 +115,24 @@ fn provider(plan: &TlsPlan) -> anyhow::Result<CryptoProvider> {
     if plan.ciphers.is_empty() {
         return Ok(provider);
     }
-    let known = provider.cipher_suites.clone();
-    provider.cipher_suites.clear();
+    let known = std::mem::take(&mut provider.cipher_suites);
     for name in &plan.ciphers {
-        let upper = name.to_ascii_uppercase();
-        let wanted =
-            OPENSSL.iter().find(|(openssl, _)| *openssl == upper).map_or(upper.as_str(), |found| found.1);
-        let suite = known.iter().find(|suite| iana(suite.suite()) == wanted).with_context(|| {
+        let suite = known.iter().find(|suite| is_called(&iana(suite.suite()), name)).with_context(|| {
             let all: Vec<_> = known.iter().map(|suite| iana(suite.suite())).collect();
             format!("the cipher suite {name:?} cannot be offered; known are {}", all.join(", "))
         })?;
         provider.cipher_suites.push(*suite);
     }
     Ok(provider)
+}
+
+/// Whether a name is IANA's name of a suite, or OpenSSL's: `ECDHE-RSA-AES128-GCM-SHA256` is
+/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`, and the hash at the end may be missing.
+fn is_called(iana: &str, name: &str) -> bool {
+    let plain = |name: &str| name.to_ascii_uppercase().replace(['-', '_'], "").replace("WITH", "");
+    let (iana, name) = (plain(iana), plain(name));
+    let rest = iana.trim_start_matches("TLS").strip_prefix(name.as_str());
+    iana == name || rest.is_some_and(|rest| rest.is_empty() || rest == "SHA256")
 }
 
 fn roots(pem: &str) -> anyhow::Result<RootCertStore> {
@@ -153,11 +189,131 @@ fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
     known.into_iter().find_map(|(oid, name)| (oid == kind).then(|| name.to_owned()))
 }
 
+impl Witness {
+    /// The tickets since this was asked last.
+    pub(super) fn take_tickets(&self) -> u64 {
+        self.came.swap(0, Ordering::Relaxed)
+    }
+
+    /// The scheme of the latest signature, by rustls' name.
+    pub(super) fn signature(&self) -> Option<String> {
+        let scheme = SignatureScheme::from(self.signature.load(Ordering::Relaxed));
+        scheme.as_str().map(str::to_owned)
+    }
+
+    fn note(&self, signed: &DigitallySignedStruct) -> &WebPkiSupportedAlgorithms {
+        self.signature.store(signed.scheme.into(), Ordering::Relaxed);
+        &self.provider.signature_verification_algorithms
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, VecDeque<Tls13ClientSessionValue>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerCertVerifier for Witness {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.roots {
+            Some(roots) => roots.verify_server_cert(leaf, intermediates, name, ocsp, now),
+            None => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, self.note(signed))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, self.note(signed))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ClientSessionStore for Witness {
+    fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
+        if self.resumption {
+            self.rest.set_kx_hint(server, group);
+        }
+    }
+
+    fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
+        self.rest.kx_hint(server)
+    }
+
+    fn set_tls12_session(&self, server: ServerName<'static>, value: Tls12ClientSessionValue) {
+        if self.resumption {
+            self.rest.set_tls12_session(server, value);
+        }
+    }
+
+    fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.rest.tls12_session(server)
+    }
+
+    fn remove_tls12_session(&self, server: &ServerName<'static>) {
+        self.rest.remove_tls12_session(server);
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.came.fetch_add(1, Ordering::Relaxed);
+        if self.resumption {
+            let mut tickets = self.tickets();
+            tickets.push_back(value);
+            if tickets.len() > TICKETS {
+                tickets.pop_front();
+            }
+        }
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        // The newest, as other clients do: a server that remembers few sessions has forgotten the oldest first.
+        self.tickets().pop_back()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
 
     use super::*;
+
+    #[test]
+    fn a_cipher_suite_is_chosen_by_either_name_and_an_unknown_one_is_refused() {
+        let chosen = |name: &str| {
+            let plan = TlsPlan { ciphers: vec![name.to_owned()], ..TlsPlan::default() };
+            provider(&plan).map(|provider| iana(provider.cipher_suites[0].suite()))
+        };
+        for (name, expected) in [
+            ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+            ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+            ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+            ("tls_aes_256_gcm_sha384", "TLS_AES_256_GCM_SHA384"),
+        ] {
+            assert_eq!(chosen(name).unwrap(), expected);
+        }
+        let error = chosen("RC4-MD5").unwrap_err().to_string();
+        assert!(error.contains("RC4-MD5") && error.contains("TLS_AES_128_GCM_SHA256"), "{error}");
+    }
 
     #[test]
     fn the_kind_of_key_of_a_certificate_is_named() {

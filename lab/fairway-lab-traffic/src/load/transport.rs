@@ -1,8 +1,8 @@
-//! A non-blocking connection, in the clear or inside TLS: bytes of the application in and out. Knows nothing of HTTP and
-//! never waits.
+//! A non-blocking connection, in the clear or inside TLS, or a socket for datagrams: bytes of the application in and out.
+//! Knows nothing of HTTP and never waits.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -10,16 +10,51 @@ use fairway_lab_measure::results::Tls;
 use rustls::client::ClientConnection;
 use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::ServerName;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
-use super::tls;
+use super::plan::{Plan, Protocol};
+use super::tls::{self, Witness};
 
 /// Bytes read from a socket at a time.
 const PIECE: usize = 64 * 1024;
 
+/// Opens the connections of one thread, to the addresses of a plan in turn.
+pub(super) struct Dialer {
+    addresses: Vec<SocketAddr>,
+    turn: usize,
+    kind: Type,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// What the handshakes of its connections showed, if there are some.
+    pub(super) witness: Option<Arc<Witness>>,
+}
+
+impl Dialer {
+    /// That of thread `index`, which begins with another address than its neighbours.
+    ///
+    /// # Errors
+    /// TLS as planned cannot be had.
+    pub(super) fn new(plan: &Plan, index: usize) -> anyhow::Result<Self> {
+        let (mut tls, mut witness) = (None, None);
+        if let Some(wanted) = &plan.wire.tls {
+            let (config, seen) = tls::configuration(wanted, plan.wire.protocol)?;
+            tls = Some((config, tls::server_name(&plan.target.name)?));
+            witness = Some(seen);
+        }
+        let kind = if plan.wire.protocol == Protocol::Datagrams { Type::DGRAM } else { Type::STREAM };
+        Ok(Self { addresses: plan.target.addresses.clone(), turn: index, kind, tls, witness })
+    }
+
+    /// Begins to open a connection. The socket becomes writable when that has ended; [`Transport::connected`] says how.
+    pub(super) fn dial(&mut self) -> io::Result<Transport> {
+        let address = self.addresses[self.turn % self.addresses.len()];
+        self.turn = self.turn.wrapping_add(1);
+        Transport::open(address, self.kind, self.tls.as_ref())
+    }
+}
+
 /// A connection.
 pub(super) struct Transport {
-    socket: TcpStream,
+    socket: Socket,
     session: Option<Box<ClientConnection>>,
     /// What the socket did not take yet.
     rest: Vec<u8>,
@@ -75,26 +110,23 @@ impl Scratch {
 }
 
 impl Transport {
-    /// Begins to connect. The socket becomes writable when that has ended; [`Transport::connected`] says how.
     pub(super) fn open(
         address: SocketAddr,
-        tls: Option<(&Arc<ClientConfig>, &ServerName<'static>)>,
+        kind: Type,
+        tls: Option<&(Arc<ClientConfig>, ServerName<'static>)>,
     ) -> io::Result<Self> {
-        let socket =
-            Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-        socket.set_tcp_nodelay(true)?;
+        let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), None)?;
+        if kind == Type::STREAM {
+            socket.set_tcp_nodelay(true)?;
+        }
         match socket.connect(&address.into()) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
             Err(error) => return Err(error),
         }
-        let session = match tls {
-            Some((config, name)) => {
-                Some(Box::new(ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?))
-            }
-            None => None,
-        };
-        Ok(Self { socket: socket.into(), session, rest: Vec::new() })
+        let session = tls.map(|(config, name)| ClientConnection::new(config.clone(), name.clone()));
+        let session = session.transpose().map_err(io::Error::other)?.map(Box::new);
+        Ok(Self { socket, session, rest: Vec::new() })
     }
 
     /// How connecting ended.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
-use fairway_lab_measure::{Reading, Sample};
+use fairway_lab_measure::Sample;
 use http::Request;
 
 use super::client::Cluster;
@@ -59,7 +59,8 @@ fn counters(text: &str, namespace: &str) -> Vec<Sample> {
     of(CPU)
         .into_iter()
         .map(|(pod, (cpu_s, at_s))| Sample {
-            reading: Reading::Counter { at_s, cpu_s },
+            at_s,
+            cpu_s,
             // A working set is far below what a float holds exactly.
             memory_bytes: memory.get(&pod).map(|(bytes, _)| *bytes as u64),
             pod,
@@ -99,7 +100,8 @@ resource_scrape_error 0
     fn a_kubelets_counters_are_those_of_the_namespaces_pods_at_their_own_time() {
         let expected = Sample {
             pod: "a".to_owned(),
-            reading: Reading::Counter { at_s: 1_795_259_711.217, cpu_s: 10.25 },
+            at_s: 1_795_259_711.217,
+            cpu_s: 10.25,
             memory_bytes: Some(15_249_408),
         };
         assert_eq!(counters(RESOURCE, "edge"), [expected]);

@@ -88,7 +88,7 @@ pub(super) fn progress(earlier: &Results) -> String {
 /// What of an earlier run is kept: finished pieces, the peers that were absent in them, and their raw histograms.
 ///
 /// # Errors
-/// The archive of histograms cannot be read or written.
+/// The log of histograms cannot be read or written.
 pub(super) fn kept(mut earlier: Results, folder: &Path) -> anyhow::Result<Results> {
     earlier.runs.retain(Run::is_finished);
     let runs = &earlier.runs;

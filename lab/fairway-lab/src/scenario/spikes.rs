@@ -103,10 +103,7 @@ mod tests {
             discarded: None,
             workers: None,
             begun_s: 0.0,
-            load: Load {
-                over_time: OverTime { series: series.collect(), samples: Vec::new() },
-                ..Load::default()
-            },
+            load: Load { over_time: OverTime { series: series.collect() }, ..Load::default() },
             cost: None,
             backstage: Backstage::default(),
         }

@@ -22,7 +22,6 @@ pub(super) struct Parameters {
     replicas_more: u32,
     cycles: u32,
     phase_s: f64,
-    sampled: f64,
     connections: usize,
     timeout_s: f64,
     answer_bytes: u64,
@@ -42,7 +41,6 @@ impl Parameters {
         plan.bounds.duration = None;
         plan.bounds.timeout = Duration::from_secs_f64(self.timeout_s);
         plan.records.bucket = Duration::from_millis(100);
-        plan.records.sample = self.sampled;
         plan
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::call;
-use fairway_lab_traffic::load::{Outcome, Pace, Plan, Protocol};
+use fairway_lab_traffic::load::{Pace, Plan, Protocol};
 
 use super::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, Peer, RST_STREAM, SETTINGS, STATUS_200,
     frame, serve,
 };
-use super::{SHORT, only_error, plan, run};
+use super::{SHORT, all_ok, only_error, plan, run};
 
 /// RFC 9113 §7.
 const NO_ERROR: u32 = 0;
@@ -27,16 +27,11 @@ fn http2(address: SocketAddr, requests: u64) -> Plan {
     plan
 }
 
-/// What `answer` to a single request on stream 1 is called. The connection ends with `answer`.
-async fn class_after(
-    answer: impl Fn(&mut Peer<TcpStream>) -> std::io::Result<()> + Send + Sync + 'static,
-) -> (Class, String) {
-    let address = serve(move |_, stream| {
-        let mut peer = Peer::greet(stream)?;
-        assert_eq!(peer.until(HEADERS)?.stream, 1);
-        answer(&mut peer)
-    });
-    only_error(&run(http2(address, 1)).await)
+/// A closed loop over so many streams of a connection.
+fn closed(address: SocketAddr, requests: u64, streams: usize) -> Plan {
+    let mut plan = http2(address, requests);
+    (plan.pace, plan.shape.streams) = (Pace::Closed, streams);
+    plan
 }
 
 /// Ends the connection in order: with bytes that were not read the kernel would reset it.
@@ -51,41 +46,53 @@ fn wait_for_the_end(peer: &mut Peer<TcpStream>) -> std::io::Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_stream_that_is_reset_is_told_by_how_far_its_answer_was() {
-    let (class, text) = class_after(|peer| {
-        peer.send(RST_STREAM, 0, 1, &REFUSED_STREAM.to_be_bytes()).and_then(|()| wait_for_the_end(peer))
-    })
-    .await;
-    assert_eq!(class, Class::ReadReset);
-    assert!(text.contains("refused"), "{text}");
-    let (class, text) = class_after(|peer| {
-        peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
-        peer.send(RST_STREAM, 0, 1, &CANCEL.to_be_bytes())?;
-        wait_for_the_end(peer)
-    })
-    .await;
-    assert_eq!(class, Class::Truncated, "{text}");
+type Talk = fn(&mut Peer<TcpStream>) -> std::io::Result<()>;
+
+/// Says `:status: 200` and then these frames of the first stream.
+fn begin(peer: &mut Peer<TcpStream>, frames: &[(u8, u8, &[u8])]) -> std::io::Result<()> {
+    peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
+    frames.iter().try_for_each(|(kind, flags, payload)| peer.send(*kind, *flags, 1, payload))
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_is_told_by_how_far_its_answer_was() {
-    let (class, text) = class_after(end).await;
-    assert_eq!((class, text.as_str()), (Class::ReadEof, "the end of the stream instead of an answer"));
-    let (class, text) = class_after(|peer| {
-        peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
-        peer.send(DATA, 0, 1, b"abc")?;
-        end(peer)
-    })
-    .await;
-    assert_eq!(class, Class::Truncated, "{text}");
-    let (class, text) = class_after(|peer| {
-        let socket = socket2::SockRef::from(&peer.stream);
+async fn what_breaks_an_answer_off_is_told_by_how_far_the_answer_was() {
+    let table: [(Talk, Class, &str); 7] = [
+        (|peer| peer.send(RST_STREAM, 0, 1, &REFUSED_STREAM.to_be_bytes()), Class::ReadReset, "refused"),
+        (|peer| begin(peer, &[(RST_STREAM, 0, &CANCEL.to_be_bytes())]), Class::Truncated, ""),
+        (|_| Ok(()), Class::ReadEof, "the end of the stream instead of an answer"),
+        (|peer| begin(peer, &[(DATA, 0, b"abc")]), Class::Truncated, ""),
         // With nothing to wait for, the kernel ends the connection by a reset.
-        socket.set_linger(Some(Duration::ZERO))
-    })
-    .await;
-    assert_eq!(class, Class::ReadReset, "{text}");
+        (
+            |peer| {
+                socket2::SockRef::from(&peer.stream).set_linger(Some(Duration::ZERO))?;
+                Err(std::io::ErrorKind::Other.into())
+            },
+            Class::ReadReset,
+            "",
+        ),
+        (|peer| peer.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Class::Malformed, ""),
+        // RFC 9113 §8.1.1: a body that is not as long as Content-Length says is malformed, not merely cut. The length is a
+        // literal whose name is number 28 of the static table.
+        (
+            |peer| {
+                peer.send(HEADERS, END_HEADERS, 1, &[0x88, 0x0f, 13, 1, b'5'])?;
+                peer.send(DATA, END_STREAM, 1, b"abc")
+            },
+            Class::Malformed,
+            "",
+        ),
+    ];
+    for (place, (talk, class, text)) in table.into_iter().enumerate() {
+        let address = serve(move |_, stream| {
+            let mut peer = Peer::greet(stream)?;
+            assert_eq!(peer.until(HEADERS)?.stream, 1);
+            talk(&mut peer)?;
+            end(&mut peer)
+        });
+        let (found, said) = only_error(&run(http2(address, 1)).await);
+        assert_eq!(found, class, "{place}: {said}");
+        assert!(said.contains(text), "{place}: {said}");
+    }
 }
 
 #[tokio::test]
@@ -110,25 +117,6 @@ async fn an_answer_that_does_not_come_in_time_is_cancelled() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_2_or_contradicts_itself_is_malformed() {
-    let (class, text) = class_after(|peer| {
-        peer.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
-        wait_for_the_end(peer)
-    })
-    .await;
-    assert_eq!(class, Class::Malformed, "{text}");
-    // RFC 9113 §8.1.1: a body that is not as long as Content-Length says is malformed, not merely cut.
-    let (class, text) = class_after(|peer| {
-        // The literal `content-length: 5`, its name being number 28 of the static table.
-        peer.send(HEADERS, END_HEADERS, 1, &[0x88, 0x0f, 13, 1, b'5'])?;
-        peer.send(DATA, END_STREAM, 1, b"abc")?;
-        wait_for_the_end(peer)
-    })
-    .await;
-    assert_eq!(class, Class::Malformed, "{text}");
-}
-
-#[tokio::test]
 async fn a_server_that_goes_away_in_order_loses_no_request() {
     for pace in [Pace::Closed, Pace::Open { rate: 400.0, poisson: false }] {
         // Each connection answers five requests, says so before the fifth answer, and takes no more.
@@ -143,12 +131,9 @@ async fn a_server_that_goes_away_in_order_loses_no_request() {
             }
             wait_for_the_end(&mut peer)
         });
-        let mut plan = http2(address, 40);
+        let mut plan = closed(address, 40, 1);
         plan.pace = pace;
-        plan.shape.streams = 1;
-        let load = run(plan).await.load;
-        assert_eq!((load.counts.requests, load.counts.ok), (40, 40), "{:?} {:?}", load.errors, load.examples);
-        assert!(load.counts.connections >= 8, "{}", load.counts.connections);
+        assert!(all_ok(&run(plan).await) >= 8);
     }
 }
 
@@ -165,12 +150,7 @@ async fn a_request_for_which_a_server_takes_no_more_streams_is_due_once_and_sent
         peer.answer(last)?;
         wait_for_the_end(&mut peer)
     });
-    let mut plan = http2(address, 20);
-    plan.pace = Pace::Closed;
-    plan.shape.streams = 2;
-    let load = run(plan).await.load;
-    assert_eq!((load.counts.requests, load.counts.ok), (20, 20), "{:?} {:?}", load.errors, load.examples);
-    assert_eq!(load.counts.connections, 10);
+    assert_eq!(all_ok(&run(closed(address, 20, 2)).await), 10);
 }
 
 #[tokio::test]
@@ -192,10 +172,7 @@ async fn streams_that_a_server_leaves_behind_are_resets_with_its_reason() {
             peer.stream.write_all(&[answer, leave].concat())?;
             wait_for_the_end(&mut peer)
         });
-        let mut plan = http2(address, 12);
-        plan.pace = Pace::Closed;
-        plan.shape.streams = 3;
-        let load = run(plan).await.load;
+        let load = run(closed(address, 12, 3)).await.load;
         assert_eq!((load.counts.requests, load.counts.ok), (12, 10), "{:?}", load.errors);
         assert_eq!(load.errors.iter().collect::<Vec<_>>(), [(&Class::ReadReset, &2)], "{:?}", load.examples);
         assert_eq!(load.counts.connections, 2);
@@ -236,11 +213,7 @@ async fn a_server_that_takes_few_streams_is_given_no_more() {
             }
         }
     });
-    let mut plan = http2(address, 40);
-    plan.pace = Pace::Closed;
-    plan.shape.streams = 8;
-    let load = run(plan).await.load;
-    assert_eq!((load.counts.ok, load.counts.connections), (40, 1), "{:?}", load.errors);
+    assert_eq!(all_ok(&run(closed(address, 40, 8)).await), 1);
     assert_eq!(seen.try_iter().max(), Some(2));
 }
 
@@ -257,46 +230,12 @@ async fn requests_that_time_out_make_room_for_others_on_the_same_connection() {
             }
         }
     });
-    let mut plan = http2(address, 10);
-    plan.pace = Pace::Closed;
-    plan.shape.streams = 2;
+    let mut plan = closed(address, 10, 2);
     plan.bounds.timeout = SHORT;
     let load = run(plan).await.load;
     assert_eq!((load.counts.requests, load.counts.ok), (10, 8), "{:?}", load.errors);
     assert_eq!(load.errors.iter().collect::<Vec<_>>(), [(&Class::HeadTimeout, &2)]);
     assert_eq!(load.counts.connections, 1);
-}
-
-/// What becomes of a request for which a trailer is expected, when the answer has these.
-async fn with_trailers(trailers: Option<&'static [u8]>) -> Outcome {
-    let address = serve(move |_, stream| {
-        let mut peer = Peer::greet(stream)?;
-        peer.until(HEADERS)?;
-        peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
-        match trailers {
-            Some(trailers) => {
-                peer.send(DATA, 0, 1, b"message")?;
-                peer.send(HEADERS, END_HEADERS | END_STREAM, 1, trailers)?;
-            }
-            None => peer.send(DATA, END_STREAM, 1, b"message")?,
-        }
-        end(&mut peer)
-    });
-    let mut plan = http2(address, 1);
-    plan.expect.trailer = Some(("grpc-status".to_owned(), "0".to_owned()));
-    run(plan).await
-}
-
-#[tokio::test]
-async fn an_answer_without_the_trailer_that_is_expected_is_no_good_one() {
-    // Literals without indexing (RFC 7541 §6.2.2).
-    let fine = with_trailers(Some(b"\x00\x0bgrpc-status\x010")).await;
-    assert_eq!((fine.load.counts.ok, fine.load.errors.len()), (1, 0));
-    for trailers in [Some(&b"\x00\x0bgrpc-status\x0214"[..]), None] {
-        let (class, text) = only_error(&with_trailers(trailers).await);
-        assert_eq!(class, Class::WrongRoute);
-        assert!(text.contains("without grpc-status: 0"), "{text}");
-    }
 }
 
 #[tokio::test]
@@ -305,29 +244,40 @@ async fn a_call_is_good_with_the_right_message_and_status_0_only() {
     let mut other = right.to_vec();
     other[1_000] = b'y';
     let (cut, longer) = (right[..1_000].to_vec(), [&right[..], b"x"].concat());
-    for (content, is_good) in [(right.to_vec(), true), (other, false), (cut, false), (longer, false)] {
+    // Literals without indexing (RFC 7541 §6.2.2).
+    let (fine, failed): (&[u8], &[u8]) = (b"\x00\x0bgrpc-status\x010", b"\x00\x0bgrpc-status\x0214");
+    for (content, trailers, wrong) in [
+        (right.to_vec(), Some(fine), None),
+        (right.to_vec(), Some(failed), Some("without grpc-status: 0")),
+        (right.to_vec(), None, Some("without grpc-status: 0")),
+        (other, Some(fine), Some("other content than expected")),
+        (cut, Some(fine), Some("other content than expected")),
+        (longer, Some(fine), Some("other content than expected")),
+    ] {
         let address = serve(move |_, stream| {
             let mut peer = Peer::greet(stream)?;
             peer.until(HEADERS)?;
             let asked = peer.until(DATA)?;
             assert_eq!((asked.payload, asked.flags), (call::message(call::REQUEST).to_vec(), END_STREAM));
-            peer.send(HEADERS, END_HEADERS, 1, STATUS_200)?;
             // In two pieces, as a proxy may cut it.
-            let (begin, rest) = content.split_at(700);
-            peer.send(DATA, 0, 1, begin)?;
-            peer.send(DATA, 0, 1, rest)?;
-            peer.send(HEADERS, END_HEADERS | END_STREAM, 1, b"\x00\x0bgrpc-status\x010")?;
+            let (first, rest) = content.split_at(700);
+            let ends = if trailers.is_none() { END_STREAM } else { 0 };
+            begin(&mut peer, &[(DATA, 0, first), (DATA, ends, rest)])?;
+            if let Some(trailers) = trailers {
+                peer.send(HEADERS, END_HEADERS | END_STREAM, 1, trailers)?;
+            }
             end(&mut peer)
         });
         let mut plan = http2(address, 1);
         plan.call();
         let outcome = run(plan).await;
-        if is_good {
-            assert_eq!(outcome.load.counts.ok, 1, "{:?}", outcome.load.examples);
-        } else {
-            let (class, text) = only_error(&outcome);
-            assert_eq!(class, Class::WrongRoute);
-            assert!(text.contains("other content than expected"), "{text}");
+        match wrong {
+            None => _ = all_ok(&outcome),
+            Some(text) => {
+                let (class, said) = only_error(&outcome);
+                assert_eq!(class, Class::WrongRoute);
+                assert!(said.contains(text), "{said}");
+            }
         }
     }
 }

@@ -4,14 +4,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use fairway_echo::{EchoOptions, EchoServer, EchoTls};
-use fairway_lab_measure::results::Class;
+use fairway_lab_measure::results::{Class, Load};
 use fairway_lab_traffic::load::{Pace, Plan, Protocol, Reuse, TlsPlan, TlsVersion, Verify};
 use fairway_testkit::{Answer, Authority, Backend};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::frames::{HEADERS, Peer, SETTINGS, frame, serve};
-use super::{only_error, run};
+use super::{all_ok, only_error, run};
 
 fn https(address: SocketAddr, requests: u64) -> Plan {
     let mut plan = Plan::at("https://a.test/", vec![address]).unwrap();
@@ -33,32 +32,6 @@ async fn class_with(config: ServerConfig, change: impl Fn(&mut Plan)) -> (Class,
 }
 
 #[tokio::test]
-async fn http_2_is_agreed_upon_inside_tls() {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = Authority::new("lab").leaf(&["a.test"]).write_to(folder.path()).unwrap();
-    let tls =
-        EchoTls { listen: vec!["127.0.0.1:0".parse().unwrap()], certificate, key, client_authorities: None };
-    let server = EchoServer::bind(EchoOptions { tls: Some(tls), ..EchoOptions::default() }).await.unwrap();
-    let address = server.tls_addresses()[0];
-    let (shutdown, told) = tokio::sync::oneshot::channel::<()>();
-    let task = tokio::spawn(server.run(async move { told.await.unwrap_or(()) }));
-    for (version, name) in [(TlsVersion::Tls12, "TLSv1.2"), (TlsVersion::Tls13, "TLSv1.3")] {
-        let mut plan = https(address, 100);
-        plan.wire.tls = only(version);
-        plan.wire.protocol = Protocol::Http2;
-        plan.shape.connections = 2;
-        let load = run(plan).await.load;
-        assert_eq!((load.counts.ok, load.counts.connections), (100, 2), "{:?}", load.examples);
-        let tls = load.tls.unwrap();
-        assert_eq!((tls.version.as_str(), tls.protocol.as_str()), (name, "h2"));
-        assert_eq!(tls.key.as_deref(), Some("ECDSA-P256"));
-    }
-    // Nobody waits for the server any more if it has ended on its own, which the next line would show.
-    _ = shutdown.send(());
-    task.await.unwrap();
-}
-
-#[tokio::test]
 async fn a_server_that_does_not_choose_h2_is_told_from_one_that_breaks_down() {
     let leaf = Authority::new("lab").leaf(&["a.test"]);
     let http2 = |plan: &mut Plan| plan.wire.protocol = Protocol::Http2;
@@ -70,40 +43,36 @@ async fn a_server_that_does_not_choose_h2_is_told_from_one_that_breaks_down() {
 }
 
 #[tokio::test]
-async fn a_version_that_only_one_side_speaks_is_a_failure_of_tls() {
+async fn a_version_or_a_group_that_only_one_side_has_is_a_failure_of_tls() {
+    use rustls::version::{TLS12, TLS13};
+    let (of_12, of_13) = (only(TlsVersion::Tls12).unwrap(), only(TlsVersion::Tls13).unwrap());
+    let group = |name: &str| TlsPlan { groups: vec![name.to_owned()], ..TlsPlan::default() };
     let leaf = Authority::new("lab").leaf(&["a.test"]);
-    for (server, client) in
-        [(&rustls::version::TLS12, TlsVersion::Tls13), (&rustls::version::TLS13, TlsVersion::Tls12)]
-    {
-        let config =
-            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-                .with_protocol_versions(&[server])
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(leaf.chain_der.clone(), leaf.key_der.clone_key().into())
-                .unwrap();
-        let (class, text) = class_with(config, |plan| plan.wire.tls = only(client)).await;
-        assert_eq!(class, Class::Tls);
-        assert!(text.contains("ProtocolVersion") || text.contains("HandshakeFailure"), "{text}");
-    }
-}
-
-#[tokio::test]
-async fn only_the_groups_that_are_named_are_offered() {
-    let leaf = Authority::new("lab").leaf(&["a.test"]);
-    for (group, answered) in [("X25519", 0), ("secp384r1", 1)] {
+    for (server, client, is_answered) in [
+        (&TLS12, of_13, false),
+        (&TLS13, of_12, false),
+        (&TLS13, group("X25519"), false),
+        (&TLS13, group("secp384r1"), true),
+    ] {
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         provider.kx_groups.retain(|known| known.name() == rustls::NamedGroup::secp384r1);
         let config = ServerConfig::builder_with_provider(Arc::new(provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&[server])
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(leaf.chain_der.clone(), leaf.key_der.clone_key().into())
             .unwrap();
         let backend = Backend::https(config, |_| Answer::ok("")).await;
         let mut plan = https(backend.address(), 1);
-        plan.wire.tls = Some(TlsPlan { groups: vec![group.to_owned()], ..TlsPlan::default() });
-        assert_eq!(run(plan).await.load.counts.ok, answered, "{group}");
+        plan.wire.tls = Some(client);
+        let outcome = run(plan).await;
+        if is_answered {
+            all_ok(&outcome);
+        } else {
+            let (class, text) = only_error(&outcome);
+            assert_eq!(class, Class::Tls);
+            assert!(text.contains("ProtocolVersion") || text.contains("HandshakeFailure"), "{text}");
+        }
     }
 }
 
@@ -161,7 +130,7 @@ fn shake_hands(
 }
 
 #[tokio::test]
-async fn what_a_server_says_in_one_breath_with_its_handshake_is_not_lost() {
+async fn http_2_is_agreed_upon_and_what_a_server_says_in_one_breath_with_its_handshake_is_not_lost() {
     let config = Arc::new(Authority::new("lab").leaf(&["a.test"]).server_config(&["h2"]));
     let address = serve(move |_, socket| {
         let settings = frame(SETTINGS, 0, 0, &[]);
@@ -184,13 +153,16 @@ async fn what_a_server_says_in_one_breath_with_its_handshake_is_not_lost() {
             }
         }
     });
-    let mut plan = https(address, 5);
-    plan.pace = Pace::Closed;
     // In TLS 1.2 the server is the last to speak, so that its first words can follow at once.
-    plan.wire.tls = only(TlsVersion::Tls12);
-    plan.wire.protocol = Protocol::Http2;
-    let load = run(plan).await.load;
-    assert_eq!(load.counts.ok, 5, "{:?} {:?}", load.errors, load.examples);
+    for (version, name) in [(TlsVersion::Tls12, "TLSv1.2"), (TlsVersion::Tls13, "TLSv1.3")] {
+        let mut plan = https(address, 5);
+        (plan.pace, plan.wire.tls, plan.wire.protocol) = (Pace::Closed, only(version), Protocol::Http2);
+        let outcome = run(plan).await;
+        assert_eq!(all_ok(&outcome), 1);
+        let tls = outcome.load.tls.unwrap();
+        assert_eq!((tls.version.as_str(), tls.protocol.as_str()), (name, "h2"));
+        assert_eq!(tls.key.as_deref(), Some("ECDSA-P256"));
+    }
 }
 
 #[tokio::test]
@@ -206,36 +178,42 @@ async fn a_server_that_speaks_before_it_is_asked_is_malformed() {
     assert_eq!(only_error(&run(plan).await).0, Class::Malformed);
 }
 
-#[tokio::test]
-async fn a_server_that_remembers_few_sessions_is_resumed_all_the_same() {
-    let authority = Authority::new("lab");
-    let mut config = authority.leaf(&["a.test"]).server_config(&["http/1.1"]);
-    // In TLS 1.3 each connection leaves more than one ticket.
-    config.session_storage = rustls::server::ServerSessionMemoryCache::new(8);
+/// What 20 handshakes one after the other come to.
+async fn handshakes(mut config: ServerConfig, tickets: usize, tls: TlsPlan) -> Load {
+    config.send_tls13_tickets = tickets;
     let backend = Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
-    let mut plan = https(backend.address(), 60);
-    plan.pace = Pace::Closed;
-    plan.wire.reuse = Reuse::ConnectionPerRequest;
-    let load = run(plan).await.load;
-    assert_eq!(load.counts.ok, 60, "{:?}", load.errors);
-    assert_eq!((load.counts.full_handshakes, load.counts.resumed_handshakes), (1, 59));
+    let mut plan = https(backend.address(), 20);
+    (plan.pace, plan.wire.reuse, plan.wire.tls) = (Pace::Closed, Reuse::ConnectionPerRequest, Some(tls));
+    let outcome = run(plan).await;
+    all_ok(&outcome);
+    outcome.load
 }
 
 #[tokio::test]
-async fn tickets_and_the_signature_of_a_server_are_recorded_with_and_without_resumption() {
-    for (tickets, resumption) in [(0, false), (3, false), (3, true)] {
-        let mut config = Authority::new("lab").leaf(&["a.test"]).server_config(&["http/1.1"]);
-        config.send_tls13_tickets = tickets;
-        let backend =
-            Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
-        let mut plan = https(backend.address(), 20);
-        plan.pace = Pace::Closed;
-        plan.wire.reuse = Reuse::ConnectionPerRequest;
-        plan.wire.tls = Some(TlsPlan { resumption, ..only(TlsVersion::Tls13).expect("a plan for TLS") });
-        let load = run(plan).await.load;
-        assert_eq!(load.counts.tickets, 20 * tickets as u64, "{:?}", load.errors);
-        assert_eq!(load.counts.resumed_handshakes, if resumption { 19 } else { 0 });
-        let signature = load.tls.and_then(|tls| tls.signature);
-        assert!(signature.is_some_and(|scheme| scheme.starts_with("ECDSA") || scheme.starts_with("RSA")));
+async fn handshakes_are_resumed_unless_told_otherwise_and_what_they_settled_is_recorded() {
+    for (version, name, tickets) in [
+        (TlsVersion::Tls12, "TLSv1.2", 0),
+        (TlsVersion::Tls13, "TLSv1.3", 0),
+        (TlsVersion::Tls13, "TLSv1.3", 3),
+    ] {
+        for resumption in [true, false] {
+            let mut config = Authority::new("lab").leaf(&["a.test"]).server_config(&["http/1.1"]);
+            // A server that remembers few sessions is resumed all the same.
+            config.session_storage = rustls::server::ServerSessionMemoryCache::new(8);
+            let tls = TlsPlan { resumption, ..only(version).expect("a plan for TLS") };
+            let load = handshakes(config, tickets, tls).await;
+            let can_resume = resumption && (version == TlsVersion::Tls12 || tickets > 0);
+            let resumed = if can_resume { 19 } else { 0 };
+            let counts = &load.counts;
+            assert_eq!(
+                (counts.resumed_handshakes, counts.full_handshakes),
+                (resumed, 20 - resumed),
+                "{name}"
+            );
+            assert_eq!(counts.tickets, 20 * tickets as u64);
+            let tls = load.tls.expect("there is TLS");
+            assert_eq!((tls.version.as_str(), tls.protocol.as_str()), (name, "http/1.1"));
+            assert!(tls.signature.is_some_and(|scheme| scheme.starts_with("ECDSA")));
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use fairway_lab_measure::results::{
     Bucket, Class, Delivered, Deliveries, Event, Example, Latency, Load, Measure, OverTime, Percentile,
-    Propagation, Ratio, Results, Run, SCHEMA, Sample, Settings, Spike,
+    Propagation, Ratio, Results, Run, SCHEMA, Settings, Spike,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -33,12 +33,10 @@ pub(crate) struct Extent {
     pub seconds: u32,
     /// Pieces of time a second.
     pub pieces: u32,
-    /// Samples of each stream.
-    pub samples: u32,
 }
 
 /// What most tests use.
-pub(crate) const SMALL: Extent = Extent { seconds: 60, pieces: 10, samples: 50 };
+pub(crate) const SMALL: Extent = Extent { seconds: 60, pieces: 10 };
 
 struct Formula {
     random: fastrand::Rng,
@@ -219,10 +217,7 @@ impl Formula {
                 max_ms: usual * 1.5 + disturbed,
             }
         });
-        let series = series.collect();
-        let samples =
-            (0..self.extent.samples).map(|at| Sample { at_s: f64::from(at), ms: slow, status: 200 });
-        OverTime { series, samples: samples.collect() }
+        OverTime { series: series.collect() }
     }
 
     fn direct(&mut self, beside: &Measure, rate: f64) -> Measure {

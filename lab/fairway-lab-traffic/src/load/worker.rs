@@ -1,0 +1,695 @@
+//! One thread of the generator: its connections, the line of requests that are due, and the loop around them.
+//!
+//! ```text
+//! schedule ─ due ─► an idle connection? ─► written ─► answered ─► tally
+//!                    └ no: the line ──────► the next connection that is free or newly open takes the first of it
+//! ```
+//!
+//! A connection that ends is opened again at once; one that cannot be opened fails the first request of the line, and is
+//! tried again when a request needs it. Nothing is sent twice. Shares nothing with other threads per request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fairway_lab_measure::results::{Class, Tls};
+
+use super::answer::Expected;
+use super::compose::Composer;
+use super::http1::{After, Http1};
+use super::http2::Http2;
+use super::plan::{Pace, Plan, Protocol, Reuse};
+use super::poller::{Poller, SocketEvent};
+use super::schedule::Schedule;
+use super::shared::Shared;
+use super::slot::{Opening, Slot, State, Step, connect_class};
+use super::tally::{Exchange, Fate, Tally};
+use super::transport::{Dialer, Scratch};
+
+/// How often a thread that has finished looks whether it may close its connections.
+const LOOK: Duration = Duration::from_millis(1);
+/// Connections that are opened at a time before the first request: a listener's backlog is finite.
+const OPENING_AT_A_TIME: usize = 64;
+/// A user of a closed loop rests so long after a connection could not be made.
+const REST: u64 = 100_000_000;
+/// Requests released before sockets are looked at again.
+const BATCH: usize = 64;
+
+/// One thread.
+pub(super) struct Worker {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    index: usize,
+    poller: Poller,
+    scratch: Scratch,
+    dialer: Dialer,
+    /// Empty between two uses; kept for their room.
+    happened: Vec<SocketEvent>,
+    ended: Vec<(Exchange, Fate)>,
+    slots: Vec<Slot>,
+    queues: Queues,
+    schedule: Schedule,
+    composer: Composer,
+    expected: Expected,
+    tally: Tally,
+    phase: Phase,
+}
+
+/// What waits for what.
+#[derive(Default)]
+struct Queues {
+    /// Requests that wait for a connection, by the time that they were due.
+    line: VecDeque<u64>,
+    /// Connections that can take a request: place and epoch.
+    idle: VecDeque<(usize, u32)>,
+    /// Places without a connection.
+    closed: Vec<usize>,
+    /// Connections of HTTP/2 that were given requests and have not been polled since.
+    unpolled: Vec<usize>,
+    /// When users of a closed loop that rest are back.
+    rests: VecDeque<u64>,
+    /// What must have happened by when: time, place, number.
+    deadlines: VecDeque<(u64, usize, u64)>,
+    opening: usize,
+    in_flight: usize,
+    number: u64,
+}
+
+/// Where the stream is. Times are nanoseconds from the stream's origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Connections are opened; so many places were not tried yet.
+    Opening {
+        untried: usize,
+    },
+    /// Ready; other threads are not.
+    Waiting,
+    Running {
+        begun: u64,
+    },
+    /// Nothing more is due. What is in the line may still be sent until then.
+    Draining {
+        begun: u64,
+        end: u64,
+        until: u64,
+    },
+}
+
+/// How a plan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum End {
+    /// With the last of so many requests.
+    ByNumber,
+    /// At this time, nanoseconds after its beginning.
+    At(u64),
+}
+
+/// What a thread hands back.
+pub(super) struct Report {
+    pub(super) tally: Tally,
+    pub(super) end: End,
+    /// Connections that were open then.
+    pub(super) open: usize,
+}
+
+impl Worker {
+    /// # Errors
+    /// A plan that cannot be carried out, or no file descriptors.
+    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>, run: u64, index: usize) -> anyhow::Result<Self> {
+        let threads = plan.shape.threads;
+        let connections =
+            plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
+        let composer = Composer::new(&plan, run, index)?;
+        let untried = if plan.wire.reuse == Reuse::KeepAlive { connections } else { 0 };
+        Ok(Self {
+            index,
+            poller: Poller::new()?,
+            scratch: Scratch::new(),
+            dialer: Dialer::new(&plan, index)?,
+            happened: Vec::new(),
+            ended: Vec::new(),
+            slots: (0..connections).map(|_| Slot::empty()).collect(),
+            queues: Queues { closed: (0..connections).rev().collect(), ..Queues::default() },
+            schedule: Schedule::new(&plan, index, threads),
+            expected: Expected::new(&plan),
+            tally: Tally::new(&plan, composer.fates()),
+            composer,
+            phase: Phase::Opening { untried },
+            plan,
+            shared,
+        })
+    }
+
+    /// Runs to the end of the plan.
+    ///
+    /// # Errors
+    /// The system's polling failed.
+    pub(super) fn run(mut self) -> anyhow::Result<Report> {
+        loop {
+            let mut happened = std::mem::take(&mut self.happened);
+            self.poller.wait(self.sleep(), &mut happened)?;
+            for event in happened.drain(..) {
+                self.on_event(event)?;
+            }
+            self.happened = happened;
+            self.expire();
+            self.advance_phase();
+            self.serve_line()?;
+            self.release()?;
+            self.poll_unpolled()?;
+            self.open_what_is_needed();
+            self.show();
+            if self.shared.is_asked(self.index) {
+                self.count_tickets();
+                let blank = Tally::new(&self.plan, self.composer.fates());
+                let counted = std::mem::replace(&mut self.tally, blank);
+                self.shared.hand_over(self.index, counted);
+            }
+            if let Some(end) = self.finished() {
+                let is_open = |slot: &&Slot| !matches!(slot.state, State::Closed);
+                let open = self.slots.iter().filter(is_open).count();
+                self.linger();
+                self.count_tickets();
+                return Ok(Report { tally: self.tally, end, open });
+            }
+        }
+    }
+
+    fn count_tickets(&mut self) {
+        self.tally.counts.tickets += self.dialer.witness.as_ref().map_or(0, |seen| seen.take_tickets());
+    }
+
+    /// Keeps the connections until the owner lets go of them.
+    fn linger(&self) {
+        self.shared.threads[self.index].finished.store(true, Ordering::Release);
+        while !self.shared.is_released() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        nanos(self.shared.origin, Instant::now())
+    }
+
+    /// What the owner of the stream may see.
+    fn show(&self) {
+        let (status, counts) = (&self.shared.threads[self.index], &self.tally.counts);
+        status.ok.store(counts.ok, Ordering::Relaxed);
+        status.answers.store(self.tally.answers, Ordering::Relaxed);
+        status.errors.store(self.tally.errors.values().sum(), Ordering::Relaxed);
+        status.in_flight.store(self.queues.in_flight as u64, Ordering::Relaxed);
+    }
+
+    /// How long nothing is to be done but for events.
+    fn sleep(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Opening { .. } => Some(1_000_000),
+            Phase::Waiting => {
+                let begun = self.shared.begun().map(|begun| nanos(self.shared.origin, begun));
+                Some(begun.map_or(200_000, |begun| begun.saturating_sub(self.now())))
+            }
+            Phase::Running { begun } => {
+                let due = self.schedule.peek().map(|due| begun + due);
+                let back = self.queues.rests.front().copied();
+                let next = due.into_iter().chain(back).min()?;
+                Some(next.saturating_sub(self.now()))
+            }
+            Phase::Draining { .. } => Some(1_000_000),
+        }
+    }
+
+    fn advance_phase(&mut self) {
+        match self.phase {
+            Phase::Opening { untried: 0 } if self.queues.opening == 0 => {
+                self.shared.ready();
+                self.phase = Phase::Waiting;
+            }
+            Phase::Opening { .. } if self.shared.is_stopped() => self.phase = Phase::Opening { untried: 0 },
+            Phase::Waiting => {
+                let begun = match self.shared.begun() {
+                    Some(begun) => nanos(self.shared.origin, begun),
+                    None if self.shared.is_stopped() => self.now(),
+                    None => return,
+                };
+                if self.now() >= begun {
+                    self.begin(begun);
+                }
+            }
+            Phase::Running { begun } => {
+                let now = self.now();
+                if self.shared.is_stopped() {
+                    self.schedule.cut();
+                }
+                if self.schedule.is_over(now.saturating_sub(begun)) {
+                    self.drain(begun, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, begun: u64) {
+        self.phase = Phase::Running { begun };
+        if self.plan.pace == Pace::Closed {
+            let users = match (self.plan.wire.reuse, self.plan.wire.protocol) {
+                (Reuse::OneAfterTheOther, _) => 1,
+                (_, Protocol::Http2) => self.slots.len() * self.plan.shape.streams,
+                (_, Protocol::Http1 | Protocol::Datagrams) => self.slots.len(),
+            };
+            for _ in 0..users {
+                self.user_is_free();
+            }
+        }
+    }
+
+    fn drain(&mut self, begun: u64, now: u64) {
+        let planned = self.planned_end(begun);
+        let is_cut = self.shared.is_stopped() || self.plan.bounds.requests.is_some();
+        let end = if is_cut { now.min(planned) } else { planned };
+        let until = end.max(now) + self.timeout();
+        self.phase = Phase::Draining { begun, end, until };
+        if self.plan.pace == Pace::Closed && (now >= planned || self.shared.is_stopped()) {
+            // In a closed loop what was not sent was not due.
+            self.queues.line.clear();
+        }
+    }
+
+    fn planned_end(&self, begun: u64) -> u64 {
+        self.plan.bounds.duration.map_or(u64::MAX, |duration| begun + duration.as_nanos() as u64)
+    }
+
+    /// When the plan ended, if everything is done.
+    fn finished(&mut self) -> Option<End> {
+        let Phase::Draining { begun, end, until } = self.phase else { return None };
+        let now = self.now();
+        if now >= until {
+            while let Some(due) = self.queues.line.pop_front() {
+                let text = "no connection was free before the end".to_owned();
+                self.fail_unsent(due, Class::NotSent, text);
+            }
+        }
+        if !self.queues.line.is_empty() || self.queues.in_flight > 0 || now < end {
+            return None;
+        }
+        let by_number = end < self.planned_end(begun) && !self.shared.is_stopped();
+        Some(if by_number { End::ByNumber } else { End::At(end.saturating_sub(begun)) })
+    }
+
+    /// As many connections are opened as requests wait, and before the first request all of them.
+    fn open_what_is_needed(&mut self) {
+        if let Phase::Opening { untried } = self.phase {
+            let mut left = untried;
+            while left > 0 && self.queues.opening < OPENING_AT_A_TIME {
+                // Those that failed lie on top of the ones that were not tried.
+                let Some(index) = self.queues.closed.first().copied() else { break };
+                self.queues.closed.remove(0);
+                left -= 1;
+                self.open(index);
+            }
+            self.phase = Phase::Opening { untried: left };
+            return;
+        }
+        while self.queues.line.len() > self.queues.opening {
+            let Some(index) = self.queues.closed.pop() else { return };
+            self.open(index);
+        }
+    }
+
+    fn open(&mut self, index: usize) {
+        self.queues.number += 1;
+        let number = self.queues.number;
+        self.queues.opening += 1;
+        let opened = self.dialer.dial().and_then(|transport| {
+            self.slots[index].begin(Opening::new(transport, number), index, &self.poller)
+        });
+        match opened {
+            Ok(()) => {
+                let deadline = self.now() + self.timeout();
+                self.queues.deadlines.push_back((deadline, index, number));
+            }
+            Err(error) => self.not_opened(index, connect_class(&error), error.to_string()),
+        }
+    }
+
+    fn opened(&mut self, index: usize) -> anyhow::Result<()> {
+        let slot = &mut self.slots[index];
+        let State::Opening(opening) = std::mem::replace(&mut slot.state, State::Closed) else {
+            return Ok(());
+        };
+        if let Some((class, text)) = opening.refusal(self.plan.wire.protocol) {
+            self.not_opened(index, class, text);
+            return Ok(());
+        }
+        let signature = || self.dialer.witness.as_ref().and_then(|seen| seen.signature());
+        let settled =
+            opening.transport.settled().map(|(kind, tls)| (kind, Tls { signature: signature(), ..tls }));
+        if self.plan.wire.protocol == Protocol::Http2 {
+            match Http2::new(opening.transport, &opening.said) {
+                Ok(http2) => slot.state = State::Http2(Box::new(http2)),
+                Err(error) => {
+                    self.not_opened(index, Class::ConnectOther, error);
+                    return Ok(());
+                }
+            }
+        } else {
+            slot.state = State::Http1(Http1::new(opening.transport));
+        }
+        self.queues.opening -= 1;
+        self.tally.connected(settled);
+        self.settle(index)?;
+        if self.plan.wire.protocol == Protocol::Http2 {
+            self.poll_later(index);
+            self.offer(index);
+        } else {
+            self.queues.idle.push_back((index, self.slots[index].epoch));
+        }
+        Ok(())
+    }
+
+    /// A connection could not be made: the first request of the line fails with it.
+    fn not_opened(&mut self, index: usize, class: Class, text: String) {
+        self.queues.opening -= 1;
+        self.slots[index].clear(false);
+        self.queues.closed.push(index);
+        if let Some(due) = self.queues.line.pop_front() {
+            self.fail_unsent(due, class, text);
+            if self.plan.pace == Pace::Closed {
+                self.queues.rests.push_back(self.now() + REST);
+            }
+        }
+    }
+
+    /// A connection is given up; another one takes its place at once if it is kept open between requests.
+    fn close(&mut self, index: usize, orderly: bool) {
+        let slot = &mut self.slots[index];
+        slot.clear(orderly);
+        let is_wanted = self.plan.wire.reuse == Reuse::KeepAlive
+            && matches!(self.phase, Phase::Running { .. })
+            && slot.was_used;
+        if is_wanted {
+            self.open(index);
+        } else {
+            self.queues.closed.push(index);
+        }
+    }
+
+    fn settle(&mut self, index: usize) -> anyhow::Result<()> {
+        Ok(self.slots[index].settle_interest(index, &self.poller)?)
+    }
+
+    /// Requests that are due are given to connections, or put in the line.
+    fn release(&mut self) -> anyhow::Result<()> {
+        let Phase::Running { begun } = self.phase else { return Ok(()) };
+        while self.queues.rests.front().is_some_and(|back| *back <= self.now()) {
+            self.queues.rests.pop_front();
+            self.user_is_free();
+        }
+        for _ in 0..BATCH {
+            let Some(offset) = self.schedule.peek() else { break };
+            let (due, now) = (begun + offset, self.now());
+            if due > now {
+                break;
+            }
+            self.schedule.advance();
+            self.tally.due(offset, now - due);
+            self.queues.line.push_back(due);
+            self.serve_line()?;
+        }
+        Ok(())
+    }
+
+    /// A user of a closed loop asks next, if there is time.
+    fn user_is_free(&mut self) {
+        if let (Pace::Closed, Phase::Running { begun }) = (self.plan.pace, self.phase) {
+            let now = self.now();
+            if self.schedule.begin(now.saturating_sub(begun)) {
+                self.queues.line.push_back(now);
+            }
+        }
+    }
+
+    /// Idle connections take what is in the line.
+    fn serve_line(&mut self) -> anyhow::Result<()> {
+        while !self.queues.line.is_empty() {
+            let Some(index) = self.take_idle() else { break };
+            let Some(due) = self.queues.line.pop_front() else { break };
+            self.dispatch(index, due)?;
+        }
+        Ok(())
+    }
+
+    fn take_idle(&mut self) -> Option<usize> {
+        while let Some((index, epoch)) = self.queues.idle.pop_front() {
+            let slot = &mut self.slots[index];
+            if slot.epoch != epoch {
+                continue;
+            }
+            if let State::Http2(http2) = &mut slot.state {
+                http2.is_offered = false;
+                if !http2.has_room(self.plan.shape.streams) {
+                    continue;
+                }
+            }
+            return Some(index);
+        }
+        None
+    }
+
+    /// Writes a request to a connection that can take it.
+    fn dispatch(&mut self, index: usize, due: u64) -> anyhow::Result<()> {
+        let now = self.now();
+        let due = self.intended(due, now);
+        // In a closed loop a request is due when it can be sent; in an open one it was counted when it was released.
+        let counts = (self.plan.pace == Pace::Closed).then(|| self.since_begun(due));
+        self.queues.number += 1;
+        let number = self.queues.number;
+        let exchange = Exchange { due, sent: now, number };
+        let deadline = now + self.timeout();
+        let slot = &mut self.slots[index];
+        slot.was_used = true;
+        match &mut slot.state {
+            State::Http1(http1) => {
+                if let Some(at) = counts {
+                    self.tally.due(at, 0);
+                }
+                self.queues.in_flight += 1;
+                self.queues.deadlines.push_back((deadline, index, number));
+                if let Err(error) = http1.send(self.composer.http1(number), exchange) {
+                    let ended = http1.write_failed(&error);
+                    self.close(index, false);
+                    self.note(ended);
+                } else {
+                    self.settle(index)?;
+                }
+            }
+            State::Http2(http2) => {
+                if http2.send(self.composer.http2(number), exchange) {
+                    if let Some(at) = counts {
+                        self.tally.due(at, 0);
+                    }
+                    self.queues.in_flight += 1;
+                    self.queues.deadlines.push_back((deadline, index, number));
+                } else {
+                    // It was not sent: its turn is still to come.
+                    self.queues.line.push_front(due);
+                }
+                self.poll_later(index);
+                self.offer(index);
+            }
+            State::Closed | State::Opening(_) => self.queues.line.push_front(due),
+        }
+        Ok(())
+    }
+
+    /// In an open loop the schedule's time. In a closed one a request is due when it is sent, or, where each has its own
+    /// connection, when that is begun.
+    fn intended(&self, due: u64, now: u64) -> u64 {
+        if self.plan.pace == Pace::Closed && self.plan.wire.reuse == Reuse::KeepAlive { now } else { due }
+    }
+
+    /// A connection of HTTP/2 that was given something is polled once before sockets are looked at again, however much
+    /// it was given.
+    fn poll_later(&mut self, index: usize) {
+        if let State::Http2(http2) = &mut self.slots[index].state
+            && !std::mem::replace(&mut http2.is_unpolled, true)
+        {
+            self.queues.unpolled.push(index);
+        }
+    }
+
+    /// A connection of HTTP/2 that has room stands in the line of idle ones once. Where each is used once and then kept,
+    /// it stands there until it was used.
+    fn offer(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if self.plan.wire.reuse == Reuse::OneAfterTheOther && slot.was_used {
+            return;
+        }
+        if let State::Http2(http2) = &mut slot.state
+            && !http2.is_offered
+            && http2.has_room(self.plan.shape.streams)
+        {
+            http2.is_offered = true;
+            self.queues.idle.push_back((index, slot.epoch));
+        }
+    }
+
+    fn on_event(&mut self, event: SocketEvent) -> anyhow::Result<()> {
+        let (index, epoch) = ((event.token & u64::from(u32::MAX)) as usize, (event.token >> 32) as u32);
+        let slot = &mut self.slots[index];
+        if slot.epoch != epoch {
+            return Ok(());
+        }
+        match &mut slot.state {
+            State::Closed => {}
+            State::Opening(opening) => match opening.step(&mut self.scratch) {
+                Step::Wait => self.settle(index)?,
+                Step::Ready => self.opened(index)?,
+                Step::Failed(class, text) => self.not_opened(index, class, text),
+            },
+            State::Http1(http1) => {
+                if event.writable
+                    && let Err(error) = http1.transport.flush()
+                {
+                    let ended = http1.write_failed(&error);
+                    self.close(index, false);
+                    self.note(ended);
+                    return Ok(());
+                }
+                if event.readable {
+                    self.read_http1(index)?;
+                }
+                self.settle(index)?;
+            }
+            State::Http2(http2) => {
+                http2.pipe.borrow_mut().moved();
+                self.pump(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_http1(&mut self, index: usize) -> anyhow::Result<()> {
+        let State::Http1(http1) = &mut self.slots[index].state else { return Ok(()) };
+        let had_request = http1.current().is_some();
+        let (after, ended) = http1.receive(&mut self.scratch, &self.expected);
+        self.tally.counts.bytes += http1.take_received();
+        let is_orderly = matches!(ended, None | Some((_, Fate::Answered { .. })));
+        match after {
+            After::Busy => {}
+            // A socket for datagrams has nobody to tell.
+            After::Free if self.plan.wire.reuse == Reuse::ConnectionPerRequest => {
+                self.close(index, self.expected.echo.is_none());
+            }
+            After::Free if self.plan.wire.reuse == Reuse::OneAfterTheOther => {}
+            After::Free if had_request => self.queues.idle.push_back((index, self.slots[index].epoch)),
+            After::Free => {}
+            After::Over => self.close(index, is_orderly),
+        }
+        self.note(ended);
+        Ok(())
+    }
+
+    fn pump(&mut self, index: usize) -> anyhow::Result<()> {
+        let State::Http2(http2) = &mut self.slots[index].state else { return Ok(()) };
+        http2.is_unpolled = false;
+        let flushed = http2.pipe.borrow_mut().transport.flush();
+        let mut ended = std::mem::take(&mut self.ended);
+        http2.pump(&self.expected, &mut ended);
+        self.tally.counts.bytes += http2.pipe.borrow_mut().take_received();
+        if http2.is_over() || (flushed.is_err() && http2.in_flight() == 0) {
+            self.close(index, true);
+        } else {
+            self.settle(index)?;
+            self.offer(index);
+        }
+        for one in ended.drain(..) {
+            self.note(Some(one));
+        }
+        self.ended = ended;
+        Ok(())
+    }
+
+    fn poll_unpolled(&mut self) -> anyhow::Result<()> {
+        while let Some(index) = self.queues.unpolled.pop() {
+            self.pump(index)?;
+            self.serve_line()?;
+        }
+        Ok(())
+    }
+
+    /// A request ended: it is counted, and its user goes on.
+    fn note(&mut self, ended: Option<(Exchange, Fate)>) {
+        if let Some((exchange, fate)) = ended {
+            self.queues.in_flight -= 1;
+            self.record(exchange, fate);
+            self.user_is_free();
+        }
+    }
+
+    fn record(&mut self, exchange: Exchange, fate: Fate) {
+        let now = self.now();
+        let end = match self.phase {
+            Phase::Draining { end, .. } => self.since_begun(end),
+            _ => u64::MAX,
+        };
+        let exchange = Exchange {
+            due: self.since_begun(exchange.due),
+            sent: self.since_begun(exchange.sent),
+            number: exchange.number,
+        };
+        self.tally.ended(exchange, fate, self.since_begun(now), end);
+    }
+
+    /// A request of the line fails without having been written.
+    fn fail_unsent(&mut self, due: u64, class: Class, text: String) {
+        if self.plan.pace == Pace::Closed {
+            let at = self.since_begun(due);
+            self.tally.due(at, 0);
+        }
+        self.record(Exchange { due, sent: due, number: 0 }, Fate::Failed(class, text));
+    }
+
+    fn since_begun(&self, time: u64) -> u64 {
+        match self.phase {
+            Phase::Running { begun } | Phase::Draining { begun, .. } => time.saturating_sub(begun),
+            Phase::Opening { .. } | Phase::Waiting => 0,
+        }
+    }
+
+    fn timeout(&self) -> u64 {
+        self.plan.bounds.timeout.as_nanos() as u64
+    }
+
+    /// What should have happened by now and has not fails.
+    fn expire(&mut self) {
+        while let Some((at, index, number)) = self.queues.deadlines.front().copied() {
+            if at > self.now() {
+                return;
+            }
+            self.queues.deadlines.pop_front();
+            match &mut self.slots[index].state {
+                State::Opening(opening) if opening.number == number => {
+                    let (class, text) = opening.give_up();
+                    self.not_opened(index, class, text);
+                }
+                State::Http1(http1) if http1.current().is_some_and(|current| current.number == number) => {
+                    let ended = http1.give_up();
+                    self.close(index, false);
+                    self.note(ended.map(|(exchange, class, text)| (exchange, Fate::Failed(class, text))));
+                }
+                State::Http2(http2) => {
+                    if let Some(ended) = http2.give_up(number) {
+                        self.poll_later(index);
+                        self.note(Some(ended));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn nanos(origin: Instant, time: Instant) -> u64 {
+    u64::try_from(time.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
+}
