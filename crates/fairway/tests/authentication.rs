@@ -63,7 +63,7 @@ fn say(request: &RecordedRequest) -> Answer {
     let path = request.target.split('?').next().unwrap_or_default();
     match path.trim_start_matches('/') {
         "slow" => Answer::Silence,
-        "cut" => Answer::status(200, "half of it").cut_after(20),
+        "cut" => Answer::ThenReset(b"HTTP/1.1 200 Half of".to_vec()),
         "garbage" => Answer::Bytes(b"garbage\r\n\r\n".to_vec()),
         "user" => Answer::with_headers(
             200,

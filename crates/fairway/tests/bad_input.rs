@@ -281,8 +281,7 @@ async fn a_secret_that_breaks_keeps_its_certificate_until_it_is_mended() {
 }
 
 fn broken_secrets(leaf: &Leaf, other: &Leaf) -> Vec<(String, &'static str)> {
-    let secret =
-        |certificate: &str, key: &str| tls_secret_yaml("demo", "tls", certificate.as_bytes(), key.as_bytes());
+    let secret = |certificate: &str, key: &str| tls_secret_yaml("demo", "tls", certificate, key);
     vec![
         (secret(&leaf.chain_pem, &other.key_pem), "tls.key is not the key of the certificate"),
         (secret("no certificate", &leaf.key_pem), "tls.crt has no certificate"),

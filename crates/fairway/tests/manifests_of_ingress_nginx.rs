@@ -118,7 +118,8 @@ impl Controller {
         let leaf = Authority::new("webhook").leaf(&["ingress-nginx-controller-admission.ingress-nginx.svc"]);
         let (file, key) = leaf.write_to(certificate.path()).unwrap();
         let probe = free_address();
-        let mut all: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+        let own = ["POD_NAME=controller", &format!("POD_NAMESPACE={NAMESPACE}"), BINARY];
+        let mut all: Vec<String> = own.iter().chain(arguments).map(|&it| it.to_owned()).collect();
         all.extend([
             format!("--kubeconfig={}", server.kubeconfig().display()),
             format!("--http-port={}", free_port()),
@@ -130,8 +131,7 @@ impl Controller {
             format!("--admin={}", free_address()),
             "--log-format=json".to_owned(),
         ]);
-        let environment = [("POD_NAME", "controller"), ("POD_NAMESPACE", NAMESPACE)];
-        let program = Program::start_in(Path::new(BINARY), &all, &environment);
+        let program = Program::start(Path::new("/usr/bin/env"), &all);
         Self { program, probe, _certificate: certificate }
     }
 

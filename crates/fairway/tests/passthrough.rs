@@ -90,7 +90,7 @@ fn answered(by: &str) -> (u16, String) {
 /// An Ingress of namespace `a` serves `shop.test`, and a wildcard with `ssl-passthrough` covers it: the wildcard gets the names
 /// that nothing else has, and no byte of this one.
 async fn expect_shop_stays_with(owner: Ingress, wildcard: Ingress, arguments: &[&'static str]) {
-    let wildcards = if wildcard.yaml().contains("namespace: b") { "b/secure" } else { "a/secure" };
+    let wildcards = if wildcard.yaml().contains("namespace: \"b\"") { "b/secure" } else { "a/secure" };
     let site = Site::new(&[owner, wildcard], arguments).await;
     let fairway = site.run().await;
     assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap(), answered("a/web"));

@@ -1,38 +1,30 @@
-//! Chooses the answer to a request: the knobs of the conformance suite, and those for load.
-//!
-//! The pattern bodies come first and touch nothing but the path: they are what benchmarks ask for.
+//! Chooses the answer to a request: the request itself, or what it asks for instead.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, request};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, Request, Response, StatusCode, request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper_util::rt::TokioIo;
-use serde::Serialize;
 
 use crate::assertions::{self, TlsAssertions};
-use crate::body::EchoBody;
-use crate::numbers::{NUMBER_FIELD, Numbers};
+use crate::body::{self, EchoBody};
 use crate::options::Identity;
-use crate::query::{Query, cleaned};
-use crate::retry::{Attempt, Retries, final_status};
-use crate::tasks::Tasks;
-use crate::transport::ResetOrder;
-use crate::websocket;
 
 /// The request field that sets answer fields.
 const SET_FIELD: &str = "x-echo-set-header";
+/// The request field by which deliveries of the same request are recognised.
+const NUMBER_FIELD: &str = "x-request-number";
 
 /// What all connections of a backend share.
 pub(crate) struct Backend {
     pub(crate) identity: Identity,
-    pub(crate) numbers: Numbers,
-    pub(crate) retries: Retries,
-    pub(crate) tasks: Tasks,
+    pub(crate) numbers: Option<File>,
 }
 
 /// What requests of one connection know of it.
@@ -40,8 +32,7 @@ pub(crate) struct Connection {
     pub(crate) backend: Arc<Backend>,
     pub(crate) peer: SocketAddr,
     pub(crate) port: u16,
-    pub(crate) tls: Option<Arc<TlsAssertions>>,
-    pub(crate) reset: ResetOrder,
+    pub(crate) tls: Option<TlsAssertions>,
 }
 
 type Answer = Response<EchoBody>;
@@ -51,30 +42,31 @@ pub(crate) async fn answer(
     connection: Arc<Connection>,
     request: Request<Incoming>,
 ) -> Result<Answer, hyper::Error> {
-    if let Some(number) = request.headers().get(NUMBER_FIELD) {
-        connection.backend.numbers.note(request.method(), &String::from_utf8_lossy(number.as_bytes()));
-    }
-    let upgraded = match request.uri().path() {
-        "/ws" => Some(request.extensions().get::<hyper::upgrade::OnUpgrade>().cloned()),
-        _ => None,
-    };
     let (request, body) = request.into_parts();
-    if let Some(on_upgrade) = upgraded {
-        return Ok(open_websocket(&connection, &request, on_upgrade));
-    }
+    connection.backend.note(&request);
     // An unread body would cost the connection.
     let received = if body.is_end_stream() { 0 } else { drained(body).await? };
-    let query = Query(request.uri.query().unwrap_or_default());
-    if let Some(length) = pattern_length(request.uri.path(), query) {
-        if let Some(failure) = delayed(query).await {
-            return Ok(failure);
-        }
-        return Ok(octets(length));
+    match delay(request.uri.query().unwrap_or_default()) {
+        None => {}
+        Some(Ok(delay)) => tokio::time::sleep(delay).await,
+        Some(Err(message)) => return Ok(plain(StatusCode::BAD_REQUEST, message)),
     }
-    Ok(match known(&connection, &request, received) {
-        Some(answer) => answer,
-        None => echo_or_fail(&connection, &request, query).await,
-    })
+    let answer = redirected(request.uri.path()).or_else(|| asked_for(request.uri.path(), received));
+    Ok(answer.unwrap_or_else(|| echo(&connection, &request)))
+}
+
+impl Backend {
+    /// Notes a numbered request whose head arrived.
+    fn note(&self, request: &request::Parts) {
+        let Some((mut file, number)) = self.numbers.as_ref().zip(request.headers.get(NUMBER_FIELD)) else {
+            return;
+        };
+        let line = format!("{} {}\n", request.method, String::from_utf8_lossy(number.as_bytes()));
+        // One write of O_APPEND: lines of several processes do not mix.
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            tracing::error!("a request number was not written: {error}");
+        }
+    }
 }
 
 async fn drained(mut body: Incoming) -> Result<u64, hyper::Error> {
@@ -85,121 +77,73 @@ async fn drained(mut body: Incoming) -> Result<u64, hyper::Error> {
     Ok(received)
 }
 
-/// The body that a path asks for with a length in front.
-fn pattern_length(path: &str, query: Query<'_>) -> Option<u64> {
-    match path {
-        "/1kb" => Some(1024),
-        "/1mb" => Some(1024 * 1024),
-        _ => match path.strip_prefix("/bytes/") {
-            Some(length) => length.parse().ok(),
-            None if query.0.is_empty() => None,
-            None => query.number("size"),
-        },
+/// What `delay=20ms` or `delay=1.5s` in a query says.
+fn delay(query: &str) -> Option<Result<Duration, String>> {
+    let text = query.split('&').find_map(|pair| pair.strip_prefix("delay="))?;
+    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1e-3),
+        (None, seconds) => (seconds.unwrap_or_default(), 1.0),
+    };
+    let delay = number.parse().ok().and_then(|number: f64| Duration::try_from_secs_f64(number * unit).ok());
+    Some(delay.ok_or_else(|| format!("invalid duration {text:?}")))
+}
+
+/// A redirect from a path with dot segments to what it means, as that of the backend whose answers tests recorded.
+fn redirected(path: &str) -> Option<Answer> {
+    let is_dot = |segment| matches!(segment, "." | "..");
+    if !path.split('/').any(is_dot) {
+        return None;
     }
-}
-
-fn octets(length: u64) -> Answer {
-    let mut answer = Response::new(EchoBody::pattern(length));
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    answer
-}
-
-/// What is answered at once, by the path alone.
-fn known(connection: &Connection, request: &request::Parts, received: u64) -> Option<Answer> {
-    let path = request.uri.path().replace("//", "/");
-    let query = request.uri.query().unwrap_or_default();
-    if request.method != Method::CONNECT
-        && let Some(clean) = cleaned(&path).or_else(|| subtree(&path))
-    {
-        return Some(redirected(&clean, query));
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
+        match segment {
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
     }
-    Some(match path.as_str() {
-        "/health" => plain(StatusCode::OK, "OK"),
-        "/seen" => {
-            let method = Query(query).first("method");
-            let all = Query(query).first("all").is_some();
-            json(StatusCode::OK, &connection.backend.numbers.seen(method.as_deref(), all))
-        }
-        "/sink" => json(StatusCode::OK, &Received { length: received }),
-        path => {
-            if path.starts_with("/status/") {
-                return Some(status(&assertions::target(request)));
-            }
-            let length = path.strip_prefix("/chunked/")?.parse().ok()?;
-            let mut answer = octets(0);
-            *answer.body_mut() = EchoBody::chunked(length);
-            answer
-        }
-    })
-}
-
-/// What `/sink` answers.
-#[derive(Serialize)]
-struct Received {
-    length: u64,
-}
-
-/// Go's router sends `/status` to `/status/`, because that is where the handler is.
-fn subtree(path: &str) -> Option<String> {
-    matches!(path, "/status" | "/retry").then(|| format!("{path}/"))
-}
-
-fn redirected(path: &str, query: &str) -> Answer {
-    let location = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    let shown =
-        location.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;");
-    let mut answer = Response::new(format!("<a href=\"{shown}\">Temporary Redirect</a>.\n\n").into());
+    let location = format!("/{}", kept.join("/"));
+    let page = format!("<a href=\"{location}\">Temporary Redirect</a>.\n\n");
+    let mut answer = typed("text/html; charset=utf-8", body::whole(page));
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    match HeaderValue::from_str(&location) {
-        Ok(location) => drop(answer.headers_mut().insert(LOCATION, location)),
-        Err(_) => *answer.status_mut() = StatusCode::BAD_REQUEST,
-    }
-    answer
+    // What stands in a path can stand in a field.
+    answer.headers_mut().insert(LOCATION, HeaderValue::from_str(&location).ok()?);
+    Some(answer)
 }
 
-/// Exactly `/status/NNN`, without a query.
-fn status(target: &str) -> Answer {
-    let code =
-        target.strip_prefix("/status/").filter(|code| code.len() == 3).and_then(|code| code.parse().ok());
-    bare(code.and_then(final_status).unwrap_or(StatusCode::BAD_REQUEST))
+/// The answer that a path asks for instead of the echo.
+fn asked_for(path: &str, received: u64) -> Option<Answer> {
+    if let Some(code) = path.strip_prefix("/status/") {
+        let status = code.parse().ok().filter(|status: &StatusCode| !status.is_informational());
+        let mut answer = Response::new(body::whole(Bytes::new()));
+        *answer.status_mut() = status.unwrap_or(StatusCode::BAD_REQUEST);
+        return Some(answer);
+    }
+    if let Some(length) = path.strip_prefix("/bytes/").and_then(|length| length.parse().ok()) {
+        let mut answer = typed("application/octet-stream", body::sized(length));
+        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        return Some(answer);
+    }
+    if let Some(length) = path.strip_prefix("/chunked/").and_then(|length| length.parse().ok()) {
+        return Some(typed("application/octet-stream", body::chunked(length)));
+    }
+    match path {
+        "/health" => Some(plain(StatusCode::OK, "OK")),
+        "/sink" => Some(typed("application/json", body::whole(format!("{{\"length\":{received}}}")))),
+        _ => None,
+    }
 }
 
-/// The echo, after what `/retry/` wants.
-async fn echo_or_fail(connection: &Connection, request: &request::Parts, query: Query<'_>) -> Answer {
-    if request.uri.path().starts_with("/retry/") {
-        match connection.backend.retries.attempt(query) {
-            Err(message) => return plain(StatusCode::BAD_REQUEST, message),
-            Ok(Attempt::Answer(status, delay)) => {
-                pause(delay).await;
-                return bare(status);
-            }
-            Ok(Attempt::Reset(delay)) => {
-                pause(delay).await;
-                return reset(connection, request.version);
-            }
-            Ok(Attempt::Succeed) => {}
-        }
-    }
-    echo(connection, request, query).await
-}
-
-async fn echo(connection: &Connection, request: &request::Parts, query: Query<'_>) -> Answer {
-    let Connection { backend, peer, port, tls, .. } = connection;
-    // Tests of mirrors look for these words in the logs of pods.
-    tracing::info!("Echoing back request made to {} to client ({peer})", assertions::target(request));
-    if let Some(failure) = delayed(query).await {
-        return failure;
-    }
-    let body = assertions::json(request, *port, &backend.identity, tls.as_deref());
-    let mut answer = Response::new(EchoBody::from(body));
+fn echo(connection: &Connection, request: &request::Parts) -> Answer {
+    let Connection { backend, peer, port, tls } = connection;
+    tracing::info!("{} {} of {peer}", request.method, assertions::target(request));
+    let json = assertions::json(request, *port, &backend.identity, tls.as_ref());
+    let mut answer = typed("application/json", body::whole(json));
     set_fields(answer.headers_mut(), &request.headers);
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
-/// `X-Echo-Set-Header: Name:value, Name2:value2`; values of the same name are joined.
+/// `X-Echo-Set-Header: Name:value, Name2:value2`; values of the same name are joined. The type of the echo stays.
 fn set_fields(answer: &mut HeaderMap, request: &HeaderMap) {
     let lists = request.get_all(SET_FIELD).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let lists: Vec<_> = lists.collect();
@@ -207,6 +151,7 @@ fn set_fields(answer: &mut HeaderMap, request: &HeaderMap) {
         let (name, value) = pair.trim().split_once(':').unwrap_or((pair.trim(), ""));
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
         let joined = match answer.get(&name) {
+            _ if name == CONTENT_TYPE => continue,
             Some(before) => [before.as_bytes(), b",", value.trim().as_bytes()].concat(),
             None => value.trim().as_bytes().to_vec(),
         };
@@ -216,81 +161,14 @@ fn set_fields(answer: &mut HeaderMap, request: &HeaderMap) {
     }
 }
 
-/// Waits as `?delay=` says; gives an answer when it says nothing sensible.
-async fn delayed(query: Query<'_>) -> Option<Answer> {
-    if query.0.is_empty() {
-        return None;
-    }
-    match query.duration("delay") {
-        Ok(delay) => {
-            pause(delay.unwrap_or_default()).await;
-            None
-        }
-        Err(message) => Some(json(StatusCode::INTERNAL_SERVER_ERROR, &Failure { message })),
-    }
-}
-
-async fn pause(time: Duration) {
-    if !time.is_zero() {
-        tokio::time::sleep(time).await;
-    }
-}
-
-/// What is answered when a knob is turned wrongly.
-#[derive(Serialize)]
-struct Failure {
-    message: String,
-}
-
-/// A connection with other streams on it is not reset for one of them, as in the original.
-fn reset(connection: &Connection, version: Version) -> Answer {
-    if version == Version::HTTP_2 {
-        let message = "an HTTP/2 stream cannot reset its connection".to_owned();
-        return json(StatusCode::INTERNAL_SERVER_ERROR, &Failure { message });
-    }
-    connection.reset.give();
-    bare(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
-fn open_websocket(
-    connection: &Connection,
-    request: &request::Parts,
-    on_upgrade: Option<hyper::upgrade::OnUpgrade>,
-) -> Answer {
-    let Some((opening, on_upgrade)) = websocket::opening(request).zip(on_upgrade) else {
-        return plain(StatusCode::BAD_REQUEST, "not a WebSocket handshake");
-    };
-    let peer = connection.peer;
-    connection.backend.tasks.spawn(async move {
-        match on_upgrade.await {
-            Ok(stream) => match websocket::echo(TokioIo::new(stream)).await {
-                Ok(()) => tracing::debug!("the WebSocket of {peer} was closed"),
-                Err(error) => tracing::debug!("the WebSocket of {peer} ended: {error}"),
-            },
-            Err(error) => tracing::debug!("no WebSocket for {peer}: {error}"),
-        }
-    });
-    opening
-}
-
-fn bare(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Bytes::new().into());
-    *answer.status_mut() = status;
-    answer
-}
-
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(EchoBody::from(text.into()));
+    let mut answer = typed("text/plain; charset=utf-8", body::whole(text));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     answer
 }
 
-fn json(status: StatusCode, content: &impl Serialize) -> Answer {
-    let body = serde_json::to_vec(content).expect("numbers and text can be serialised into memory");
-    let mut answer = Response::new(EchoBody::from(body));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+fn typed(content_type: &'static str, body: EchoBody) -> Answer {
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
 }

@@ -2,10 +2,7 @@
 //! of names, which HTTP/2 loses anyway.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, Version, header, request};
 use rustls::{ProtocolVersion, ServerConnection};
 use serde::Serialize;
@@ -33,37 +30,22 @@ struct Assertions<'r> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TlsAssertions {
     version: &'static str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    peer_certificates: Vec<String>,
     server_name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     negotiated_protocol: String,
-    cipher_suite: String,
 }
 
 impl TlsAssertions {
-    pub(crate) fn of(session: &ServerConnection) -> Arc<Self> {
-        let suite = session.negotiated_cipher_suite().map(|suite| suite.suite());
-        Arc::new(Self {
+    pub(crate) fn of(session: &ServerConnection) -> Self {
+        Self {
             version: match session.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
                 _ => "",
             },
-            peer_certificates: session
-                .peer_certificates()
-                .unwrap_or_default()
-                .iter()
-                .map(|c| pem(c))
-                .collect(),
             server_name: session.server_name().unwrap_or_default().to_owned(),
-            negotiated_protocol: String::from_utf8_lossy(session.alpn_protocol().unwrap_or_default())
-                .into_owned(),
-            // The registry of IANA calls TLS13_AES_128_GCM_SHA256 what it is without the 13.
-            cipher_suite: suite
-                .and_then(|suite| suite.as_str().map(|name| name.replacen("TLS13_", "TLS_", 1)))
-                .unwrap_or_default(),
-        })
+            negotiated_protocol: text(session.alpn_protocol().unwrap_or_default()),
+        }
     }
 }
 
@@ -123,7 +105,7 @@ fn canonical(fields: &HeaderMap) -> BTreeMap<String, Vec<String>> {
 }
 
 /// `x-request-id` becomes `X-Request-Id`.
-pub(crate) fn canonical_name(name: &str) -> String {
+fn canonical_name(name: &str) -> String {
     let mut starts = true;
     let letters = name.chars().map(|letter| {
         let cased = if starts { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() };
@@ -137,29 +119,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A certificate as PEM, 64 characters to a line (RFC 7468 §2).
-fn pem(der: &[u8]) -> String {
-    let encoded = STANDARD.encode(der);
-    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for line in encoded.as_bytes().chunks(64) {
-        pem.extend(line.iter().copied().map(char::from));
-        pem.push('\n');
-    }
-    pem + "-----END CERTIFICATE-----\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_canonical() {
-        for (name, canonical) in
-            [("x-request-id", "X-Request-Id"), ("accept", "Accept"), ("TE", "Te"), ("-a", "-A")]
-        {
-            assert_eq!(canonical_name(name), canonical);
-        }
-    }
 
     #[test]
     fn the_target_is_shown_as_it_came() {

@@ -48,8 +48,6 @@ pub struct EchoTls {
 pub struct Identity {
     /// The namespace of the pod.
     pub namespace: String,
-    /// The name of an Ingress.
-    pub ingress: String,
     /// The name of the Service.
     pub service: String,
     /// The name of the pod.
@@ -57,17 +55,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From `NAMESPACE`, `INGRESS_NAME`, `SERVICE_NAME` and `POD_NAME`; `name` stands for a missing pod and Service.
+    /// From `NAMESPACE`, `SERVICE_NAME` and `POD_NAME`; `name` stands for a missing pod and Service.
     #[must_use]
     pub fn from_environment(name: Option<&str>) -> Self {
-        Self::from_variables(|variable| std::env::var(variable).ok(), name)
-    }
-
-    fn from_variables(variable: impl Fn(&str) -> Option<String>, name: Option<&str>) -> Self {
+        let variable = |key: &str| std::env::var(key).ok();
         let named = |key: &str| variable(key).or_else(|| name.map(str::to_owned)).unwrap_or_default();
         Self {
             namespace: variable("NAMESPACE").unwrap_or_default(),
-            ingress: variable("INGRESS_NAME").unwrap_or_default(),
             service: named("SERVICE_NAME"),
             pod: named("POD_NAME"),
         }
@@ -129,14 +123,6 @@ fn unusable(file: &Path, why: impl std::fmt::Display) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_name_stands_for_what_the_environment_does_not_say() {
-        let of = |name: &str| (name == "SERVICE_NAME").then(|| "main".to_owned());
-        let identity = Identity::from_variables(of, Some("one"));
-        assert_eq!((identity.service.as_str(), identity.pod.as_str()), ("main", "one"));
-        assert_eq!(Identity::from_variables(|_| None, None), Identity::default());
-    }
 
     #[test]
     fn an_unusable_file_is_named() {

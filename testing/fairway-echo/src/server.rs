@@ -1,8 +1,10 @@
 //! Accepts connections, makes handshakes, and ends as the options say. Knows no request.
 
+use std::fs::OpenOptions;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::answer::{Backend, Connection, answer};
 use crate::assertions::TlsAssertions;
-use crate::numbers::Numbers;
 use crate::options::{EchoOptions, OnSigterm};
-use crate::retry::Retries;
-use crate::tasks::Tasks;
-use crate::transport::{ResetOrder, Transport};
 
 /// Connections that may wait to be accepted, as in a server written in Go: with tokio's 128, a burst loses segments, and a
 /// second or more with each.
@@ -41,16 +39,6 @@ pub struct EchoServer {
     on_sigterm: OnSigterm,
 }
 
-/// Binds and serves until `shutdown` comes.
-///
-/// # Errors
-///
-/// As [`EchoServer::bind`].
-pub async fn serve(options: EchoOptions, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-    EchoServer::bind(options).await?.run(shutdown).await;
-    Ok(())
-}
-
 impl EchoServer {
     /// Binds every address and reads every file.
     ///
@@ -62,12 +50,9 @@ impl EchoServer {
             None => (None, Vec::new()),
             Some(tls) => (Some(TlsAcceptor::from(Arc::new(tls.server_config()?))), listeners(&tls.listen)?),
         };
-        let backend = Arc::new(Backend {
-            identity: options.identity,
-            numbers: Numbers::new(options.number_file.as_deref())?,
-            retries: Retries::default(),
-            tasks: Tasks::default(),
-        });
+        let append = |file: &PathBuf| OpenOptions::new().create(true).append(true).open(file);
+        let numbers = options.number_file.as_ref().map(append).transpose()?;
+        let backend = Arc::new(Backend { identity: options.identity, numbers });
         let plain = listeners(&options.listen)?;
         Ok(Self { plain, secure, tls, backend, on_sigterm: options.on_sigterm })
     }
@@ -94,16 +79,15 @@ impl EchoServer {
             accepting.spawn(accept_all(listener, tls, Arc::clone(&self.backend), draining.clone()));
         }
         shutdown.await;
-        accepting.shutdown().await;
-        let mut running = self.backend.tasks.take();
         if let OnSigterm::Drain(longest) = self.on_sigterm {
             drain.send_replace(true);
-            let all = async { while running.join_next().await.is_some() {} };
+            let all = async { while accepting.join_next().await.is_some() {} };
             if tokio::time::timeout(longest, all).await.is_err() {
-                tracing::warn!("{} connections were not finished within {longest:?}", running.len());
+                tracing::warn!("not every connection was finished within {longest:?}");
             }
         }
-        running.shutdown().await;
+        // Connections end with the task that accepted them.
+        accepting.shutdown().await;
     }
 }
 
@@ -123,19 +107,25 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Accepts until it is to drain, then waits for what it accepted.
 async fn accept_all(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     backend: Arc<Backend>,
     draining: watch::Receiver<bool>,
 ) {
+    let (mut connections, mut told) = (JoinSet::new(), draining.clone());
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = told.wait_for(|draining| *draining) => break,
+        };
+        match accepted {
             Ok((socket, peer)) => {
-                let accepted = Accepted { socket, peer, tls: tls.clone(), draining: draining.clone() };
-                let of = Arc::clone(&backend);
-                backend.tasks.spawn(async move {
-                    if let Err(error) = accepted.serve(of).await {
+                let serving = serve(socket, peer, tls.clone(), Arc::clone(&backend), draining.clone());
+                connections.spawn(async move {
+                    if let Err(error) = serving.await {
                         tracing::debug!("the connection of {peer} ended: {error}");
                     }
                 });
@@ -146,32 +136,28 @@ async fn accept_all(
             }
         }
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A connection that nobody has spoken on.
-struct Accepted {
+async fn serve(
     socket: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
+    backend: Arc<Backend>,
     draining: watch::Receiver<bool>,
-}
-
-impl Accepted {
-    async fn serve(self, backend: Arc<Backend>) -> Result<(), Failure> {
-        let Self { socket, peer, tls, draining } = self;
-        socket.set_nodelay(true)?;
-        let port = socket.local_addr()?.port();
-        let (transport, reset) = Transport::new(socket);
-        let about = |tls, reset: ResetOrder| Arc::new(Connection { backend, peer, port, tls, reset });
-        match tls {
-            None => exchange_all(transport, about(None, reset), draining).await,
-            Some(tls) => {
-                let stream = tls.accept(transport).await?;
-                let agreed = TlsAssertions::of(stream.get_ref().1);
-                exchange_all(stream, about(Some(agreed), reset), draining).await
-            }
+) -> Result<(), Failure> {
+    socket.set_nodelay(true)?;
+    let port = socket.local_addr()?.port();
+    let about = |tls| Arc::new(Connection { backend, peer, port, tls });
+    match tls {
+        None => exchange_all(socket, about(None), draining).await,
+        Some(tls) => {
+            let stream = tls.accept(socket).await?;
+            let agreed = TlsAssertions::of(stream.get_ref().1);
+            exchange_all(stream, about(Some(agreed)), draining).await
         }
     }
 }
@@ -184,9 +170,8 @@ async fn exchange_all(
 ) -> Result<(), Failure> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().half_close(true).max_headers(MOST_FIELDS);
-    builder.http2().enable_connect_protocol();
     let service = service_fn(move |request| answer(Arc::clone(&connection), request));
-    let mut exchanges = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let mut exchanges = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;
         outcome = exchanges.as_mut() => return outcome,

@@ -18,6 +18,9 @@ use rustls::{
     SupportedProtocolVersion,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use serde_json::json;
+
+use crate::manifests::yaml;
 
 /// What key a certificate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,38 +51,33 @@ pub struct Authority {
 
 impl Authority {
     /// Makes an authority with the common name `name`.
-    ///
-    /// # Panics
-    ///
-    /// When the machine cannot make keys.
-    #[must_use]
     pub fn new(name: &str) -> Self {
-        let (key, params) = (key_pair(KeyKind::EcdsaP256), authority_params(name));
-        let certificate = params.self_signed(&key).expect("an authority can sign itself");
-        let (der, pem) = (certificate.der().clone(), certificate.pem());
-        Self { issuer: Issuer::new(params, key), der, pem, intermediates: Vec::new() }
+        Self::made(name, None)
     }
 
     /// Makes an authority below this one: chains of what it issues are longer by one.
-    ///
-    /// # Panics
-    ///
-    /// When the machine cannot make keys.
-    #[must_use]
     pub fn intermediate(&self, name: &str) -> Self {
-        let (key, params) = (key_pair(KeyKind::EcdsaP256), authority_params(name));
-        let certificate = params.signed_by(&key, &self.issuer).expect("an authority can sign");
+        Self::made(name, Some(self))
+    }
+
+    fn made(name: &str, above: Option<&Self>) -> Self {
+        let key = key_pair(KeyKind::EcdsaP256);
+        let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = match above {
+            None => params.self_signed(&key),
+            Some(above) => params.signed_by(&key, &above.issuer),
+        };
+        let certificate = certificate.expect("an authority can sign");
         let (der, pem) = (certificate.der().clone(), certificate.pem());
-        let intermediates = [std::slice::from_ref(&der), &self.intermediates].concat();
+        let intermediates = above
+            .map(|above| [std::slice::from_ref(&der), &above.intermediates].concat())
+            .unwrap_or_default();
         Self { issuer: Issuer::new(params, key), der, pem, intermediates }
     }
 
     /// Issues a certificate for `names` (DNS names, wildcards or IP addresses), the first one also as common name.
-    ///
-    /// # Panics
-    ///
-    /// When a name is none.
-    #[must_use]
     pub fn issue(&self, names: &[&str], kind: KeyKind, validity: Validity) -> Leaf {
         let key = key_pair(kind);
         let (uris, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.contains("://"));
@@ -95,7 +93,9 @@ impl Authority {
             Validity::Current => date_time_ymd(2099, 1, 1),
             Validity::Expired => date_time_ymd(2021, 1, 1),
         };
-        let serial = u64::from_be_bytes(fresh());
+        let mut serial = [0; 8];
+        provider().secure_random.fill(&mut serial).expect("the machine has random bytes");
+        let serial = u64::from_be_bytes(serial);
         params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.signed_by(&key, &self.issuer).expect("an authority can sign");
         Leaf {
@@ -108,17 +108,11 @@ impl Authority {
     }
 
     /// A current ECDSA certificate for `names`.
-    #[must_use]
     pub fn leaf(&self, names: &[&str]) -> Leaf {
         self.issue(names, KeyKind::EcdsaP256, Validity::Current)
     }
 
     /// A list of revoked certificates as PEM, with these on it.
-    ///
-    /// # Panics
-    ///
-    /// Never: an authority made here can sign.
-    #[must_use]
     pub fn revoking(&self, leaves: &[&Leaf]) -> String {
         let revoked = |leaf: &&Leaf| RevokedCertParams {
             serial_number: SerialNumber::from(leaf.serial),
@@ -139,46 +133,21 @@ impl Authority {
     }
 
     /// The authority's own certificate as PEM.
-    #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
     /// A client configuration that trusts this authority alone.
-    ///
-    /// # Panics
-    ///
-    /// Never: an authority made here is a valid trust anchor.
-    #[must_use]
     pub fn client_config(&self) -> ClientConfig {
         self.client_config_for(rustls::ALL_VERSIONS)
     }
 
     /// As [`Authority::client_config`] for some versions of TLS only.
-    ///
-    /// # Panics
-    ///
-    /// When `versions` is empty.
-    #[must_use]
     pub fn client_config_for(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).expect("an authority made here is a valid trust anchor");
         client_builder(versions).with_root_certificates(roots).with_no_client_auth()
     }
-}
-
-/// Bytes that no other certificate has.
-fn fresh() -> [u8; 8] {
-    let mut bytes = [0; 8];
-    provider().secure_random.fill(&mut bytes).expect("the machine has random bytes");
-    bytes
-}
-
-fn authority_params(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params
 }
 
 /// An end-entity certificate with its key.
@@ -197,11 +166,6 @@ pub struct Leaf {
 
 impl Leaf {
     /// A server configuration with this certificate that offers `alpn`.
-    ///
-    /// # Panics
-    ///
-    /// Never: a certificate made here fits its key.
-    #[must_use]
     pub fn server_config(&self, alpn: &[&str]) -> ServerConfig {
         let key = PrivateKeyDer::Pkcs8(self.key_der.clone_key());
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -215,11 +179,6 @@ impl Leaf {
     }
 
     /// `config` for a client that shows this certificate to whoever asks for one.
-    ///
-    /// # Panics
-    ///
-    /// Never: a certificate made here fits its key.
-    #[must_use]
     pub fn shown_by(&self, mut config: ClientConfig) -> ClientConfig {
         let key = PrivateKeyDer::Pkcs8(self.key_der.clone_key());
         let certified = CertifiedKey::from_der(self.chain_der.clone(), key, &provider());
@@ -229,16 +188,11 @@ impl Leaf {
     }
 
     /// The `kubernetes.io/tls` Secret `namespace/name` with this certificate, as YAML.
-    #[must_use]
     pub fn secret_yaml(&self, namespace: &str, name: &str) -> String {
-        tls_secret_yaml(namespace, name, self.chain_pem.as_bytes(), self.key_pem.as_bytes())
+        tls_secret_yaml(namespace, name, &self.chain_pem, &self.key_pem)
     }
 
     /// Writes `tls.crt` and `tls.key` into `directory`; gives their paths in that order.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be written.
     pub fn write_to(&self, directory: &Path) -> std::io::Result<(PathBuf, PathBuf)> {
         let (certificate, key) = (directory.join("tls.crt"), directory.join("tls.key"));
         std::fs::write(&certificate, &self.chain_pem)?;
@@ -247,18 +201,16 @@ impl Leaf {
     }
 }
 
-/// A `kubernetes.io/tls` Secret as YAML with any bytes as certificate and key, fitting or not.
-#[must_use]
-pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &[u8], key: &[u8]) -> String {
-    let (certificate, key) = (STANDARD.encode(certificate), STANDARD.encode(key));
-    format!(
-        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\n  namespace: {namespace}\n\
-         type: kubernetes.io/tls\ndata:\n  tls.crt: {certificate}\n  tls.key: {key}\n"
-    )
+/// A `kubernetes.io/tls` Secret as YAML with any text as certificate and key, fitting or not.
+pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &str, key: &str) -> String {
+    yaml(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": namespace },
+        "type": "kubernetes.io/tls",
+        "data": { "tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key) },
+    }))
 }
 
 /// A client configuration that accepts every certificate, for tests that look at the certificate themselves.
-#[must_use]
 pub fn trusting_anything() -> ClientConfig {
     let verifier = Arc::new(TrustAnything(provider()));
     client_builder(rustls::ALL_VERSIONS)
@@ -268,7 +220,6 @@ pub fn trusting_anything() -> ClientConfig {
 }
 
 /// The cryptography of every configuration made here.
-#[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

@@ -5,10 +5,6 @@ use std::fs;
 use std::path::Path;
 
 /// Fails unless `file` says what was found.
-///
-/// # Panics
-///
-/// When it says something else, or with `UPDATE_GOLDEN` when it cannot be written.
 #[track_caller]
 pub fn check(file: impl AsRef<Path>, found: &str) {
     if let Some(difference) = difference(file, found) {
@@ -17,11 +13,6 @@ pub fn check(file: impl AsRef<Path>, found: &str) {
 }
 
 /// What `file` says otherwise, for tests that compare many files before they fail.
-///
-/// # Panics
-///
-/// When it cannot be written with `UPDATE_GOLDEN`.
-#[must_use]
 pub fn difference(file: impl AsRef<Path>, found: &str) -> Option<String> {
     let file = file.as_ref();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -41,17 +32,11 @@ fn first_difference(expected: &str, found: &str) -> Option<String> {
         return None;
     }
     let (mut one, mut other) = (expected.split_inclusive('\n'), found.split_inclusive('\n'));
-    let mut line = 1;
-    loop {
-        match (one.next(), other.next()) {
-            (Some(one), Some(other)) if one == other => line += 1,
-            (one, other) => {
-                let shown =
-                    |text: Option<&str>| text.map_or("the end".to_owned(), |text| format!("{text:?}"));
-                return Some(format!("line {line}\nexpected {}\nfound    {}", shown(one), shown(other)));
-            }
-        }
-    }
+    let shown = |text: Option<&str>| text.map_or("the end".to_owned(), |text| format!("{text:?}"));
+    (1..)
+        .map(|line| (line, one.next(), other.next()))
+        .find(|(_, one, other)| one != other)
+        .map(|(line, one, other)| format!("line {line}\nexpected {}\nfound    {}", shown(one), shown(other)))
 }
 
 #[cfg(test)]

@@ -5,10 +5,6 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 /// What is wrong with `value`, a line with its path for each problem.
-///
-/// # Panics
-/// The schema uses what is not known here, or is none.
-#[must_use]
 pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut judge = Judge { root: schema, found: Vec::new() };
     judge.judge(schema, value, "");

@@ -1,8 +1,8 @@
 //! For tests only: what stands around Fairway in a wire test or an end-to-end test.
 //!
-//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures, golden files and the started binary. Never uses a parser
-//! of Fairway (one parser bug must not blind both sides) and never sleeps for luck: everything waits for a condition
-//! with a deadline and says what it waited for when the deadline passes.
+//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures, golden files and the started binary. Never
+//! uses a parser of Fairway (one parser bug must not blind both sides) and never sleeps for luck: everything waits for a condition
+//! with a deadline. What keeps a test from going on, such as a deadline that passes, is a panic that says why.
 
 pub mod api_server;
 pub mod backend;

@@ -28,23 +28,9 @@ pub struct Program {
 
 impl Program {
     /// Starts `program` with `arguments`; its standard output and error are both kept as lines.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
     pub fn start<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> Self {
-        Self::start_in(program, arguments, &[])
-    }
-
-    /// As [`Program::start`] with more environment variables.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
-    pub fn start_in<A: AsRef<OsStr>>(program: &Path, arguments: &[A], environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(program)
             .args(arguments)
-            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -59,22 +45,16 @@ impl Program {
     }
 
     /// Its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
     /// Everything it printed so far, line by line.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().expect("no holder of this lock panics").clone()
     }
 
     /// Waits for a line that contains `text` and gives it.
-    ///
-    /// # Panics
-    ///
-    /// When none comes.
     pub async fn line_with(&self, text: &str) -> String {
         let find = || self.lines().into_iter().find(|line| line.contains(text));
         if !holds_within(PATIENCE, || async { find().is_some() }).await {
@@ -84,38 +64,22 @@ impl Program {
     }
 
     /// Sends SIGTERM.
-    ///
-    /// # Errors
-    ///
-    /// When it was already awaited.
     pub fn terminate(&self) -> io::Result<()> {
         self.signal(Signal::TERM)
     }
 
     /// Sends SIGKILL.
-    ///
-    /// # Errors
-    ///
-    /// When it was already awaited.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(Signal::KILL)
     }
 
     /// Sends any signal.
-    ///
-    /// # Errors
-    ///
-    /// When it was already awaited: its id may belong to another process by then.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Ok(kill_process(id.ok_or(io::ErrorKind::NotFound)?, signal)?)
     }
 
     /// Waits until it ends.
-    ///
-    /// # Panics
-    ///
-    /// When it does not end within `limit`.
     pub async fn exit_within(&mut self, limit: Duration) -> ExitStatus {
         match timeout(limit, self.child.wait()).await {
             Ok(status) => status.expect("a child of ours can be awaited"),
@@ -124,10 +88,6 @@ impl Program {
     }
 
     /// Whether it still runs.
-    ///
-    /// # Panics
-    ///
-    /// Never: a child of ours can be asked.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child of ours can be asked").is_none()
     }
@@ -148,11 +108,6 @@ async fn collect(output: impl AsyncRead + Unpin, lines: Arc<Mutex<Vec<String>>>)
 }
 
 /// The path of the `fairway` binary: what cargo tells an integration test, else beside the test's own directory.
-///
-/// # Panics
-///
-/// When it was not built.
-#[must_use]
 pub fn fairway_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CARGO_BIN_EXE_fairway") {
         return path.into();
@@ -177,59 +132,35 @@ pub struct Fairway {
 
 impl Fairway {
     /// Starts `binary` with `manifests` and `more` arguments; does not wait.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
-    #[must_use]
     pub fn start(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
         Self::start_with(binary, &[&["--manifests", &manifests.display().to_string()], more].concat())
     }
 
     /// Starts `binary` with these arguments, which name the source too; does not wait.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
-    #[must_use]
     pub fn start_with(binary: &Path, more: &[&str]) -> Self {
-        let addresses = Addresses::free();
-        Self::with(Program::start(binary, &addresses.run(more)), addresses)
+        Self::start_by(binary, &[], more)
     }
 
     /// As [`Fairway::start_with`] in a process that may open `limit` files.
-    ///
-    /// # Panics
-    ///
-    /// When the shell that sets the limit cannot be started.
-    #[must_use]
     pub fn start_with_open_files(limit: u32, binary: &Path, more: &[&str]) -> Self {
-        let addresses = Addresses::free();
-        let script = "ulimit -n \"$0\" && exec \"$@\"";
-        let mut arguments = vec!["-c".to_owned(), script.to_owned(), limit.to_string()];
-        arguments.push(binary.display().to_string());
-        arguments.extend(addresses.run(more));
-        Self::with(Program::start(Path::new("/bin/sh"), &arguments), addresses)
+        let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+        Self::start_by(Path::new("/bin/sh"), &["-c", &script, &binary.display().to_string()], more)
     }
 
-    fn with(program: Program, Addresses { http, https, admin }: Addresses) -> Self {
+    fn start_by(program: &Path, before: &[&str], more: &[&str]) -> Self {
+        let [http, https, admin] = [(); 3].map(|()| free_address());
+        let addresses = [http, https, admin].map(|address| address.to_string());
+        let own = ["run", "--http", &addresses[0], "--https", &addresses[1], "--admin", &addresses[2]];
+        let program = Program::start(program, &[before, &own, more].concat());
         Self { program, http, https, admin }
     }
 
     /// Starts and waits until `/readyz` answers 200.
-    ///
-    /// # Panics
-    ///
-    /// When it ends before, or is not ready within the patience of tests.
     pub async fn ready(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
         Self::start(binary, manifests, more).until_ready().await
     }
 
     /// Waits until `/readyz` answers 200.
-    ///
-    /// # Panics
-    ///
-    /// As [`Fairway::ready`].
     pub async fn until_ready(mut self) -> Self {
         let ready = holds_within(START, || {
             let running = self.program.is_running();
@@ -245,7 +176,6 @@ impl Fairway {
     }
 
     /// What it has printed.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.program.lines()
     }
@@ -256,28 +186,16 @@ impl Fairway {
     }
 
     /// Asks the admin server for `path`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::exchange`].
     pub async fn admin(&self, path: &str) -> io::Result<RawResponse> {
         request(self.admin, path).await
     }
 
     /// The metrics of now.
-    ///
-    /// # Panics
-    ///
-    /// When they cannot be had.
     pub async fn metrics(&self) -> Metrics {
         self.try_metrics().await.expect("the admin server answers")
     }
 
     /// The metrics of now, where the admin server can answer.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::exchange`], and when the answer is not 200.
     pub(crate) async fn try_metrics(&self) -> io::Result<Metrics> {
         let answer = self.admin("/metrics").await?;
         match answer.status {
@@ -287,36 +205,9 @@ impl Fairway {
     }
 
     /// Waits until the sum of a metric's series is what `wanted` says.
-    ///
-    /// # Panics
-    ///
-    /// When it is not within the patience of tests.
     pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) {
         let what = format!("{name} {labels:?} as wanted");
         eventually(&what, PATIENCE, || async { wanted(self.metrics().await.sum(name, labels)) }).await;
-    }
-}
-
-/// Where a started process listens.
-struct Addresses {
-    http: SocketAddr,
-    https: SocketAddr,
-    admin: SocketAddr,
-}
-
-impl Addresses {
-    fn free() -> Self {
-        Self { http: free_address(), https: free_address(), admin: free_address() }
-    }
-
-    /// The arguments of `fairway run` with these addresses.
-    fn run(&self, more: &[&str]) -> Vec<String> {
-        let mut arguments = vec!["run".to_owned()];
-        for (flag, address) in [("--http", self.http), ("--https", self.https), ("--admin", self.admin)] {
-            arguments.extend([flag.to_owned(), address.to_string()]);
-        }
-        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        arguments
     }
 }
 
@@ -334,13 +225,11 @@ pub struct Metrics(
 
 impl Metrics {
     /// The sum over all series of `name` that have all of `labels`; 0 when there is none.
-    #[must_use]
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.series(name, labels).iter().sum()
     }
 
     /// The value of every series of `name` that has all of `labels`.
-    #[must_use]
     pub fn series(&self, name: &str, labels: &[(&str, &str)]) -> Vec<f64> {
         let wanted: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();

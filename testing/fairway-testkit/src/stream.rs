@@ -1,12 +1,14 @@
-//! A TCP connection, plain or inside TLS, as client and scripted backend both use it. Owns no protocol.
+//! A TCP connection, plain or inside TLS, and what is read from it, as client and scripted backend both use it.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use socket2::{SockFilter, SockRef, Socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+use crate::wire::{self, ChunkedBody, Framing, Head};
 
 /// One end of a connection.
 pub(crate) enum Stream {
@@ -77,6 +79,95 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{what}: nothing for {limit:?}")))
+        Err(io::Error::new(ErrorKind::TimedOut, format!("{what}: nothing for {limit:?}")))
     })
+}
+
+/// Hears of bytes.
+type Heard = dyn Fn(&[u8]) + Send + Sync;
+
+/// What comes on a connection.
+pub(crate) struct Input {
+    pub(crate) stream: Stream,
+    /// What came and nobody has claimed yet.
+    pub(crate) pending: Vec<u8>,
+    /// How long to wait for bytes; without it, for ever.
+    pub(crate) patience: Option<Duration>,
+    /// Hears of all bytes that come.
+    heard: Box<Heard>,
+}
+
+impl Input {
+    pub(crate) fn new(
+        stream: Stream,
+        patience: Option<Duration>,
+        heard: impl Fn(&[u8]) + Send + Sync + 'static,
+    ) -> Self {
+        Self { stream, pending: Vec::new(), patience, heard: Box::new(heard) }
+    }
+
+    /// Reads what comes next; 0 is the end.
+    pub(crate) async fn fill(&mut self, what: &str) -> io::Result<usize> {
+        let before = self.pending.len();
+        self.pending.reserve(16 * 1024);
+        let read = self.stream.read(&mut self.pending);
+        let count = match self.patience {
+            Some(patience) => within(patience, what, read).await?,
+            None => read.await?,
+        };
+        (self.heard)(&self.pending[before..]);
+        Ok(count)
+    }
+
+    /// Reads what comes next; the end is an error.
+    async fn more(&mut self, what: &str) -> io::Result<()> {
+        if self.fill(what).await? > 0 {
+            return Ok(());
+        }
+        let had = String::from_utf8_lossy(&self.pending[..self.pending.len().min(200)]);
+        let message = format!("the connection ended before {what}; had {had:?}");
+        Err(io::Error::new(ErrorKind::UnexpectedEof, message))
+    }
+
+    /// The head of the next message.
+    pub(crate) async fn head(&mut self) -> io::Result<Head> {
+        loop {
+            if let Some(head) = wire::head(&self.pending)? {
+                self.pending.drain(..head.length);
+                return Ok(head);
+            }
+            self.more("the head of a message").await?;
+        }
+    }
+
+    /// What follows a head.
+    pub(crate) async fn body(&mut self, framing: Framing) -> io::Result<ChunkedBody> {
+        let content = match framing {
+            Framing::None => Vec::new(),
+            Framing::Length(length) => self.exactly(length).await?,
+            Framing::Close => self.rest().await?,
+            Framing::Chunked => loop {
+                if let Some(body) = wire::chunked(&self.pending)? {
+                    self.pending.drain(..body.length);
+                    return Ok(body);
+                }
+                self.more("a chunk").await?;
+            },
+        };
+        Ok(ChunkedBody { length: content.len(), content, trailers: Vec::new() })
+    }
+
+    /// The next `count` bytes.
+    pub(crate) async fn exactly(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        while self.pending.len() < count {
+            self.more("bytes").await?;
+        }
+        Ok(self.pending.drain(..count).collect())
+    }
+
+    /// Everything until the other side ends cleanly.
+    pub(crate) async fn rest(&mut self) -> io::Result<Vec<u8>> {
+        while self.fill("the end of the connection").await? > 0 {}
+        Ok(std::mem::take(&mut self.pending))
+    }
 }

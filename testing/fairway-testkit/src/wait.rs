@@ -15,10 +15,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Waits until `condition` gives true.
-///
-/// # Panics
-///
-/// With `what` when `limit` passes first, also when one look at the condition takes that long.
 #[track_caller]
 pub fn eventually<F, C>(what: &str, limit: Duration, condition: C) -> impl Future<Output = ()>
 where
@@ -34,7 +30,7 @@ where
 }
 
 /// Whether `condition` gives true before `limit` passes.
-pub async fn holds_within<F, C>(limit: Duration, mut condition: C) -> bool
+pub(crate) async fn holds_within<F, C>(limit: Duration, mut condition: C) -> bool
 where
     C: FnMut() -> F,
     F: Future<Output = bool>,
@@ -54,11 +50,6 @@ where
 const PORTS: Range<u16> = 10_000..32_768;
 
 /// A TCP port of the loopback address that was free a moment ago, and another one each time until all of [`PORTS`] were given.
-///
-/// # Panics
-///
-/// When the machine has no free port.
-#[must_use]
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let count = u32::try_from(PORTS.len()).expect("fewer than there are ports");
@@ -75,7 +66,6 @@ pub fn free_port() -> u16 {
 }
 
 /// [`free_port`] with the loopback address in front.
-#[must_use]
 pub fn free_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), free_port())
 }
@@ -85,18 +75,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[tokio::test]
-    async fn a_condition_that_becomes_true_is_awaited() {
-        let mut looks = 0;
-        eventually("the third look", PATIENCE, || {
-            looks += 1;
-            let done = looks == 3;
-            async move { done }
-        })
-        .await;
-        assert_eq!(looks, 3);
-    }
 
     #[tokio::test]
     #[should_panic(expected = "the impossible")]

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use proc_macro2::{TokenStream, TokenTree};
-use syn::visit::Visit;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::structure;
 
@@ -17,76 +16,48 @@ type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
 #[test]
 fn the_modules_of_a_crate_form_no_circle() {
+    let crates = structure::crates();
+    assert!(crates.len() > 15, "{crates:?}");
     let mut wrong = String::new();
-    for (name, root) in crates() {
-        let imports = imports(&sources(&root));
-        if let Some(circle) = circle(&imports) {
-            _ = writeln!(wrong, "{name} has a circle: {}\n{}", circle.join(", "), order(&imports));
+    for root in crates.iter().map(|folder| folder.join("src")) {
+        let sources = sources(&root);
+        assert!(sources.contains_key(&Module::new()), "the modules in {} were found", root.display());
+        if let Some(circle) = circle(&imports(&sources)) {
+            _ = writeln!(wrong, "{} has a circle: {}", root.display(), circle.join(", "));
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
 #[test]
-fn every_crate_of_the_workspace_is_read() {
-    let found = crates();
-    assert!(found.len() > 15, "{found:?}");
-    assert!(found.contains_key("bench") && found.contains_key("fairway"), "{found:?}");
-    for (name, root) in found {
-        assert!(sources(&root).contains_key(&Module::new()), "the modules of {name} were found");
-    }
-}
-
-#[test]
 fn a_circle_is_found_through_a_re_export_and_a_parent() {
-    let straight = [source("lib", "mod a; mod b;"), source("a", "use crate::b::B;"), source("b", "")];
-    assert_eq!(circle(&imports(&straight.into())), None);
-    let through_lib = [source("lib", "mod a; mod b; pub use b::B;"), source("b", "use crate::B;")];
-    assert!(circle(&imports(&through_lib.into())).is_some());
-    let parent = [source("a", "mod b; use b::B;"), source("a/b", "use super::A;")];
-    assert!(circle(&imports(&parent.into())).is_some());
-    let path = [source("a", "fn f() { crate::b::g() }"), source("b", "use crate::{a::f, c};")];
-    assert!(circle(&imports(&path.into())).is_some());
-    let macros = [
-        source("a", "fn f() { println!(\"{}\", crate::b::g()) }"),
-        source("b", "#[arg(value_parser = crate::a::f)] struct S;"),
+    // Modules with their sources, and the circle among them.
+    type Case = (&'static [(&'static str, &'static str)], Option<&'static str>);
+    let cases: [Case; 9] = [
+        (&[("lib", "mod a; mod b;"), ("a", "use crate::b::B;"), ("b", "")], None),
+        (&[("lib", "mod a; mod b; pub use b::B;"), ("b", "use crate::B;")], Some("the crate's root, b")),
+        (&[("a", "mod b; use b::B;"), ("a/b", "use super::A;")], Some("a, a::b")),
+        (&[("a", "fn f() { crate::b::g() }"), ("b", "use crate::{a::f, c};")], Some("a, b")),
+        (&[("a", "fn f() { println!(\"{}\", crate::b::g()) }"), ("b", "use crate::a;")], Some("a, b")),
+        (&[("a", "use crate::b;"), ("b", "#[arg(value_parser = crate::a::f)] struct S;")], Some("a, b")),
+        (&[("a", "use self::b::B;"), ("a/b", "pub(in crate::a) struct B;")], None),
+        (&[("a", "#[cfg(test)] mod tests { use crate::b; }"), ("b", "use crate::a;")], None),
+        // Only what is in the circle is named.
+        (
+            &[
+                ("above", "use crate::a;"),
+                ("a", "use crate::b;"),
+                ("b", "use crate::{a, below};"),
+                ("below", ""),
+            ],
+            Some("a, b"),
+        ),
     ];
-    assert!(circle(&imports(&macros.into())).is_some());
-    let visible = [source("a", "use self::b::B;"), source("a/b", "pub(in crate::a) struct B;")];
-    assert_eq!(circle(&imports(&visible.into())), None);
-    let tests = [source("a", "#[cfg(test)] mod tests { use crate::b; }"), source("b", "use crate::a;")];
-    assert_eq!(circle(&imports(&tests.into())), None);
-}
-
-#[test]
-fn only_what_is_in_the_circle_is_named() {
-    let around = [
-        source("above", "use crate::a;"),
-        source("a", "use crate::b;"),
-        source("b", "use crate::{a, below};"),
-        source("below", ""),
-    ];
-    assert_eq!(circle(&imports(&around.into())), Some(vec!["a".to_owned(), "b".to_owned()]));
-}
-
-#[test]
-fn the_order_of_imports_puts_each_module_above_what_it_imports() {
-    let three =
-        [source("b", "use crate::a;"), source("a", "use crate::c;"), source("c", ""), source("d", "")];
-    assert_eq!(order(&imports(&three.into())), "  b\n  a\n  c, d\n");
-    let circle = [source("a", "use crate::b;"), source("b", "use crate::{a, c};"), source("c", "")];
-    assert_eq!(order(&imports(&circle.into())), "  in a circle or above one: a, b\n  c\n");
-}
-
-fn source(module: &str, text: &str) -> (Module, String) {
-    (module_of(module), text.to_owned())
-}
-
-/// The folder of the sources of each crate of the workspace, by the name of the crate's folder.
-fn crates() -> BTreeMap<String, PathBuf> {
-    let named =
-        |folder: PathBuf| (folder.file_name().unwrap().to_str().unwrap().to_owned(), folder.join("src"));
-    structure::crates().into_iter().map(named).collect()
+    for (sources, expected) in cases {
+        let read = sources.iter().map(|(module, text)| (module_of(module), (*text).to_owned()));
+        let found = circle(&imports(&read.collect())).map(|circle| circle.join(", "));
+        assert_eq!(found.as_deref(), expected, "{sources:?}");
+    }
 }
 
 /// The source of each module of a crate. The programs of a library, which see only what it publishes, are left out.
@@ -123,7 +94,7 @@ fn module_of(path: &str) -> Module {
 fn imports(sources: &BTreeMap<Module, String>) -> Imports {
     let read = |(module, text): (&Module, &String)| {
         let mut paths = Paths::default();
-        paths.visit_file(&syn::parse_file(text).unwrap());
+        paths.read(text.parse().unwrap(), &[]);
         let imported = paths.0.iter().filter_map(|path| resolve(module, path, sources));
         (module.clone(), imported.filter(|imported| imported != module).collect())
     };
@@ -161,132 +132,66 @@ fn resolve(from: &Module, path: &[String], sources: &BTreeMap<Module, String>) -
     Some(base)
 }
 
-/// The modules in layers, each of which imports only from the layers before it; and those that are left, which are in a
-/// circle or import from one.
-fn layers(imports: &Imports) -> (Vec<Vec<&Module>>, BTreeSet<&Module>) {
-    let mut left: BTreeSet<&Module> = imports.keys().collect();
-    let mut layers = Vec::new();
-    loop {
-        let is_free = |module: &&&Module| !imports[**module].iter().any(|imported| left.contains(imported));
-        let free: Vec<&Module> = left.iter().filter(is_free).copied().collect();
-        if free.is_empty() {
-            return (layers, left);
-        }
-        left.retain(|module| !free.contains(module));
-        layers.push(free);
-    }
-}
-
-/// The modules of the circles, if there are any.
+/// The modules of the circles, if there are any: what is left without those that import none of the others, and those that none
+/// of the others import.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
-    let (_, mut left) = layers(imports);
+    let mut left: BTreeSet<&Module> = imports.keys().collect();
     loop {
+        let before = left.clone();
         let imported: BTreeSet<&Module> = left.iter().flat_map(|module| &imports[*module]).collect();
-        let before = left.len();
-        left.retain(|module| imported.contains(module));
-        if left.len() == before {
-            return (before > 0).then(|| left.into_iter().map(shown).collect());
+        left.retain(|module| {
+            imported.contains(module) && imports[*module].iter().any(|imported| before.contains(imported))
+        });
+        if left == before {
+            return (!left.is_empty()).then(|| left.into_iter().map(shown).collect());
         }
     }
-}
-
-/// The order of imports as lines, each of which imports only from the lines below it.
-fn order(imports: &Imports) -> String {
-    let (layers, left) = layers(imports);
-    let listed = |modules: Vec<&Module>| modules.into_iter().map(shown).collect::<Vec<_>>().join(", ");
-    let mut order = String::new();
-    if !left.is_empty() {
-        _ = writeln!(order, "  in a circle or above one: {}", listed(left.into_iter().collect()));
-    }
-    for layer in layers.into_iter().rev() {
-        _ = writeln!(order, "  {}", listed(layer));
-    }
-    order
 }
 
 fn shown(module: &Module) -> String {
     if module.is_empty() { "the crate's root".to_owned() } else { module.join("::") }
 }
 
-/// The paths that a file imports or names, outside of its tests.
+/// The paths that a file imports or names, outside of its tests, as its tokens have them: in macros and attributes, too.
 #[derive(Default)]
-struct Paths(Vec<Vec<String>>);
+struct Paths(Vec<Module>);
 
 impl Paths {
-    fn tree(&mut self, mut before: Vec<String>, tree: &syn::UseTree) {
-        match tree {
-            syn::UseTree::Path(path) => {
-                before.push(path.ident.to_string());
-                self.tree(before, &path.tree);
+    /// Reads tokens; within the braces of an import each name continues what stands `before` them.
+    fn read(&mut self, tokens: TokenStream, before: &[String]) {
+        let (mut path, mut colons, mut is_cfg) = (before.to_vec(), 0, false);
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
+            if matches!(&token, TokenTree::Punct(mark) if mark.as_char() == ':') {
+                colons += 1;
+                continue;
             }
-            syn::UseTree::Name(name) => self.0.push([before, vec![name.ident.to_string()]].concat()),
-            syn::UseTree::Rename(name) => self.0.push([before, vec![name.ident.to_string()]].concat()),
-            syn::UseTree::Glob(_) => self.0.push(before),
-            syn::UseTree::Group(group) => {
-                group.items.iter().for_each(|item| self.tree(before.clone(), item));
-            }
-        }
-    }
-
-    /// The paths among tokens that have no syntax yet: what stands in a macro or an attribute.
-    fn tokens(&mut self, tokens: &TokenStream) {
-        let mut path: Vec<String> = Vec::new();
-        let mut colons = 2;
-        for token in tokens.clone() {
+            let goes_on = std::mem::take(&mut colons) == 2;
+            let ended = match &token {
+                TokenTree::Ident(_) if goes_on => None,
+                TokenTree::Group(group) if goes_on && group.delimiter() == Delimiter::Brace => None,
+                _ => Some(std::mem::replace(&mut path, before.to_vec())),
+            };
+            // A name alone says nothing about where it is.
+            self.0.extend(ended.filter(|path| path != before && (goes_on || path.len() > 1)));
             match token {
-                TokenTree::Ident(name) => {
-                    if colons != 2 {
-                        self.found(std::mem::take(&mut path));
-                    }
-                    path.push(name.to_string());
-                    colons = 0;
+                TokenTree::Ident(name) if name == "as" => drop(tokens.next()),
+                // To whom something is visible is no import.
+                TokenTree::Ident(name) if name == "pub" => {
+                    tokens.next_if(|next| matches!(next, TokenTree::Group(_)));
                 }
-                TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
+                TokenTree::Ident(name) if name == "mod" && is_cfg => drop((tokens.next(), tokens.next())),
+                TokenTree::Ident(name) => path.push(name.to_string()),
                 TokenTree::Group(group) => {
-                    self.tokens(&group.stream());
-                    colons = 3;
+                    let of_path = std::mem::replace(&mut path, before.to_vec());
+                    self.read(group.stream(), if goes_on { &of_path } else { &[] });
+                    let is_attribute = group.delimiter() == Delimiter::Bracket;
+                    is_cfg = is_attribute && (is_cfg || group.stream().to_string().starts_with("cfg"));
                 }
-                _ => colons = 3,
+                TokenTree::Punct(mark) => is_cfg &= mark.as_char() == '#',
+                TokenTree::Literal(_) => {}
             }
         }
-        self.found(path);
-    }
-
-    /// A name alone says nothing about where it is.
-    fn found(&mut self, path: Vec<String>) {
-        if path.len() > 1 {
-            self.0.push(path);
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Paths {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !module.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {
-            syn::visit::visit_item_mod(self, module);
-        }
-    }
-
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.tree(Vec::new(), &item.tree);
-    }
-
-    /// To whom something is visible is no import.
-    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
-
-    fn visit_macro(&mut self, of: &'ast syn::Macro) {
-        self.tokens(&of.tokens);
-        syn::visit::visit_macro(self, of);
-    }
-
-    fn visit_meta_list(&mut self, list: &'ast syn::MetaList) {
-        self.tokens(&list.tokens);
-        syn::visit::visit_meta_list(self, list);
-    }
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        self.found(names);
-        syn::visit::visit_path(self, path);
+        self.0.extend(Some(path).filter(|path| path != before && path.len() > 1));
     }
 }

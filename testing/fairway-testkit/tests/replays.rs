@@ -49,90 +49,48 @@ fn names(folder: &Path) -> BTreeSet<String> {
 #[test]
 fn every_file_of_tests_is_part_of_a_program() {
     let sources = sources();
-    let mut wrong = String::new();
-    let mut seen = 0;
+    let (mut wrong, mut seen) = (String::new(), 0);
     for place in crates() {
-        let text = fs::read_to_string(place.join("Cargo.toml")).unwrap();
-        if !text.contains("autotests = false") {
-            continue;
-        }
-        seen += 1;
-        let folder = format!("{}/tests/", place.strip_prefix(root()).unwrap().display());
-        let programs: Vec<_> = text.lines().filter_map(|line| path_of_test(line, &folder)).collect();
-        let reached = reached(&programs, &sources);
-        let of_crate = sources.iter().filter(|source| source.name.starts_with(&folder));
-        for source in of_crate.filter(|source| !reached.contains(&source.name)) {
-            _ = writeln!(wrong, "{}: no test program has it as a module, so it does not run", source.name);
+        let manifest = fs::read_to_string(place.join("Cargo.toml")).unwrap();
+        if manifest.contains("autotests = false") {
+            seen += 1;
+            let folder = format!("{}/tests/", place.strip_prefix(root()).unwrap().display());
+            let of_crate =
+                sources.iter().filter(|source| source.name.starts_with(&folder)).collect::<Vec<_>>();
+            for name in forgotten(&manifest, &folder, &of_crate) {
+                _ = writeln!(wrong, "{name}: no file has it as a module, so it does not run");
+            }
         }
     }
     assert!(seen > 5, "the crates were found");
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// The file of a `path = "tests/..."` in a manifest.
-fn path_of_test(line: &str, folder: &str) -> Option<String> {
-    let file = line.strip_prefix("path = \"tests/")?.strip_suffix('"')?;
-    Some(format!("{folder}{file}"))
-}
-
-/// The files of these programs and of all modules below them.
-fn reached(programs: &[String], sources: &[Source]) -> BTreeSet<String> {
-    let (mut reached, mut left) = (BTreeSet::new(), programs.to_vec());
-    while let Some(name) = left.pop() {
-        let Some(source) = sources.iter().find(|source| source.name == name) else { continue };
-        if reached.insert(name.clone()) {
-            left.extend(modules(source, programs.contains(&name)));
-        }
-    }
-    reached
-}
-
-/// Where the modules that a file declares may be.
-fn modules(source: &Source, is_root: bool) -> Vec<String> {
-    let path = Path::new(&source.name);
-    let folder = path.parent().unwrap();
-    let own = match is_root || path.file_name().is_some_and(|name| name == "mod.rs") {
-        true => folder.to_path_buf(),
-        false => path.with_extension(""),
+/// Files that are neither a program of the manifest nor a module that another file declares.
+fn forgotten<'s>(manifest: &str, folder: &str, sources: &[&'s Source]) -> Vec<&'s str> {
+    let is_part = |source: &&&Source| {
+        let own = source.name.strip_prefix(folder).unwrap();
+        let module =
+            own.strip_suffix("/mod.rs").or(own.strip_suffix(".rs")).unwrap().rsplit('/').next().unwrap();
+        let declared = format!("mod {module};");
+        let declares = |text: &str| text.lines().any(|line| line.ends_with(&declared));
+        manifest.contains(&format!("path = \"tests/{own}\""))
+            || sources.iter().any(|other| other.name != source.name && declares(&other.text))
     };
-    let mut found = Vec::new();
-    let mut add = |path: std::path::PathBuf| found.push(path.to_str().unwrap().to_owned());
-    for item in syn::parse_file(&source.text).unwrap().items {
-        let syn::Item::Mod(module) = item else { continue };
-        let said = module.attrs.iter().filter(|it| it.path().is_ident("path")).find_map(literal);
-        match said {
-            Some(said) => add(folder.join(said)),
-            None => {
-                let name = module.ident.to_string();
-                add(own.join(&name).with_extension("rs"));
-                add(own.join(&name).join("mod.rs"));
-            }
-        }
-    }
-    found
-}
-
-/// The text of `#[path = "..."]`.
-fn literal(attribute: &syn::Attribute) -> Option<String> {
-    let syn::Expr::Lit(value) = &attribute.meta.require_name_value().ok()?.value else { return None };
-    match &value.lit {
-        syn::Lit::Str(text) => Some(text.value()),
-        _ => None,
-    }
+    sources.iter().filter(|source| !is_part(source)).map(|source| source.name.as_str()).collect()
 }
 
 #[test]
-fn modules_are_looked_for_where_rust_does() {
+fn a_file_that_is_no_module_is_found() {
     let source =
         |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned(), is_test: true };
     let sources = [
-        source("a/tests/main.rs", "mod one; #[path = \"else/where.rs\"] mod two;"),
-        source("a/tests/one.rs", "mod below;"),
-        source("a/tests/one/below.rs", ""),
+        source("a/tests/main.rs", "mod one;\n#[path = \"else/where.rs\"]\nmod where;"),
+        source("a/tests/one.rs", "pub(crate) mod below;"),
+        source("a/tests/one/below/mod.rs", ""),
         source("a/tests/else/where.rs", ""),
-        source("a/tests/forgotten.rs", ""),
+        source("a/tests/forgotten.rs", "mod forgotten;"),
     ];
-    let reached = reached(&["a/tests/main.rs".to_owned()], &sources);
-    let expected = ["a/tests/else/where.rs", "a/tests/main.rs", "a/tests/one.rs", "a/tests/one/below.rs"];
-    assert_eq!(reached.into_iter().collect::<Vec<_>>(), expected);
+    let found = forgotten("path = \"tests/main.rs\"", "a/tests/", &sources.iter().collect::<Vec<_>>());
+    assert_eq!(found, ["a/tests/forgotten.rs"]);
 }

@@ -70,7 +70,7 @@ pub(crate) async fn fairway_to(backend: SocketAddr, spoken: Spoken) -> Front {
     let mut service = service_with_endpoints("a", "web", 80, &[backend]);
     if spoken == Spoken::Http2 {
         service =
-            service.replacen("targetPort: 80\n", "targetPort: 80\n    appProtocol: kubernetes.io/h2c\n", 1);
+            service.replacen("targetPort: 80\n", "targetPort: 80\n      appProtocol: kubernetes.io/h2c\n", 1);
         assert!(service.contains("appProtocol"), "{service}");
     }
     manifests.put("service.yaml", service);

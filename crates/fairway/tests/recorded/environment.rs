@@ -69,7 +69,6 @@ async fn echo(service: &str) -> SocketAddr {
             namespace: NAMESPACE.to_owned(),
             service: service.to_owned(),
             pod: service.to_owned(),
-            ..Identity::default()
         },
         ..EchoOptions::default()
     };

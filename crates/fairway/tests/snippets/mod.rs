@@ -74,7 +74,6 @@ async fn outcome<'s>(group: &[&'s Snippet]) -> Vec<(&'s str, Fate)> {
                 namespace: "demo".to_owned(),
                 service: service.to_owned(),
                 pod: service.to_owned(),
-                ..Identity::default()
             },
             ..EchoOptions::default()
         };

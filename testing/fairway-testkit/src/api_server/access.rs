@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::request::{ApiRequest, Target};
 
 /// What the Roles and ClusterRoles allow that were given.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Access {
     /// `None` where everything is allowed.
     roles: Option<Vec<Role>>,
@@ -14,14 +14,13 @@ pub(super) struct Access {
     refused: Vec<String>,
 }
 
-#[derive(Debug)]
 struct Role {
     /// That of a Role; a ClusterRole is for all.
     namespace: Option<String>,
     rules: Vec<Rule>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Rule {
     api_groups: Vec<String>,

@@ -1,13 +1,45 @@
-//! What requests about objects and collections get where nothing goes wrong.
+//! What requests get at once: a status and JSON. For objects and collections where nothing goes wrong, it is all here.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::objects::{Objects, Place};
-use super::page::Page;
 use super::request::{ApiRequest, Target};
 
+/// A status and a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The status.
+    pub status: u16,
+    /// JSON.
+    pub text: String,
+}
+
+impl Page {
+    pub(super) fn ok(text: impl Into<String>) -> Self {
+        Self { status: 200, text: text.into() }
+    }
+
+    pub(super) fn failure(status: u16, reason: &str, message: &str) -> Self {
+        Self::detailed_failure((status, reason, message), &Value::Null)
+    }
+
+    pub(super) fn detailed_failure((status, reason, message): (u16, &str, &str), details: &Value) -> Self {
+        let failure = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message,
+            "code": status, "details": details,
+        });
+        Self { status, text: failure.to_string() }
+    }
+
+    /// There is no such resource.
+    pub(super) fn no_such_resource() -> Self {
+        Self::failure(404, "NotFound", "the server could not find the requested resource")
+    }
+}
+
+/// What a request about an object or a collection gets.
 pub(super) fn page(request: &ApiRequest, target: &Target, objects: &mut Objects) -> Page {
     let Some(place) = target.place() else {
         return match &*request.method {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::page::Page;
+use super::answers::Page;
 use super::request::Target;
 
 /// The group of the Gateway API.
@@ -16,7 +16,6 @@ pub const POLICIES: &str = "fairway.dev";
 pub type Definition = (&'static str, &'static str);
 
 /// The custom resources that are defined. Those of other groups than these are always there.
-#[derive(Debug)]
 pub(super) struct Definitions(BTreeMap<&'static str, BTreeSet<Definition>>);
 
 impl Definitions {

@@ -1,8 +1,8 @@
 //! What a test lets go wrong with requests.
 
-use std::fmt;
+use serde_json::json;
 
-use super::page::Page;
+use super::answers::Page;
 use super::request::ApiRequest;
 
 /// How requests fare on their way.
@@ -52,15 +52,6 @@ pub(super) struct Fault {
     pub(super) times: Option<u32>,
 }
 
-impl fmt::Debug for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fault")
-            .field("failure", &self.failure)
-            .field("times", &self.times)
-            .finish_non_exhaustive()
-    }
-}
-
 /// What a request gets that a fault is about; the first such fault has one time less.
 pub(super) fn page(faults: &mut Vec<Fault>, request: &ApiRequest) -> Option<Page> {
     let at = faults.iter().position(|fault| (fault.of)(request))?;
@@ -84,9 +75,9 @@ impl Failure {
                 let message = format!("{} is forbidden: User \"{user}\" cannot {what}", request.resource());
                 Page::failure(403, "Forbidden", &message)
             }
-            Self::Terminating => Page::failure_of_field(
+            Self::Terminating => Page::detailed_failure(
                 (403, "Forbidden", "the namespace is being terminated"),
-                ("NamespaceTerminating", "metadata.namespace"),
+                &json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace" }] }),
             ),
             Self::NoSuchResource => Page::no_such_resource(),
             Self::Conflict => Page::failure(409, "Conflict", "the object was changed in between"),

@@ -7,19 +7,20 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use super::answers::Page;
 use super::discovery::GATEWAY_API;
-use super::page::Page;
-use super::request::ApiRequest;
 use super::server::{Answer, ApiServer};
 use super::watch::{Step, Watch};
+use crate::stream::{Input, Stream};
+use crate::wire::{self, Framing};
+
+/// Bytes of a watch that are sent together.
+const MANY: usize = 1 << 16;
 
 /// A server that listens. It ends with this value.
-#[derive(Debug)]
 pub struct ListeningServer {
     server: ApiServer,
     kubeconfig: NamedTempFile,
@@ -28,10 +29,6 @@ pub struct ListeningServer {
 
 impl ListeningServer {
     /// Starts one with the CRDs of the Gateway API, on a free port of the loopback address.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot listen, or no file can be written.
     pub async fn start() -> Self {
         let server = ApiServer::new();
         server.define(GATEWAY_API, &[("v1", "gatewayclasses"), ("v1", "gateways"), ("v1", "httproutes")]);
@@ -45,7 +42,6 @@ impl ListeningServer {
     }
 
     /// A kubeconfig that leads here.
-    #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         self.kubeconfig.path()
     }
@@ -80,41 +76,44 @@ async fn accept(listener: TcpListener, server: ApiServer) {
 
 /// One request after the other; a watch is the last.
 async fn serve(stream: TcpStream, server: &ApiServer) -> io::Result<()> {
-    let (read, write) = stream.into_split();
-    let (mut read, mut write) = (BufReader::new(read), BufWriter::with_capacity(1 << 16, write));
-    while let Some(request) = ApiRequest::read(&mut read).await? {
-        match server.respond(&request).await? {
+    let mut input = Input::new(Stream::Plain(stream), None, |_| {});
+    loop {
+        let head = input.head().await?;
+        let framing = wire::framing(&head.fields)?.unwrap_or(Framing::None);
+        let body = input.body(framing).await?.content;
+        let mut words = head.start.split(' ');
+        let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match server.request(method, uri, &body).await? {
             Answer::Page(Page { status, text }) => {
-                let head = format!(
-                    "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-                    text.len()
-                );
-                write.write_all(head.as_bytes()).await?;
-                write.write_all(text.as_bytes()).await?;
-                write.flush().await?;
+                let fields = format!("content-type: application/json\r\ncontent-length: {}", text.len());
+                let answer = format!("HTTP/1.1 {status} -\r\n{fields}\r\n\r\n{text}");
+                input.stream.write(answer.as_bytes()).await?;
             }
-            Answer::Watch(watch) => return stream_of(watch, &mut write).await,
+            Answer::Watch(watch) => return stream_of(watch, &mut input.stream).await,
         }
     }
-    Ok(())
 }
 
-async fn stream_of(mut watch: Watch, write: &mut BufWriter<OwnedWriteHalf>) -> io::Result<()> {
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
-    write.write_all(head.as_bytes()).await?;
+/// Sends the lines of a watch, many at a time where there are many.
+async fn stream_of(mut watch: Watch, stream: &mut Stream) -> io::Result<()> {
+    let fields = "content-type: application/json\r\ntransfer-encoding: chunked";
+    let mut unsent = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
     loop {
-        match watch.step() {
-            Step::Line(line) => {
-                write.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).await?;
-            }
-            Step::Waits => {
-                write.flush().await?;
-                watch.changed().await;
-            }
-            Step::Closed => {
-                write.write_all(b"0\r\n\r\n").await?;
-                return write.flush().await;
-            }
+        let step = watch.step();
+        match &step {
+            Step::Line(line) => unsent += &format!("{:x}\r\n{line}\r\n", line.len()),
+            Step::Waits => {}
+            Step::Closed => unsent += "0\r\n\r\n",
+        }
+        if matches!(step, Step::Line(_)) && unsent.len() < MANY {
+            continue;
+        }
+        stream.write(unsent.as_bytes()).await?;
+        unsent.clear();
+        match step {
+            Step::Line(_) => {}
+            Step::Waits => watch.changed().await,
+            Step::Closed => return Ok(()),
         }
     }
 }

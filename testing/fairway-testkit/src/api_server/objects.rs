@@ -34,7 +34,6 @@ struct Stored {
 }
 
 /// A change of an object.
-#[derive(Debug)]
 pub(super) struct Event {
     version: u64,
     place: Place,
@@ -45,7 +44,6 @@ pub(super) struct Event {
     object: Arc<str>,
 }
 
-#[derive(Debug)]
 pub(super) struct Objects {
     all: BTreeMap<Place, Stored>,
     version: u64,

@@ -1,15 +1,12 @@
 //! A request as it comes, and which object or collection it is about.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use super::objects::{Place, Selection};
 
 /// A request.
-#[derive(Debug)]
 pub struct ApiRequest {
     pub(super) method: String,
     /// The path with its query.
@@ -49,53 +46,27 @@ impl ApiRequest {
         }
     }
 
-    /// Reads the next request of a connection; `None` at its end.
-    pub(super) async fn read(read: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
-        let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
-        if read.read_line(&mut first).await? == 0 {
-            return Ok(None);
-        }
-        while read.read_line(&mut line).await? > 0 && !line.trim().is_empty() {
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse().map_err(io::Error::other)?;
-            }
-            line.clear();
-        }
-        let mut body = vec![0; length];
-        read.read_exact(&mut body).await?;
-        let mut words = first.split(' ');
-        let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        Ok(Some(Self::new(method, uri, serde_json::from_slice(&body).unwrap_or_default())))
-    }
-
     /// The method.
-    #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
     /// The path, without the query.
-    #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
     /// The resource that it is about (`httproutes`); empty for other pages.
-    #[must_use]
     pub fn resource(&self) -> &str {
         self.target.as_ref().map_or("", |target| &target.resource)
     }
 
     /// The namespace that it is limited to; empty where it is not.
-    #[must_use]
     pub fn namespace(&self) -> &str {
         self.target.as_ref().and_then(|target| target.namespace.as_deref()).unwrap_or_default()
     }
 
     /// Whether it asks for the objects of a collection, as a list or as the beginning of a watch (KEP-3157).
-    #[must_use]
     pub fn is_list(&self) -> bool {
         let of_collection = self.target.as_ref().is_some_and(|target| target.name.is_none());
         self.method == "GET" && of_collection && (!self.is("watch") || self.is("sendInitialEvents"))
@@ -188,31 +159,6 @@ impl Target {
         match &self.part {
             Some(part) => format!("{}/{part}", self.resource),
             None => self.resource.clone(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_name_collections_objects_and_their_parts() {
-        let of = |path| {
-            let Target { group, version, namespace, resource, name, part } = Target::of(path).unwrap();
-            let optional = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-            [group, version, optional(namespace), resource, optional(name), optional(part)].join(" ")
-        };
-        assert_eq!(of("/api/v1/namespaces"), " v1 - namespaces - -");
-        assert_eq!(of("/api/v1/namespaces/a"), " v1 - namespaces a -");
-        assert_eq!(of("/api/v1/namespaces/a/pods"), " v1 a pods - -");
-        assert_eq!(of("/apis/x/v1beta1/things"), "x v1beta1 - things - -");
-        assert_eq!(
-            of("/apis/networking.k8s.io/v1/namespaces/a/ingresses/web/status"),
-            "networking.k8s.io v1 a ingresses web status"
-        );
-        for other in ["/version", "/apis/x", "/apis/x/v1"] {
-            assert_eq!(Target::of(other), None, "{other}");
         }
     }
 }

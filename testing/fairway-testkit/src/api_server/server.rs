@@ -7,17 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::sync::watch as channel;
 
-use super::answers;
+use super::answers::{self, Page};
 use super::discovery::{self, Definition};
 use super::faults::{self, Failure, Fault, Listing, Network};
 use super::objects::{Place, Selection};
-use super::page::Page;
 use super::request::{ApiRequest, Target};
 use super::state::State;
 use super::watch::Watch;
 
 /// What a client gets.
-#[derive(Debug)]
 pub enum Answer {
     /// All of it at once.
     Page(Page),
@@ -26,7 +24,7 @@ pub enum Answer {
 }
 
 /// The server. A clone is the same one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ApiServer {
     state: Arc<Mutex<State>>,
     /// Rung after every change of the state.
@@ -41,7 +39,6 @@ impl Default for ApiServer {
 
 impl ApiServer {
     /// One without objects and without the CRDs of the Gateway API.
-    #[must_use]
     pub fn new() -> Self {
         Self { state: Arc::new(Mutex::new(State::new())), bell: channel::channel(0).0 }
     }
@@ -52,10 +49,6 @@ impl ApiServer {
     }
 
     /// The same at a path, which says the namespace and the name.
-    ///
-    /// # Panics
-    ///
-    /// When the path is not that of an object.
     pub fn put_at(&self, path: &str, object: Value) {
         self.change(|state| drop(state.objects.store(place(path), object)));
     }
@@ -66,36 +59,21 @@ impl ApiServer {
     }
 
     /// The same at a path.
-    ///
-    /// # Panics
-    ///
-    /// When the path is not that of an object.
     pub fn delete_at(&self, path: &str) {
         self.change(|state| drop(state.objects.delete(&place(path))));
     }
 
     /// The object at a path.
-    ///
-    /// # Panics
-    ///
-    /// When the path is not that of an object.
-    #[must_use]
     pub fn object(&self, path: &str) -> Option<Value> {
         self.lock().objects.value(&place(path))
     }
 
     /// The objects of a resource, in all namespaces.
-    #[must_use]
     pub fn objects(&self, resource: &str) -> Vec<Value> {
         self.selected(&Selection::all(resource))
     }
 
     /// The objects of the collection at a path.
-    ///
-    /// # Panics
-    ///
-    /// When the path is not that of a collection.
-    #[must_use]
     pub fn below(&self, path: &str) -> Vec<Value> {
         let request = ApiRequest::new("GET", path, Value::Null);
         self.selected(&request.selection(request.target.as_ref().expect("the path of a collection")))
@@ -108,7 +86,6 @@ impl ApiServer {
     }
 
     /// Names of the objects of a resource as `namespace/name@version`.
-    #[must_use]
     pub fn names(&self, resource: &str) -> BTreeSet<String> {
         let name = |object: &Value| {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -186,56 +163,40 @@ impl ApiServer {
     }
 
     /// Permits what a Role or a ClusterRole allows. From the first one on everything else is refused.
-    ///
-    /// # Panics
-    ///
-    /// When it has no rules.
     pub fn grant(&self, role: &Value) {
         self.lock().access.grant(role);
     }
 
     /// What Roles did not permit so far, as in
     /// `cannot patch resource "ingresses/status" in API group "networking.k8s.io"`.
-    #[must_use]
     pub fn refused(&self) -> Vec<String> {
         self.lock().access.refused()
     }
 
     /// How many requests came whose path with its query contains this.
-    #[must_use]
     pub fn requests(&self, part: &str) -> usize {
         self.lock().requests.iter().filter(|(_, uri)| uri.contains(part)).count()
     }
 
     /// How many requests of a method came whose path contains this.
-    #[must_use]
     pub fn asked(&self, method: &str, part: &str) -> usize {
         let is = |(of, uri): &&(String, String)| of == method && path_of(uri).contains(part);
         self.lock().requests.iter().filter(is).count()
     }
 
     /// How many requests about statuses came.
-    #[must_use]
     pub fn status_writes(&self) -> usize {
         self.lock().requests.iter().filter(|(_, uri)| path_of(uri).ends_with("/status")).count()
     }
 
     /// Rings after every change.
-    #[must_use]
     pub fn changes(&self) -> channel::Receiver<u64> {
         self.bell.subscribe()
     }
 
     /// What a client gets for a request.
-    ///
-    /// # Errors
-    ///
-    /// When the connection fails. While nothing comes back it does not return.
     pub async fn request(&self, method: &str, uri: &str, body: &[u8]) -> io::Result<Answer> {
-        self.respond(&ApiRequest::new(method, uri, serde_json::from_slice(body).unwrap_or_default())).await
-    }
-
-    pub(super) async fn respond(&self, request: &ApiRequest) -> io::Result<Answer> {
+        let request = ApiRequest::new(method, uri, serde_json::from_slice(body).unwrap_or_default());
         let network = {
             let mut state = self.lock();
             state.requests.push((request.method.clone(), request.uri.clone()));
@@ -249,7 +210,7 @@ impl ApiServer {
         }
         let mut state = self.lock();
         let before = state.objects.version();
-        let answer = self.answer(request, &mut state);
+        let answer = self.answer(&request, &mut state);
         let has_changed = state.objects.version() != before;
         drop(state);
         if has_changed {

@@ -5,7 +5,6 @@ use super::discovery::Definitions;
 use super::faults::{Fault, Listing, Network};
 use super::objects::Objects;
 
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) objects: Objects,
     pub(super) access: Access,
@@ -21,7 +20,7 @@ pub(super) struct State {
 }
 
 /// Watches by their number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Watches {
     pub(super) begun: u64,
     /// Up to this one they say nothing any more.

@@ -1,7 +1,6 @@
 //! A watch: what is there when it begins, and what changes from then on.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
@@ -39,15 +38,6 @@ pub(super) enum Step {
     /// Nothing has changed.
     Waits,
     Closed,
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
-            .field("selection", &self.selection)
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Watch {

@@ -5,61 +5,42 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::record::{ConnectionState, Fate, Record, RecordedRequest};
-use super::script::{Answer, Handler, Step};
-use crate::stream::Stream;
-use crate::wire::{self, Framing, Malformed};
-
-/// What to do on a connection.
-pub(super) enum Part {
-    Script(Vec<Step>),
-    Http(Handler),
-}
-
-/// How a conversation wants its connection to end.
-enum Ending {
-    Close,
-    Reset,
-    Vanish,
-}
+use super::record::{ConnectionState, Ending, Record, RecordedRequest};
+use super::script::{Answer, Behaviour, Step};
+use crate::stream::Input;
+use crate::wire::{self, ChunkedBody, Framing, Malformed};
 
 /// A connection with everything its conversation needs.
 pub(super) struct Conversation {
-    pub(super) stream: Stream,
+    pub(super) input: Input,
     pub(super) number: usize,
     pub(super) record: Arc<Record>,
     pub(super) gate: Arc<Semaphore>,
-    /// What came and no step has claimed yet.
-    pub(super) pending: Vec<u8>,
 }
 
 impl Conversation {
-    /// Runs until the part is over, the other side leaves, or the test decides.
-    pub(super) async fn run(mut self, part: Part, mut fate: watch::Receiver<Fate>) {
+    /// Runs until the behaviour is over, the other side leaves, or the test decides.
+    pub(super) async fn run(mut self, behaviour: &Behaviour, mut fate: watch::Receiver<Option<Ending>>) {
         let decided = async {
-            match fate.wait_for(|fate| *fate != Fate::Live).await.map(|fate| *fate) {
-                Ok(Fate::Reset) => Ending::Reset,
-                Ok(Fate::Vanish) => Ending::Vanish,
-                // An error means that the backend itself is gone.
-                Ok(Fate::Close | Fate::Live) | Err(_) => Ending::Close,
-            }
+            // An error means that the backend itself is gone.
+            fate.wait_for(Option::is_some).await.ok().and_then(|ending| *ending).unwrap_or(Ending::Close)
         };
         let outcome = tokio::select! {
             biased;
             ending = decided => Ok(ending),
-            outcome = self.play(part) => outcome,
+            outcome = self.play(behaviour) => outcome,
         };
         let state = match &outcome {
             Err(error) if is_failure(error) => ConnectionState::Failed(error.to_string()),
-            Ok(Ending::Reset) => match self.stream.reset_when_dropped() {
+            Ok(Ending::Reset) => match self.input.stream.reset_when_dropped() {
                 Ok(()) => ConnectionState::Ended,
                 Err(error) => ConnectionState::Failed(format!("no reset: {error}")),
             },
-            Ok(Ending::Vanish) => match self.stream.vanish() {
+            Ok(Ending::Vanish) => match self.input.stream.vanish() {
                 Ok(()) => {
                     self.record.became(self.number, ConnectionState::Vanished);
                     // The backend is gone, which ends it too.
-                    let _ = fate.wait_for(|fate| *fate != Fate::Vanish).await;
+                    let _ = fate.wait_for(|fate| *fate != Some(Ending::Vanish)).await;
                     ConnectionState::Ended
                 }
                 Err(error) => ConnectionState::Failed(format!("it did not vanish: {error}")),
@@ -67,14 +48,17 @@ impl Conversation {
             Ok(Ending::Close) | Err(_) => ConnectionState::Ended,
         };
         let (record, number) = (self.record, self.number);
-        drop(self.stream);
+        drop(self.input);
         record.became(number, state);
     }
 
-    async fn play(&mut self, part: Part) -> io::Result<Ending> {
-        match part {
-            Part::Script(steps) => self.follow(&steps).await,
-            Part::Http(handler) => self.answer_all(&handler).await,
+    async fn play(&mut self, behaviour: &Behaviour) -> io::Result<Ending> {
+        match behaviour {
+            Behaviour::Scripts(scripts) => {
+                let script = scripts.get(self.number).or(scripts.last());
+                self.follow(script.map_or(&[], Vec::as_slice)).await
+            }
+            Behaviour::Http(handler) => self.answer_all(&**handler).await,
         }
     }
 
@@ -83,14 +67,14 @@ impl Conversation {
         while let Some(step) = steps.get(position) {
             position += 1;
             match step {
-                Step::ReadHead => self.read_head().await.map(|head| drop(self.claim(head.length)))?,
+                Step::ReadHead => self.input.head().await.map(drop)?,
                 Step::ReadRequest => self.read_request().await.map(drop)?,
-                Step::ReadBody(count) => self.read_exactly(*count).await.map(drop)?,
+                Step::ReadBody(count) => self.input.exactly(*count).await.map(drop)?,
                 Step::Expect(bytes) => self.expect(bytes).await?,
-                Step::Send(bytes) => self.stream.write(bytes).await?,
+                Step::Send(bytes) => self.input.stream.write(bytes).await?,
                 Step::Wait => self.wait().await?,
                 Step::Pause(time) => tokio::time::sleep(*time).await,
-                Step::HalfClose => self.stream.half_close().await?,
+                Step::HalfClose => self.input.stream.half_close().await?,
                 Step::Close => return self.close().await,
                 Step::Reset => return Ok(Ending::Reset),
                 Step::Repeat => position = 0,
@@ -99,24 +83,27 @@ impl Conversation {
         self.read_to_end().await
     }
 
-    async fn answer_all(&mut self, handler: &Handler) -> io::Result<Ending> {
+    async fn answer_all(
+        &mut self,
+        handler: &(dyn Fn(&RecordedRequest) -> Answer + Send + Sync),
+    ) -> io::Result<Ending> {
         loop {
-            if self.pending.is_empty() && self.fill().await? == 0 {
+            if self.input.pending.is_empty() && self.input.fill("a request").await? == 0 {
                 return Ok(Ending::Close);
             }
             let request = self.read_request().await?;
             match handler(&request) {
-                Answer::Bytes(bytes) => self.stream.write(&bytes).await?,
+                Answer::Bytes(bytes) => self.input.stream.write(&bytes).await?,
                 Answer::Held(bytes) => {
                     self.wait().await?;
-                    self.stream.write(&bytes).await?;
+                    self.input.stream.write(&bytes).await?;
                 }
                 Answer::ThenClose(bytes) => {
-                    self.stream.write(&bytes).await?;
+                    self.input.stream.write(&bytes).await?;
                     return self.close().await;
                 }
                 Answer::ThenReset(bytes) => {
-                    self.stream.write(&bytes).await?;
+                    self.input.stream.write(&bytes).await?;
                     return Ok(Ending::Reset);
                 }
                 Answer::Silence => return self.read_to_end().await,
@@ -125,7 +112,7 @@ impl Conversation {
     }
 
     async fn close(&mut self) -> io::Result<Ending> {
-        self.stream.half_close().await?;
+        self.input.stream.half_close().await?;
         Ok(Ending::Close)
     }
 
@@ -137,7 +124,7 @@ impl Conversation {
     }
 
     async fn expect(&mut self, wanted: &[u8]) -> io::Result<()> {
-        let got = self.read_exactly(wanted.len()).await?;
+        let got = self.input.exactly(wanted.len()).await?;
         if got == wanted {
             return Ok(());
         }
@@ -145,24 +132,11 @@ impl Conversation {
         Err(Malformed(format!("expected {wanted:?}, got {got:?}")).into())
     }
 
-    async fn read_head(&mut self) -> io::Result<wire::Head> {
-        loop {
-            if let Some(head) = wire::head(&self.pending)? {
-                return Ok(head);
-            }
-            self.more().await?;
-        }
-    }
-
     async fn read_request(&mut self) -> io::Result<RecordedRequest> {
-        let head = self.read_head().await?;
-        drop(self.claim(head.length));
+        let head = self.input.head().await?;
         let (method, target, version) = request_line(&head.start)?;
-        let (body, trailers) = match wire::framing(&head.fields)? {
-            None | Some(Framing::None | Framing::Close) => (Vec::new(), Vec::new()),
-            Some(Framing::Length(length)) => (self.read_exactly(length).await?, Vec::new()),
-            Some(Framing::Chunked) => self.read_chunked().await?,
-        };
+        let framing = wire::framing(&head.fields)?.unwrap_or(Framing::None);
+        let ChunkedBody { content: body, trailers, .. } = self.input.body(framing).await?;
         let connection = self.number;
         let request =
             RecordedRequest { connection, method, target, version, headers: head.fields, body, trailers };
@@ -170,45 +144,9 @@ impl Conversation {
         Ok(request)
     }
 
-    async fn read_chunked(&mut self) -> io::Result<(Vec<u8>, wire::Fields)> {
-        loop {
-            if let Some(body) = wire::chunked(&self.pending)? {
-                drop(self.claim(body.length));
-                return Ok((body.content, body.trailers));
-            }
-            self.more().await?;
-        }
-    }
-
-    async fn read_exactly(&mut self, count: usize) -> io::Result<Vec<u8>> {
-        while self.pending.len() < count {
-            self.more().await?;
-        }
-        Ok(self.claim(count))
-    }
-
     async fn read_to_end(&mut self) -> io::Result<Ending> {
-        while self.fill().await? > 0 {}
+        self.input.rest().await?;
         Ok(Ending::Close)
-    }
-
-    fn claim(&mut self, count: usize) -> Vec<u8> {
-        self.pending.drain(..count).collect()
-    }
-
-    async fn more(&mut self) -> io::Result<()> {
-        match self.fill().await? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
-        }
-    }
-
-    async fn fill(&mut self) -> io::Result<usize> {
-        let before = self.pending.len();
-        self.pending.reserve(16 * 1024);
-        let count = self.stream.read(&mut self.pending).await?;
-        self.record.received(self.number, &self.pending[before..]);
-        Ok(count)
     }
 }
 

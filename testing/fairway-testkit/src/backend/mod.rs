@@ -20,19 +20,20 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-pub use record::{ConnectionState, NUMBER_FIELD, RecordedConnection, RecordedRequest};
-pub use script::{Answer, Behaviour, HttpBehaviour, Step};
+pub use record::{ConnectionState, RecordedConnection, RecordedRequest};
+pub use script::{Answer, Behaviour, Step};
 
-use crate::stream::{Stream, vanish};
+use crate::stream::{Input, Stream, vanish};
 use crate::wait::{PATIENCE, free_port};
-use conversation::{Conversation, Part};
-use record::{Fate, Record};
+use conversation::Conversation;
+use record::{Ending, Record};
 
 /// A running backend; it ends with this value.
 pub struct Backend {
     address: SocketAddr,
     shared: Arc<Shared>,
-    listening: Mutex<Listening>,
+    /// Nothing while connections are refused.
+    listening: Mutex<Option<Listening>>,
 }
 
 struct Shared {
@@ -42,40 +43,21 @@ struct Shared {
     gate: Arc<Semaphore>,
 }
 
-/// What a new connection meets.
-enum Listening {
-    /// It is accepted.
-    Open(Arc<TcpListener>, JoinHandle<()>),
-    /// The kernel takes it, nobody accepts it.
-    Unattended(Arc<TcpListener>),
-    /// It is refused.
-    Gone,
-}
+/// A listener and the task that accepts from it.
+type Listening = (Arc<TcpListener>, JoinHandle<()>);
 
 impl Backend {
     /// A backend on a free port of 127.0.0.1 whose every connection follows `script`.
-    ///
-    /// # Panics
-    ///
-    /// When no port is free.
     pub async fn scripted(script: impl Into<Vec<Step>>) -> Self {
         Self::scripts(vec![script.into()]).await
     }
 
     /// As [`Backend::scripted`], but the n-th connection follows the n-th script and every later one the last.
-    ///
-    /// # Panics
-    ///
-    /// When no port is free.
     pub async fn scripts(scripts: Vec<Vec<Step>>) -> Self {
         Self::start(Ipv4Addr::LOCALHOST.into(), Behaviour::Scripts(scripts), None).await.expect("a free port")
     }
 
     /// A backend on a free port of 127.0.0.1 that answers every request with what `handler` gives.
-    ///
-    /// # Panics
-    ///
-    /// When no port is free.
     pub async fn http<A: Into<Answer>>(
         handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static,
     ) -> Self {
@@ -83,10 +65,6 @@ impl Backend {
     }
 
     /// As [`Backend::http`] inside TLS.
-    ///
-    /// # Panics
-    ///
-    /// When no port is free.
     pub async fn https<A: Into<Answer>>(
         config: ServerConfig,
         handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static,
@@ -97,10 +75,6 @@ impl Backend {
     }
 
     /// A backend on a free port of `ip`.
-    ///
-    /// # Errors
-    ///
-    /// When the address cannot be bound.
     pub async fn start(ip: IpAddr, behaviour: Behaviour, tls: Option<ServerConfig>) -> io::Result<Self> {
         let listener = listen(ip).await?;
         let shared = Arc::new(Shared {
@@ -110,12 +84,11 @@ impl Backend {
             gate: Arc::new(Semaphore::new(0)),
         });
         let address = listener.local_addr()?;
-        let listening = Mutex::new(open(Arc::new(listener), &shared));
+        let listening = Mutex::new(Some(open(listener, &shared)));
         Ok(Self { address, shared, listening })
     }
 
     /// Where it listens, also while it refuses.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -127,7 +100,7 @@ impl Backend {
 
     /// Drops the listener: connections are refused from now on, open ones live.
     pub async fn refuse(&self) {
-        if let Listening::Open(listener, task) = self.put(Listening::Gone) {
+        if let Some((listener, task)) = self.put(None) {
             task.abort();
             // The port refuses only when the task has let go of the listener; being aborted is what was asked.
             drop(task.await);
@@ -135,118 +108,84 @@ impl Backend {
         }
     }
 
-    /// Stops accepting but keeps the listener: the kernel completes connections that nobody serves.
-    pub async fn stop_accepting(&self) {
-        match self.put(Listening::Gone) {
-            Listening::Open(listener, task) => {
-                task.abort();
-                drop(task.await);
-                self.put(Listening::Unattended(listener));
-            }
-            other => drop(self.put(other)),
-        }
-    }
-
-    /// Accepts again, on the same port.
-    ///
-    /// # Errors
-    ///
-    /// When somebody else took the port.
+    /// Accepts again, on the same port. Fails when somebody else took it.
     pub async fn accept_again(&self) -> io::Result<()> {
-        let listening = match self.put(Listening::Gone) {
-            open @ Listening::Open(..) => open,
-            Listening::Unattended(listener) => open(listener, &self.shared),
-            Listening::Gone => open(Arc::new(TcpListener::bind(self.address).await?), &self.shared),
-        };
-        self.put(listening);
+        let listener = TcpListener::bind(self.address).await?;
+        self.put(Some(open(listener, &self.shared)));
         Ok(())
     }
 
     /// Becomes a black hole, as a node that lost its power: connects and bytes are swallowed, nothing is acknowledged
     /// and nothing refused.
-    ///
-    /// # Panics
-    ///
-    /// When the system does not take the filter.
     pub async fn vanish(&self) {
-        if let Listening::Open(listener, _) | Listening::Unattended(listener) =
-            &*self.listening.lock().expect("no holder of this lock panics")
-        {
+        if let Some((listener, _)) = &*self.listening.lock().expect("no holder of this lock panics") {
             vanish(&SockRef::from(&**listener)).expect("a filter of one instruction");
         }
-        self.shared.record.decide(Fate::Vanish);
+        self.shared.record.decide(Ending::Vanish);
         self.until("its connections vanished", |backend| backend.open_count() == 0).await;
     }
 
     /// Ends every open connection with a FIN.
     pub fn close_connections(&self) {
-        self.shared.record.decide(Fate::Close);
-    }
-
-    /// Ends every open connection with a RST.
-    pub(crate) fn reset_connections(&self) {
-        self.shared.record.decide(Fate::Reset);
+        self.shared.record.decide(Ending::Close);
     }
 
     /// Dies as a process does: refuses new connections and resets the open ones, also in the middle of an answer.
     pub async fn kill(&self) {
         self.refuse().await;
-        self.reset_connections();
+        self.shared.record.decide(Ending::Reset);
     }
 
     /// Every request so far.
-    #[must_use]
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.shared.record.requests()
+        self.shared.record.kept().requests.clone()
     }
 
     /// How many requests there were.
-    #[must_use]
     pub fn request_count(&self) -> usize {
-        self.shared.record.request_count()
+        self.shared.record.kept().requests.len()
     }
 
     /// Every connection so far.
-    #[must_use]
     pub fn connections(&self) -> Vec<RecordedConnection> {
-        self.shared.record.connections()
+        self.shared.record.kept().connections.iter().map(|(connection, _)| connection.clone()).collect()
     }
 
     /// How many connections there were.
-    #[must_use]
     pub fn connection_count(&self) -> usize {
-        self.shared.record.count_in(|_| true)
+        self.shared.record.kept().connections.len()
     }
 
     /// How many connections are open.
-    #[must_use]
     pub fn open_count(&self) -> usize {
-        self.shared.record.count_in(|state| matches!(state, ConnectionState::Open | ConnectionState::Waiting))
+        self.count_in(&[ConnectionState::Open, ConnectionState::Waiting])
     }
 
     /// How many connections stand at a `Wait` or a held answer.
-    #[must_use]
     pub fn waiting_count(&self) -> usize {
-        self.shared.record.count_in(|state| *state == ConnectionState::Waiting)
+        self.count_in(&[ConnectionState::Waiting])
+    }
+
+    fn count_in(&self, states: &[ConnectionState]) -> usize {
+        let kept = self.shared.record.kept();
+        kept.connections.iter().filter(|(connection, _)| states.contains(&connection.state)).count()
     }
 
     /// Every `X-Request-Number` with how often it came.
-    #[must_use]
     pub fn deliveries(&self) -> BTreeMap<String, usize> {
-        self.shared.record.deliveries()
+        let mut counts = BTreeMap::new();
+        for number in self.shared.record.kept().requests.iter().filter_map(RecordedRequest::number) {
+            *counts.entry(number.to_owned()).or_default() += 1;
+        }
+        counts
     }
 
     /// The `X-Request-Number`s that came more than once.
-    #[must_use]
     pub fn duplicates(&self) -> BTreeMap<String, usize> {
         self.deliveries().into_iter().filter(|(_, count)| *count > 1).collect()
     }
 
     /// Waits until `condition` holds, looking again whenever something was recorded.
-    ///
-    /// # Panics
-    ///
-    /// With `what` and the record when it does not hold within the patience of tests.
     pub async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let mut changes = self.shared.record.changes();
         let held = timeout(PATIENCE, async {
@@ -260,10 +199,6 @@ impl Backend {
     }
 
     /// Asserts that no connection failed its script or brought anything but canonical HTTP/1.
-    ///
-    /// # Panics
-    ///
-    /// When one did.
     #[track_caller]
     pub fn assert_followed(&self) {
         for (number, connection) in self.connections().iter().enumerate() {
@@ -274,14 +209,14 @@ impl Backend {
         }
     }
 
-    fn put(&self, listening: Listening) -> Listening {
+    fn put(&self, listening: Option<Listening>) -> Option<Listening> {
         std::mem::replace(&mut *self.listening.lock().expect("no holder of this lock panics"), listening)
     }
 }
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        if let Listening::Open(_, task) = self.put(Listening::Gone) {
+        if let Some((_, task)) = self.put(None) {
             task.abort();
         }
         self.close_connections();
@@ -299,9 +234,10 @@ async fn listen(ip: IpAddr) -> io::Result<TcpListener> {
     }
 }
 
-fn open(listener: Arc<TcpListener>, shared: &Arc<Shared>) -> Listening {
+fn open(listener: TcpListener, shared: &Arc<Shared>) -> Listening {
+    let listener = Arc::new(listener);
     let task = tokio::spawn(accept_all(Arc::clone(&listener), Arc::clone(shared)));
-    Listening::Open(listener, task)
+    (listener, task)
 }
 
 async fn accept_all(listener: Arc<TcpListener>, shared: Arc<Shared>) {
@@ -317,12 +253,6 @@ async fn accept_all(listener: Arc<TcpListener>, shared: Arc<Shared>) {
 async fn converse(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     let record = Arc::clone(&shared.record);
     let (number, fate) = record.connected(peer);
-    let part = match &shared.behaviour {
-        Behaviour::Http(http) => Part::Http(Arc::clone(&http.0)),
-        Behaviour::Scripts(scripts) => {
-            Part::Script(scripts.get(number).or(scripts.last()).cloned().unwrap_or_default())
-        }
-    };
     let stream = match (socket.set_nodelay(true), &shared.tls) {
         (Err(error), _) => Err(error),
         (Ok(()), None) => Ok(Stream::Plain(socket)),
@@ -330,8 +260,9 @@ async fn converse(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     };
     match stream {
         Ok(stream) => {
-            let gate = Arc::clone(&shared.gate);
-            Conversation { stream, number, record, gate, pending: Vec::new() }.run(part, fate).await;
+            let (gate, heard) = (Arc::clone(&shared.gate), Arc::clone(&record));
+            let input = Input::new(stream, None, move |bytes| heard.received(number, bytes));
+            Conversation { input, number, record, gate }.run(&shared.behaviour, fate).await;
         }
         Err(error) => record.became(number, ConnectionState::Failed(format!("TLS handshake: {error}"))),
     }

@@ -1,6 +1,5 @@
 //! What a backend saw. Plain values and the one place where they are kept; never touches a socket.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,7 +8,7 @@ use tokio::sync::watch;
 use crate::wire::{self, Fields};
 
 /// The request field that tells deliveries of the same request apart from other requests.
-pub const NUMBER_FIELD: &str = "X-Request-Number";
+const NUMBER_FIELD: &str = "X-Request-Number";
 
 /// A request that reached a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,19 +31,16 @@ pub struct RecordedRequest {
 
 impl RecordedRequest {
     /// The first value of the field `name`.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.header_values(name).first().copied()
     }
 
     /// Every value of the field `name`.
-    #[must_use]
     pub fn header_values(&self, name: &str) -> Vec<&str> {
         wire::values(&self.headers, name)
     }
 
     /// Its `X-Request-Number`.
-    #[must_use]
     pub fn number(&self) -> Option<&str> {
         self.header(NUMBER_FIELD)
     }
@@ -76,19 +72,19 @@ pub enum ConnectionState {
     Failed(String),
 }
 
-/// What a test can do to a connection that is open.
+/// How a connection ends, by its script or by what a test decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Live,
+pub(super) enum Ending {
     Vanish,
     Close,
     Reset,
 }
 
+/// Connections, each with what decides its end, and requests.
 #[derive(Default)]
-struct Kept {
-    connections: Vec<(RecordedConnection, watch::Sender<Fate>)>,
-    requests: Vec<RecordedRequest>,
+pub(super) struct Kept {
+    pub(super) connections: Vec<(RecordedConnection, watch::Sender<Option<Ending>>)>,
+    pub(super) requests: Vec<RecordedRequest>,
 }
 
 /// The memory of a backend; every change wakes whoever waits for one.
@@ -106,8 +102,8 @@ impl Record {
         self.changes.subscribe()
     }
 
-    pub(super) fn connected(&self, peer: SocketAddr) -> (usize, watch::Receiver<Fate>) {
-        let (sender, receiver) = watch::channel(Fate::Live);
+    pub(super) fn connected(&self, peer: SocketAddr) -> (usize, watch::Receiver<Option<Ending>>) {
+        let (sender, receiver) = watch::channel(None);
         let recorded = RecordedConnection { peer, bytes: Vec::new(), state: ConnectionState::Open };
         let number = self.change(|kept| {
             kept.connections.push((recorded, sender));
@@ -129,34 +125,10 @@ impl Record {
     }
 
     /// Decides the end of every connection that is open now; later ones are not touched.
-    pub(super) fn decide(&self, fate: Fate) {
+    pub(super) fn decide(&self, ending: Ending) {
         for (_, sender) in &self.kept().connections {
-            sender.send_replace(fate);
+            sender.send_replace(Some(ending));
         }
-    }
-
-    pub(super) fn connections(&self) -> Vec<RecordedConnection> {
-        self.kept().connections.iter().map(|(connection, _)| connection.clone()).collect()
-    }
-
-    pub(super) fn count_in(&self, wanted: impl Fn(&ConnectionState) -> bool) -> usize {
-        self.kept().connections.iter().filter(|(connection, _)| wanted(&connection.state)).count()
-    }
-
-    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
-        self.kept().requests.clone()
-    }
-
-    pub(super) fn request_count(&self) -> usize {
-        self.kept().requests.len()
-    }
-
-    pub(super) fn deliveries(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for number in self.kept().requests.iter().filter_map(RecordedRequest::number) {
-            *counts.entry(number.to_owned()).or_default() += 1;
-        }
-        counts
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
@@ -165,7 +137,7 @@ impl Record {
         result
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("no holder of this lock panics")
     }
 }

@@ -49,13 +49,11 @@ pub enum Answer {
 
 impl Answer {
     /// A status with a body of known length.
-    #[must_use]
     pub fn status(status: u16, body: impl AsRef<[u8]>) -> Self {
         Self::with_headers(status, &[], body)
     }
 
     /// A status with fields and a body of known length.
-    #[must_use]
     pub fn with_headers(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut bytes = format!("HTTP/1.1 {status} Scripted\r\n");
@@ -73,28 +71,14 @@ impl Answer {
     }
 
     /// `200` with `body`.
-    #[must_use]
     pub fn ok(body: impl AsRef<[u8]>) -> Self {
         Self::status(200, body)
     }
 
     /// The same bytes, held until the test says so.
-    #[must_use]
     pub fn held(self) -> Self {
         match self {
             Self::Bytes(bytes) | Self::ThenClose(bytes) | Self::ThenReset(bytes) => Self::Held(bytes),
-            other => other,
-        }
-    }
-
-    /// Only the first `count` bytes, then a RST: a process that dies in the middle of an answer.
-    #[must_use]
-    pub fn cut_after(self, count: usize) -> Self {
-        match self {
-            Self::Bytes(mut bytes) | Self::Held(mut bytes) | Self::ThenClose(mut bytes) => {
-                bytes.truncate(count);
-                Self::ThenReset(bytes)
-            }
             other => other,
         }
     }
@@ -106,25 +90,18 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// Answers requests.
-pub(super) type Handler = Arc<dyn Fn(&RecordedRequest) -> Answer + Send + Sync>;
-
 /// What a backend does with its connections.
 #[derive(Clone)]
 pub enum Behaviour {
     /// The n-th connection follows the n-th script, every later one the last.
     Scripts(Vec<Vec<Step>>),
     /// Every request on every connection is answered; made by [`Behaviour::http`].
-    Http(HttpBehaviour),
+    Http(Arc<dyn Fn(&RecordedRequest) -> Answer + Send + Sync>),
 }
-
-/// The function that answers.
-#[derive(Clone)]
-pub struct HttpBehaviour(pub(super) Handler);
 
 impl Behaviour {
     /// Answers every request with what `handler` gives, on kept-alive connections.
     pub fn http<A: Into<Answer>>(handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static) -> Self {
-        Self::Http(HttpBehaviour(Arc::new(move |request| handler(request).into())))
+        Self::Http(Arc::new(move |request| handler(request).into()))
     }
 }

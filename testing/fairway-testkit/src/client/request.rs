@@ -3,6 +3,7 @@
 
 /// A request that becomes bytes.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Request {
     method: String,
     target: String,
@@ -20,72 +21,61 @@ enum Body {
 
 impl Request {
     /// A request without a body.
-    #[must_use]
     pub fn new(method: &str, target: &str) -> Self {
         let (method, target) = (method.to_owned(), target.to_owned());
         Self { method, target, version: "HTTP/1.1", fields: Vec::new(), body: Body::None }
     }
 
     /// `GET target` to `host`.
-    #[must_use]
     pub fn get(host: &str, target: &str) -> Self {
         Self::new("GET", target).header("Host", host)
     }
 
     /// `HEAD target` to `host`.
-    #[must_use]
     pub fn head(host: &str, target: &str) -> Self {
         Self::new("HEAD", target).header("Host", host)
     }
 
     /// `POST target` to `host` with a `Content-Length`.
-    #[must_use]
     pub fn post(host: &str, target: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::new("POST", target).header("Host", host).body(body)
     }
 
     /// Adds a field, also one that is already there.
-    #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Sends `body` with a `Content-Length`.
-    #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Body::Sized(body.into());
         self
     }
 
     /// Sends each of `chunks` as one chunk.
-    #[must_use]
     pub fn chunks<C: AsRef<[u8]>>(mut self, chunks: &[C]) -> Self {
         self.body = Body::Chunks(chunks.iter().map(|chunk| chunk.as_ref().to_vec()).collect());
         self
     }
 
     /// Speaks HTTP/1.0.
-    #[must_use]
     pub fn http10(mut self) -> Self {
         self.version = "HTTP/1.0";
         self
     }
 
     /// Adds `Connection: close`.
-    #[must_use]
     pub fn close(self) -> Self {
         self.header("Connection", "close")
     }
 
     /// The method.
-    #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
     /// The request line and the fields, with the framing field that the body needs.
-    #[must_use]
     pub fn head_bytes(&self) -> Vec<u8> {
         let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version);
         for (name, value) in &self.fields {
@@ -101,7 +91,6 @@ impl Request {
     }
 
     /// The body as it goes over the wire.
-    #[must_use]
     pub fn body_bytes(&self) -> Vec<u8> {
         match &self.body {
             Body::None => Vec::new(),
@@ -120,32 +109,9 @@ impl Request {
     }
 
     /// The whole request.
-    #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.head_bytes();
         bytes.extend(self.body_bytes());
         bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_get_has_no_framing_field() {
-        assert_eq!(Request::get("a", "/x").bytes(), b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
-    }
-
-    #[test]
-    fn a_post_says_its_length_even_when_empty() {
-        let bytes = Request::post("a", "/", "").bytes();
-        assert_eq!(bytes, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    }
-
-    #[test]
-    fn chunks_are_framed_one_by_one() {
-        let request = Request::new("PUT", "/").chunks(&["ab", "c"]);
-        assert_eq!(request.body_bytes(), b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n");
     }
 }

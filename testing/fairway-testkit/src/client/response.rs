@@ -17,17 +17,10 @@ pub struct RawResponse {
     pub trailers: Fields,
     /// How the end of the body was known.
     pub framing: Framing,
-    /// Every byte of the answer as it came.
-    pub raw: Vec<u8>,
 }
 
 impl RawResponse {
     /// The only value of the field `name`.
-    ///
-    /// # Panics
-    ///
-    /// When the field is there more than once.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let values = self.header_values(name);
         assert!(values.len() < 2, "{name} is there {} times: {values:?}", values.len());
@@ -35,55 +28,29 @@ impl RawResponse {
     }
 
     /// Every value of the field `name`.
-    #[must_use]
     pub fn header_values(&self, name: &str) -> Vec<&str> {
         wire::values(&self.headers, name)
     }
 
     /// The body as text; what is no UTF-8 is replaced.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The body as JSON.
-    ///
-    /// # Panics
-    ///
-    /// When it is none.
-    #[must_use]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("status {}, no JSON ({error}): {}", self.status, self.text()))
     }
 
     /// Whether it is an interim answer (RFC 9110 §15.2); 101 ends the exchange and is none.
-    #[must_use]
     pub fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)
     }
 }
 
-/// The head of an answer and how its body ends.
-#[derive(Debug)]
-pub(super) struct AnswerHead {
-    pub(super) version: String,
-    pub(super) status: u16,
-    pub(super) fields: Fields,
-    pub(super) length: usize,
-    pub(super) framing: Framing,
-}
-
-/// Reads the head of an answer to a request with `method`.
-pub(super) fn answer_head(bytes: &[u8], method: &str) -> Result<Option<AnswerHead>, Malformed> {
-    let Some(head) = wire::head(bytes)? else { return Ok(None) };
-    let (version, status) = status_line(&head.start)?;
-    let framing = answer_framing(status, method, &head.fields)?;
-    Ok(Some(AnswerHead { version, status, fields: head.fields, length: head.length, framing }))
-}
-
 /// RFC 9112 §6.3, items 1 to 8 for answers.
-fn answer_framing(status: u16, method: &str, fields: &Fields) -> Result<Framing, Malformed> {
+pub(super) fn answer_framing(status: u16, method: &str, fields: &Fields) -> Result<Framing, Malformed> {
     let declared = wire::framing(fields)?;
     match (status, declared) {
         // RFC 9110 §8.6, RFC 9112 §6.1: neither framing field in 1xx and 204.
@@ -97,7 +64,8 @@ fn answer_framing(status: u16, method: &str, fields: &Fields) -> Result<Framing,
     }
 }
 
-fn status_line(line: &str) -> Result<(String, u16), Malformed> {
+/// The version and the status.
+pub(super) fn status_line(line: &str) -> Result<(String, u16), Malformed> {
     let wrong = || Malformed(format!("status line {line:?}"));
     let (version, rest) = line.split_once(' ').ok_or_else(wrong)?;
     // The space after the code stays even when the reason is empty (RFC 9112 §4).
@@ -114,21 +82,14 @@ fn status_line(line: &str) -> Result<(String, u16), Malformed> {
 mod tests {
     use super::*;
 
-    fn framing_of(answer: &str, method: &str) -> Result<Framing, Malformed> {
-        answer_head(answer.as_bytes(), method).map(|head| head.unwrap().framing)
-    }
-
     #[test]
     fn the_framing_depends_on_status_and_method() {
-        let sized = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
-        assert_eq!(framing_of(sized, "GET"), Ok(Framing::Length(3)));
-        assert_eq!(framing_of(sized, "HEAD"), Ok(Framing::None));
-        assert_eq!(
-            framing_of("HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\n", "GET"),
-            Ok(Framing::None)
-        );
-        assert_eq!(framing_of("HTTP/1.1 200 \r\n\r\n", "GET"), Ok(Framing::Close));
-        assert!(framing_of("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "GET").is_err());
+        let sized = vec![("Content-Length".to_owned(), "3".to_owned())];
+        assert_eq!(answer_framing(200, "GET", &sized), Ok(Framing::Length(3)));
+        assert_eq!(answer_framing(200, "HEAD", &sized), Ok(Framing::None));
+        assert_eq!(answer_framing(304, "GET", &sized), Ok(Framing::None));
+        assert_eq!(answer_framing(200, "GET", &Vec::new()), Ok(Framing::Close));
+        assert!(answer_framing(204, "GET", &sized).is_err());
     }
 
     #[test]

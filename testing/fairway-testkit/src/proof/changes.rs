@@ -18,10 +18,6 @@ const CONNECTIONS: usize = 16;
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Changes a route `count` times.
-///
-/// # Panics
-///
-/// When the binary does not become ready, or a change is not seen within the patience of tests.
 pub async fn visible(binary: &Path, count: usize) -> Delays {
     let site = Site::new();
     site.redirect("/moved", "start");

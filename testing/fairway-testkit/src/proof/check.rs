@@ -61,7 +61,6 @@ pub struct Run {
 impl Installation {
     /// Files with an Ingress, a Service and an EndpointSlice each. Some have the Service of another one with
     /// another balancing.
-    #[must_use]
     pub fn of(ingresses: usize) -> Self {
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
@@ -72,18 +71,12 @@ impl Installation {
     }
 
     /// How many Ingresses there are.
-    #[must_use]
     pub fn ingresses(&self) -> usize {
         self.ingresses
     }
 
     /// Checks all of it with these arguments after those that name it; gives what that took, and what was printed. The peak is only
     /// known of a run that prints more than a pipe holds.
-    ///
-    /// # Panics
-    ///
-    /// When the binary cannot be run, or does not say that it read everything.
-    #[must_use]
     pub fn check(&self, binary: &Path, arguments: &[&str]) -> (Run, Vec<u8>) {
         let began = Instant::now();
         let mut child = Command::new(binary)

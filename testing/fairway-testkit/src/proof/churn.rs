@@ -79,16 +79,9 @@ pub struct Counted {
 
 impl Churn {
     /// Runs until all requests are done.
-    ///
-    /// # Panics
-    ///
-    /// When a process cannot be started or does not become ready.
     pub async fn run(&self, scheme: Scheme, progress: &Progress) -> Churned {
         let site = Site::new();
-        let numbers = site.numbers();
-        let mut fleet = Fleet::new(&self.binary, &numbers);
-        fleet.grow(FEW).await;
-        site.list(&fleet.addresses());
+        let mut fleet = Fleet::of(&site, &self.binary, FEW).await;
         let fairway = site.serve(&self.binary, &[]).await;
         let endpoint = site.endpoint(&fairway, scheme);
         let mut swings = EndpointChanges::default();
@@ -106,7 +99,7 @@ impl Churn {
             ejections: sum("ejections"),
             lost: sum("lost_non_idempotent"),
         };
-        let deliveries = Deliveries::read(&numbers).expect("the backends wrote down what arrived");
+        let deliveries = Deliveries::read(&site.numbers()).expect("the backends wrote down what arrived");
         Churned { scheme, load: self.load.clone(), tally, deliveries, swings, counted, seconds }
     }
 }
@@ -167,7 +160,6 @@ async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut EndpointChanges, ra
 impl Churned {
     /// What may not be: GETs that failed, POSTs that arrived twice, POSTs that failed without being lost on a dying
     /// endpoint, and losses that the proxy did not count. Empty when all is well.
-    #[must_use]
     pub fn broken_promises(&self) -> Vec<String> {
         let Self { tally, deliveries, counted, .. } = self;
         let others = tally.posts.unanswered() - tally.posts.lost();

@@ -19,7 +19,6 @@ pub struct Delays {
 
 impl Delays {
     /// Sorts `times` to find them.
-    #[must_use]
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         // The nearest rank: of 100 times the p99 is the 99th.

@@ -26,10 +26,6 @@ const EXAMPLES: usize = 20;
 
 impl Deliveries {
     /// Reads the file that the backends share.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, or has a line that no backend writes.
     pub fn read(file: &Path) -> io::Result<Self> {
         Self::of(&std::fs::read_to_string(file)?)
     }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, Request};
 use crate::process::Program;
+use crate::proof::site::Site;
 use crate::wait::{PATIENCE, eventually};
 
 /// The running backends, the oldest first.
@@ -29,19 +30,11 @@ pub struct Member {
 
 impl Member {
     /// Tells it to end: it answers nothing more.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended before.
     pub fn terminate(&self) {
         self.program.terminate().expect("nobody else ends a backend");
     }
 
     /// Ends it as a crash of the machine would: it gets no chance to do anything.
-    ///
-    /// # Panics
-    ///
-    /// When it has ended before.
     pub fn kill(&self) {
         self.program.kill().expect("nobody else ends a backend");
     }
@@ -49,17 +42,20 @@ impl Member {
 
 impl Fleet {
     /// None yet; all that will be append the numbers of requests to `number_file`.
-    #[must_use]
     pub fn new(binary: &Path, number_file: &Path) -> Self {
         let (binary, number_file) = (binary.to_owned(), number_file.to_owned());
         Self { binary, number_file, members: VecDeque::new(), leaving: JoinSet::new() }
     }
 
+    /// The first `count` endpoints of a site.
+    pub(super) async fn of(site: &Site, binary: &Path, count: usize) -> Self {
+        let mut fleet = Self::new(binary, &site.numbers());
+        fleet.grow(count).await;
+        site.list(&fleet.addresses());
+        fleet
+    }
+
     /// Starts `count` more at the same time, and returns when all of them answer.
-    ///
-    /// # Panics
-    ///
-    /// When one cannot be started or does not answer within the patience of tests.
     pub async fn grow(&mut self, count: usize) {
         let programs: Vec<Program> = (0..count).map(|_| self.start()).collect();
         for program in programs {
@@ -88,19 +84,16 @@ impl Fleet {
     }
 
     /// Where the running ones are.
-    #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.members.iter().map(|member| member.address).collect()
     }
 
     /// The processes of the running ones.
-    #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         self.members.iter().map(|member| member.program.id()).collect()
     }
 
     /// How many run.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.members.len()
     }

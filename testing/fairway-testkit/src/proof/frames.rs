@@ -8,19 +8,15 @@ pub(super) const PRIORITY: u8 = 2;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const PING: u8 = 6;
-pub(super) const GOAWAY: u8 = 7;
 pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
 
 pub(super) const END_STREAM: u8 = 1;
-pub(super) const ACK: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 /// The largest window, and the largest increment of one.
 pub(super) const LARGEST: u32 = (1 << 31) - 1;
-/// The octets before the payload.
-pub(super) const HEAD: usize = 9;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -87,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_frame_has_its_length_kind_flags_and_stream_before_its_payload() {
-        let bytes = Frames::default().frame(PING, ACK, 0, b"12345678").get(3, "/").into_bytes();
+        let bytes = Frames::default().frame(PING, 1, 0, b"12345678").get(3, "/").into_bytes();
         assert_eq!(bytes[..17], *b"\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678");
         let block = [&b"\x82\x86\x04\x01/\x01\x0a"[..], HOST.as_bytes()].concat();
         assert_eq!(bytes[17..26], [0, 0, block.len() as u8, HEADERS, END_HEADERS | END_STREAM, 0, 0, 0, 3]);

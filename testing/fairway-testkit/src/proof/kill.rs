@@ -58,10 +58,6 @@ pub enum ClientView {
 }
 
 /// Kills a backend `times` times for each kind of client.
-///
-/// # Panics
-///
-/// When a process does not become ready, or an answer does not begin.
 pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
     let site = Site::new();
     let mut fleet = Fleet::new(binary, &site.numbers());

@@ -47,11 +47,6 @@ impl Site {
     pub const SETTINGS: [&str; 2] = ["--configmap", "proof/settings"];
 
     /// With a class, a certificate, and an Ingress for [`HOST`] over a Service without endpoints.
-    ///
-    /// # Panics
-    ///
-    /// When no temporary files or keys can be made.
-    #[must_use]
     pub fn new() -> Self {
         let (manifests, authority) = (Manifests::new(), Authority::new("proof"));
         // Sessions are resumed, as browsers do: the configuration is shared by all clients.
@@ -77,25 +72,21 @@ impl Site {
     }
 
     /// The directory.
-    #[must_use]
     pub fn manifests(&self) -> &Manifests {
         &self.manifests
     }
 
     /// Where backends write down what arrives, outside of what is served.
-    #[must_use]
     pub fn numbers(&self) -> PathBuf {
         self.records.path().join("numbers")
     }
 
     /// Another certificate for the host.
-    #[must_use]
     pub fn leaf(&self) -> Leaf {
         self.authority.leaf(&[HOST])
     }
 
     /// A certificate for the host with an RSA key, whose signatures cost the server most.
-    #[must_use]
     pub(crate) fn rsa_leaf(&self) -> Leaf {
         self.authority.issue(&[HOST], KeyKind::Rsa2048, Validity::Current)
     }
@@ -124,20 +115,12 @@ impl Site {
     }
 
     /// Starts `binary` with two workers and waits until it is ready.
-    ///
-    /// # Panics
-    ///
-    /// As [`Fairway::ready`].
     pub async fn serve(&self, binary: &Path, more: &[&str]) -> Fairway {
         let arguments = [&WORKERS, more].concat();
         Fairway::ready(binary, self.manifests.path(), &arguments).await
     }
 
     /// As [`Site::serve`] in a process that may open `limit` files.
-    ///
-    /// # Panics
-    ///
-    /// As [`Fairway::ready`].
     pub(crate) async fn serve_with_open_files(&self, limit: u32, binary: &Path, more: &[&str]) -> Fairway {
         let manifests = self.manifests.path().display().to_string();
         let arguments = [&WORKERS, more, &["--manifests", &manifests]].concat();
@@ -145,7 +128,6 @@ impl Site {
     }
 
     /// Where clients of `scheme` connect to.
-    #[must_use]
     pub fn endpoint(&self, fairway: &Fairway, scheme: Scheme) -> Endpoint {
         match scheme {
             Scheme::Plain => Endpoint::plain(fairway.http),
@@ -176,13 +158,11 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// In the clear at `address`.
-    #[must_use]
     pub fn plain(address: SocketAddr) -> Self {
         Self { address, tls: None }
     }
 
     /// Makes a full handshake each time, in which the certificate is shown.
-    #[must_use]
     pub(crate) fn without_resumption(mut self) -> Self {
         if let Some(offer) = &mut self.tls {
             offer.config.resumption = rustls::client::Resumption::disabled();
@@ -191,10 +171,6 @@ impl Endpoint {
     }
 
     /// A new connection.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::connect`] and [`Client::connect_tls`].
     pub async fn connect(&self) -> std::io::Result<Client> {
         match &self.tls {
             None => Client::connect(self.address).await,

@@ -40,15 +40,9 @@ pub struct Steadiness {
 }
 
 /// Changes routes, certificates and settings `times` times each under load.
-///
-/// # Panics
-///
-/// When a process does not become ready, or a change is not served within the patience of tests.
 pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     let site = Site::new();
-    let mut fleet = Fleet::new(binary, &site.numbers());
-    fleet.grow(1).await;
-    site.list(&fleet.addresses());
+    let _fleet = Fleet::of(&site, binary, 1).await;
     site.redirect("/moved", "start");
     set(&site, 0);
     let fairway = site.serve(binary, &Site::SETTINGS).await;
@@ -87,20 +81,15 @@ async fn client(endpoint: Endpoint, stop: Arc<AtomicBool>) -> Steadiness {
     loop {
         // Read before the request: the last one comes after the last change.
         let last = stop.load(Ordering::Relaxed);
-        match client.exchange(&request).await {
-            Err(_) => {
-                seen.closed += 1;
-                return seen;
-            }
-            Ok(answer) => {
-                seen.answered += 1;
-                seen.wrong += u64::from(answer.status != 200 || answer.body.len() != SIZE);
-                if answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"))
-                {
-                    seen.closed += 1;
-                    return seen;
-                }
-            }
+        let Ok((answer, stays)) = client.ask(&request).await else {
+            seen.closed += 1;
+            return seen;
+        };
+        seen.answered += 1;
+        seen.wrong += u64::from(answer.status != 200 || answer.body.len() != SIZE);
+        seen.closed += u64::from(!stays);
+        if !stays {
+            return seen;
         }
         if last {
             return seen;

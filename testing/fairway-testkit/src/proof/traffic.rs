@@ -65,13 +65,11 @@ pub struct Tally {
 
 impl Outcomes {
     /// Everything that was not answered as it should be.
-    #[must_use]
     pub fn unanswered(&self) -> u64 {
         self.failed.values().sum()
     }
 
     /// Answered 502 or 504: the proxy says that the endpoint was lost, and that it did not ask another one.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         let lost = |class: &str| class.starts_with("502 ") || class.starts_with("504 ");
         self.failed.iter().filter(|(class, _)| lost(class)).map(|(_, count)| count).sum()
@@ -100,7 +98,6 @@ pub struct Progress(Arc<AtomicU64>);
 
 impl Progress {
     /// Requests begun so far.
-    #[must_use]
     pub fn begun(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -111,10 +108,6 @@ impl Progress {
 }
 
 /// Sends all of `load` through `endpoint`.
-///
-/// # Panics
-///
-/// When a client panics.
 pub async fn send(load: &Load, endpoint: &Endpoint, progress: &Progress) -> Tally {
     let mut clients = JoinSet::new();
     for _ in 0..load.connections {
@@ -136,8 +129,10 @@ async fn client(load: Load, endpoint: Endpoint, progress: Progress) -> Tally {
         if number >= load.requests {
             return tally;
         }
-        let asked = Asked::numbered(number, load.posts);
-        if share(number, 3) < load.fresh {
+        // A request depends on its number alone, so that a failure can be asked for again.
+        let mut random = fastrand::Rng::with_seed(number);
+        let asked = Asked::new(number, random.f64() < load.posts, &mut random);
+        if random.f64() < load.fresh {
             kept = None;
         }
         let began = Instant::now();
@@ -161,76 +156,59 @@ async fn exchange(
             endpoint.connect().await?
         }
     };
-    let request = asked.request();
-    // The proxy may answer before it has taken the whole body; its answer counts.
-    let sent = client.send(request.bytes()).await;
-    let answer = match client.read_response_to(request.method()).await {
-        Ok(answer) => answer,
-        Err(error) => return Err(sent.err().unwrap_or(error)),
-    };
-    let closes = answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"));
-    if sent.is_ok() && !closes {
-        *kept = Some(client);
-    }
+    let (answer, stays) = client.ask(&asked.request()).await?;
+    *kept = stays.then_some(client);
     Ok(answer)
 }
 
-/// A request, known by its number alone.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: u64,
-    what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Get(usize),
-    Post(usize),
+    is_post: bool,
+    /// Of the body that is asked for, or sent.
+    size: usize,
+    /// Whether the backend takes its time: it has noted the request then and may die before it answers.
+    is_slow: bool,
 }
 
 impl Asked {
-    fn numbered(number: u64, posts: f64) -> Self {
-        let what = if share(number, 1) < posts {
+    fn new(number: u64, is_post: bool, random: &mut fastrand::Rng) -> Self {
+        let size = if is_post {
             let (least, most) = (POST_SIZES.0 as f64, POST_SIZES.1 as f64);
             // Every order of magnitude alike: most bodies are small, some do not fit into what is held for a retry.
-            What::Post((least * (most / least).powf(share(number, 2))) as usize)
+            (least * (most / least).powf(random.f64())) as usize
         } else {
-            What::Get((share(number, 2) * LARGEST_GET as f64) as usize)
+            random.usize(..LARGEST_GET)
         };
-        Self { number, what }
+        Self { number, is_post, size, is_slow: random.f64() < SLOW }
     }
 
     fn request(self) -> Request {
-        let delay = if self.is_slow() { DELAY } else { "" };
-        let request = match self.what {
-            What::Get(size) => Request::get(HOST, &format!("/bytes/{size}{delay}")),
-            What::Post(size) => {
-                let target =
-                    if self.is_slow() { format!("/bytes/{SLOW_ANSWER}{delay}") } else { "/sink".to_owned() };
-                let request = Request::new("POST", &target).header("Host", HOST);
-                let body = vec![b'x'; size];
-                // One in eight does not say its length in advance.
-                if self.number.is_multiple_of(8) {
-                    request.chunks(&body.chunks(8 * 1024).collect::<Vec<_>>())
-                } else {
-                    request.body(body)
-                }
-            }
+        let target = match (self.is_post, self.is_slow) {
+            (false, is_slow) => format!("/bytes/{}{}", self.size, if is_slow { DELAY } else { "" }),
+            (true, true) => format!("/bytes/{SLOW_ANSWER}{DELAY}"),
+            (true, false) => "/sink".to_owned(),
         };
-        request.header(NUMBER_FIELD, &self.number.to_string())
-    }
-
-    /// Whether the backend takes its time: it has noted the request then and may die before it answers.
-    fn is_slow(self) -> bool {
-        share(self.number, 4) < SLOW
+        let method = if self.is_post { "POST" } else { "GET" };
+        let request =
+            Request::new(method, &target).header("Host", HOST).header(NUMBER_FIELD, &self.number.to_string());
+        let body = vec![b'x'; self.size];
+        match self.is_post {
+            false => request,
+            // One in eight does not say its length in advance.
+            true if self.number.is_multiple_of(8) => {
+                request.chunks(&body.chunks(8 * 1024).collect::<Vec<_>>())
+            }
+            true => request.body(body),
+        }
     }
 
     /// Whether this is the body that was asked for.
     fn fits(self, answer: &RawResponse) -> bool {
-        match self.what {
-            What::Get(size) => is_pattern(&answer.body, size),
-            What::Post(_) if self.is_slow() => is_pattern(&answer.body, SLOW_ANSWER),
-            What::Post(size) => answer.text() == format!("{{\"length\":{size}}}"),
+        match (self.is_post, self.is_slow) {
+            (false, _) => is_pattern(&answer.body, self.size),
+            (true, true) => is_pattern(&answer.body, SLOW_ANSWER),
+            (true, false) => answer.text() == format!("{{\"length\":{}}}", self.size),
         }
     }
 }
@@ -240,10 +218,7 @@ fn is_pattern(body: &[u8], size: usize) -> bool {
 }
 
 fn note(tally: &mut Tally, asked: &Asked, outcome: io::Result<RawResponse>) {
-    let outcomes = match asked.what {
-        What::Get(_) => &mut tally.gets,
-        What::Post(_) => &mut tally.posts,
-    };
+    let outcomes = if asked.is_post { &mut tally.posts } else { &mut tally.gets };
     let class = match outcome {
         Ok(answer) if answer.status == 200 && asked.fits(&answer) => {
             outcomes.answered += 1;
@@ -255,27 +230,4 @@ fn note(tally: &mut Tally, asked: &Asked, outcome: io::Result<RawResponse>) {
         Err(error) => error.kind().to_string(),
     };
     *outcomes.failed.entry(class).or_default() += 1;
-}
-
-/// A number from 0 to 1 that only depends on the request's number and on what it is for, so that a failure can be asked
-/// for again (SplitMix64).
-fn share(number: u64, what: u64) -> f64 {
-    let mut bits =
-        number.wrapping_add(what.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_spread_over_the_whole_range() {
-        for what in 1..=4 {
-            let below = (0..10_000).filter(|number| share(*number, what) < 0.3).count();
-            assert!((2_800..3_200).contains(&below), "{below}");
-        }
-    }
 }

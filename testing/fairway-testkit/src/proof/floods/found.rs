@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::kind::Kind;
+use super::plan::Plan;
 use super::probe::Probed;
 
 /// The proxy may spend less than this many times the attacker's CPU, apart from what verifying passwords costs.
@@ -39,7 +40,7 @@ pub struct Flooded {
 }
 
 /// What the attackers did.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Attacked {
     /// For how long.
     pub seconds: f64,
@@ -67,33 +68,29 @@ pub struct Attacked {
 
 impl Attacked {
     /// CPU time of the proxy for each second of the attackers'.
-    #[must_use]
     pub fn ratio(&self) -> f64 {
         self.proxy_cpu_seconds / self.attacker_cpu_seconds.max(1e-6)
     }
 
     /// The same without the threads that verify passwords. Hashing is meant to be expensive, and the number of these
     /// threads limits it, whatever attackers send.
-    #[must_use]
     pub fn ratio_without_verifying(&self) -> f64 {
         (self.proxy_cpu_seconds - self.verifying_cpu_seconds) / self.attacker_cpu_seconds.max(1e-6)
     }
 
     /// CPUs that the flood kept busy in the proxy.
-    #[must_use]
     pub fn cores(&self) -> f64 {
         self.proxy_cpu_seconds / self.seconds.max(1e-6)
     }
 
     /// CPUs that verifying passwords kept busy.
-    #[must_use]
     pub fn verifying_cores(&self) -> f64 {
         self.verifying_cpu_seconds / self.seconds.max(1e-6)
     }
 }
 
 /// Bytes that the proxy held.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Memory {
     /// Resident before.
     pub resident_before: u64,
@@ -136,7 +133,6 @@ pub struct Recovery {
 
 impl Flooded {
     /// How many times longer 99 of 100 well-behaved clients waited at most than under honest load.
-    #[must_use]
     pub fn wait(&self) -> Option<f64> {
         let honest = self.honest.as_ref()?.probed.latency;
         (honest.count > 0 && self.flooded.latency.count > 0)
@@ -145,7 +141,6 @@ impl Flooded {
 
     /// What must hold on any machine, however busy: nobody well-behaved fails, memory is bounded, the proxy recovers and
     /// tells the truth. Empty when all is well.
-    #[must_use]
     pub fn wrongs(&self) -> Vec<String> {
         let Self { kind, attacked, memory, flooded, recovery, .. } = self;
         let mut wrongs = Vec::new();
@@ -155,7 +150,7 @@ impl Flooded {
             }
         };
         unless(flooded.failures() == 0, format!("well-behaved requests failed: {:?}", flooded.failed));
-        let refused = if kind.exhausts() { 0 } else { flooded.refused };
+        let refused = if Plan::of(*kind).exhausts() { 0 } else { flooded.refused };
         unless(refused == 0, format!("{refused} well-behaved requests were refused"));
         unless(
             memory.resident_peak <= memory.resident_bound,
@@ -179,7 +174,6 @@ impl Flooded {
     }
 
     /// What was promised for a quiet machine and is not so: the CPU ratio, the wait, the time of recovery.
-    #[must_use]
     pub fn misses(&self) -> Vec<String> {
         let name = self.kind.name();
         let mut misses = Vec::new();
@@ -211,29 +205,17 @@ mod tests {
     }
 
     fn flooded(kind: Kind) -> Flooded {
+        let attacked = Attacked {
+            seconds: 10.0,
+            attacker_cpu_seconds: 1.0,
+            proxy_cpu_seconds: 5.0,
+            ..Attacked::default()
+        };
         Flooded {
             kind,
             what: kind.description(),
-            attacked: Attacked {
-                seconds: 10.0,
-                connections: 8,
-                opened: 8,
-                requests: 0.0,
-                denied: 0.0,
-                forwarded: 0.0,
-                upstream_connections: 0.0,
-                attacker_cpu_seconds: 1.0,
-                proxy_cpu_seconds: 5.0,
-                verifying_cpu_seconds: 0.0,
-                backend_cpu_seconds: 1.0,
-            },
-            memory: Memory {
-                resident_before: 20 << 20,
-                resident_peak: 30 << 20,
-                resident_after: 20 << 20,
-                resident_bound: 40 << 20,
-                sockets_peak: 0,
-            },
+            attacked,
+            memory: Memory { resident_peak: 30 << 20, resident_bound: 40 << 20, ..Memory::default() },
             quiet: probed(0.5),
             flooded: probed(3.0),
             honest: Some(Honest { cores: 0.5, connections: 8, together_ms: None, probed: probed(2.0) }),
@@ -242,9 +224,49 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_that_harms_nobody_is_no_wrong_and_no_miss() {
-        let found = flooded(Kind::Pipelined);
-        assert_eq!((found.wrongs(), found.misses()), (Vec::new(), Vec::new()));
+    fn what_was_not_promised_is_a_wrong_or_on_a_quiet_machine_a_miss() {
+        type Case = (Kind, fn(&mut Flooded), &'static [&'static str], &'static [&'static str]);
+        let cases: [Case; 7] = [
+            (Kind::Pipelined, |_| {}, &[], &[]),
+            // Refusals are right only where something is used up.
+            (Kind::MemoryHeads, |found| found.flooded.refused = 7, &[], &[]),
+            (
+                Kind::Pipelined,
+                |found| found.flooded.refused = 7,
+                &["7 well-behaved requests were refused"],
+                &[],
+            ),
+            // Hashing is bounded by its threads, and all else by what attackers spend.
+            (Kind::Passwords, |found| spend(found, 13.0, 10.0), &[], &[]),
+            (Kind::Passwords, |found| spend(found, 16.0, 10.0), &[], &["15.0 times the attacker's CPU"]),
+            (
+                Kind::Passwords,
+                |found| spend(found, 16.0, 15.0),
+                &["verifying passwords kept 1.50 CPUs busy"],
+                &[],
+            ),
+            (
+                Kind::Pipelined,
+                |found| {
+                    found.attacked.attacker_cpu_seconds = 0.2;
+                    found.flooded = probed(5.0);
+                    found.recovery.served_after_ms = Some(1_500.0);
+                },
+                &[],
+                &[
+                    "25.0 times the attacker's CPU",
+                    "p99 is 2.5 times that under honest load",
+                    "served again after 1500 ms",
+                ],
+            ),
+        ];
+        for (kind, change, wrongs, misses) in cases {
+            let mut found = flooded(kind);
+            change(&mut found);
+            let named = |all: &[&str]| all.iter().map(|what| format!("{}: {what}", kind.name())).collect();
+            let expected: (Vec<_>, Vec<_>) = (named(wrongs), named(misses));
+            assert_eq!((found.wrongs(), found.misses()), expected, "{found:#?}");
+        }
     }
 
     #[test]
@@ -255,56 +277,16 @@ mod tests {
         assert!(Kind::value_variants().iter().all(|kind| !said(*kind).is_empty()));
     }
 
-    #[test]
-    fn refusals_are_right_only_where_something_is_used_up() {
-        let mut found = flooded(Kind::MemoryHeads);
-        found.flooded.refused = 7;
-        assert_eq!(found.wrongs(), [""; 0]);
-        found.kind = Kind::Pipelined;
-        assert_eq!(found.wrongs(), ["pipelined: 7 well-behaved requests were refused"]);
-    }
-
-    #[test]
-    fn hashing_is_bounded_by_its_threads_and_all_else_by_what_attackers_spend() {
-        let mut found = flooded(Kind::Passwords);
+    fn spend(found: &mut Flooded, proxy: f64, verifying: f64) {
         found.attacked.attacker_cpu_seconds = 0.4;
-        found.attacked.proxy_cpu_seconds = 13.0;
-        found.attacked.verifying_cpu_seconds = 10.0;
-        assert_eq!((found.wrongs(), found.misses()), (Vec::new(), Vec::new()));
-        found.attacked.proxy_cpu_seconds = 16.0;
-        assert_eq!(found.misses(), ["passwords: 15.0 times the attacker's CPU"]);
-        found.attacked.verifying_cpu_seconds = 15.0;
-        assert_eq!(found.misses(), [""; 0]);
-        assert_eq!(found.wrongs(), ["passwords: verifying passwords kept 1.50 CPUs busy"]);
+        (found.attacked.proxy_cpu_seconds, found.attacked.verifying_cpu_seconds) = (proxy, verifying);
     }
 
     #[test]
     fn ready_without_being_served_is_no_truth() {
         let mut found = flooded(Kind::MemoryHeads);
         found.recovery.served_after_ms = None;
-        assert_eq!(
-            found.wrongs(),
-            [
-                "memory-heads: not served again after the flood",
-                "memory-heads: /readyz does not tell the truth"
-            ]
-        );
-    }
-
-    #[test]
-    fn what_is_only_promised_for_a_quiet_machine_is_a_miss() {
-        let mut found = flooded(Kind::Pipelined);
-        found.attacked.attacker_cpu_seconds = 0.2;
-        found.flooded = probed(5.0);
-        found.recovery.served_after_ms = Some(1_500.0);
-        assert_eq!(found.wrongs(), [""; 0]);
-        assert_eq!(
-            found.misses(),
-            [
-                "pipelined: 25.0 times the attacker's CPU",
-                "pipelined: p99 is 2.5 times that under honest load",
-                "pipelined: served again after 1500 ms"
-            ]
-        );
+        let wrongs = ["not served again after the flood", "/readyz does not tell the truth"];
+        assert_eq!(found.wrongs(), wrongs.map(|what| format!("memory-heads: {what}")));
     }
 }

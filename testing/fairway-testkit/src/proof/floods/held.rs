@@ -2,12 +2,11 @@
 //! thread goes over all of them once a round; a connection that the proxy ended is made again. Honest clients that hold
 //! as many and ask at the same moments are these, too: in each round only as many of them go on as the pace allows.
 
-use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::control::Control;
-use super::socket::{Heard, Waste, dial, discard, waste};
+use super::pace::Control;
+use super::socket::{Heard, Sender, Waste, dial, discard, waste};
 
 /// What is done with every connection.
 #[derive(Clone)]
@@ -31,6 +30,11 @@ impl Holding {
     pub(super) fn new(pieces: Vec<Vec<u8>>, then: Then) -> Self {
         let step = Duration::from_secs(1);
         Self { pieces, then, step, new_in_a_turn: AT_ONCE, receive_buffer: None, paced: false }
+    }
+
+    /// With a receive buffer that is so small that it costs the attacker nothing.
+    pub(super) fn with_small_buffer(self) -> Self {
+        Self { receive_buffer: Some(4 * 1024), ..self }
     }
 }
 
@@ -70,7 +74,7 @@ pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, c
 
 /// All connections of a thread.
 struct All {
-    slots: Vec<Option<Connection>>,
+    slots: Vec<Option<Sender>>,
     room: Waste,
     /// Whose turn it is first.
     first: usize,
@@ -90,14 +94,15 @@ impl All {
         for place in self.first..self.first + count {
             let slot = &mut self.slots[place % count];
             if slot.is_none() && new < holding.new_in_a_turn {
-                *slot = dial(address, holding.receive_buffer).ok().map(Connection::new);
+                *slot = dial(address, holding.receive_buffer).ok().map(Sender::new);
                 control.count_opened();
                 new += 1;
             }
             if gone_on < most {
                 gone_on += 1;
-                let goes_on = slot.as_mut().is_none_or(|connection| connection.step(holding, &mut self.room));
-                if !goes_on {
+                let stays =
+                    slot.as_mut().is_none_or(|connection| goes_on(connection, holding, &mut self.room));
+                if !stays {
                     *slot = None;
                 }
             }
@@ -118,54 +123,27 @@ impl All {
     }
 }
 
-struct Connection {
-    stream: TcpStream,
-    pieces_sent: usize,
-    /// Bytes sent of the next piece.
-    bytes_sent: usize,
-}
-
-impl Connection {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, pieces_sent: 0, bytes_sent: 0 }
+/// A step of a connection, and whether it goes on after it.
+fn goes_on(connection: &mut Sender, holding: &Holding, room: &mut Waste) -> bool {
+    if let Some(piece) = holding.pieces.get(connection.piece) {
+        return connection.send(piece).is_ok();
     }
-
-    /// Whether it goes on after this round.
-    fn step(&mut self, holding: &Holding, room: &mut Waste) -> bool {
-        if let Some(piece) = holding.pieces.get(self.pieces_sent) {
-            return self.send_rest(piece);
+    match &holding.then {
+        Then::Send(bytes) => {
+            while discard(&connection.stream, room) == Heard::Bytes {}
+            connection.send(bytes).is_ok() && discard(&connection.stream, room) != Heard::End
         }
-        match &holding.then {
-            Then::Send(bytes) => {
-                while discard(&self.stream, room) == Heard::Bytes {}
-                self.send_rest(bytes) && discard(&self.stream, room) != Heard::End
-            }
-            Then::Read(count) => discard(&self.stream, &mut room[..*count]) != Heard::End,
-            Then::Hold => matches!(self.stream.take_error(), Ok(None)),
-            Then::Listen => discard(&self.stream, room) != Heard::End,
-            Then::Leave => discard(&self.stream, room) == Heard::Silence,
-        }
-    }
-
-    fn send_rest(&mut self, piece: &[u8]) -> bool {
-        match (&self.stream).write(&piece[self.bytes_sent..]) {
-            Ok(length) => {
-                self.bytes_sent += length;
-                if self.bytes_sent == piece.len() {
-                    self.pieces_sent += 1;
-                    self.bytes_sent = 0;
-                }
-                true
-            }
-            Err(error) => error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::NotConnected,
-        }
+        Then::Read(count) => discard(&connection.stream, &mut room[..*count]) != Heard::End,
+        Then::Hold => matches!(connection.stream.take_error(), Ok(None)),
+        Then::Listen => discard(&connection.stream, room) != Heard::End,
+        Then::Leave => discard(&connection.stream, room) == Heard::Silence,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
 

@@ -88,11 +88,6 @@ pub enum Kind {
 
 impl Kind {
     /// Its name on a command line and in a table.
-    ///
-    /// # Panics
-    ///
-    /// Never: no attack is hidden.
-    #[must_use]
     pub fn name(self) -> String {
         self.to_possible_value().expect("no attack is hidden").get_name().to_owned()
     }
@@ -109,17 +104,6 @@ impl Kind {
             }
             _ => text,
         }
-    }
-
-    /// Whether the flood uses up a resource, so that refusing work with 503 or by closing a new connection is the
-    /// right answer, to well-behaved clients too.
-    pub(super) fn exhausts(self) -> bool {
-        matches!(self, Self::Descriptors | Self::MemoryHeads | Self::MemoryBodies | Self::MemoryReads)
-    }
-
-    /// Whether attackers speak HTTP/2.
-    pub(super) fn is_http2(self) -> bool {
-        self.name().starts_with("h2-")
     }
 }
 

@@ -4,17 +4,16 @@
 //! ([`threads`]), so that their CPU time can be read apart from the proxy's, and of the lowest priority, so that they
 //! do not keep it from what they attack; [`held`] keeps connections open and slow, [`rush`] sends as much as it may,
 //! [`http2`] says what bytes that is for HTTP/2. While they work, [`probe`] asks as a well-behaved client does, at
-//! times that [`due`] tells, and [`watch`] reads what the proxy uses. [`mod@run`] puts the phases in order, [`found`]
+//! fixed times, and [`pace`] reads what the proxy uses. [`mod@run`] puts the phases in order, [`found`]
 //! holds the figures and judges them.
 //!
 //! Everything stays on the loopback address, is bounded in connections and time, and ends with the future that runs it.
 
-mod control;
-mod due;
 mod found;
 mod held;
 mod http2;
 mod kind;
+mod pace;
 mod passwords;
 mod plan;
 mod probe;
@@ -25,7 +24,6 @@ mod socket;
 mod socket_memory;
 mod threads;
 mod usage;
-mod watch;
 
 pub use found::{Attacked, Flooded, Honest, Memory, Recovery};
 pub use kind::Kind;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::due::due_times;
 use super::plan::ASKED;
 use crate::client::{Client, RawResponse, Request};
 use crate::proof::delays::Delays;
@@ -39,7 +39,6 @@ pub struct Probed {
 
 impl Probed {
     /// Requests that were neither answered nor refused.
-    #[must_use]
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
@@ -121,21 +120,33 @@ impl Clients {
     }
 
     async fn exchange(&self, mut client: Client) -> io::Result<RawResponse> {
-        // The proxy may answer before it has read anything; its answer counts.
-        let sent = client.send(Request::get(HOST, ASKED.0).bytes()).await;
-        let answer = match client.read_response().await {
-            Ok(answer) => answer,
-            Err(error) => return Err(sent.err().unwrap_or(error)),
-        };
-        let closes =
-            answer.header_values("connection").iter().any(|value| value.eq_ignore_ascii_case("close"));
+        let (answer, stays) = client.ask(&Request::get(HOST, ASKED.0)).await?;
         let mut kept = self.kept.lock().expect("no holder panics");
-        if sent.is_ok() && !closes && kept.len() < MOST_KEPT {
+        if stays && kept.len() < MOST_KEPT {
             kept.push(client);
         }
-        drop(kept);
         Ok(answer)
     }
+}
+
+/// Numbers from 0 on at `rate` a second for `time`, each told when it is due. A thread tells the time: timers of the runtime, and epoll
+/// below them, have whole milliseconds, so requests a whole number of milliseconds apart would all be late by the same part of two,
+/// and by another one in the next phase. Two phases could not be compared. The thread ends with the last number, or soon after the
+/// receiver.
+fn due_times(rate: f64, time: Duration) -> UnboundedReceiver<(u64, Instant)> {
+    let (sender, receiver) = unbounded_channel();
+    let tell = move || {
+        let began = Instant::now();
+        for number in 0..(rate * time.as_secs_f64()) as u64 {
+            let due = began + Duration::from_secs_f64(number as f64 / rate);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if sender.send((number, due)).is_err() {
+                break;
+            }
+        }
+    };
+    std::thread::Builder::new().name("due times".to_owned()).spawn(tell).expect("a thread starts");
+    receiver
 }
 
 fn outcome(result: io::Result<RawResponse>, fresh: bool) -> Outcome {

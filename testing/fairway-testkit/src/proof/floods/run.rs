@@ -1,6 +1,7 @@
 //! The phases of a flood: quiet, flood, recovery, the same load by honest clients at the same times.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -9,13 +10,13 @@ use tokio::time::{Instant, sleep};
 
 use super::found::{Attacked, Flooded, Honest, Memory, Recovery};
 use super::kind::Kind;
+use super::pace::{Allowance, Watch};
 use super::passwords::verifies;
-use super::plan::honest;
+use super::plan::{self, Plan};
 use super::probe::{Clients, Probed};
 use super::socket_memory::Port;
 use super::threads::{Threads, Work};
 use super::usage::{cpu_of_process, cpu_of_threads, forget_peak, peak, resident};
-use super::watch::{Allowance, Watch};
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Scheme, Site};
@@ -54,17 +55,11 @@ impl Effort {
 }
 
 /// Floods a proxy of its own.
-///
-/// # Panics
-///
-/// When a process cannot be started or does not become ready, or does not guard what the flood needs guarded.
 pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
     allow_many_files();
     let site = Site::new();
-    kind.furnish(&site);
-    let mut fleet = Fleet::new(binary, &site.numbers());
-    fleet.grow(ENDPOINTS).await;
-    site.list(&fleet.addresses());
+    plan::furnish(kind, &site);
+    let fleet = Fleet::of(&site, binary, ENDPOINTS).await;
     let mut stage = FloodRun::open(binary, kind, *effort, &site, &fleet).await;
     let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
     let (mut found, work) = stage.flood(quiet).await;
@@ -87,21 +82,10 @@ async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
     resident(fairway.program().id())
 }
 
-/// What the proxy counts.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    requests: f64,
-    /// Answered 401.
-    denied: f64,
-    /// To backends.
-    forwarded: f64,
-    /// To backends.
-    connections: f64,
-}
-
 /// The proxy, its clients, and what it costs when nobody attacks.
 struct FloodRun {
     kind: Kind,
+    plan: Plan,
     effort: Effort,
     fairway: Fairway,
     clients: Clients,
@@ -114,12 +98,13 @@ struct FloodRun {
 
 impl FloodRun {
     async fn open(binary: &Path, kind: Kind, effort: Effort, site: &Site, fleet: &Fleet) -> Self {
-        let budget = match kind.room() {
+        let plan = Plan::of(kind);
+        let budget = match plan.room {
             Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
             None => None,
         };
         let arguments: Vec<&str> = budget.iter().flat_map(|bytes| ["--max-memory", bytes]).collect();
-        let mut fairway = match kind.open_files() {
+        let mut fairway = match plan.open_files {
             None => site.serve(binary, &arguments).await,
             Some(limit) => site.serve_with_open_files(limit, binary, &arguments).await,
         };
@@ -127,9 +112,9 @@ impl FloodRun {
         let own = [fairway.http, fairway.https].map(|address| Port::Own(address.port()));
         let others = fleet.addresses().into_iter().map(|address| Port::Other(address.port()));
         let ports = own.into_iter().chain(others).collect();
-        let clients = Clients::new(site.endpoint(&fairway, kind.scheme()));
+        let clients = Clients::new(site.endpoint(&fairway, plan.scheme));
         let backends = fleet.processes();
-        Self { kind, effort, fairway, clients, process, backends, ports, quiet_cores: 0.0 }
+        Self { kind, plan, effort, fairway, clients, process, backends, ports, quiet_cores: 0.0 }
     }
 
     async fn ask(&mut self, time: Duration) -> Probed {
@@ -145,21 +130,21 @@ impl FloodRun {
     async fn flood(&mut self, quiet: Probed) -> (Flooded, Work) {
         let (kind, effort) = (self.kind, self.effort);
         let resident_before = resident(self.process);
-        let work = kind.work(&self.fairway).await;
-        let connections = kind.connections(effort.connections, &work);
-        let address = match kind.scheme() {
+        let work = plan::work(kind, &self.fairway).await;
+        let connections = self.plan.connections(effort.connections);
+        let address = match self.plan.scheme {
             Scheme::Plain => self.fairway.http,
             Scheme::Tls => self.fairway.https,
         };
         forget_peak(self.process);
         let threads = Threads::start(&work, address, connections);
         let watch = self.watch(&threads, &work, effort.cores);
-        eventually("an attacker is connected", PATIENCE, || async { threads.opened() > 0 }).await;
+        eventually("an attacker is connected", PATIENCE, || async { threads.control.opened() > 0 }).await;
         // What is asked meanwhile counts as well, because the flood's beginning is part of it.
         let settling = self.clients.ask(effort.rate, effort.settling()).await;
         let (mut attacked, mut flooded) = self.measure(&threads, connections).await;
         flooded.add_outcomes(&settling);
-        attacked.opened = threads.opened();
+        attacked.opened = threads.control.opened();
         let sockets_peak = watch.end();
         let resident_peak = peak(self.process);
         let well = threads.stop();
@@ -168,7 +153,7 @@ impl FloodRun {
             resident_before,
             resident_peak,
             resident_after: resident(self.process),
-            resident_bound: kind.bound(resident_before, connections),
+            resident_bound: self.plan.bound(resident_before, connections),
             sockets_peak,
         };
         (
@@ -188,32 +173,29 @@ impl FloodRun {
 
     fn watch(&self, threads: &Threads, work: &Work, cores: f64) -> Watch {
         let step = work.step().unwrap_or_default();
-        let allowance = Allowance { control: threads.control(), cores, others: self.quiet_cores, step };
-        Watch::start(self.process, self.ports.clone(), Some(allowance))
+        let control = Arc::clone(&threads.control);
+        let allowance = Allowance { control, cores, others: self.quiet_cores, step };
+        Watch::start(self.process, self.ports.clone(), allowance)
     }
 
     /// Well-behaved clients for the whole time, and what both sides spend.
     async fn measure(&self, threads: &Threads, connections: usize) -> (Attacked, Probed) {
-        let counts = self.counts().await;
-        let backend = self.cpu_of_backends();
-        let (began, proxy, attacker) = (Instant::now(), cpu_of_process(self.process), threads.cpu());
-        // Within the time, of which one thread cannot spend more than all.
-        let verifying = self.cpu_of_verifying();
+        let counted = self.counts().await;
+        // What is spent is read within the time, of which one thread cannot spend more than all.
+        let (began, spent) = (Instant::now(), self.spent(threads));
         let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
-        let verifying = self.cpu_of_verifying().saturating_sub(verifying).as_secs_f64();
+        let [proxy, verifying, backend, attacker] = since(spent, self.spent(threads));
         let seconds = began.elapsed().as_secs_f64();
-        let proxy = cpu_of_process(self.process).saturating_sub(proxy).as_secs_f64();
-        let backend = self.cpu_of_backends().saturating_sub(backend).as_secs_f64();
-        let after = self.counts().await;
+        let [requests, denied, forwarded, upstream_connections] = since(counted, self.counts().await);
         let attacked = Attacked {
             seconds,
             connections,
-            opened: threads.opened(),
-            requests: (after.requests - counts.requests - probed.sent as f64).max(0.0),
-            denied: (after.denied - counts.denied).max(0.0),
-            forwarded: (after.forwarded - counts.forwarded).max(0.0),
-            upstream_connections: (after.connections - counts.connections).max(0.0),
-            attacker_cpu_seconds: threads.cpu().saturating_sub(attacker).as_secs_f64(),
+            opened: threads.control.opened(),
+            requests: (requests - probed.sent as f64).max(0.0),
+            denied,
+            forwarded,
+            upstream_connections,
+            attacker_cpu_seconds: attacker,
             proxy_cpu_seconds: (proxy - self.quiet_cores * seconds).max(0.0),
             verifying_cpu_seconds: verifying,
             backend_cpu_seconds: backend,
@@ -221,23 +203,23 @@ impl FloodRun {
         (attacked, probed)
     }
 
-    /// What the proxy counted so far; nothing while it does not tell.
-    async fn counts(&self) -> Counts {
-        let Ok(metrics) = self.fairway.try_metrics().await else { return Counts::default() };
-        Counts {
-            requests: metrics.sum("nginx_ingress_controller_requests", &[]),
-            denied: metrics.sum("nginx_ingress_controller_requests", &[("status", "401")]),
-            forwarded: metrics.sum("fairway_upstream_requests_total", &[]),
-            connections: metrics.sum("fairway_upstream_connections_total", &[]),
-        }
+    /// Requests, those answered 401, those sent to backends, and connections to backends, as the proxy counts them; nothing while
+    /// it does not tell.
+    async fn counts(&self) -> [f64; 4] {
+        let Ok(metrics) = self.fairway.try_metrics().await else { return [0.0; 4] };
+        [
+            metrics.sum("nginx_ingress_controller_requests", &[]),
+            metrics.sum("nginx_ingress_controller_requests", &[("status", "401")]),
+            metrics.sum("fairway_upstream_requests_total", &[]),
+            metrics.sum("fairway_upstream_connections_total", &[]),
+        ]
     }
 
-    fn cpu_of_verifying(&self) -> Duration {
-        cpu_of_threads(self.process, verifies)
-    }
-
-    fn cpu_of_backends(&self) -> Duration {
-        self.backends.iter().map(|backend| cpu_of_process(*backend)).sum()
+    /// CPU seconds of the proxy, of its threads that verify passwords, of the backends, and of the threads of clients.
+    fn spent(&self, threads: &Threads) -> [f64; 4] {
+        let backends = self.backends.iter().map(|backend| cpu_of_process(*backend)).sum();
+        let proxy = cpu_of_process(self.process);
+        [proxy, cpu_of_threads(self.process, verifies), backends, threads.cpu()].map(|cpu| cpu.as_secs_f64())
     }
 
     async fn recover(&mut self, well: bool) -> Recovery {
@@ -267,7 +249,7 @@ impl FloodRun {
             let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
             return Honest { cores: 0.0, connections: 0, together_ms: None, probed };
         }
-        let (work, connections) = honest(self.kind, flood, attacked.connections);
+        let (work, connections) = self.plan.honest(flood, attacked.connections);
         let threads = Threads::start(&work, self.fairway.http, connections);
         // They connect first: what that costs would be taken for what asking costs.
         self.clients.ask(self.effort.rate, self.effort.settling()).await;
@@ -280,4 +262,8 @@ impl FloodRun {
         let together_ms = work.step().map(|step| step.as_millis() as u64);
         Honest { cores: measured.cores(), connections, together_ms, probed }
     }
+}
+
+fn since(before: [f64; 4], now: [f64; 4]) -> [f64; 4] {
+    std::array::from_fn(|of| (now[of] - before[of]).max(0.0))
 }

@@ -1,6 +1,6 @@
 //! Sockets of attackers: never blocking, and reset when they are closed, so that none lingers in TIME-WAIT.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -53,5 +53,38 @@ pub(super) fn discard(stream: &TcpStream, room: &mut [MaybeUninit<u8>]) -> Heard
             Heard::Silence
         }
         Err(_) => Heard::End,
+    }
+}
+
+/// A connection on which pieces are sent one after the other, as far as it takes them.
+pub(super) struct Sender {
+    pub(super) stream: TcpStream,
+    /// How many pieces were sent.
+    pub(super) piece: usize,
+    /// Bytes sent of the next one.
+    sent: usize,
+}
+
+impl Sender {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, piece: 0, sent: 0 }
+    }
+
+    /// Sends what is left of `piece`, which is the next one; says whether bytes were taken.
+    pub(super) fn send(&mut self, piece: &[u8]) -> io::Result<bool> {
+        match (&self.stream).write(&piece[self.sent..]) {
+            Ok(length) => {
+                self.sent += length;
+                if self.sent == piece.len() {
+                    self.piece += 1;
+                    self.sent = 0;
+                }
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 }

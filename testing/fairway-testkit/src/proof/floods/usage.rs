@@ -78,17 +78,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_works_has_cpu_time_and_its_process_at_least_as_much() {
-        let (thread, began) = (this_thread(), Instant::now());
-        let before = cpu_of_thread(&thread);
-        while cpu_of_thread(&thread) - before < Duration::from_millis(30) {
-            assert!(began.elapsed() < Duration::from_secs(20), "no CPU time is counted");
-        }
-        assert!(cpu_of_process(std::process::id()) >= Duration::from_millis(30));
-        assert!(ticks(&thread).is_some());
-    }
-
-    #[test]
     fn threads_are_told_apart_by_their_names() {
         let work = || {
             let (thread, began) = (this_thread(), Instant::now());
@@ -101,12 +90,5 @@ mod tests {
         let worker = std::thread::Builder::new().name("hard worker".to_owned()).spawn(work).unwrap();
         assert!(worker.join().unwrap() >= Duration::from_millis(30));
         assert_eq!(cpu_of_threads(std::process::id(), |name| name == "nobody"), Duration::ZERO);
-    }
-
-    #[test]
-    fn this_process_has_memory_and_one_that_is_gone_has_none() {
-        let process = std::process::id();
-        assert!(resident(process) > 100_000 && peak(process) > 100_000);
-        assert_eq!((resident(u32::MAX), cpu_of_process(u32::MAX)), (0, Duration::ZERO));
     }
 }

@@ -2,7 +2,6 @@
 //! and what one change costs.
 
 mod objects;
-mod shape;
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +20,7 @@ use crate::proof::floods::resident;
 use crate::proof::site::Endpoint;
 use crate::wait::{eventually, free_port, holds_within};
 use objects::Object;
-pub use shape::{Kind, Shape, Source};
+pub use objects::{Kind, Shape, Source};
 
 /// How long the first configuration may take.
 const READY_WITHIN: Duration = Duration::from_secs(300);
@@ -57,10 +56,6 @@ pub struct Routes {
 }
 
 /// Serves routes and changes one of them `changes` times.
-///
-/// # Panics
-///
-/// When the binary does not become ready, or a change is not served within the patience of benchmarks.
 pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, changes: usize) -> Routes {
     let port = free_port();
     let cluster = Cluster::of(kind, source, shape, port).await;

@@ -1,11 +1,56 @@
 //! The objects of many routes: a Service with endpoints for each host, and for each of its paths an Ingress or an HTTPRoute of
 //! its own, as `kubectl` and controllers write them.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::shape::{Kind, Shape};
+use crate::manifests::Ingress;
 
-pub(super) const NAMESPACE: &str = "scale";
+/// What the routes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An Ingress with one path each.
+    Ingress,
+    /// An HTTPRoute with one rule each.
+    HttpRoute,
+}
+
+/// Where they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A directory with a file for each host.
+    Directory,
+    /// An API server.
+    Api,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// Ingresses or HTTPRoutes.
+    pub routes: usize,
+    /// The hosts that they share evenly; each has a Service. Not 0, and no more than routes.
+    pub hosts: usize,
+    /// Endpoints of all Services.
+    pub endpoints: usize,
+}
+
+impl Shape {
+    /// The host of a route.
+    pub(super) fn host_of(self, route: usize) -> usize {
+        route % self.hosts
+    }
+
+    /// The endpoints of a host's Service.
+    pub(super) fn endpoints_of(self, host: usize) -> usize {
+        self.endpoints / self.hosts + usize::from(host < self.endpoints % self.hosts)
+    }
+}
+
+const NAMESPACE: &str = "scale";
+const CREATED: &str = "2026-01-02T03:04:05Z";
 const GATEWAY_GROUP: &str = "gateway.networking.k8s.io/v1";
 
 /// An object and the resource that it belongs to.
@@ -71,19 +116,15 @@ pub(super) fn route(shape: Shape, kind: Kind, number: usize, label: Option<&str>
     let (name, service) = (format!("route-{number}"), service_name(host));
     match kind {
         Kind::Ingress => {
-            let mut ingress = json!({
-                "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata(&name),
-                "spec": { "ingressClassName": "nginx", "rules": [{ "host": host_name(host), "http": { "paths": [{
-                    "path": path, "pathType": "Prefix",
-                    "backend": { "service": { "name": service, "port": { "number": 80 } } },
-                }] } }] },
-            });
+            let mut ingress = Ingress::new(NAMESPACE, &name).created(CREATED).route(
+                &host_name(host),
+                &path,
+                (&service, 80),
+            );
             if let Some(label) = label {
-                let target = format!("https://{label}.test/");
-                ingress["metadata"]["annotations"] =
-                    json!({ "nginx.ingress.kubernetes.io/temporal-redirect": target });
+                ingress = ingress.annotation("temporal-redirect", &format!("https://{label}.test/"));
             }
-            ("ingresses", ingress)
+            ("ingresses", ingress.into_value())
         }
         Kind::HttpRoute => {
             let mut rule = json!({
@@ -124,5 +165,5 @@ fn service_name(host: usize) -> String {
 }
 
 fn metadata(name: &str) -> Value {
-    json!({ "name": name, "namespace": NAMESPACE, "creationTimestamp": "2026-01-02T03:04:05Z" })
+    json!({ "name": name, "namespace": NAMESPACE, "creationTimestamp": CREATED })
 }
