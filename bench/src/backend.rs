@@ -47,7 +47,7 @@ mod tests {
 
     fn ask(name: &str, upstream: &Upstream) -> Ask {
         let mut scenario = named(&[name.to_owned()]).unwrap()[0];
-        scenario.tls = false;
+        scenario.tls = None;
         Ask { address: upstream.address(scenario.upstream), scenario }
     }
 

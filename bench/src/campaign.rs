@@ -11,13 +11,14 @@ use tempfile::TempDir;
 use crate::backend::Upstream;
 use crate::measure::{self, Block, Effort};
 use crate::peers::{self, Binaries, Need, Wanted};
-use crate::pinning::Pin;
+use crate::pinning::Placement;
 use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
 use crate::running::Running;
-use crate::scenario::{Downstream, Edits, Forwarded, Load, Scenario};
+use crate::scenario::{Downstream, Edits, Forwarded, Load, Scenario, Tls};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
+    placement: Placement,
     found: Vec<(Wanted, Executable)>,
     backend: Upstream,
     certificate: Certificate,
@@ -31,11 +32,12 @@ impl Campaign {
         wanted: &[String],
         binaries: &Binaries,
         effort: Effort,
-        pin: Pin,
+        placement: Placement,
     ) -> anyhow::Result<Self> {
-        let origin = Origin::here(pin);
-        pin.as_generator()?;
+        let origin = Origin::here(Some(placement));
+        placement.as_generator()?;
         let mut campaign = Self {
+            placement,
             found: Vec::new(),
             backend: Upstream::start()?,
             certificate: Certificate::generate()?,
@@ -86,7 +88,7 @@ impl Campaign {
             eprintln!("{}", scenario.name);
             let findings = match scenario.load {
                 Load::Idle | Load::Waiting => self.memory(scenario)?,
-                Load::KeepAlive | Load::Once => self.cpu(scenario)?,
+                Load::KeepAlive | Load::Once | Load::Resumed => self.cpu(scenario)?,
             };
             self.report.results.extend(findings);
         }
@@ -164,7 +166,8 @@ impl Campaign {
         binary: &Executable,
         scenario: &Scenario,
     ) -> anyhow::Result<Result<Running, String>> {
-        let mut site = Site::prepare(self.directory.path(), name, &self.backend, scenario)?;
+        let workers = self.placement.workers;
+        let mut site = Site::prepare(self.directory.path(), name, &self.backend, scenario, workers)?;
         let command = match (peer.peer.prepare)(binary, &mut site, &self.certificate) {
             Ok(command) => command,
             Err(why) => {
@@ -174,7 +177,7 @@ impl Campaign {
         };
         let key = if is_usual(scenario) { name.to_owned() } else { format!("{name}, {}", scenario.name) };
         self.report.configurations.insert(key, site.written.iter().cloned().collect());
-        match Running::start(command, site, self.report.origin.pin) {
+        match Running::start(command, site, self.placement) {
             Ok(running) => Ok(Ok(running)),
             Err(why) => {
                 crate::interrupt::check()?;
@@ -193,10 +196,9 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
         Forwarded::Datagrams => return vec![Need::Datagrams],
     }
     let needs = [
-        (scenario.tls, Need::Tls),
+        (scenario.tls.is_some(), Need::Tls),
+        (!scenario.is_recommended(), Need::Defaults),
         (scenario.is_http2(), Need::Http2),
-        (!scenario.is_http2(), Need::Http1),
-        (scenario.upstream != Spoken::Http1, Need::Http2Upstream),
         (scenario.is_edited(), Need::Edits),
     ];
     needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
@@ -204,7 +206,11 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
 
 /// Whether it is configured as all others of its kind.
 fn is_usual(scenario: &Scenario) -> bool {
-    scenario.downstream == Downstream::Http1 && !scenario.is_stream() && !scenario.is_edited()
+    scenario.downstream == Downstream::Http1
+        && !scenario.is_stream()
+        && !scenario.is_edited()
+        && scenario.tls != Some(Tls::V12)
+        && scenario.is_recommended()
 }
 
 fn take(

@@ -11,7 +11,7 @@ use fairway_lab_traffic::load::{Outcome, Plan, Protocol, Reuse, Stream, TlsPlan,
 
 use crate::body::Body;
 use crate::interrupt::wait_until;
-use crate::scenario::{Forwarded, HOST, Load, Scenario};
+use crate::scenario::{Forwarded, HOST, Load, Scenario, Tls};
 
 /// How long a connection, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ pub(crate) fn has_fields(ask: &Ask, fields: &[(&str, &str)], window: Duration) -
 
 fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     let Scenario { tls, body, connections, downstream, .. } = ask.scenario;
-    let scheme = if tls { "https" } else { "http" };
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", ask.scenario.path()), vec![ask.address])?;
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let fields = FIELDS.into_iter().chain(ask.scenario.is_edited().then_some(ORIGIN));
@@ -123,7 +123,7 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     plan.bounds.duration = Some(window);
     (plan.wire.reuse, plan.bounds.requests) = match ask.scenario.load {
         Load::KeepAlive => (Reuse::KeepAlive, None),
-        Load::Once => (Reuse::ConnectionPerRequest, None),
+        Load::Once | Load::Resumed => (Reuse::ConnectionPerRequest, None),
         Load::Idle => (Reuse::OneAfterTheOther, Some(connections as u64)),
         Load::Waiting => (Reuse::KeepAlive, Some((connections * downstream.streams()) as u64)),
     };
@@ -144,12 +144,18 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         plan.expect.header = Some(field("content-length", &body.bytes().to_string()));
     }
     // Every peer has to do the same work, so nothing is left to choose.
-    plan.wire.tls = tls.then(|| TlsPlan {
-        versions: vec![TlsVersion::Tls13],
-        ciphers: vec!["TLS_AES_256_GCM_SHA384".to_owned()],
-        groups: vec![GROUP.to_owned()],
-        resumption: false,
-        ..TlsPlan::default()
+    plan.wire.tls = tls.map(|tls| {
+        let (version, cipher) = match tls {
+            Tls::V12 => (TlsVersion::Tls12, "ECDHE-RSA-AES256-GCM-SHA384"),
+            Tls::V13 => (TlsVersion::Tls13, "TLS_AES_256_GCM_SHA384"),
+        };
+        TlsPlan {
+            versions: vec![version],
+            ciphers: vec![cipher.to_owned()],
+            groups: vec![GROUP.to_owned()],
+            resumption: ask.scenario.load == Load::Resumed,
+            ..TlsPlan::default()
+        }
     });
     Ok(plan)
 }

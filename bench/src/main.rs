@@ -29,12 +29,11 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fairway_testkit::proof::floods::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::Serialize;
 
 use crate::campaign::Campaign;
 use crate::measure::Effort;
 use crate::peers::Binaries;
-use crate::pinning::Pin;
+use crate::pinning::{Pin, Placement};
 use crate::proofs::{
     ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, RoutesArguments,
     ScaleArguments, SpreadArguments,
@@ -93,6 +92,9 @@ struct RunArguments {
     /// Which CPUs the proxies and the generator run on.
     #[arg(long, value_enum, default_value_t = Pin::Apart)]
     pin: Pin,
+    /// Worker threads or processes of each proxy: the processors that Go's proxies use (GOMAXPROCS).
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
@@ -137,16 +139,17 @@ fn run(arguments: &RunArguments) -> anyhow::Result<()> {
         effort = Effort { blocks: 2, seconds: 0.3 };
         scenarios.iter_mut().for_each(|scenario| scenario.connections = scenario.connections.min(500));
     }
+    report::is_writable(&arguments.out)?;
     allow_many_files();
     let campaign = Campaign::prepare(
         &arguments.peers,
         &binaries(&arguments.fairway)?,
         effort,
-        arguments.pin.possible(),
+        Placement { pin: arguments.pin, workers: arguments.workers.into() }.possible(),
     )?;
     let report = campaign.run(&scenarios)?;
     report::print(&report);
-    write(&report, &arguments.out)
+    report::write(&report, &arguments.out)
 }
 
 fn binaries(fairway: &Path) -> anyhow::Result<Binaries> {
@@ -169,14 +172,4 @@ fn allow_many_files() {
     {
         eprintln!("the limit of open files stays at {:?}: {error}", limit.current);
     }
-}
-
-fn write(report: &impl Serialize, path: &Path) -> anyhow::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(path, serde_json::to_string_pretty(report)?)
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("\neverything is in {}", path.display());
-    Ok(())
 }

@@ -1,10 +1,10 @@
 //! The proxies that are compared. Each file under `peers/` knows one: how its configuration is written, how it is
 //! started with one worker, how it says its version. None of them measures anything.
 
+mod caddy;
 mod envoy;
 mod fairway;
 mod floor;
-mod h2o;
 mod haproxy;
 mod nginx;
 mod peer;
@@ -22,20 +22,25 @@ pub(crate) const ALL: [&Peer; 7] = [
     &nginx::NGINX,
     &haproxy::HAPROXY,
     &envoy::ENVOY,
-    &h2o::H2O,
     &traefik::TRAEFIK,
+    &caddy::CADDY,
 ];
+
+/// Of these, every release of a package that is installed can be named.
+const PACKAGED: [&str; 3] = [nginx::NGINX.name, haproxy::HAPROXY.name, caddy::CADDY.name];
 
 /// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
 pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
     let (known, release) = Release::of(name)?;
-    let peer = ALL.into_iter().find(|peer| peer.name == known).filter(|peer| {
-        release == Release::Current || [nginx::NGINX.name, haproxy::HAPROXY.name].contains(&peer.name)
-    });
+    let peer = ALL
+        .into_iter()
+        .find(|peer| peer.name == known)
+        .filter(|peer| release == Release::Current || PACKAGED.contains(&peer.name));
     let peer = peer.with_context(|| {
         format!(
-            "no peer {name}; there are {}, and other releases as nginx@VERSION and haproxy@VERSION",
-            ALL.map(|peer| peer.name).join(", ")
+            "no peer {name}; there are {}, and other releases of {} as NAME@VERSION",
+            ALL.map(|peer| peer.name).join(", "),
+            PACKAGED.join(", ")
         )
     })?;
     Ok(Wanted { name: name.to_owned(), peer, release })
@@ -55,12 +60,11 @@ mod tests {
 
     #[test]
     fn a_peer_that_lacks_something_says_so_where_it_is_needed_and_only_there() {
-        let h2o = named("h2o").expect("a peer").peer;
-        assert_eq!(h2o.lacks(&[Need::Tls, Need::Http2]), None);
-        let why = h2o.lacks(&[Need::Tls, Need::Http2, Need::Http2Upstream]);
-        assert!(why.is_some_and(|why| why.contains("HTTP/1 with backends")));
         let floor = named("floor").expect("a peer").peer;
-        assert_eq!((floor.lacks(&[Need::Http1]), floor.lacks(&[Need::Tls])), (None, Some("speaks no TLS")));
+        assert_eq!((floor.lacks(&[]), floor.lacks(&[Need::Tls])), (None, Some("speaks no TLS")));
+        let haproxy = named("haproxy").expect("a peer").peer;
+        assert_eq!(haproxy.lacks(&[Need::Tls, Need::Http2, Need::Connections]), None);
+        assert_eq!(haproxy.lacks(&[Need::Datagrams]), Some("forwards no UDP"));
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! Which CPU runs what. Apart means: the proxies on CPU 0, the generator and the backend on CPU 1, so that the
-//! scheduler does not move them about in the middle of a block.
+//! Which CPUs run what. Apart means: the proxies on the first CPUs, as many as each has workers, the generator and the
+//! backend on the next one, so that the scheduler does not move them about in the middle of a block.
 
-use fairway_lab_measure::{Distance, distance, pin_thread, round_trip_ns};
+use std::ops::Range;
 
-const PROXY: usize = 0;
-const GENERATOR: usize = 1;
+use anyhow::Context;
+use fairway_lab_measure::{Distance, distance, round_trip_ns};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pin {
-    /// Proxies on CPU 0, generator and backend on CPU 1.
+    /// Proxies on the first CPUs, generator and backend on the next.
     Apart,
     /// Everything on CPU 0: no cache line ever travels, and the kernel's share is as small as it gets.
     Together,
@@ -17,34 +18,55 @@ pub(crate) enum Pin {
     Off,
 }
 
-impl Pin {
-    /// What is possible of it: apart needs two CPUs.
+/// How each proxy is placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub(crate) struct Placement {
+    pub(crate) pin: Pin,
+    /// Worker threads or processes of each proxy.
+    pub(crate) workers: usize,
+}
+
+impl Placement {
+    /// What is possible of it here: apart needs a CPU more than there are workers.
     pub(crate) fn possible(self) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if self == Self::Apart && cpus == 1 { Self::Together } else { self }
+        let pin = match self.pin {
+            Pin::Apart if cpus > self.workers => Pin::Apart,
+            Pin::Apart if self.workers > 1 => Pin::Off,
+            Pin::Apart => Pin::Together,
+            pin => pin,
+        };
+        Self { pin, ..self }
     }
 
     /// Moves this thread, and the threads it will start, to the generator's CPU.
     pub(crate) fn as_generator(self) -> anyhow::Result<()> {
-        self.to(if self == Self::Apart { GENERATOR } else { PROXY })
+        self.to(if self.pin == Pin::Apart { self.workers..self.workers + 1 } else { 0..1 })
     }
 
-    /// Moves this thread to the proxies' CPU, so that a process started now inherits it.
+    /// Moves this thread to the proxies' CPUs, so that a process started now inherits them.
     pub(crate) fn as_proxy(self) -> anyhow::Result<()> {
-        self.to(PROXY)
+        self.to(if self.pin == Pin::Apart { 0..self.workers } else { 0..1 })
     }
 
-    fn to(self, cpu: usize) -> anyhow::Result<()> {
-        if self == Self::Off { Ok(()) } else { pin_thread(cpu) }
+    fn to(self, cpus: Range<usize>) -> anyhow::Result<()> {
+        if self.pin == Pin::Off {
+            return Ok(());
+        }
+        anyhow::ensure!(cpus.end <= CpuSet::MAX_CPU, "there is no CPU {}", cpus.end - 1);
+        let mut set = CpuSet::new();
+        cpus.clone().for_each(|cpu| set.set(cpu));
+        sched_setaffinity(None, &set).with_context(|| format!("keep a thread on the CPUs {cpus:?}"))
     }
 
-    /// Nanoseconds from one CPU to the other and back, now; nothing where there are no two, or no probe came through.
+    /// Nanoseconds from the generator's CPU to a proxy's and back, now; nothing where they share one, or no probe came
+    /// through.
     pub(crate) fn probe(self) -> Option<f64> {
-        if self == Self::Apart { round_trip_ns(GENERATOR, PROXY) } else { None }
+        if self.pin == Pin::Apart { round_trip_ns(self.workers, 0) } else { None }
     }
 
-    /// Where the two are, by what [`Pin::probe`] said.
+    /// Where the two are, by what [`Placement::probe`] said.
     pub(crate) fn distance(self, round_trip_ns: Option<f64>) -> Distance {
-        if self == Self::Together { Distance::OneCore } else { distance(round_trip_ns) }
+        if self.pin == Pin::Together { Distance::OneCore } else { distance(round_trip_ns) }
     }
 }

@@ -8,7 +8,7 @@ use fairway_lab_measure::{Program, Waited};
 use crate::body::Body;
 use crate::interrupt;
 use crate::load::{Ask, has_fields, send};
-use crate::pinning::Pin;
+use crate::pinning::Placement;
 use crate::scenario::{Load, Scenario};
 use crate::site::{ANSWER_FIELDS, Site};
 
@@ -20,17 +20,17 @@ pub(crate) struct Running {
     pub(crate) site: Site,
     /// The process that was started and its descendants, once it is ready.
     pub(crate) processes: Vec<u32>,
-    pub(crate) pin: Pin,
+    pub(crate) placement: Placement,
     program: Program,
 }
 
 impl Running {
     /// Starts `command` and waits until an answer comes back through it.
-    pub(crate) fn start(mut command: Command, site: Site, pin: Pin) -> anyhow::Result<Self> {
-        pin.as_proxy()?;
+    pub(crate) fn start(mut command: Command, site: Site, placement: Placement) -> anyhow::Result<Self> {
+        placement.as_proxy()?;
         let started = Program::start(&mut command, site.directory.join("log"));
-        pin.as_generator()?;
-        let mut running = Self { site, processes: Vec::new(), pin, program: started? };
+        placement.as_generator()?;
+        let mut running = Self { site, processes: Vec::new(), placement, program: started? };
         running.await_answer()?;
         running.processes = running.program.pids();
         Ok(running)
@@ -43,7 +43,7 @@ impl Running {
         let body = if is_edited { Body::Health } else { body };
         let fields: &[(&str, &str)] = if is_edited { &ANSWER_FIELDS } else { &[] };
         let ask = Ask {
-            address: if tls { self.site.https } else { self.site.http },
+            address: if tls.is_some() { self.site.https } else { self.site.http },
             scenario: Scenario { load: Load::Idle, connections: 1, body, ..self.site.scenario },
         };
         let waited = self.program.wait_until(READY_WITHIN, || {

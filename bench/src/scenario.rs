@@ -1,5 +1,6 @@
 //! The table of scenarios: what is sent, over what, on how many connections. Never measures.
 
+use fairway_lab_measure::results::Settings;
 use fairway_lab_traffic::backend::Spoken;
 
 use crate::body::Body;
@@ -14,6 +15,8 @@ pub(crate) enum Load {
     KeepAlive,
     /// A new connection for each request.
     Once,
+    /// The same, and each continues the TLS session of one before.
+    Resumed,
     /// Connections that stay idle after one request each; memory is measured instead of CPU.
     Idle,
     /// Streams whose answers do not come until memory was measured.
@@ -38,6 +41,17 @@ impl Downstream {
             Self::Http2 { streams } => streams,
         }
     }
+}
+
+/// The only version of TLS that is spoken, with one cipher suite.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub(crate) enum Tls {
+    /// As study 2 of the laboratory measured it: ECDHE-RSA-AES256-GCM-SHA384.
+    #[serde(rename = "1.2")]
+    V12,
+    /// `TLS_AES_256_GCM_SHA384`.
+    #[serde(rename = "1.3")]
+    V13,
 }
 
 /// What a proxy makes of what clients send.
@@ -67,14 +81,17 @@ pub(crate) const PREFIX: &str = "/app";
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
+    /// What it is called in tables.
+    pub(crate) title: &'static str,
     pub(crate) load: Load,
-    pub(crate) tls: bool,
+    pub(crate) tls: Option<Tls>,
     pub(crate) body: Body,
     pub(crate) connections: usize,
     pub(crate) downstream: Downstream,
     pub(crate) upstream: Spoken,
     pub(crate) forwarded: Forwarded,
     pub(crate) edits: Edits,
+    pub(crate) settings: Settings,
 }
 
 impl Scenario {
@@ -99,27 +116,61 @@ impl Scenario {
         format!("{prefix}{}", self.body.path())
     }
 
-    const fn http1(name: &'static str, load: Load, tls: bool, body: Body, connections: usize) -> Self {
-        let (downstream, upstream, forwarded) = (Downstream::Http1, Spoken::Http1, Forwarded::Requests);
-        let edits = Edits::Nothing;
-        Self { name, load, tls, body, connections, downstream, upstream, forwarded, edits }
+    /// Whether peers are made alike, and not as they come.
+    pub(crate) fn is_recommended(&self) -> bool {
+        self.settings == Settings::Recommended
+    }
+
+    /// HTTP/1 on both sides.
+    const fn http1(
+        name: &'static str,
+        title: &'static str,
+        load: Load,
+        tls: Option<Tls>,
+        body: Body,
+        connections: usize,
+    ) -> Self {
+        Self {
+            name,
+            title,
+            load,
+            tls,
+            body,
+            connections,
+            downstream: Downstream::Http1,
+            upstream: Spoken::Http1,
+            forwarded: Forwarded::Requests,
+            edits: Edits::Nothing,
+            settings: Settings::Recommended,
+        }
     }
 
     /// TCP: what goes through the connections is HTTP/1, so that every answer is checked as in the other scenarios.
-    const fn tcp(name: &'static str, load: Load, body: Body, connections: usize) -> Self {
-        Self { forwarded: Forwarded::Connections, ..Self::http1(name, load, false, body, connections) }
+    const fn tcp(
+        name: &'static str,
+        title: &'static str,
+        load: Load,
+        body: Body,
+        connections: usize,
+    ) -> Self {
+        Self { forwarded: Forwarded::Connections, ..Self::http1(name, title, load, None, body, connections) }
     }
 
     /// Datagrams of 100 bytes, and their echoes.
-    const fn udp(name: &'static str, load: Load, sessions: usize) -> Self {
-        let http1 = Self::http1(name, load, false, Body::Datagram, sessions);
-        Self { forwarded: Forwarded::Datagrams, upstream: Spoken::Datagrams, ..http1 }
+    const fn udp(name: &'static str, title: &'static str, load: Load, sessions: usize) -> Self {
+        Self {
+            forwarded: Forwarded::Datagrams,
+            upstream: Spoken::Datagrams,
+            ..Self::http1(name, title, load, None, Body::Datagram, sessions)
+        }
     }
 
     /// HTTP/2 over TLS, keep-alive, 1 KiB.
-    const fn http2(name: &'static str, connections: usize, streams: usize) -> Self {
-        let downstream = Downstream::Http2 { streams };
-        Self { downstream, ..Self::http1(name, Load::KeepAlive, true, Body::Kilobyte, connections) }
+    const fn http2(name: &'static str, title: &'static str, connections: usize, streams: usize) -> Self {
+        Self {
+            downstream: Downstream::Http2 { streams },
+            ..Self::http1(name, title, Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, connections)
+        }
     }
 
     const fn over(self, upstream: Spoken) -> Self {
@@ -130,35 +181,46 @@ impl Scenario {
         Self { edits: Edits::Usual, ..self }
     }
 
-    const fn measured(self, load: Load, tls: bool) -> Self {
+    const fn as_it_comes(self) -> Self {
+        Self { settings: Settings::Defaults, ..self }
+    }
+
+    const fn measured(self, load: Load, tls: Option<Tls>) -> Self {
         Self { load, tls, ..self }
     }
 }
 
-pub(crate) const ALL: [Scenario; 23] = [
-    Scenario::http1("http-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50),
-    Scenario::http1("http-1k-200", Load::KeepAlive, false, Body::Kilobyte, 200),
-    Scenario::http1("https-1k-50", Load::KeepAlive, true, Body::Kilobyte, 50),
-    Scenario::http1("tls13-handshakes", Load::Once, true, Body::Kilobyte, 50),
-    Scenario::http1("http-1m", Load::KeepAlive, false, Body::Megabyte, 20),
-    Scenario::http1("https-1m", Load::KeepAlive, true, Body::Megabyte, 20),
-    Scenario::http1("edits-1k-50", Load::KeepAlive, false, Body::Kilobyte, 50).edited(),
-    Scenario::http2("h2-1k-50x1", 50, 1),
-    Scenario::http2("h2-1k-10x10", 10, 10),
-    Scenario::http2("h2-1k-10x100", 10, 100),
-    Scenario::http2("h2c-upstream-1k-10x100", 10, 100).over(Spoken::H2c),
-    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", 10, 10).over(Spoken::Grpc) },
-    Scenario::tcp("tcp-1m", Load::KeepAlive, Body::Megabyte, 20),
-    Scenario::tcp("tcp-1k-50", Load::KeepAlive, Body::Kilobyte, 50),
-    Scenario::tcp("tcp-connections", Load::Once, Body::Kilobyte, 50),
-    Scenario::udp("udp-50", Load::KeepAlive, 50),
-    Scenario::udp("udp-sessions", Load::Once, 50),
-    Scenario::http1("idle-memory", Load::Idle, false, Body::Kilobyte, 5000),
-    Scenario::http1("idle-memory-tls", Load::Idle, true, Body::Kilobyte, 5000),
-    Scenario::http2("idle-memory-h2", 5000, 1).measured(Load::Idle, false),
-    Scenario::http2("idle-memory-h2-tls", 5000, 1).measured(Load::Idle, true),
-    Scenario::http2("waiting-streams", 100, 100).measured(Load::Waiting, false),
-    Scenario::http2("waiting-streams-h2c", 100, 100).measured(Load::Waiting, false).over(Spoken::H2c),
+#[rustfmt::skip]
+pub(crate) const ALL: [Scenario; 29] = [
+    Scenario::http1("http-1k-50", "1 KiB, plain keep-alive, 50 connections", Load::KeepAlive, None, Body::Kilobyte, 50),
+    Scenario::http1("http-1k-200", "1 KiB, plain keep-alive, 200 connections", Load::KeepAlive, None, Body::Kilobyte, 200),
+    Scenario::http1("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50),
+    Scenario::http1("tls13-handshakes", "full TLS 1.3 handshake (RSA-2048) and one request", Load::Once, Some(Tls::V13), Body::Kilobyte, 50),
+    Scenario::http1("tls13-resumed", "resumed TLS 1.3 handshake and one request", Load::Resumed, Some(Tls::V13), Body::Kilobyte, 50),
+    Scenario::http1("http-1m", "1 MiB, plain", Load::KeepAlive, None, Body::Megabyte, 20),
+    Scenario::http1("https-1m", "1 MiB, TLS 1.3", Load::KeepAlive, Some(Tls::V13), Body::Megabyte, 20),
+    Scenario::http1("edits-1k-50", "1 KiB, plain keep-alive, 50 connections, with CORS, a rewrite and one more field", Load::KeepAlive, None, Body::Kilobyte, 50).edited(),
+    Scenario::http2("h2-1k-50x1", "HTTP/2, 1 KiB, TLS 1.3, 50 connections with 1 stream", 50, 1),
+    Scenario::http2("h2-1k-10x10", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 10 streams", 10, 10),
+    Scenario::http2("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100),
+    Scenario::http2("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100).over(Spoken::H2c),
+    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams", 10, 10).over(Spoken::Grpc) },
+    Scenario::http1("https12-1k-50", "1 KiB, TLS 1.2 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V12), Body::Kilobyte, 50),
+    Scenario::http1("tls12-handshakes", "full TLS 1.2 handshake (RSA-2048) and one request", Load::Once, Some(Tls::V12), Body::Kilobyte, 50),
+    Scenario::http1("https12-1m", "1 MiB, TLS 1.2", Load::KeepAlive, Some(Tls::V12), Body::Megabyte, 20),
+    Scenario::http1("defaults-http-1k-50", "1 KiB, plain keep-alive, 50 connections, every proxy as it comes", Load::KeepAlive, None, Body::Kilobyte, 50).as_it_comes(),
+    Scenario::http1("defaults-https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections, every proxy as it comes", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50).as_it_comes(),
+    Scenario::tcp("tcp-1m", "TCP, 1 MiB over long connections, for each MiB", Load::KeepAlive, Body::Megabyte, 20),
+    Scenario::tcp("tcp-1k-50", "TCP, 1 KiB over long connections, for each exchange", Load::KeepAlive, Body::Kilobyte, 50),
+    Scenario::tcp("tcp-connections", "TCP, a connection for each 1 KiB, for each connection", Load::Once, Body::Kilobyte, 50),
+    Scenario::udp("udp-50", "UDP, 100 bytes and their echo in long sessions, for each pair of datagrams", Load::KeepAlive, 50),
+    Scenario::udp("udp-sessions", "UDP, a session for each 100 bytes and their echo, for each session", Load::Once, 50),
+    Scenario::http1("idle-memory", "idle connections", Load::Idle, None, Body::Kilobyte, 5000),
+    Scenario::http1("idle-memory-tls", "idle connections over TLS", Load::Idle, Some(Tls::V13), Body::Kilobyte, 5000),
+    Scenario::http2("idle-memory-h2", "idle connections of HTTP/2", 5000, 1).measured(Load::Idle, None),
+    Scenario::http2("idle-memory-h2-tls", "idle connections of HTTP/2 over TLS", 5000, 1).measured(Load::Idle, Some(Tls::V13)),
+    Scenario::http2("waiting-streams", "streams that wait, HTTP/1 to the backend", 100, 100).measured(Load::Waiting, None),
+    Scenario::http2("waiting-streams-h2c", "streams that wait, HTTP/2 to the backend", 100, 100).measured(Load::Waiting, None).over(Spoken::H2c),
 ];
 
 /// The scenarios that one of the comma-separated names begins; all when there is none.

@@ -56,6 +56,8 @@ pub(crate) struct Site {
     pub(crate) https: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) backend: SocketAddr,
+    /// Worker threads or processes.
+    pub(crate) workers: usize,
     /// The configuration as written, for the report.
     pub(crate) written: Vec<(String, String)>,
 }
@@ -66,6 +68,7 @@ impl Site {
         peer: &str,
         backend: &Upstream,
         scenario: &Scenario,
+        workers: usize,
     ) -> anyhow::Result<Self> {
         let directory = root.join(peer.replace(' ', "-"));
         fs::create_dir_all(&directory)?;
@@ -77,6 +80,7 @@ impl Site {
             https,
             admin,
             backend: backend.address(scenario.upstream),
+            workers,
             written: Vec::new(),
         })
     }

@@ -9,7 +9,7 @@ use fairway_lab_measure::{CpuTime, Distance, MachineTime, during};
 use super::handshakes::Handshakes;
 use crate::load::{Ask, Generator, Tally, send};
 use crate::running::{Running, settle};
-use crate::scenario::Scenario;
+use crate::scenario::{Load, Scenario};
 
 /// Load before the clock starts: pools fill, caches and branch predictors warm.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -120,11 +120,12 @@ struct Measurement {
     distance: [Distance; 2],
     distance_ns: [Option<f64>; 2],
     obituary: Option<String>,
+    are_to_resume: bool,
 }
 
 impl Measurement {
     fn take(scenario: &Scenario, proxy: &mut Running, effort: Effort) -> anyhow::Result<Self> {
-        let before_ns = proxy.pin.probe();
+        let before_ns = proxy.placement.probe();
         let ask = ask(scenario, proxy);
         send(&ask, WARM_UP)?;
         let mut generator = Generator::open(&ask, Duration::from_secs_f64(effort.seconds))?;
@@ -137,9 +138,10 @@ impl Measurement {
         let generator_cpu = own().since(generator_cpu);
         let stolen = MachineTime::now().stolen_since(machine);
         let tally = generator.end()?;
-        let distance_ns = [before_ns, proxy.pin.probe()];
-        let distance = distance_ns.map(|ns| proxy.pin.distance(ns));
-        Ok(Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, obituary: proxy.obituary() })
+        let distance_ns = [before_ns, proxy.placement.probe()];
+        let distance = distance_ns.map(|ns| proxy.placement.distance(ns));
+        let (obituary, are_to_resume) = (proxy.obituary(), scenario.load == Load::Resumed);
+        Ok(Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, obituary, are_to_resume })
     }
 
     fn into_block(self, round: usize, peer: &str) -> Block {
@@ -178,7 +180,9 @@ impl Measurement {
         if failed > 0 || self.tally.requests == 0 {
             return Some(format!("{failed} requests failed, {} were answered", self.tally.requests));
         }
-        if let Some(why) = Handshakes::of(&self.tally.outcome).and_then(|these| these.objection()) {
+        if let Some(why) =
+            Handshakes::of(&self.tally.outcome).and_then(|these| these.objection(self.are_to_resume))
+        {
             return Some(why);
         }
         if self.stolen > STOLEN_AT_MOST {
@@ -190,5 +194,8 @@ impl Measurement {
 
 /// What a scenario's clients ask of a proxy.
 pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
-    Ask { address: if scenario.tls { proxy.site.https } else { proxy.site.http }, scenario: *scenario }
+    Ask {
+        address: if scenario.tls.is_some() { proxy.site.https } else { proxy.site.http },
+        scenario: *scenario,
+    }
 }

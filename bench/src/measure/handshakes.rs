@@ -24,10 +24,14 @@ impl Handshakes {
         Some(Self { full, resumed, tickets, negotiated: tls.clone() })
     }
 
-    /// Why a block with them does not count.
-    pub(super) fn objection(&self) -> Option<String> {
+    /// Why a block with them does not count, if all `are_to_resume` a session, or none. Servers refuse a ticket now and
+    /// then: a tenth may be full where they are to be resumed.
+    pub(super) fn objection(&self, are_to_resume: bool) -> Option<String> {
         let all = self.full + self.resumed;
-        if self.resumed > 0 {
+        if are_to_resume && self.full * 10 > all {
+            return Some(format!("{} of {all} handshakes were full and should be resumed", self.full));
+        }
+        if !are_to_resume && self.resumed > 0 {
             return Some(format!("{} of {all} handshakes were resumed and should be full", self.resumed));
         }
         let group = self.negotiated.group.as_deref().unwrap_or("an unknown group");
@@ -66,9 +70,14 @@ mod tests {
 
     #[test]
     fn resumed_handshakes_and_another_group_are_objected_to() {
-        assert_eq!(handshakes(0, GROUP).objection(), None);
-        assert!(handshakes(1, GROUP).objection().is_some_and(|why| why.contains("1 of 10")));
-        assert!(handshakes(0, "secp256r1").objection().is_some_and(|why| why.contains("secp256r1")));
+        let objection = |resumed, group, are_to_resume| handshakes(resumed, group).objection(are_to_resume);
+        assert_eq!(objection(0, GROUP, false), None);
+        assert_eq!(objection(9, GROUP, true), None);
+        for (resumed, group, are_to_resume, part) in
+            [(1, GROUP, false, "1 of 10"), (8, GROUP, true, "2 of 10"), (0, "secp256r1", false, "secp256r1")]
+        {
+            assert!(objection(resumed, group, are_to_resume).is_some_and(|why| why.contains(part)), "{part}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use fairway_lab_measure::{Executable, Release};
 use serde_json::{Value, json};
 
 use super::peer::{Binaries, Peer, REQUESTS_ALONE, first_line};
+use crate::scenario::Tls;
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, PREFIX, Site};
 
 pub(super) const ENVOY: Peer = Peer {
@@ -38,33 +39,37 @@ fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
-    let bootstrap = bootstrap(site, tls(&chain, &key, site.alpn()));
+    let bootstrap = bootstrap(site, tls(site, &chain, &key));
     let path = site.write("envoy.json", &serde_json::to_string_pretty(&bootstrap)?)?;
     let mut command = binary.command();
-    command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(path);
+    let workers = site.workers.to_string();
+    command.args(["--concurrency", &workers, "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(path);
     Ok(command)
 }
 
 fn bootstrap(site: &Site, tls: Value) -> Value {
+    let mut cluster = json!({
+        "name": "backend",
+        "type": "STATIC",
+        "load_assignment": {
+            "cluster_name": "backend",
+            "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": address(site.backend.port()) } }] }],
+        },
+    });
+    if site.scenario.is_recommended() {
+        cluster["connect_timeout"] = json!("5s");
+        cluster["circuit_breakers"] = json!({ "thresholds": [{
+            "max_connections": 8192, "max_pending_requests": 8192, "max_requests": 8192,
+        }] });
+        cluster["typed_extension_protocol_options"] = upstream(site);
+    }
     json!({
         "static_resources": {
             "listeners": [
                 listener(site, "http", None),
                 listener(site, "https", Some(tls)),
             ],
-            "clusters": [{
-                "name": "backend",
-                "type": "STATIC",
-                "connect_timeout": "5s",
-                "circuit_breakers": { "thresholds": [{
-                    "max_connections": 8192, "max_pending_requests": 8192, "max_requests": 8192,
-                }] },
-                "typed_extension_protocol_options": upstream(site),
-                "load_assignment": {
-                    "cluster_name": "backend",
-                    "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": address(site.backend.port()) } }] }],
-                },
-            }],
+            "clusters": [cluster],
         },
     })
 }
@@ -107,40 +112,45 @@ fn route(site: &Site) -> Value {
 }
 
 fn http_connections(name: &str, site: &Site) -> Value {
-    let codec = if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" };
-    json!({
+    let mut host = json!({ "name": "bench", "domains": [HOST], "routes": [route(site)] });
+    let mut connections = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
-        "codec_type": codec,
-        "use_remote_address": true,
-        "generate_request_id": true,
-        "route_config": { "virtual_hosts": [{
-            "name": "bench",
-            "domains": [HOST],
-            "request_headers_to_add": [{
-                "header": { "key": "x-real-ip", "value": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" },
-                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-            }],
-            "routes": [route(site)],
-        }] },
         "http_filters": [{
             "name": "envoy.filters.http.router",
             "typed_config": { "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" },
         }],
-    })
+    });
+    if site.scenario.is_recommended() {
+        connections["codec_type"] = json!(if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" });
+        connections["use_remote_address"] = json!(true);
+        connections["generate_request_id"] = json!(true);
+        host["request_headers_to_add"] = json!([{
+            "header": { "key": "x-real-ip", "value": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" },
+            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+        }]);
+    }
+    connections["route_config"] = json!({ "virtual_hosts": [host] });
+    connections
 }
 
 /// The cipher suites of TLS 1.3 cannot be chosen in Envoy; the client offers only one.
-fn tls(chain: &Path, key: &Path, alpn: &str) -> Value {
+fn tls(site: &Site, chain: &Path, key: &Path) -> Value {
+    let mut common = json!({
+        "alpn_protocols": [site.alpn()],
+        "tls_certificates": [{
+            "certificate_chain": { "filename": chain },
+            "private_key": { "filename": key },
+        }],
+    });
+    if site.scenario.is_recommended() {
+        let version = if site.scenario.tls == Some(Tls::V12) { "TLSv1_2" } else { "TLSv1_3" };
+        let versions =
+            json!({ "tls_minimum_protocol_version": version, "tls_maximum_protocol_version": version });
+        common["tls_params"] = versions;
+    }
     json!({
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
-        "common_tls_context": {
-            "alpn_protocols": [alpn],
-            "tls_params": { "tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3" },
-            "tls_certificates": [{
-                "certificate_chain": { "filename": chain },
-                "private_key": { "filename": key },
-            }],
-        },
+        "common_tls_context": common,
     })
 }

@@ -24,41 +24,37 @@ pub(super) const FAIRWAY: Peer = Peer {
 };
 
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
-    if site.scenario.is_stream() {
-        return stream(binary, site);
-    }
-    let objects = objects(site);
+    let objects = if site.scenario.is_stream() { service_map(site) } else { objects(site) };
     site.write("manifests/bench.yaml", &objects)?;
-    site.write_secret("manifests/certificate.yaml", &secret(certificate))?;
+    let arguments = arguments(site);
+    site.write("command-line", &format!("fairway {}\n", arguments.join(" ")))?;
+    if !site.scenario.is_stream() {
+        site.write_secret("manifests/certificate.yaml", &secret(certificate))?;
+    }
     let mut command = binary.command();
-    command
-        .arg("run")
-        .arg("--manifests")
-        .arg(site.directory.join("manifests"))
-        .args(["--http", &site.http.to_string()])
-        .args(["--https", &site.https.to_string()])
-        .args(["--admin", &site.admin.to_string()])
-        .args(["--configmap", "bench/settings", "--workers", "1", "--access-log", "off"]);
+    command.args(arguments);
     Ok(command)
+}
+
+fn arguments(site: &Site) -> Vec<String> {
+    let (manifests, workers) = (site.directory.join("manifests"), site.workers.to_string());
+    let (http, https, admin) = (site.http.to_string(), site.https.to_string(), site.admin.to_string());
+    // The port of a TCP or UDP service is at the address of plain HTTP.
+    let http = if site.scenario.is_stream() { "127.0.0.1:0" } else { &http };
+    let manifests = manifests.display().to_string();
+    let mut all =
+        vec!["run", "--manifests", &manifests, "--http", http, "--https", &https, "--admin", &admin];
+    all.extend(["--configmap", "bench/settings", "--workers", &workers]);
+    if site.scenario.is_recommended() {
+        all.extend(["--access-log", "off"]);
+    }
+    if site.scenario.is_stream() {
+        all.extend(["--tcp-services-configmap", "bench/tcp", "--udp-services-configmap", "bench/udp"]);
+    }
+    all.into_iter().map(str::to_owned).collect()
 }
 
 /// A TCP or a UDP service, as ingress-nginx has them.
-fn stream(binary: &Executable, site: &mut Site) -> anyhow::Result<Command> {
-    let objects = service_map(site);
-    site.write("manifests/bench.yaml", &objects)?;
-    let mut command = binary.command();
-    command
-        .arg("run")
-        .arg("--manifests")
-        .arg(site.directory.join("manifests"))
-        // The port of the service is at the same address.
-        .args(["--http", "127.0.0.1:0", "--https", &site.https.to_string()])
-        .args(["--admin", &site.admin.to_string()])
-        .args(["--configmap", "bench/settings", "--workers", "1", "--access-log", "off"])
-        .args(["--tcp-services-configmap", "bench/tcp", "--udp-services-configmap", "bench/udp"]);
-    Ok(command)
-}
-
 fn service_map(site: &Site) -> String {
     let Site { http, backend, scenario, .. } = site;
     let (address, target, port) = (backend.ip(), backend.port(), http.port());
@@ -129,6 +125,17 @@ fn objects(site: &Site) -> String {
     let spoken = if site.has_h2c_upstream() { ", appProtocol: kubernetes.io/h2c" } else { "" };
     let grpc = if site.is_grpc() { "\n    nginx.ingress.kubernetes.io/backend-protocol: GRPC" } else { "" };
     let ((path, kind, edits), [.., (field, value)]) = (edits(site), ANSWER_FIELDS);
+    let settings = if site.scenario.is_recommended() {
+        format!(
+            "
+  upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\"
+  keep-alive-requests: \"100000000\"
+  upstream-keepalive-requests: \"100000000\"
+  global-allowed-response-headers: {field}"
+        )
+    } else {
+        " {}".to_owned()
+    };
     format!(
         "apiVersion: networking.k8s.io/v1
 kind: IngressClass
@@ -138,11 +145,7 @@ spec: {{ controller: fairway.dev/ingress-controller }}
 apiVersion: v1
 kind: ConfigMap
 metadata: {{ name: settings, namespace: bench }}
-data:
-  upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\"
-  keep-alive-requests: \"100000000\"
-  upstream-keepalive-requests: \"100000000\"
-  global-allowed-response-headers: {field}
+data:{settings}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -7,6 +7,7 @@ use anyhow::Context;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Need, Peer, packaged};
+use crate::scenario::Tls;
 use crate::site::{ANSWER_FIELDS, Certificate, PREFIX, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
@@ -20,7 +21,11 @@ pub(super) const HAPROXY: Peer = Peer {
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
     let both =
         site.write_secret("chain-and-key.pem", &format!("{}{}", certificate.chain, certificate.key))?;
-    let text = if site.scenario.is_stream() { tcp(binary, site)? } else { configuration(site, &both) };
+    let text = match site.scenario.is_recommended() {
+        _ if site.scenario.is_stream() => tcp(binary, site)?,
+        true => configuration(site, &both),
+        false => as_it_comes(site, &both),
+    };
     let path = site.write("haproxy.cfg", &text)?;
     let mut command = binary.command();
     command.arg("-db").arg("-f").arg(path);
@@ -29,7 +34,7 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
 
 /// Connections as they come. Where they are bulk it may move bytes in the kernel if it was built for that.
 fn tcp(binary: &Executable, site: &Site) -> anyhow::Result<String> {
-    let Site { http, backend, .. } = site;
+    let Site { http, backend, workers, .. } = site;
     let (idle, buffer) = (site.stream_idle(), site.stream_buffer());
     // A quarter of `maxconn` would be its pipes: with them it would need more files than the machine gives it.
     let (pipes, splice) = match site.is_bulk() && splices(binary)? {
@@ -38,7 +43,7 @@ fn tcp(binary: &Executable, site: &Site) -> anyhow::Result<String> {
     };
     Ok(format!(
         "global
-  nbthread 1
+  nbthread {workers}
   maxconn 8000
   tune.bufsize {buffer}{pipes}
 defaults
@@ -73,18 +78,49 @@ fn edits(site: &Site) -> String {
     format!("  http-request replace-path {PREFIX}/(.*) /\\1\n{fields}")
 }
 
+/// What HAProxy needs to forward, with the time-outs of its own examples, without which it warns.
+fn as_it_comes(site: &Site, certificate: &Path) -> String {
+    let Site { http, https, backend, workers, .. } = site;
+    let certificate = certificate.display();
+    format!(
+        "global
+  nbthread {workers}
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 50s
+  timeout server 50s
+frontend web
+  bind {http}
+  bind {https} ssl crt {certificate}
+  default_backend endpoints
+backend endpoints
+  server one {backend}
+"
+    )
+}
+
 fn configuration(site: &Site, certificate: &Path) -> String {
-    let Site { http, https, backend, .. } = site;
+    let Site { http, https, backend, workers, .. } = site;
+    let tls = match site.scenario.tls {
+        Some(Tls::V12) => {
+            "ssl-default-bind-options ssl-min-ver TLSv1.2 ssl-max-ver TLSv1.2
+  ssl-default-bind-ciphers ECDHE-RSA-AES256-GCM-SHA384"
+        }
+        _ => {
+            "ssl-default-bind-options ssl-min-ver TLSv1.3
+  ssl-default-bind-ciphersuites TLS_AES_256_GCM_SHA384"
+        }
+    };
     let (certificate, alpn) = (certificate.display(), site.alpn());
     let proto = if site.has_h2c_upstream() { " proto h2" } else { "" };
     let edits = edits(site);
     format!(
         "global
-  nbthread 1
+  nbthread {workers}
   maxconn 8000
   tune.ssl.cachesize 0
-  ssl-default-bind-options ssl-min-ver TLSv1.3
-  ssl-default-bind-ciphersuites TLS_AES_256_GCM_SHA384
+  {tls}
   ssl-default-bind-curves X25519
 defaults
   mode http

@@ -7,7 +7,7 @@ use anyhow::Context;
 use fairway_lab_measure::Executable;
 
 use super::peer::{Peer, packaged};
-use crate::scenario::{Forwarded, Load};
+use crate::scenario::{Forwarded, Load, Tls};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const NGINX: Peer = Peer {
@@ -25,7 +25,10 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
     }
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
-    let text = configuration(site, &https(site, &chain, &key));
+    let text = match site.scenario.is_recommended() {
+        true => configuration(site, &https(site, &chain, &key)),
+        false => as_it_comes(site, &chain, &key),
+    };
     start(binary, site, &text)
 }
 
@@ -38,7 +41,7 @@ fn start(binary: &Executable, site: &mut Site, configuration: &str) -> anyhow::R
 
 /// Connections or datagrams as they come. Where each datagram comes from another port, nginx is told that one answer is all.
 fn stream(binary: &Executable, site: &Site) -> anyhow::Result<String> {
-    let Site { directory, http, backend, .. } = site;
+    let Site { directory, http, backend, workers, .. } = site;
     let (directory, module) = (directory.display(), stream_module(binary)?);
     let (idle, buffer) = (site.stream_idle(), site.stream_buffer());
     let (listen, of_datagrams) = match (site.scenario.forwarded, site.scenario.load) {
@@ -48,7 +51,7 @@ fn stream(binary: &Executable, site: &Site) -> anyhow::Result<String> {
     };
     Ok(format!(
         "{module}daemon off;
-worker_processes 1;
+worker_processes {workers};
 pid {directory}/nginx.pid;
 error_log stderr warn;
 events {{ worker_connections 16384; multi_accept on; }}
@@ -83,14 +86,52 @@ fn stream_module(binary: &Executable) -> anyhow::Result<String> {
     Ok(format!("load_module {};\n", file.display()))
 }
 
+/// What nginx needs to forward, and nothing that changes how it does.
+fn as_it_comes(site: &Site, chain: &Path, key: &Path) -> String {
+    let Site { directory, http, https, backend, workers, .. } = site;
+    let (directory, chain, key) = (directory.display(), chain.display(), key.display());
+    format!(
+        "daemon off;
+worker_processes {workers};
+pid {directory}/nginx.pid;
+events {{}}
+http {{
+  access_log {directory}/access.log;
+  client_body_temp_path {directory}/client;
+  proxy_temp_path {directory}/proxy;
+  fastcgi_temp_path {directory}/fastcgi;
+  uwsgi_temp_path {directory}/uwsgi;
+  scgi_temp_path {directory}/scgi;
+  server {{
+    server_name {HOST};
+    listen {http};
+    listen {https} ssl;
+    ssl_certificate {chain};
+    ssl_certificate_key {key};
+    location / {{ proxy_pass http://{backend}; }}
+  }}
+}}
+"
+    )
+}
+
 /// Tickets stay on: without them and without a cache nginx spends twice the CPU on a handshake.
 fn https(site: &Site, chain: &Path, key: &Path) -> String {
+    let version = match site.scenario.tls {
+        Some(Tls::V12) => {
+            "ssl_protocols TLSv1.2;
+    ssl_ciphers ECDHE-RSA-AES256-GCM-SHA384;"
+        }
+        _ => {
+            "ssl_protocols TLSv1.3;
+    ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;"
+        }
+    };
     format!(
         "    listen {} ssl backlog=4096;
     ssl_certificate {};
     ssl_certificate_key {};
-    ssl_protocols TLSv1.3;
-    ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;
+    {version}
     ssl_ecdh_curve X25519;
     ssl_session_cache off;",
         site.https,
@@ -100,13 +141,13 @@ fn https(site: &Site, chain: &Path, key: &Path) -> String {
 }
 
 fn configuration(site: &Site, https: &str) -> String {
-    let Site { directory, http, backend, .. } = site;
+    let Site { directory, http, backend, workers, .. } = site;
     let directory = directory.display();
     let http2 = if site.scenario.is_http2() { "http2 on;" } else { "" };
     let location = location(site);
     format!(
         "daemon off;
-worker_processes 1;
+worker_processes {workers};
 pid {directory}/nginx.pid;
 error_log stderr warn;
 events {{ worker_connections 16384; multi_accept on; }}

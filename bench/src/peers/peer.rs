@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Context;
-use fairway_lab_measure::{Executable, MAKE_CURRENT, Release};
+use fairway_lab_measure::{Executable, Release};
 
 use crate::site::{Certificate, Site};
 
@@ -31,12 +30,11 @@ pub(crate) struct Peer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     Tls,
-    Http1,
     Http2,
-    /// HTTP/2 to the backend.
-    Http2Upstream,
     /// Another path for the backend, and more fields for the client.
     Edits,
+    /// A form without the settings that make peers alike.
+    Defaults,
     /// Connections that are forwarded as they come.
     Connections,
     /// Datagrams.
@@ -73,17 +71,6 @@ fn file_name(path: &Path) -> String {
 /// A program of a Debian package.
 pub(super) fn packaged(binaries: &Binaries, release: &Release, name: &str) -> anyhow::Result<Executable> {
     release.find(&binaries.current, name, || of_system(name))
-}
-
-/// A program that only Debian's stable release has: that of its root folder, or that of the system.
-pub(super) fn of_stable(binaries: &Binaries, release: &Release, name: &str) -> anyhow::Result<Executable> {
-    let of_folder = || Executable::in_root(&binaries.current.join("stable"), name);
-    match release {
-        Release::Current => of_folder()
-            .map_or_else(|| of_system(name).map(Executable::of_system), Ok)
-            .with_context(|| format!("{MAKE_CURRENT} gets it")),
-        _ => of_system(name).map(Executable::of_system),
-    }
 }
 
 /// That of the system is on the path, or where Debian puts servers, which is not on every user's path.

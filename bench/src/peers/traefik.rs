@@ -8,6 +8,7 @@ use fairway_lab_measure::{Executable, Release};
 use serde_json::{Value, json};
 
 use super::peer::{Binaries, Peer, REQUESTS_ALONE};
+use crate::scenario::Tls;
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const TRAEFIK: Peer = Peer { name: "traefik", without: &REQUESTS_ALONE, find, version, prepare };
@@ -42,9 +43,10 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
     let routes = serde_json::to_string_pretty(&dynamic(site, &chain, &key))?;
     let routes = site.write("dynamic.yaml", &routes)?;
     let arguments = arguments(site, &routes);
-    site.write("command-line", &format!("GOMAXPROCS=1 traefik {}\n", arguments.join(" ")))?;
+    let workers = site.workers.to_string();
+    site.write("command-line", &format!("GOMAXPROCS={workers} traefik {}\n", arguments.join(" ")))?;
     let mut command = binary.command();
-    command.args(arguments).env("GOMAXPROCS", "1");
+    command.args(arguments).env("GOMAXPROCS", workers);
     Ok(command)
 }
 
@@ -53,9 +55,6 @@ fn arguments(site: &Site, routes: &Path) -> Vec<String> {
         "--global.checkNewVersion=false",
         "--global.sendAnonymousUsage=false",
         "--providers.file.watch=false",
-        // Connections stay open for as long as those of the other peers.
-        "--entryPoints.web.transport.respondingTimeouts.idleTimeout=600s",
-        "--entryPoints.websecure.transport.respondingTimeouts.idleTimeout=600s",
         "--entryPoints.websecure.http.tls=true",
     ]
     .map(str::to_owned)
@@ -64,9 +63,15 @@ fn arguments(site: &Site, routes: &Path) -> Vec<String> {
         format!("--entryPoints.web.address={}", site.http),
         format!("--entryPoints.websecure.address={}", site.https),
         format!("--providers.file.filename={}", routes.display()),
-        // Its own 200 are fewer than what a scenario has on the way.
-        format!("--serversTransport.maxIdleConnsPerHost={IDLE_UPSTREAMS}"),
     ]);
+    if site.scenario.is_recommended() {
+        // Its own 200 are fewer than what a scenario has on the way.
+        arguments.push(format!("--serversTransport.maxIdleConnsPerHost={IDLE_UPSTREAMS}"));
+        // Connections stay open for as long as those of the other peers.
+        for entry in ["web", "websecure"] {
+            arguments.push(format!("--entryPoints.{entry}.transport.respondingTimeouts.idleTimeout=600s"));
+        }
+    }
     arguments
 }
 
@@ -81,10 +86,18 @@ fn dynamic(site: &Site, chain: &Path, key: &Path) -> Value {
         },
         "tls": {
             "certificates": [{ "certFile": chain, "keyFile": key }],
-            // The cipher suites of TLS 1.3 cannot be chosen in Go; the client offers only one.
-            "options": { "default": { "minVersion": "VersionTLS13", "alpnProtocols": [site.alpn()] } },
         },
     });
+    if site.scenario.is_recommended() {
+        // The cipher suites of TLS 1.3 cannot be chosen in Go; the client offers only one.
+        routes["tls"]["options"] = json!({ "default": match site.scenario.tls {
+            Some(Tls::V12) => json!({
+                "minVersion": "VersionTLS12", "maxVersion": "VersionTLS12", "alpnProtocols": [site.alpn()],
+                "cipherSuites": ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"],
+            }),
+            _ => json!({ "minVersion": "VersionTLS13", "alpnProtocols": [site.alpn()] }),
+        } });
+    }
     if site.scenario.is_edited() {
         let path = json!({ "regex": format!("^{PREFIX}/(.*)"), "replacement": "/$1" });
         let fields: serde_json::Map<_, _> =

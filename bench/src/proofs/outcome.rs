@@ -8,8 +8,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::arguments::Paths;
-use crate::pinning::Pin;
-use crate::report::Origin;
+use crate::report::{self, Origin};
 
 /// A proof's findings with where they come from.
 #[derive(Serialize)]
@@ -25,7 +24,7 @@ impl<F: Serialize> Outcome<F> {
     /// The findings of `binary`, made here and now.
     pub(crate) fn new(binary: &Path, findings: F, broken_promises: Vec<String>) -> anyhow::Result<Self> {
         // Nothing is pinned: the kernel places the proxy, its backends and the clients.
-        let origin = Origin::here(Pin::Off);
+        let origin = Origin::here(None);
         Ok(Self { origin, version: version(binary)?, findings, broken_promises })
     }
 
@@ -35,12 +34,7 @@ impl<F: Serialize> Outcome<F> {
         for (name, value) in rows {
             println!("{name:width$}  {value}");
         }
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        fs::write(file, serde_json::to_string_pretty(self)? + "\n")
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        eprintln!("everything is in {}", file.display());
+        report::write(self, file)?;
         anyhow::ensure!(
             self.broken_promises.is_empty(),
             "not as promised: {}",
@@ -51,8 +45,9 @@ impl<F: Serialize> Outcome<F> {
 }
 
 impl Paths {
-    /// The binary as other folders can name it; an error when it is not there.
+    /// The binary as other folders can name it; an error when it is not there, or when the results cannot be written.
     pub(crate) fn binary(&self) -> anyhow::Result<PathBuf> {
+        self.out.as_deref().map_or(Ok(()), report::is_writable)?;
         fs::canonicalize(&self.fairway).with_context(|| {
             format!("--fairway {}: build it with cargo build --release", self.fairway.display())
         })

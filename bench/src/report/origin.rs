@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairway_lab_measure::{environment, revision};
 
-use crate::pinning::Pin;
+use crate::pinning::Placement;
 
 #[derive(serde::Serialize)]
 pub(crate) struct Origin {
@@ -14,13 +14,15 @@ pub(crate) struct Origin {
     pub(crate) kernel: String,
     pub(crate) cpu: String,
     pub(crate) cpus: u32,
-    pub(crate) pin: Pin,
+    /// Of a comparison of proxies.
+    #[serde(flatten)]
+    pub(crate) placement: Option<Placement>,
     /// One-minute load average before the run: other work on the machine makes latency and wake-ups worse.
     pub(crate) load_average: String,
 }
 
 impl Origin {
-    pub(crate) fn here(pin: Pin) -> Self {
+    pub(crate) fn here(placement: Option<Placement>) -> Self {
         let here = environment();
         let load_averages = here.facts.get("load averages at the beginning");
         Self {
@@ -30,7 +32,7 @@ impl Origin {
             kernel: here.kernel,
             cpu: here.cpu,
             cpus: here.cpus,
-            pin,
+            placement,
             load_average: load_averages
                 .and_then(|text| text.split_whitespace().next())
                 .unwrap_or_default()

@@ -1,0 +1,77 @@
+//! `fairway-bench run` that ends early: what it says, and that no process is left.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The floor is built beside the benchmark and needs nothing else.
+fn run(more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairway-bench"));
+    command.args([
+        "run",
+        "--peers",
+        "floor",
+        "--scenario",
+        "http-1k-50",
+        "--blocks",
+        "200",
+        "--seconds",
+        "0.1",
+    ]);
+    // A group of its own, so that what it leaves can be told from others' processes.
+    command.args(more).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command
+}
+
+/// The processes of a group that are no zombies, by their command lines.
+fn group(leader: u32) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let of_group = |process: &std::path::PathBuf| {
+        let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let (state, group) = (fields.next(), fields.nth(1));
+        state.is_some_and(|state| state != "Z") && group == Some(leader.to_string().as_str())
+    };
+    let line = |process: std::path::PathBuf| fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+    processes.filter(of_group).map(line).collect()
+}
+
+#[test]
+fn ctrl_c_in_the_middle_leaves_no_process_and_no_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results.json");
+    let mut child = run(&["--out", out.to_str().unwrap()]).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("http-1k-50 1/200") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended before its first round");
+    }
+    assert!(group(child.id()).len() > 1, "the proxy is in its group");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(!child.wait().unwrap().success(), "{rest}");
+    assert!(rest.contains("interrupted"), "{rest}");
+    let end = Instant::now() + Duration::from_secs(30);
+    while !group(child.id()).is_empty() {
+        assert!(Instant::now() < end, "left: {:?}", group(child.id()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!out.exists());
+}
+
+#[test]
+fn results_that_cannot_be_written_are_known_before_anything_is_measured() {
+    let out = "/proc/results.json";
+    let output = run(&["--out", out]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains(out), "{said}");
+    assert!(!said.contains("http-1k-50 1/"), "{said}");
+}
