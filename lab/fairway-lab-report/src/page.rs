@@ -63,19 +63,7 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
 fn without_runs(results: &Results) -> Results {
     let Results { schema, completeness, begun, seconds, command, environment, .. } = results.clone();
     let (peers, absent, runs, limitations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    Results {
-        schema,
-        completeness,
-        begun,
-        seconds,
-        command,
-        environment,
-        peers,
-        absent,
-        runs,
-        limitations,
-        plan: None,
-    }
+    Results { schema, completeness, begun, seconds, command, environment, peers, absent, runs, limitations }
 }
 
 /// What was measured where and when, a sentence for each machine.

@@ -9,4 +9,3 @@ mod load;
 mod load_command;
 mod load_options;
 mod report;
-mod resume;

@@ -24,7 +24,4 @@ pub use measure::{
 pub use run::{
     ENOUGH_PAIRS, Event, Finding, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike, Supplement,
 };
-pub use whole::{
-    Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, PlannedScenario, Results, RunPlan,
-    SCHEMA,
-};
+pub use whole::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Results, SCHEMA};

@@ -36,7 +36,7 @@ mod urgency;
 mod worker;
 
 pub use fates::{Ended, Fates, Id};
-pub use outcome::{Outcome, at_percent, distribution, keep_histograms, write_histogram};
+pub use outcome::{Outcome, at_percent, distribution, write_histogram};
 pub(crate) use plan::duration;
 pub use plan::{
     Bounds, Expect, Pace, Plan, Protocol, Records, RequestPlan, Reuse, Shape, Target, TlsPlan, TlsVersion,

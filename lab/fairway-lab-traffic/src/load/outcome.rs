@@ -1,8 +1,7 @@
 //! What a stream of load came to, in the words of the results. Never measures.
 
-use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -109,28 +108,6 @@ impl Outcome {
     }
 }
 
-/// Leaves only those raw histograms in the folder of a run that are named, e.g. by the part of it that is continued. A line
-/// that was cut short goes too. The log is written beside its place and renamed, so that a full disk leaves the one before.
-///
-/// # Errors
-/// The log cannot be read or written. One that is not there is no error.
-pub fn keep_histograms(folder: &Path, names: &BTreeSet<String>) -> anyhow::Result<()> {
-    let place = folder.join(HISTOGRAMS);
-    let log = match fs::read_to_string(&place) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        read => read.with_context(|| format!("read {}", place.display()))?,
-    };
-    let is_wanted = |line: &&str| {
-        let tag = line.strip_prefix("Tag=").and_then(|line| line.split_once(','));
-        line.ends_with('\n') && tag.is_some_and(|(tag, _)| names.contains(tag))
-    };
-    let kept: String = log.split_inclusive('\n').filter(is_wanted).collect();
-    let beside = place.with_extension("new");
-    fs::write(&beside, kept)
-        .and_then(|()| fs::rename(beside, &place))
-        .with_context(|| format!("write {}", place.display()))
-}
-
 /// Writes a histogram as HDR V2, deflated.
 ///
 /// # Errors
@@ -173,22 +150,4 @@ pub fn distribution(histogram: &Histogram<u64>) -> Latency {
 #[must_use]
 pub fn at_percent(latency: &Latency, percent: f64) -> Option<f64> {
     latency.percentiles.iter().find(|point| point.percent == percent).map(|point| point.ms)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_wanted_histograms_are_kept_and_a_torn_end_is_dropped() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join(HISTOGRAMS);
-        keep_histograms(folder.path(), &BTreeSet::new()).unwrap();
-        assert!(!place.exists(), "one that is not there stays so");
-        let lines =
-            "Tag=first,0.000,1.000,2.000,A\nTag=dropped,0.000,1.000,2.000,B\nTag=torn,0.000,1.000,2.000,C";
-        fs::write(&place, lines).unwrap();
-        keep_histograms(folder.path(), &["first", "torn", "nowhere"].map(str::to_owned).into()).unwrap();
-        assert_eq!(fs::read_to_string(&place).unwrap(), "Tag=first,0.000,1.000,2.000,A\n");
-    }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use fairway_lab_measure::results::Settings;
 
-use crate::adapter::frame::{Frame, Listen, TlsChoice};
+use crate::adapter::frame::{Frame, Listen};
 use crate::adapter::proxy::Kind;
 use crate::adapter::run::serve;
 
@@ -49,7 +49,6 @@ impl AdapterArguments {
             listen: Listen { http: any(8080), https: any(8443) },
             workers: self.workers,
             settings: self.settings,
-            tls: TlsChoice::Both,
             folder: self.folder,
         };
         runtime.block_on(serve(self.kind, &self.class, &self.namespace, frame))

@@ -1,7 +1,7 @@
 //! What a proxy is to serve, in no proxy's words: the value that objects are turned into and configurations are rendered
 //! from. Never knows where it came from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Everything that a proxy is to serve.
@@ -11,8 +11,6 @@ pub(crate) struct Desired {
     pub hosts: BTreeMap<String, Host>,
     /// Ready endpoints in order, by the name that rules use.
     pub backends: BTreeMap<String, Vec<SocketAddr>>,
-    /// Those of them that are called with gRPC, over HTTP/2 without TLS. Only `capacity` has them.
-    pub grpc: BTreeSet<String>,
     /// By the name that hosts use.
     pub certificates: BTreeMap<String, Certificate>,
 }

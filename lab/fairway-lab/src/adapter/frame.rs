@@ -14,8 +14,6 @@ pub(crate) struct Frame {
     pub workers: Option<u32>,
     /// Recommended settings or defaults.
     pub settings: Settings,
-    /// TLS.
-    pub tls: TlsChoice,
     /// Its configuration, sockets and temporary files.
     pub folder: PathBuf,
 }
@@ -27,17 +25,6 @@ pub(crate) struct Listen {
     pub http: SocketAddr,
     /// HTTPS.
     pub https: SocketAddr,
-}
-
-/// Which TLS is spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsChoice {
-    /// 1.2 and 1.3 with the proxy's own cipher suites.
-    Both,
-    /// 1.2 with ECDHE-RSA-AES256-GCM-SHA384 alone, as study 2 had it.
-    Tls12,
-    /// 1.3 with TLS_AES_256_GCM_SHA384, where the proxy lets one choose.
-    Tls13,
 }
 
 impl Frame {

@@ -1,12 +1,13 @@
 //! Golden tests of the renderers: one site with everything in it, and the whole configuration that each proxy gets.
 //! `UPDATE_GOLDEN=1 cargo test -p fairway-lab adapter::golden` writes what is rendered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fairway_lab_measure::results::Settings;
 use fairway_testkit::golden;
 
+use crate::adapter::desired::Certificate;
 use crate::adapter::*;
 
 fn site() -> Desired {
@@ -37,7 +38,6 @@ fn site() -> Desired {
         hosts: BTreeMap::from([("a.test".to_owned(), full), ("plain.test".to_owned(), plain)]),
         backends: BTreeMap::from([("gone-80".to_owned(), Vec::new()), ("web-80".to_owned(), endpoints)]),
         certificates: BTreeMap::from([("certificate".to_owned(), certificate)]),
-        ..Desired::default()
     }
 }
 
@@ -46,7 +46,6 @@ fn frame(settings: Settings) -> Frame {
         listen: Listen { http: "0.0.0.0:8080".parse().unwrap(), https: "0.0.0.0:8443".parse().unwrap() },
         workers: (settings == Settings::Recommended).then_some(2),
         settings,
-        tls: TlsChoice::Both,
         folder: PathBuf::from("/run/lab"),
     }
 }
@@ -92,55 +91,9 @@ fn envoy_gets_its_resources_in_the_order_in_which_they_refer_to_each_other() {
 
 #[test]
 fn caddy_gets_one_server_with_a_route_for_each_host() {
-    let admin = Some("127.0.0.1:2019".parse().unwrap());
+    let admin = "127.0.0.1:2019".parse().unwrap();
     for (name, settings) in [("recommended", Settings::Recommended), ("defaults", Settings::Defaults)] {
         let value = caddy::render(&frame(settings), &site(), admin);
         check(&format!("caddy-{name}.json"), &format!("{value:#}\n"));
     }
-    let alone = caddy::render(&frame(Settings::Recommended), &site(), None);
-    assert_eq!(alone["admin"]["disabled"], true);
-}
-
-#[test]
-fn a_backend_of_grpc_is_called_over_http_2_in_the_words_of_each_proxy() {
-    let called = Desired { grpc: BTreeSet::from(["web-80".to_owned()]), ..site() };
-    let mut slots = haproxy::Slots::default();
-    slots.fit(&called.backends);
-    for settings in [Settings::Recommended, Settings::Defaults] {
-        let frame = frame(settings);
-        let says = |desired: &Desired| {
-            [
-                nginx::render(&frame, desired, 1)
-                    .contains("      grpc_pass grpc://web-80;\n      grpc_connect_timeout"),
-                haproxy::render(&frame, desired, &slots, 1)
-                    .contains("backend web-80\n  balance roundrobin\n  default-server check proto h2"),
-                format!("{:?}", envoy::render(&frame, desired)).contains("http2_protocol_options"),
-                caddy::render(&frame, desired, None).to_string().contains(r#""versions":["h2c","2"]"#),
-            ]
-        };
-        assert_eq!(says(&called), [true; 4]);
-        assert_eq!(says(&site()), [false; 4]);
-        let nginx = nginx::render(&frame, &called, 1);
-        let other = nginx::render(&frame, &site(), 1);
-        let idle = |text: &str| text.matches("keepalive 1024;").count();
-        assert_eq!(idle(&nginx), idle(&other), "as many idle connections are kept as of HTTP/1");
-    }
-}
-
-#[test]
-fn tls_is_narrowed_to_what_a_study_had() {
-    let narrowed = |tls| Frame { tls, ..frame(Settings::Recommended) };
-    let slots = haproxy::Slots::default();
-    let nginx = nginx::render(&narrowed(TlsChoice::Tls12), &site(), 1);
-    assert!(nginx.contains("ssl_protocols TLSv1.2;\n  ssl_ciphers ECDHE-RSA-AES256-GCM-SHA384;"), "{nginx}");
-    let haproxy = haproxy::render(&narrowed(TlsChoice::Tls12), &site(), &slots, 1);
-    assert!(haproxy.contains("ssl-default-bind-ciphers ECDHE-RSA-AES256-GCM-SHA384"), "{haproxy}");
-    let envoy = format!("{:?}", envoy::render(&narrowed(TlsChoice::Tls12), &site()));
-    assert!(envoy.contains("ECDHE-RSA-AES256-GCM-SHA384") && !envoy.contains("TLSv1_3"), "{envoy}");
-    let caddy = caddy::render(&narrowed(TlsChoice::Tls12), &site(), None).to_string();
-    assert!(caddy.contains("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384") && !caddy.contains("tls1.3"), "{caddy}");
-    let nginx = nginx::render(&narrowed(TlsChoice::Tls13), &site(), 1);
-    assert!(nginx.contains("ssl_protocols TLSv1.3;"), "{nginx}");
-    let caddy = caddy::render(&narrowed(TlsChoice::Tls13), &site(), None).to_string();
-    assert!(caddy.contains("tls1.3") && !caddy.contains("tls1.2"), "{caddy}");
 }

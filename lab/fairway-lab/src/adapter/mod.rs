@@ -34,7 +34,6 @@ mod watch;
 mod words;
 
 pub(crate) use derive::{CORS, REDIRECT, RESPONSE_HEADER, REWRITE};
-pub(crate) use desired::{Action, CORS_HEADERS, Certificate, Desired, Host, PathMatch, Rule};
-pub(crate) use files::write;
-pub(crate) use frame::{Frame, Listen, TlsChoice};
+pub(crate) use desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+pub(crate) use frame::{Frame, Listen};
 pub(crate) use probe::PORT as PROBE_PORT;

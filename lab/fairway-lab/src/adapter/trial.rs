@@ -67,7 +67,6 @@ fn trial(kind: Kind, late: Duration) {
         listen: Listen { http: free(), https: free() },
         workers: Some(2),
         settings: Settings::Recommended,
-        tls: TlsChoice::Both,
         folder: folder.path().to_owned(),
     };
     let http = frame.listen.http;
@@ -128,7 +127,6 @@ fn death(kind: Kind, named: &str) {
         listen: Listen { http: taken.local_addr().unwrap(), https: free() },
         workers: Some(1),
         settings: Settings::Recommended,
-        tls: TlsChoice::Both,
         folder: folder.path().to_owned(),
     };
     let begun = Instant::now();

@@ -17,7 +17,7 @@ use super::programs;
 use super::route::Route;
 use crate::adapter::{
     Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
-    Rule, TlsChoice, caddy, envoy, haproxy, nginx,
+    Rule, caddy, envoy, haproxy, nginx,
 };
 
 /// The folder of configurations and sockets in the pod.
@@ -126,7 +126,7 @@ const CADDY: Shape = Shape {
     grace_s: 30,
     render: |frame, desired| {
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 2019));
-        vec![text("caddy.json", frame, format!("{:#}", caddy::render(frame, desired, Some(admin))))]
+        vec![text("caddy.json", frame, format!("{:#}", caddy::render(frame, desired, admin)))]
     },
 };
 
@@ -288,7 +288,6 @@ fn sample_frame(settings: Settings) -> Frame {
         listen: Listen { http: any(8080), https: any(8443) },
         workers: (settings == Settings::Recommended).then_some(1),
         settings,
-        tls: TlsChoice::Both,
         folder: PathBuf::from(FOLDER),
     }
 }

@@ -19,8 +19,6 @@ pub struct Artifacts {
     pub fairway_archive: PathBuf,
     /// The name of the image in it.
     pub fairway_image: String,
-    /// Whether peers are to run in pods; otherwise nothing needs an image.
-    pub in_pods: bool,
     /// This program, which goes into images as the adapter.
     pub laboratory: PathBuf,
 }

@@ -35,13 +35,8 @@ impl Peer for Fairway {
 
     fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
         let Artifacts { fairway_archive: archive, fairway_image: image, .. } = artifacts;
-        anyhow::ensure!(
-            !artifacts.in_pods || archive.is_file(),
-            "the image {image} is not there; make image makes it"
-        );
-        if artifacts.in_pods {
-            programs::build_helm(artifacts)?;
-        }
+        anyhow::ensure!(archive.is_file(), "the image {image} is not there; make image makes it");
+        programs::build_helm(artifacts)?;
         let version = programs::version(&artifacts.fairway, "version", "fairway")?;
         let values = |settings| serde_json::to_string_pretty(&chart_values(image, &sample(settings)));
         Ok(Prepared {
@@ -62,7 +57,7 @@ impl Peer for Fairway {
                     },
                 ],
             },
-            archives: if artifacts.in_pods { vec![archive.clone()] } else { Vec::new() },
+            archives: vec![archive.clone()],
         })
     }
 
@@ -132,11 +127,6 @@ pub(super) fn recommended_settings() -> Value {
 /// Plain HTTP is served beside HTTPS.
 pub(super) fn ssl_redirect_off() -> Map<String, Value> {
     Map::from_iter([(key("ssl-redirect"), json!("false"))])
-}
-
-/// Endpoints are called with gRPC.
-pub(super) fn calls() -> Map<String, Value> {
-    Map::from_iter([(key("backend-protocol"), json!("GRPC"))])
 }
 
 fn key(name: &str) -> String {

@@ -8,7 +8,6 @@ mod described;
 mod existing;
 mod fairway;
 pub mod gateway;
-pub mod local;
 mod names;
 mod objects;
 mod peer;

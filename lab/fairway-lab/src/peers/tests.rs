@@ -157,15 +157,6 @@ fn a_peer_without_its_programs_says_what_is_missing() {
     assert!(error.contains("localhost/fairway:none") && error.contains("make image"), "{error}");
 }
 
-#[test]
-fn contour_says_why_it_is_absent_without_a_cluster() {
-    let reason = local::local("contour").err().unwrap().to_string();
-    assert!(reason.contains("without a cluster"), "{reason}");
-    for name in ["fairway", "nginx", "nginx@1.22", "haproxy", "envoy", "caddy@system", "traefik"] {
-        assert!(local::local(name).is_ok(), "{name}");
-    }
-}
-
 fn artifacts() -> Artifacts {
     let nowhere = PathBuf::from("/nowhere");
     Artifacts {
@@ -175,7 +166,6 @@ fn artifacts() -> Artifacts {
         fairway: nowhere.clone(),
         fairway_archive: nowhere.clone(),
         fairway_image: "localhost/fairway:0.1.0".to_owned(),
-        in_pods: true,
         laboratory: nowhere,
     }
 }
@@ -185,20 +175,6 @@ fn every_peer_has_a_colour_in_the_report() {
     for peer in all() {
         assert!(fairway_lab_report::KNOWN.contains(&peer.name()), "{} has none", peer.name());
     }
-}
-
-#[test]
-fn fairway_needs_its_image_in_pods_only() {
-    let prepared = |in_pods| {
-        let artifacts = Artifacts { in_pods, ..artifacts() };
-        format!("{:#}", fairway::Fairway.prepare(&artifacts).expect_err("nothing is there"))
-    };
-    assert!(prepared(true).contains("make image"), "{}", prepared(true));
-    assert!(
-        !prepared(false).contains("image") && prepared(false).contains("/nowhere"),
-        "{}",
-        prepared(false)
-    );
 }
 
 #[test]

@@ -14,9 +14,7 @@ use super::definition::Form;
 Examples:
   fairway-lab run all --quick                      every scenario with every peer, as root, in a testbed of its own
   fairway-lab run dynamic comparison timeline propagation --long --out lab-results/long   four rounds, both settings
-  fairway-lab run dynamic comparison timeline propagation --long --out lab-results/long --resume   after Ctrl-C
   fairway-lab run dynamic --peers fairway,envoy --set dynamic_s=60.0
-  fairway-lab run capacity --peers fairway,haproxy   no cluster and no root are needed
   fairway-lab run dynamic --cluster --yes --backend-image registry.example/fairway-lab:v1 \\
       --peer name=ours,class=nginx,address=192.0.2.10,selector=app=ingress-nginx,namespace=ingress-nginx")]
 pub struct RunArguments {
@@ -32,26 +30,15 @@ pub struct RunArguments {
     /// Exit with 1 when a request of these peers failed, separated by commas: for CI
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) fail_on_errors: Vec<String>,
-    #[command(flatten)]
-    pub(super) results: FolderArguments,
-    /// The part of a run that is inside of the testbed.
-    #[arg(long, hide = true, value_name = "FILE")]
-    pub(super) inside: Option<PathBuf>,
-}
-
-/// Where results go, and what becomes of those that are there.
-#[derive(clap::Args)]
-pub(super) struct FolderArguments {
     /// Where the results go [default: lab-results/TIME]
     #[arg(long, env = "FAIRWAY_LAB_OUT", value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Continue the partial run in the folder of --out: scenarios (or rounds of them) that it finished are kept, and only the
-    /// rest is measured. Everything else must be the same: arguments, programs, revision, machine
-    #[arg(long, requires = "out")]
-    pub(super) resume: bool,
-    /// Replace a partial run in the folder of --out; with --resume, only if it cannot be continued
+    /// Replace results that are in the folder of --out
     #[arg(long, requires = "out")]
     pub(super) replace: bool,
+    /// The part of a run that is inside of the testbed.
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(super) inside: Option<PathBuf>,
 }
 
 /// Whom to measure.
@@ -73,14 +60,14 @@ pub(super) struct PeerArguments {
 /// How much of a scenario.
 #[derive(clap::Args)]
 pub(super) struct ScopeArguments {
-    /// Every scenario shortened, so that all of them with all peers fit into 27 minutes on two cores
+    /// Every scenario shortened, so that all of them with all peers fit into about 20 minutes on two cores
     #[arg(long)]
     pub(super) quick: bool,
     /// A form for several rounds: four rounds of the scenarios in a cluster with both settings take about two hours on two cores
     #[arg(long, conflicts_with = "quick")]
     pub(super) long: bool,
-    /// How often each scenario in a cluster runs with every peer: forwards in odd rounds, backwards in even ones. `capacity`
-    /// interleaves its peers itself and runs once [default: 1; with --long 4]
+    /// How often each scenario runs with every peer: forwards in odd rounds, backwards in even ones [default: 1; with
+    /// --long 4]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
     pub(super) rounds: Option<u32>,
     /// Rates and connections as a fraction of the paper's, whose machines were larger
@@ -209,13 +196,10 @@ mod tests {
         for (words, named) in [
             (vec!["--quick", "--long"], "--long"),
             (vec!["--rounds", "0"], "0 is not in 1..=100"),
-            (vec!["--resume"], "--out"),
             (vec!["--replace"], "--out"),
         ] {
             let error = read(&words).err().unwrap();
             assert!(error.contains(named), "{words:?}: {error}");
         }
-        let both = read(&["--out", "there", "--resume", "--replace"]).unwrap();
-        assert!(both.results.resume && both.results.replace);
     }
 }

@@ -6,12 +6,11 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::definition::{Definition, Scaling};
-use super::{capacity, comparison, dynamic, gateway, propagation, timeline};
+use super::{comparison, dynamic, gateway, propagation, timeline};
 use crate::peers::RouteApi;
 
 /// The laboratory's own, in the order in which `all` runs them.
-pub(super) const ALL: [(&str, &str); 5] = [
-    ("capacity", include_str!("../../scenarios/capacity.toml")),
+pub(super) const ALL: [(&str, &str); 4] = [
     ("dynamic", include_str!("../../scenarios/dynamic.toml")),
     ("comparison", include_str!("../../scenarios/comparison.toml")),
     ("timeline", include_str!("../../scenarios/timeline.toml")),
@@ -37,7 +36,6 @@ pub(super) struct Scenario {
 
 /// The parameters of each kind.
 pub(super) enum Parameters {
-    Capacity(capacity::Parameters),
     Dynamic(dynamic::Parameters),
     Comparison(comparison::Parameters),
     Timeline(timeline::Parameters),
@@ -48,11 +46,6 @@ pub(super) enum Parameters {
 impl Scenario {
     pub(super) fn name(&self) -> &str {
         &self.definition.heading.scenario
-    }
-
-    /// Whether it changes objects in a cluster.
-    pub(super) fn needs_cluster(&self) -> bool {
-        !matches!(self.parameters, Parameters::Capacity(_))
     }
 
     /// By which API peers are told of routes.
@@ -96,10 +89,8 @@ fn file(name: &str) -> anyhow::Result<String> {
 
 fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Scenario> {
     let mut definition = Definition::read(text, scaling)?;
-    let posts =
-        if definition.heading.scenario == "capacity" { 0.0 } else { definition.take_fraction("posts")? };
+    let posts = definition.take_fraction("posts")?;
     let parameters = match definition.heading.scenario.as_str() {
-        "capacity" => Parameters::Capacity(definition.parameters::<capacity::Parameters>()?.checked()?),
         "dynamic" => Parameters::Dynamic(definition.parameters()?),
         "comparison" => Parameters::Comparison(definition.parameters()?),
         "timeline" => Parameters::Timeline(definition.parameters()?),
@@ -124,7 +115,6 @@ mod tests {
             let scenarios = named(&["all".to_owned()], &scaling).expect("they read");
             let names: Vec<_> = scenarios.iter().map(Scenario::name).collect();
             assert_eq!(names, ALL.map(|(name, _)| name));
-            assert_eq!(scenarios.iter().filter(|scenario| scenario.needs_cluster()).count(), 4);
         }
     }
 
@@ -135,7 +125,7 @@ mod tests {
             let scaling = Scaling { form, scale: 0.05, set: Vec::new() };
             let [scenario] = &named(&names, &scaling).expect("it reads")[..] else { panic!("one was named") };
             assert_eq!((scenario.name(), scenario.api()), ("gateway-api", RouteApi::Gateway));
-            assert!(scenario.needs_cluster() && ALL.iter().all(|(name, _)| *name != scenario.name()));
+            assert!(ALL.iter().all(|(name, _)| *name != scenario.name()));
         }
     }
 

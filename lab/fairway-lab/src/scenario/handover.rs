@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use fairway_lab_measure::results::{Absent, PeerRecord, RunPlan, Settings};
+use fairway_lab_measure::results::{Absent, PeerRecord, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::peers::Artifacts;
@@ -23,14 +23,13 @@ pub(super) struct Handover {
     pub(super) absent: Vec<Absent>,
     /// With which settings, in this order.
     pub(super) settings: Vec<Settings>,
-    /// `testbed`, `local` or the user's context.
+    /// `testbed`, or the user's context.
     pub(super) place: String,
     /// The image of backends.
     pub(super) image: String,
     /// Where backends of a cluster of the user's reach this machine, if the user says so.
     pub(super) collector: Option<SocketAddr>,
-    /// What the whole is to measure.
-    pub(super) plan: RunPlan,
+    pub(super) rounds: u32,
     pub(super) preparation: Preparation,
 }
 
@@ -41,8 +40,6 @@ pub(super) struct Preparation {
     pub(super) seconds: f64,
     /// How many steps of the run it was.
     pub(super) steps: usize,
-    /// Whether the results in the folder are continued.
-    pub(super) resumes: bool,
 }
 
 /// [`Handover::place`] of a testbed.

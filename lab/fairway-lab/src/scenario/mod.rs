@@ -3,21 +3,18 @@
 //! A run has two parts. [`prepare`] fetches and packs what is needed and brings a testbed up; a [`session`] inside of it goes
 //! through the scenarios with one contender after the other, each alone ([`running_peer`]), several times where there are
 //! [`rounds`]. What is found goes into a [`Run`](fairway_lab_measure::results::Run), and the results are written after every scenario,
-//! so that a run that was interrupted can be continued ([`earlier`]).
+//! so that an interrupted run keeps what it found.
 
 pub mod arguments;
-mod capacity;
 mod catalogue;
 pub mod command;
 mod comparison;
 mod definition;
 mod disk_reserve;
 mod dynamic;
-mod earlier;
 mod gateway;
 mod handover;
 mod metering;
-mod planned;
 mod prepare;
 mod probe;
 mod progress;

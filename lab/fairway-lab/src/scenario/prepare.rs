@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
-use fairway_lab_measure::results::Absent;
+use fairway_lab_measure::results::{Absent, RESULTS};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
 use super::disk_reserve::DiskReserve;
-use super::earlier::{Beginning, beginning};
 use super::handover::{Handover, Preparation, TESTBED};
 use super::progress::Progress;
 use super::rounds::{self, Piece};
 use super::steps::Steps;
-use super::{planned, session, user_cluster};
+use super::{session, user_cluster};
 use crate::cluster::Testbed;
 use crate::peers::{self, Artifacts, Described, Peer, RouteApi};
 
@@ -29,18 +28,9 @@ const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
 pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
     let progress = Progress::begin();
     let chosen = chosen(&arguments.selection.peers)?;
-    let in_cluster = scenarios.iter().any(Scenario::needs_cluster);
-    let described = permitted(arguments, scenarios, in_cluster)?;
-    let names: Vec<_> = match arguments.environment.cluster {
-        true => described.iter().map(|peer| peer.name().to_owned()).collect(),
-        false => chosen.iter().map(|peer| peer.name().to_owned()).collect(),
-    };
-    let plan = planned::plan(arguments, scenarios, names);
-    // Whatever stands against it is said before anything is built.
-    let place = arguments.results.out.clone();
-    let early = place.map(|place| beginning(&place, &arguments.results, &plan)).transpose()?;
+    let described = permitted(arguments)?;
     let folder = folder(arguments)?;
-    let artifacts = artifacts(arguments, &folder, in_cluster)?;
+    let artifacts = artifacts(arguments, &folder)?;
     if scenarios.iter().any(|scenario| scenario.api() == RouteApi::Gateway) {
         // Inside of the testbed nothing can be fetched.
         peers::gateway::definitions(&artifacts)?;
@@ -51,51 +41,42 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         artifacts,
         peers: Vec::new(),
         absent: Vec::new(),
-        settings: plan.settings.clone(),
-        place: if in_cluster { TESTBED } else { "local" }.to_owned(),
+        settings: arguments.settings(),
+        place: TESTBED.to_owned(),
         image: BACKEND_IMAGE.to_owned(),
         collector: arguments.environment.collector,
-        plan,
+        rounds: arguments.scope.rounds(),
         preparation: Preparation::default(),
     };
     if arguments.environment.cluster {
         return user_cluster::run(arguments, &described, handover, scenarios);
     }
-    let finished = match &early {
-        Some(Beginning::Continue(earlier) | Beginning::Done(earlier)) => earlier.runs.as_slice(),
-        _ => &[],
-    };
-    let pieces = rounds::left(rounds::pieces(scenarios, handover.plan.rounds), finished);
+    let pieces = rounds::pieces(scenarios, handover.rounds);
     let mut steps = Steps::new(progress, 0, outline(&chosen, &pieces));
     steps.announce();
     let archives = peers_of(&mut handover, &chosen, &mut steps, progress);
-    let around = Around { archives, steps, progress };
-    let outcome = match planned::is_done(&mut handover, arguments) {
-        Ok(true) => finish(&handover, arguments),
-        Ok(false) => measure(&mut handover, arguments, scenarios, around),
-        Err(error) => Err(error),
-    };
+    anyhow::ensure!(
+        !handover.peers.is_empty(),
+        "none of the peers can be had, so there is nothing to measure"
+    );
+    let outcome = measure(&mut handover, Around { archives, steps, progress });
     let cleared = clear(&handover.artifacts.folder);
     let code = outcome?;
     cleared.map(|()| code)
 }
 
-/// The controllers to measure in a cluster of the user's; none where the run has a testbed or needs no cluster.
-fn permitted(
-    arguments: &RunArguments,
-    scenarios: &[Scenario],
-    in_cluster: bool,
-) -> anyhow::Result<Vec<Described>> {
+/// The controllers to measure in a cluster of the user's; none where the run has a testbed.
+fn permitted(arguments: &RunArguments) -> anyhow::Result<Vec<Described>> {
     if arguments.environment.cluster {
-        return user_cluster::permitted(arguments, scenarios);
+        return user_cluster::permitted(arguments);
     }
     anyhow::ensure!(
         arguments.selection.described.is_empty(),
         "--peer describes a controller in a cluster of yours: say --cluster too"
     );
     anyhow::ensure!(
-        !in_cluster || rustix::process::geteuid().is_root(),
-        "the testbed needs root; as an ordinary user there is `run capacity`, and `--cluster` for a cluster of yours"
+        rustix::process::geteuid().is_root(),
+        "the testbed needs root; as an ordinary user there is `--cluster` for a cluster of yours"
     );
     Ok(Vec::new())
 }
@@ -103,22 +84,10 @@ fn permitted(
 /// All steps of a run that are left, from the first peer that is prepared to the end of the testbed.
 fn outline(chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) -> Vec<String> {
     let mut all: Vec<_> = chosen.iter().map(|peer| format!("prepare {}", peer.name())).collect();
-    let in_cluster = pieces.iter().any(|piece| piece.scenario.needs_cluster());
-    if in_cluster {
-        all.push("bring a testbed up".to_owned());
-    }
+    all.push("bring a testbed up".to_owned());
     all.extend(pieces.iter().map(Piece::title));
-    all.extend(in_cluster.then(|| session::TAKE_DOWN.to_owned()));
+    all.push(session::TAKE_DOWN.to_owned());
     all
-}
-
-/// The end of a run that had nothing left to do.
-fn finish(handover: &Handover, arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let results = fairway_lab_measure::results::read(&handover.folder)?;
-    let failed = session::failed(&results, &arguments.fail_on_errors);
-    let progress = Progress::begin();
-    failed.iter().for_each(|text| progress.say(text));
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// What is around the part that measures.
@@ -128,25 +97,13 @@ struct Around {
     progress: Progress,
 }
 
-/// Starts the part that measures, inside of a testbed if what is left needs one.
-fn measure(
-    handover: &mut Handover,
-    arguments: &RunArguments,
-    scenarios: &[Scenario],
-    mut around: Around,
-) -> anyhow::Result<ExitCode> {
+/// Starts the part that measures, inside of a testbed.
+fn measure(handover: &mut Handover, mut around: Around) -> anyhow::Result<ExitCode> {
     let file = handover.artifacts.folder.join("handover.json");
-    let earlier = session::earlier(handover)?;
-    let pieces = session::left(handover, scenarios, earlier.as_ref());
-    handover.preparation.seconds = around.progress.seconds();
-    handover.preparation.steps = around.steps.begun();
-    if !pieces.iter().any(|piece| piece.scenario.needs_cluster()) {
-        handover.write(&file)?;
-        return session::run(&file, scenarios, &arguments.fail_on_errors);
-    }
     around.archives.push(backend_image(&handover.artifacts)?);
     // Bringing the testbed up is a step of this part.
-    handover.preparation.steps += 1;
+    let steps = around.steps.begun() + 1;
+    handover.preparation = Preparation { seconds: around.progress.seconds(), steps };
     handover.write(&file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(in_testbed(&handover.artifacts, &file, around))
@@ -179,10 +136,15 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Box<dyn Peer>>> {
     Ok(chosen)
 }
 
-/// The folder of the results, which must be writable before hours are spent.
+/// The folder of the results, which must be writable before hours are spent. What took hours is never replaced unasked.
 fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let folder = arguments.results.out.clone().unwrap_or_else(|| Path::new("lab-results").join(time));
+    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("lab-results").join(time));
+    anyhow::ensure!(
+        arguments.replace || !folder.join(RESULTS).exists(),
+        "{} has results already: say --replace, or another --out",
+        folder.display()
+    );
     fs::create_dir_all(&folder)
         .with_context(|| format!("make the folder of the results, {}", folder.display()))?;
     tempfile::NamedTempFile::new_in(&folder)
@@ -192,7 +154,7 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("find {}", folder.display()))
 }
 
-fn artifacts(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::Result<Artifacts> {
+fn artifacts(arguments: &RunArguments, folder: &Path) -> anyhow::Result<Artifacts> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
@@ -208,7 +170,6 @@ fn artifacts(arguments: &RunArguments, folder: &Path, in_pods: bool) -> anyhow::
         fairway: absolute(&arguments.environment.fairway)?,
         fairway_archive: absolute(&arguments.environment.fairway_image)?,
         fairway_image: format!("localhost/fairway:{}", env!("CARGO_PKG_VERSION")),
-        in_pods,
         laboratory: std::env::current_exe().context("find this program")?,
     })
 }

@@ -29,17 +29,17 @@ impl Receipts {
     ///
     /// # Errors
     /// It cannot listen where the user says.
-    pub(super) async fn begin(handover: &Handover, cluster: Option<&Cluster>) -> anyhow::Result<Self> {
+    pub(super) async fn begin(handover: &Handover, cluster: &Cluster) -> anyhow::Result<Self> {
         if let Some(address) = handover.collector {
             let collector = Collector::start(address);
             return collector.map(Self::Collected).context("--collector must be an address of this machine");
         }
-        let Some(cluster) = cluster.filter(|_| handover.is_in_testbed()) else {
+        if !handover.is_in_testbed() {
             return Ok(Self::Uncollected(
                 "backends in a cluster of yours tell this machine which requests they were given with --collector only"
                     .to_owned(),
             ));
-        };
+        }
         Ok(match on_node(cluster).await {
             Ok(collector) => Self::Collected(collector),
             Err(error) => Self::Uncollected(format!(

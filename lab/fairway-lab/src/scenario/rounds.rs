@@ -3,8 +3,6 @@
 //! Rounds are the outermost loop: what an interrupted run has finished is whole rounds of every scenario, and then some of
 //! the next one. Never measures.
 
-use fairway_lab_measure::results::Run;
-
 use super::catalogue::Scenario;
 
 /// What is measured and kept as a whole.
@@ -15,32 +13,13 @@ pub(super) struct Piece<'a> {
     pub(super) round: u32,
 }
 
-/// All pieces in their order. `capacity` interleaves its peers in blocks and takes no part in rounds: it runs once.
+/// All pieces in their order.
 pub(super) fn pieces(scenarios: &[Scenario], rounds: u32) -> Vec<Piece<'_>> {
     if rounds <= 1 {
         return scenarios.iter().map(|scenario| Piece { scenario, round: 0 }).collect();
     }
-    let of_round = |round| {
-        scenarios.iter().filter_map(move |scenario| match scenario.needs_cluster() {
-            true => Some(Piece { scenario, round }),
-            false => (round == 1).then_some(Piece { scenario, round: 0 }),
-        })
-    };
+    let of_round = |round| scenarios.iter().map(move |scenario| Piece { scenario, round });
     (1..=rounds).flat_map(of_round).collect()
-}
-
-/// Those pieces that are not among the finished runs.
-pub(super) fn left<'a>(mut pieces: Vec<Piece<'a>>, finished: &[Run]) -> Vec<Piece<'a>> {
-    let mut finished: Vec<_> = finished.iter().filter(|run| run.is_finished()).collect();
-    pieces.retain(|piece| match finished.iter().position(|run| piece.is(run)) {
-        Some(at) => {
-            // A scenario that was named twice runs twice.
-            finished.swap_remove(at);
-            false
-        }
-        None => true,
-    });
-    pieces
 }
 
 /// The order in which everything has its turn in a round.
@@ -53,12 +32,6 @@ impl Piece<'_> {
     /// For people: `dynamic`, or `dynamic, round 2`.
     pub(super) fn title(&self) -> String {
         titled(self.scenario.name(), self.round)
-    }
-
-    fn is(&self, run: &Run) -> bool {
-        run.scenario == self.scenario.name()
-            && run.round == self.round
-            && run.parameters == self.scenario.definition.parameters
     }
 }
 
@@ -83,23 +56,12 @@ mod tests {
         pieces.iter().map(Piece::title).collect()
     }
 
-    fn finished(piece: &Piece<'_>) -> Run {
-        Run {
-            scenario: piece.scenario.name().to_owned(),
-            round: piece.round,
-            parameters: piece.scenario.definition.parameters.clone(),
-            seconds: 1.0,
-            ..Run::default()
-        }
-    }
-
     #[test]
-    fn a_round_goes_through_all_scenarios_and_capacity_runs_once() {
-        let all = scenarios(&["capacity", "dynamic", "timeline"]);
-        let wanted =
-            ["capacity", "dynamic, round 1", "timeline, round 1", "dynamic, round 2", "timeline, round 2"];
+    fn a_round_goes_through_all_scenarios() {
+        let all = scenarios(&["dynamic", "timeline"]);
+        let wanted = ["dynamic, round 1", "timeline, round 1", "dynamic, round 2", "timeline, round 2"];
         assert_eq!(titles(&pieces(&all, 2)), wanted);
-        assert_eq!(titles(&pieces(&all, 1)), ["capacity", "dynamic", "timeline"]);
+        assert_eq!(titles(&pieces(&all, 1)), ["dynamic", "timeline"]);
     }
 
     #[test]
@@ -116,26 +78,5 @@ mod tests {
             assert_eq!(of_setting, "ABBAABBA", "{setting}");
         }
         assert_eq!(in_order(&contenders, 0), orders[0], "without rounds peers go forwards");
-    }
-
-    #[test]
-    fn finished_pieces_are_not_measured_again_and_others_are() {
-        let all = scenarios(&["dynamic", "timeline"]);
-        let planned = pieces(&all, 2);
-        let mut runs: Vec<_> = planned.iter().take(3).map(finished).collect();
-        assert_eq!(titles(&left(planned.clone(), &runs)), ["timeline, round 2"]);
-        // Interrupted in its middle: measures, but no end.
-        runs[1].seconds = 0.0;
-        assert_eq!(titles(&left(planned.clone(), &runs)), ["timeline, round 1", "timeline, round 2"]);
-        runs[0].parameters[0].used.push('0');
-        assert_eq!(left(planned, &runs).len(), 3, "other parameters are another piece");
-    }
-
-    #[test]
-    fn a_scenario_that_was_named_twice_runs_twice() {
-        let all = scenarios(&["dynamic", "dynamic"]);
-        let planned = pieces(&all, 1);
-        let runs = [finished(&planned[0])];
-        assert_eq!(left(planned, &runs).len(), 1);
     }
 }

@@ -1,6 +1,5 @@
 //! The second part of a run: scenarios with contenders, one after the other, and the results, which are written after each
-//! so that nothing is lost and a run that was interrupted can be continued. Runs inside of the testbed, or anywhere for
-//! scenarios without a cluster.
+//! so that nothing is lost. Runs inside of the testbed.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,26 +20,22 @@ use super::rounds::{self, Piece};
 use super::running_peer::{Contender, Histograms, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
 use super::steps::Steps;
-use super::{capacity, comparison, dynamic, earlier, gateway, propagation, timeline};
+use super::{comparison, dynamic, gateway, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer, RouteApi};
 
 /// Measures what was handed over.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
     let handover = Handover::read(handover)?;
-    let earlier = earlier(&handover)?;
-    let pieces = left(&handover, scenarios, earlier.as_ref());
-    let in_cluster = pieces.iter().any(|piece| piece.scenario.needs_cluster());
-    if in_cluster {
-        be_early();
-    }
+    let pieces = rounds::pieces(scenarios, handover.rounds);
+    be_early();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let cluster = if in_cluster { Some(Arc::new(Cluster::connect().await?)) } else { None };
+        let cluster = Arc::new(Cluster::connect().await?);
         let contenders: Vec<_> =
             handover.peers.iter().map(|known| peers::named(&known.name)).collect::<Result<_, _>>()?;
         let contenders = contenders.iter().map(AsRef::as_ref).collect();
-        let mut session = Session::begin(&handover, cluster, contenders, earlier).await?;
+        let mut session = Session::begin(&handover, cluster, contenders).await?;
         let code = session.all(&pieces).await?;
         let failed = failed(&session.results, faultless);
         for text in &failed {
@@ -48,24 +43,6 @@ pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String])
         }
         Ok(if failed.is_empty() { code } else { ExitCode::from(1) })
     })
-}
-
-/// What an earlier run has finished, where it is continued.
-pub(super) fn earlier(handover: &Handover) -> anyhow::Result<Option<Results>> {
-    if !handover.preparation.resumes {
-        return Ok(None);
-    }
-    earlier::kept(fairway_lab_measure::results::read(&handover.folder)?, &handover.folder).map(Some)
-}
-
-/// What is to be measured.
-pub(super) fn left<'a>(
-    handover: &Handover,
-    scenarios: &'a [Scenario],
-    earlier: Option<&Results>,
-) -> Vec<Piece<'a>> {
-    let pieces = rounds::pieces(scenarios, handover.plan.rounds);
-    earlier.map_or_else(|| pieces.clone(), |earlier| rounds::left(pieces.clone(), &earlier.runs))
 }
 
 /// Pods come and go on the same CPUs: the generator goes first, so that it is in time and does not take their time for a
@@ -79,14 +56,12 @@ fn be_early() {
 /// A run that is going on.
 pub(super) struct Session<'a> {
     handover: &'a Handover,
-    cluster: Option<Arc<Cluster>>,
+    cluster: Arc<Cluster>,
     contenders: Vec<Contender<'a>>,
     certificate: Certificate,
     receipts: Receipts,
     progress: Progress,
     results: Results,
-    /// How long the parts of the run before this one took, seconds.
-    before_s: f64,
     /// Until the results are written for the last time.
     reserve: Option<DiskReserve>,
 }
@@ -94,28 +69,19 @@ pub(super) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(super) async fn begin(
         handover: &'a Handover,
-        cluster: Option<Arc<Cluster>>,
+        cluster: Arc<Cluster>,
         peers: Vec<&'a dyn Peer>,
-        earlier: Option<Results>,
     ) -> anyhow::Result<Self> {
         let reserve = Some(DiskReserve::keep(&handover.folder)?);
         let mut environment = fairway_lab_measure::environment();
         environment.place.clone_from(&handover.place);
-        if let Some(cluster) = &cluster {
-            environment.kubernetes = Some(cluster.version().await?);
-        }
+        environment.kubernetes = Some(cluster.version().await?);
         let contenders = handover.settings.iter().flat_map(|settings| {
             peers.iter().map(|peer| Contender { peer: *peer, settings: *settings }).collect::<Vec<_>>()
         });
-        let receipts = Receipts::begin(handover, cluster.as_deref()).await?;
-        let before_s = earlier.as_ref().map_or(0.0, |earlier| earlier.seconds);
-        let results = match earlier {
-            Some(earlier) => continued(earlier, handover),
-            None => {
-                forget_histograms(&handover.folder)?;
-                afresh(handover, environment)
-            }
-        };
+        let receipts = Receipts::begin(handover, &cluster).await?;
+        forget_histograms(&handover.folder)?;
+        let results = afresh(handover, environment);
         Ok(Self {
             handover,
             cluster,
@@ -124,7 +90,6 @@ impl<'a> Session<'a> {
             certificate: Certificate::make()?,
             progress: Progress::begin(),
             results,
-            before_s,
             reserve,
         })
     }
@@ -156,11 +121,6 @@ impl<'a> Session<'a> {
         let page = fairway_lab_report::write(std::slice::from_ref(&self.results), &self.handover.folder)?;
         if let Completeness::Partial { reason } = &self.results.completeness {
             self.progress.say(&format!("the run is partial: {reason}"));
-            self.progress.say(&format!(
-                "the same command with --out {} --resume continues it; {}",
-                self.handover.folder.display(),
-                earlier::progress(&self.results)
-            ));
         }
         self.progress.say(&format!("the report is {}", page.display()));
         Ok(code)
@@ -177,15 +137,13 @@ impl<'a> Session<'a> {
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
-        self.results.seconds = self.before_s + self.handover.preparation.seconds + self.progress.seconds();
+        self.results.seconds = self.handover.preparation.seconds + self.progress.seconds();
         fairway_lab_measure::results::write(&self.handover.folder, &self.results)
     }
 
     async fn pieces(&mut self, pieces: &[Piece<'_>]) -> anyhow::Result<()> {
-        if let Some(cluster) = &self.cluster {
-            let backends = Backends { image: &self.handover.image, collector: self.receipts.address() };
-            cluster.apply(&site::objects(backends, &self.certificate)).await?;
-        }
+        let backends = Backends { image: &self.handover.image, collector: self.receipts.address() };
+        self.cluster.apply(&site::objects(backends, &self.certificate)).await?;
         let outline = outline(self.handover, pieces);
         let mut steps = Steps::new(self.progress, self.handover.preparation.steps, outline);
         for piece in pieces {
@@ -204,18 +162,8 @@ impl<'a> Session<'a> {
     async fn piece(&mut self, piece: &Piece<'_>) -> anyhow::Result<()> {
         let scenario = piece.scenario;
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
-        if let Parameters::Capacity(parameters) = &scenario.parameters {
-            let local = capacity::LocalRun {
-                handover: self.handover,
-                certificate: &self.certificate,
-                progress: self.progress,
-                contenders: &self.contenders,
-            };
-            return capacity::run(&local, parameters, run, &mut self.results.absent).await;
-        }
-        let cluster = self.cluster.clone().context("the scenario needs a cluster")?;
         let context = RunContext {
-            cluster,
+            cluster: self.cluster.clone(),
             artifacts: &self.handover.artifacts,
             progress: self.progress,
             histograms: Histograms { folder: &self.handover.folder, round: piece.round },
@@ -269,7 +217,7 @@ pub(super) fn failed(results: &Results, peers: &[String]) -> Vec<String> {
 /// The steps of measuring, and that of taking down what it ran in.
 fn outline(handover: &Handover, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut all: Vec<_> = pieces.iter().map(Piece::title).collect();
-    if handover.is_in_testbed() && pieces.iter().any(|piece| piece.scenario.needs_cluster()) {
+    if handover.is_in_testbed() {
         all.push(TAKE_DOWN.to_owned());
     }
     all
@@ -302,21 +250,8 @@ fn afresh(handover: &Handover, environment: Environment) -> Results {
         peers,
         absent: handover.absent.clone(),
         runs: Vec::new(),
-        limitations: limitations(handover.plan.rounds),
-        plan: Some(handover.plan.clone()),
+        limitations: limitations(handover.rounds),
     }
-}
-
-/// The results of an earlier run, before the rest is measured.
-fn continued(mut earlier: Results, handover: &Handover) -> Results {
-    earlier.completeness = not_ended();
-    earlier.absent.splice(0..0, handover.absent.iter().cloned());
-    earlier.limitations.push(format!(
-        "The run was interrupted, and continued at {}; what it had begun and not finished was measured again.",
-        now()
-    ));
-    earlier.plan = Some(handover.plan.clone());
-    earlier
 }
 
 fn not_ended() -> Completeness {
@@ -333,10 +268,8 @@ async fn with(
     parameters: &Parameters,
     run: &mut Run,
 ) -> anyhow::Result<()> {
-    let Some(sizes) = sizes(parameters) else { return Ok(()) };
-    let mut running = RunningPeer::open(context, contender, sizes).await?;
+    let mut running = RunningPeer::open(context, contender, sizes(parameters)).await?;
     let outcome = match parameters {
-        Parameters::Capacity(_) => Ok(()),
         Parameters::Dynamic(parameters) => dynamic::run(&mut running, parameters, run).await,
         Parameters::Comparison(parameters) => comparison::run(&mut running, parameters, run).await,
         Parameters::Timeline(parameters) => timeline::run(&mut running, parameters, run).await,
@@ -348,14 +281,13 @@ async fn with(
     outcome.and(closed)
 }
 
-fn sizes(parameters: &Parameters) -> Option<Sizes> {
+fn sizes(parameters: &Parameters) -> Sizes {
     match parameters {
-        Parameters::Capacity(_) => None,
-        Parameters::Dynamic(parameters) => Some(parameters.sizes()),
-        Parameters::Comparison(parameters) => Some(parameters.sizes()),
-        Parameters::Timeline(parameters) => Some(parameters.sizes()),
-        Parameters::Propagation(parameters) => Some(parameters.sizes()),
-        Parameters::Gateway(parameters) => Some(parameters.sizes()),
+        Parameters::Dynamic(parameters) => parameters.sizes(),
+        Parameters::Comparison(parameters) => parameters.sizes(),
+        Parameters::Timeline(parameters) => parameters.sizes(),
+        Parameters::Propagation(parameters) => parameters.sizes(),
+        Parameters::Gateway(parameters) => parameters.sizes(),
     }
 }
 
@@ -391,13 +323,11 @@ fn direct() -> PeerRecord {
 fn limitations(rounds: u32) -> Vec<String> {
     let order = if rounds > 1 {
         format!(
-            "In the scenarios in Kubernetes peers ran one after the other, in {rounds} rounds: forwards in odd rounds and \
-             backwards in even ones. capacity interleaves them in blocks instead."
+            "Peers ran one after the other, in {rounds} rounds: forwards in odd rounds and \
+             backwards in even ones."
         )
     } else {
-        "In the scenarios in Kubernetes peers ran one after the other, once each; only capacity interleaves them in blocks \
-         and has intervals."
-            .to_owned()
+        "Peers ran one after the other, once each.".to_owned()
     };
     let mut all = vec![MACHINE.to_owned(), order];
     all.extend(LIMITATIONS.map(str::to_owned));
@@ -422,7 +352,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_repetition_depends_on_the_rounds() {
-        assert!(limitations(1)[1].contains("once each; only capacity"));
+        assert!(limitations(1)[1].contains("once each"));
         assert!(limitations(4)[1].contains("in 4 rounds: forwards in odd rounds and backwards in even ones"));
         assert_eq!(limitations(1).len(), limitations(4).len());
     }

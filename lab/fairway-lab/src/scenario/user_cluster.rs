@@ -9,18 +9,14 @@ use anyhow::Context;
 use super::arguments::RunArguments;
 use super::catalogue::Scenario;
 use super::handover::Handover;
-use super::planned;
-use super::session::{self, Session};
+use super::rounds;
+use super::session::Session;
 use super::site::NAMESPACE;
 use crate::cluster::Cluster;
 use crate::peers::{Described, Peer};
 
 /// The controllers to measure, if a run in the user's cluster is described whole and permitted.
-pub(super) fn permitted(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<Vec<Described>> {
-    anyhow::ensure!(
-        scenarios.iter().all(Scenario::needs_cluster),
-        "capacity is measured without a cluster: leave --cluster out, or capacity"
-    );
+pub(super) fn permitted(arguments: &RunArguments) -> anyhow::Result<Vec<Described>> {
     anyhow::ensure!(
         !arguments.selection.described.is_empty(),
         "--cluster measures controllers that are there: say which with --peer name=...,class=...,address=..."
@@ -59,11 +55,7 @@ pub(super) fn run(
     for peer in peers {
         handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
-    if planned::is_done(&mut handover, arguments)? {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let earlier = session::earlier(&handover)?;
-    let pieces = session::left(&handover, scenarios, earlier.as_ref());
+    let pieces = rounds::pieces(scenarios, handover.rounds);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::connect().await?);
@@ -73,7 +65,7 @@ pub(super) fn run(
         );
         let before = replicas(&cluster, peers).await?;
         let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
-        let mut session = Session::begin(&handover, Some(cluster.clone()), all, earlier).await?;
+        let mut session = Session::begin(&handover, cluster.clone(), all).await?;
         let outcome = session.all(&pieces).await;
         let swept = cluster.sweep().await.context("remove what the run created");
         for (namespace, deployment, replicas) in &before {

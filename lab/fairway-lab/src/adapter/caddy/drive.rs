@@ -33,14 +33,12 @@ pub(crate) struct Caddy {
 }
 
 /// The arguments that start Caddy with the configuration of a frame.
-#[must_use]
-pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
+fn arguments(frame: &Frame) -> Vec<String> {
     ["run", "--config", &frame.file(CONFIGURATION)].map(str::to_owned).to_vec()
 }
 
 /// The environment that Caddy is started with: its workers, and its folder, so that it leaves nothing in a home.
-#[must_use]
-pub(crate) fn environment(frame: &Frame) -> Vec<(&'static str, String)> {
+fn environment(frame: &Frame) -> Vec<(&'static str, String)> {
     let folder = frame.folder.display().to_string();
     let mut all = vec![("XDG_DATA_HOME", folder.clone()), ("XDG_CONFIG_HOME", folder)];
     all.extend(frame.workers.map(|workers| ("GOMAXPROCS", workers.to_string())));
@@ -51,7 +49,7 @@ pub(crate) fn environment(frame: &Frame) -> Vec<(&'static str, String)> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn store(frame: &Frame, desired: &Desired, admin: Option<SocketAddr>) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &Desired, admin: SocketAddr) -> anyhow::Result<()> {
     write(&frame.path(CONFIGURATION), &render(frame, desired, admin).to_string())
 }
 
@@ -61,7 +59,7 @@ impl Caddy {
     /// # Errors
     /// It does not start, or does not take its configuration.
     pub(crate) async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
-        store(&frame, desired, Some(ADMIN))?;
+        store(&frame, desired, ADMIN)?;
         let mut command = Command::new("caddy");
         let notices = Notices::listen(&frame.folder)?;
         command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
@@ -86,7 +84,7 @@ impl Caddy {
     /// # Errors
     /// The configuration is refused, and Caddy serves on with the one before.
     pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
-        let configuration = render(&self.frame, desired, Some(ADMIN)).to_string();
+        let configuration = render(&self.frame, desired, ADMIN).to_string();
         let answer = tokio::time::timeout(TAKEN, ask("POST", "/load", &configuration))
             .await
             .context("Caddy has not taken the configuration within a minute; its log says why")?

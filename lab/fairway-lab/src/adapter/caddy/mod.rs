@@ -5,5 +5,5 @@
 mod drive;
 mod render;
 
-pub(crate) use drive::{Caddy, arguments, environment, store};
-pub(crate) use render::{CONFIGURATION, render};
+pub(crate) use drive::Caddy;
+pub(crate) use render::render;

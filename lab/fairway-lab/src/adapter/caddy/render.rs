@@ -6,24 +6,21 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
-use crate::adapter::frame::{Frame, TlsChoice};
+use crate::adapter::frame::Frame;
 
 /// The name of the configuration in the folder.
-pub(crate) const CONFIGURATION: &str = "caddy.json";
+pub(super) const CONFIGURATION: &str = "caddy.json";
 
-/// The whole configuration. Without an address it has no admin API, and then it cannot be changed.
+/// The whole configuration, with its admin API at an address.
 #[must_use]
-pub(crate) fn render(frame: &Frame, desired: &Desired, admin: Option<SocketAddr>) -> Value {
+pub(crate) fn render(frame: &Frame, desired: &Desired, admin: SocketAddr) -> Value {
     let certificates: Vec<_> = desired
         .certificates
         .values()
         .map(|each| json!({ "certificate": each.chain, "key": each.key }))
         .collect();
     json!({
-        "admin": match admin {
-            Some(address) => json!({ "listen": address.to_string(), "config": { "persist": false } }),
-            None => json!({ "disabled": true, "config": { "persist": false } }),
-        },
+        "admin": { "listen": admin.to_string(), "config": { "persist": false } },
         "apps": {
             "http": {
                 // TLS is spoken on every other port of the server.
@@ -52,7 +49,7 @@ fn server(frame: &Frame, desired: &Desired) -> Value {
         "listen": [frame.listen.http.to_string(), frame.listen.https.to_string()],
         // Certificates are those of Secrets; nothing is asked of an authority.
         "automatic_https": { "disable": true },
-        "tls_connection_policies": [tls(frame)],
+        "tls_connection_policies": [{}],
         "routes": routes,
     });
     if frame.recommended() {
@@ -65,18 +62,6 @@ fn server(frame: &Frame, desired: &Desired) -> Value {
 
 fn status(code: u16) -> Value {
     json!({ "handler": "static_response", "status_code": code })
-}
-
-fn tls(frame: &Frame) -> Value {
-    match frame.tls {
-        TlsChoice::Both => json!({}),
-        TlsChoice::Tls12 => json!({
-            "protocol_min": "tls1.2", "protocol_max": "tls1.2",
-            "cipher_suites": ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"],
-        }),
-        // Go does not let one choose the cipher suites of 1.3.
-        TlsChoice::Tls13 => json!({ "protocol_min": "tls1.3", "protocol_max": "tls1.3" }),
-    }
 }
 
 fn host_routes(frame: &Frame, desired: &Desired, host: &Host) -> Vec<Value> {
@@ -133,13 +118,7 @@ fn handlers(frame: &Frame, desired: &Desired, action: &Action) -> Vec<Value> {
                 .iter()
                 .map(|prefix| json!({ "handler": "rewrite", "strip_path_prefix": PathMatch::stem(prefix) }));
             let endpoints = desired.backends.get(backend).map_or(&[][..], Vec::as_slice);
-            let last = if endpoints.is_empty() {
-                status(503)
-            } else if desired.grpc.contains(backend) {
-                calling(reverse_proxy(frame, endpoints))
-            } else {
-                reverse_proxy(frame, endpoints)
-            };
+            let last = if endpoints.is_empty() { status(503) } else { reverse_proxy(frame, endpoints) };
             rewrite.chain([last]).collect()
         }
     }
@@ -172,12 +151,5 @@ fn reverse_proxy(frame: &Frame, endpoints: &[SocketAddr]) -> Value {
             "X-Forwarded-Port": ["{http.request.port}"],
         } } });
     }
-    handler
-}
-
-/// The handler with what `h2c://` before an address means in a Caddyfile.
-fn calling(mut handler: Value) -> Value {
-    handler["transport"]["protocol"] = json!("http");
-    handler["transport"]["versions"] = json!(["h2c", "2"]);
     handler
 }

@@ -71,8 +71,7 @@ impl Clusters {
 }
 
 /// The arguments that start Envoy with the files of a frame.
-#[must_use]
-pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
+fn arguments(frame: &Frame) -> Vec<String> {
     let (seconds, bootstrap) = (DRAIN.as_secs().to_string(), frame.file(BOOTSTRAP));
     let mut words = vec!["--disable-hot-restart", "--log-level", "warn", "--drain-strategy", "immediate"];
     words.extend(["--drain-time-s", &seconds, "-c", &bootstrap]);
@@ -87,7 +86,7 @@ pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
 ///
 /// # Errors
 /// A file cannot be written.
-pub(crate) fn store(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
     for (name, value) in render(frame, desired) {
         write_changed(&frame.path(&name), &value.to_string())?;
     }

@@ -4,5 +4,5 @@
 mod drive;
 mod render;
 
-pub(crate) use drive::{Envoy, arguments, store};
+pub(crate) use drive::Envoy;
 pub(crate) use render::render;

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
-use crate::adapter::frame::{Frame, TlsChoice};
+use crate::adapter::frame::Frame;
 
 /// The name of the bootstrap in the folder.
-pub(crate) const BOOTSTRAP: &str = "bootstrap.json";
+pub(super) const BOOTSTRAP: &str = "bootstrap.json";
 const TYPE: &str = "type.googleapis.com/envoy";
 const HTTP: &str = "envoy.extensions.filters.http";
 
@@ -34,7 +34,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired) -> Vec<(String, Value)> {
                 })
             })),
         ),
-        ("clusters.json", resources(backends.keys().map(|name| cluster(frame, desired, name)))),
+        ("clusters.json", resources(backends.keys().map(|name| cluster(frame, name)))),
         ("routes.json", resources([routes(frame, desired)])),
         ("listeners.json", resources(listeners(frame, desired))),
         (BOOTSTRAP, bootstrap(frame)),
@@ -78,7 +78,7 @@ fn address(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip(), "port_value": address.port() } })
 }
 
-fn cluster(frame: &Frame, desired: &Desired, name: &str) -> Value {
+fn cluster(frame: &Frame, name: &str) -> Value {
     let mut cluster = json!({
         "@type": format!("{TYPE}.config.cluster.v3.Cluster"),
         "name": name,
@@ -96,21 +96,7 @@ fn cluster(frame: &Frame, desired: &Desired, name: &str) -> Value {
             "max_connections": most, "max_pending_requests": most, "max_requests": most, "max_retries": most,
         }] });
     }
-    if desired.grpc.contains(name) {
-        cluster["typed_extension_protocol_options"] = http2();
-    }
     cluster
-}
-
-/// HTTP/2 with prior knowledge, and the windows that Envoy's documents recommend and Envoy Gateway sets.
-fn http2() -> Value {
-    let kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
-    json!({ kind: {
-        "@type": format!("type.googleapis.com/{kind}"),
-        "explicit_http_config": { "http2_protocol_options": {
-            "initial_stream_window_size": 65536, "initial_connection_window_size": 1_048_576,
-        } },
-    } })
 }
 
 fn routes(frame: &Frame, desired: &Desired) -> Value {
@@ -246,19 +232,6 @@ fn http_connections(frame: &Frame, name: &str) -> Value {
 }
 
 fn tls(frame: &Frame, certificates: &[&String]) -> Value {
-    let parameters = match frame.tls {
-        TlsChoice::Both => {
-            json!({ "tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3" })
-        }
-        TlsChoice::Tls12 => json!({
-            "tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_2",
-            "cipher_suites": ["ECDHE-RSA-AES256-GCM-SHA384"],
-        }),
-        // Envoy does not let one choose the cipher suites of 1.3.
-        TlsChoice::Tls13 => {
-            json!({ "tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3" })
-        }
-    };
     let secrets: Vec<_> = certificates
         .iter()
         .map(|name| json!({ "name": name, "sds_config": source(frame, "secrets.json") }))
@@ -267,7 +240,7 @@ fn tls(frame: &Frame, certificates: &[&String]) -> Value {
         "@type": format!("{TYPE}.extensions.transport_sockets.tls.v3.DownstreamTlsContext"),
         "common_tls_context": {
             "alpn_protocols": ["h2", "http/1.1"],
-            "tls_params": parameters,
+            "tls_params": { "tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3" },
             "tls_certificate_sds_secret_configs": secrets,
         },
     })

@@ -40,8 +40,7 @@ pub(crate) struct Haproxy {
 }
 
 /// The arguments that start HAProxy, master and worker, with the configuration of a frame.
-#[must_use]
-pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
+fn arguments(frame: &Frame) -> Vec<String> {
     let (configuration, master) = (frame.file(CONFIGURATION), frame.file(MASTER));
     ["-W", "-db", "-S", &master, "-f", &configuration].map(str::to_owned).to_vec()
 }
@@ -50,7 +49,7 @@ pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
 ///
 /// # Errors
 /// A file cannot be written.
-pub(crate) fn store(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) -> anyhow::Result<()> {
     files::certificates(frame, desired)?;
     for (name, text) in maps(desired) {
         write(&frame.path(name), &text)?;

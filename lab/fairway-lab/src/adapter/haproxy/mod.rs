@@ -5,8 +5,8 @@ mod drive;
 mod render;
 mod slots;
 
-pub(crate) use drive::{Haproxy, arguments, store};
+pub(crate) use drive::Haproxy;
 #[cfg(test)]
 pub(crate) use render::maps;
-pub(crate) use render::{CONFIGURATION, render};
+pub(crate) use render::render;
 pub(crate) use slots::Slots;

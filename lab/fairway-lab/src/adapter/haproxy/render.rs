@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use super::slots::Slots;
 use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch};
-use crate::adapter::frame::{Frame, TlsChoice};
+use crate::adapter::frame::Frame;
 
 /// The name of the configuration in the folder.
-pub(crate) const CONFIGURATION: &str = "haproxy.cfg";
+pub(super) const CONFIGURATION: &str = "haproxy.cfg";
 /// The map of exact paths.
 pub(super) const EXACT: &str = "exact.map";
 /// The map of prefixes.
@@ -26,7 +26,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, slots: &Slots, generation
     text.push_str("  use_backend %[var(txn.backend)] if { var(txn.backend) -m found }\n");
     text.push_str("  default_backend none\nbackend none\n  http-request return status 404\n");
     for name in desired.backends.keys() {
-        text.push_str(&backend(frame, desired, name, slots));
+        text.push_str(&backend(frame, name, slots));
     }
     text
 }
@@ -66,19 +66,7 @@ fn global(frame: &Frame, generation: u64) -> String {
     if let Some(workers) = frame.workers {
         _ = writeln!(text, "  nbthread {workers}");
     }
-    text.push_str(match frame.tls {
-        TlsChoice::Both => "  ssl-default-bind-options ssl-min-ver TLSv1.2\n",
-        TlsChoice::Tls12 => {
-            "  ssl-default-bind-options ssl-min-ver TLSv1.2 ssl-max-ver TLSv1.2
-  ssl-default-bind-ciphers ECDHE-RSA-AES256-GCM-SHA384
-"
-        }
-        TlsChoice::Tls13 => {
-            "  ssl-default-bind-options ssl-min-ver TLSv1.3
-  ssl-default-bind-ciphersuites TLS_AES_256_GCM_SHA384
-"
-        }
-    });
+    text.push_str("  ssl-default-bind-options ssl-min-ver TLSv1.2\n");
     if !frame.recommended() {
         text.push_str("  log stdout format raw local0\n");
     }
@@ -188,13 +176,11 @@ fn extras(name: &str, host: &Host) -> String {
     text
 }
 
-fn backend(frame: &Frame, desired: &Desired, name: &str, slots: &Slots) -> String {
+fn backend(frame: &Frame, name: &str, slots: &Slots) -> String {
     let mut text = format!("backend {name}\n  balance roundrobin\n");
     // Recommended, idle connections are kept for a minute, as nginx keeps them; by default half of them go every 5 s.
     let pool = if frame.recommended() { " pool-purge-delay 60s" } else { "" };
-    // What the controller's annotation `server-proto: h2` says.
-    let proto = if desired.grpc.contains(name) { " proto h2" } else { "" };
-    _ = writeln!(text, "  default-server check{proto}{pool}");
+    _ = writeln!(text, "  default-server check{pool}");
     for (slot, endpoint) in slots.of(name).iter().enumerate() {
         match endpoint {
             Some(endpoint) => _ = writeln!(text, "  server {} {endpoint}", server(slot)),

@@ -37,8 +37,7 @@ pub(crate) struct Nginx {
 }
 
 /// The arguments that start nginx with the configuration of a frame.
-#[must_use]
-pub(crate) fn arguments(frame: &Frame) -> Vec<String> {
+fn arguments(frame: &Frame) -> Vec<String> {
     let folder = frame.folder.display().to_string();
     ["-p", &folder, "-e", "stderr", "-c", &frame.file(CONFIGURATION)].map(str::to_owned).to_vec()
 }
@@ -102,7 +101,7 @@ async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 ///
 /// # Errors
 /// A file cannot be written.
-pub(crate) fn store(frame: &Frame, desired: &Desired, generation: u64) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &Desired, generation: u64) -> anyhow::Result<()> {
     files::certificates(frame, desired)?;
     write(&frame.path(CONFIGURATION), &render(frame, desired, generation))
 }

@@ -4,5 +4,5 @@
 mod drive;
 mod render;
 
-pub(crate) use drive::{Nginx, arguments, store};
-pub(crate) use render::{CONFIGURATION, render};
+pub(crate) use drive::Nginx;
+pub(crate) use render::render;

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
-use crate::adapter::frame::{Frame, TlsChoice};
+use crate::adapter::frame::Frame;
 
 /// The name of the configuration in the folder.
-pub(crate) const CONFIGURATION: &str = "nginx.conf";
+pub(super) const CONFIGURATION: &str = "nginx.conf";
 
 /// What endpoints are told of the client, besides the host.
 const OF_THE_CLIENT: [(&str, &str); 5] = [
@@ -34,7 +34,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, generation: u64) -> Strin
         }
         text.push_str("  }\n");
     }
-    let forwarding = Forwarding::new(frame);
+    let forwarding = forwarding(frame);
     for (name, host) in &desired.hosts {
         text.push_str(&server(frame, &forwarding, desired, name, host));
     }
@@ -88,15 +88,8 @@ fn http_block(frame: &Frame) -> String {
 }
 
 fn tls(frame: &Frame) -> String {
-    let chosen = match frame.tls {
-        TlsChoice::Both => "  ssl_protocols TLSv1.2 TLSv1.3;\n",
-        TlsChoice::Tls12 => "  ssl_protocols TLSv1.2;\n  ssl_ciphers ECDHE-RSA-AES256-GCM-SHA384;\n",
-        TlsChoice::Tls13 => {
-            "  ssl_protocols TLSv1.3;\n  ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;\n"
-        }
-    };
     let cache = if frame.recommended() { "  ssl_session_cache shared:lab:20m;\n" } else { "" };
-    format!("{chosen}{cache}")
+    format!("  ssl_protocols TLSv1.2 TLSv1.3;\n{cache}")
 }
 
 /// What answers when no host does, and the socket that says which configuration the workers have.
@@ -121,7 +114,7 @@ fn default_servers(frame: &Frame, generation: u64) -> String {
     )
 }
 
-fn server(frame: &Frame, forwarding: &Forwarding, desired: &Desired, name: &str, host: &Host) -> String {
+fn server(frame: &Frame, forwarding: &str, desired: &Desired, name: &str, host: &Host) -> String {
     let mut text = format!("  server {{\n    server_name {name};\n    listen {};\n", frame.listen.http);
     if let Some(certificate) = &host.certificate {
         let file = |kind: &str| frame.file(&format!("{certificate}.{kind}"));
@@ -145,7 +138,7 @@ fn server(frame: &Frame, forwarding: &Forwarding, desired: &Desired, name: &str,
 }
 
 /// A prefix is one of whole segments: `/a/` and `= /a`; `/` alone needs no second one.
-fn locations(forwarding: &Forwarding, desired: &Desired, rule: &Rule) -> String {
+fn locations(forwarding: &str, desired: &Desired, rule: &Rule) -> String {
     match &rule.path {
         PathMatch::Exact(path) => location(forwarding, desired, &format!("= {path}"), &rule.action),
         PathMatch::Prefix(path) => {
@@ -159,7 +152,7 @@ fn locations(forwarding: &Forwarding, desired: &Desired, rule: &Rule) -> String 
     }
 }
 
-fn location(forwarding: &Forwarding, desired: &Desired, matching: &str, action: &Action) -> String {
+fn location(forwarding: &str, desired: &Desired, matching: &str, action: &Action) -> String {
     let answered = |answer: &str| format!("    location {matching} {{ return {answer}; }}\n");
     let passed = |to: &str, how: &str| format!("    location {matching} {{\n      {to};\n{how}    }}\n");
     match action {
@@ -167,71 +160,51 @@ fn location(forwarding: &Forwarding, desired: &Desired, matching: &str, action: 
         Action::Forward { backend, .. } if desired.backends.get(backend).is_none_or(Vec::is_empty) => {
             answered("502")
         }
-        Action::Forward { backend, .. } if desired.grpc.contains(backend) => {
-            passed(&format!("grpc_pass grpc://{backend}"), &forwarding.grpc)
-        }
         Action::Forward { backend, strip } => {
             // With a path nginx puts it in place of what the location matched.
             let path = if strip.is_some() { "/" } else { "" };
-            passed(&format!("proxy_pass http://{backend}{path}"), &forwarding.http)
+            passed(&format!("proxy_pass http://{backend}{path}"), forwarding)
         }
     }
 }
 
 /// How requests are passed on: the same in every location.
-struct Forwarding {
-    http: String,
-    /// What only HTTP/1 has is left out; answers are never buffered as a whole.
-    grpc: String,
-}
-
-impl Forwarding {
-    fn new(frame: &Frame) -> Self {
-        let (http_buffers, grpc_buffers) = if frame.recommended() {
-            (
-                "      proxy_buffer_size 16k;
+fn forwarding(frame: &Frame) -> String {
+    let (bounds, buffers) = if frame.recommended() {
+        (
+            "      proxy_connect_timeout 5s;
+",
+            "      proxy_buffer_size 16k;
       proxy_buffers 8 32k;
       proxy_max_temp_file_size 0;
 ",
-                "      grpc_buffer_size 16k;\n",
-            )
-        } else {
-            ("      proxy_buffering on;\n", "")
-        };
-        Self {
-            http: format!(
-                "      proxy_http_version 1.1;
+        )
+    } else {
+        (
+            "      proxy_connect_timeout 60s;
+      proxy_read_timeout 60s;
+      proxy_send_timeout 60s;
+      client_max_body_size 1m;
+",
+            "      proxy_buffering on;
+",
+        )
+    };
+    let headers = headers(frame);
+    format!(
+        "      proxy_http_version 1.1;
 {bounds}      proxy_set_header Upgrade $http_upgrade;
       proxy_set_header Connection $connection_upgrade;
-{headers}{http_buffers}",
-                bounds = bounds(frame, "proxy"),
-                headers = headers(frame, "proxy"),
-            ),
-            grpc: bounds(frame, "grpc") + &headers(frame, "grpc") + grpc_buffers,
-        }
-    }
-}
-
-/// Times and sizes. Directives begin with the name of the `module` of nginx.
-fn bounds(frame: &Frame, module: &str) -> String {
-    if frame.recommended() {
-        return format!("      {module}_connect_timeout 5s;\n");
-    }
-    format!(
-        "      {module}_connect_timeout 60s;
-      {module}_read_timeout 60s;
-      {module}_send_timeout 60s;
-      client_max_body_size 1m;
-"
+{headers}{buffers}"
     )
 }
 
-/// What endpoints are told of the request. Directives begin as in [`bounds`].
-fn headers(frame: &Frame, module: &str) -> String {
+/// What endpoints are told of the request.
+fn headers(frame: &Frame) -> String {
     let id = frame.recommended().then_some(("X-Request-ID", "$request_id"));
     let mut text = String::new();
     for (header, value) in [("Host", "$host")].into_iter().chain(id).chain(OF_THE_CLIENT) {
-        _ = writeln!(text, "      {module}_set_header {header} {value};");
+        _ = writeln!(text, "      proxy_set_header {header} {value};");
     }
     text
 }
