@@ -18,12 +18,12 @@ export UPDATE
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 30
 
-# Where `make lab` and `make lab-long` put their reports. A run there that was interrupted is continued if it is the same.
+# Where `make lab` and `make lab-long` put their reports.
 LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
-lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --resume --replace
+lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --replace
 
-.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test publish-runs
+.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -148,8 +148,7 @@ deploy: ## deploy/fairway.yaml, from the chart
 testbed-test: setup ## the tests of testbed/, with real clusters side by side; needs root
 	cd testbed && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 -timeout 20m ./...
 
-# 1,920 blocks of 1 s with 0.3 s of warm-up each are 42 minutes; connecting, probing and memory the rest.
-bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, h2o and Traefik: 24 blocks of each, 44 minutes
+bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, Traefik and Caddy: all scenarios, 24 blocks of each, about an hour
 	cargo build --release --locked -p fairway-bench
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
@@ -163,7 +162,7 @@ lab-builds:
 	@test -x $(fairway) -a -x $(target_dir)/release/fairway-lab || \
 		echo "lab: first the release binaries are built, once, about ten minutes each on two cores; then the laboratory says its plan"
 
-lab: lab-builds image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: 27 minutes, root
+lab: lab-builds image lab-binary ## every published benchmark, shortened, beside nginx, HAProxy, Envoy, Caddy, Contour and Traefik: about 20 minutes, root
 	@.ci/setup lab
 	$(lab_run) all --quick --out $(LAB_OUT) $(ARGS)
 
@@ -179,9 +178,15 @@ lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, fo
 	@command -v mmdebstrap >/dev/null || .ci/setup peers
 	@lab/peers/current $(ARGS)
 
-publish-runs: image lab-binary lab-peers ## all published measurements, one after the other: five hours, root, a quiet machine; continues where it ended
+publish_steps := cpu study2 tcp-udp routes floods promises studies-pods studies-routes cluster
+.PHONY: publish $(publish_steps:%=publish-%)
+publish: lab-binary image lab-peers ## the next step of the published measurements, 20 minutes at most; again until all are done: root, a quiet machine
 	cargo build --release --locked -p fairway-bench
-	lab/publish-runs $(target_dir)
+	lab/publish $(target_dir)
+
+$(publish_steps:%=publish-%): publish-%: lab-binary image lab-peers
+	cargo build --release --locked -p fairway-bench
+	lab/publish $(target_dir) $*
 
 lab-report: ## docs/results/report.html and the figures of README.md and docs/performance.md, from the published results
 	cargo build --locked -p fairway-lab
