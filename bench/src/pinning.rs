@@ -3,9 +3,7 @@
 
 use std::ops::Range;
 
-use anyhow::Context;
-use fairway_lab_measure::{Distance, distance, round_trip_ns};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use fairway_lab_measure::{Distance, distance, pin_thread, round_trip_ns};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,13 +48,7 @@ impl Placement {
     }
 
     fn to(self, cpus: Range<usize>) -> anyhow::Result<()> {
-        if self.pin == Pin::Off {
-            return Ok(());
-        }
-        anyhow::ensure!(cpus.end <= CpuSet::MAX_CPU, "there is no CPU {}", cpus.end - 1);
-        let mut set = CpuSet::new();
-        cpus.clone().for_each(|cpu| set.set(cpu));
-        sched_setaffinity(None, &set).with_context(|| format!("keep a thread on the CPUs {cpus:?}"))
+        if self.pin == Pin::Off { Ok(()) } else { pin_thread(cpus) }
     }
 
     /// Nanoseconds from the generator's CPU to a proxy's and back, now; nothing where they share one, or no probe came

@@ -23,9 +23,10 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
     let key = site.write_secret("key.pem", &certificate.key)?;
     let text = serde_json::to_string_pretty(&configuration(site, &chain, &key))?;
     let path = site.write("caddy.json", &text)?;
+    let workers = site.workers.to_string();
+    site.write("command-line", &format!("GOMAXPROCS={workers} caddy run --config {}\n", path.display()))?;
     let mut command = binary.command();
-    command.args(["run", "--config"]).arg(path);
-    command.env("GOMAXPROCS", site.workers.to_string());
+    command.args(["run", "--config"]).arg(path).env("GOMAXPROCS", workers);
     command.env("XDG_DATA_HOME", &site.directory).env("XDG_CONFIG_HOME", &site.directory);
     Ok(command)
 }

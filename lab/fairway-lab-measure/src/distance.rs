@@ -44,8 +44,9 @@ pub fn during(before: Distance, after: Distance) -> Result<Distance, String> {
 pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| pin_thread(there).map(|()| answer(&ball, &over)));
-        let best = scope.spawn(|| pin_thread(here).ok().and_then(|()| call(&ball))).join().ok().flatten();
+        scope.spawn(|| pin_thread(there..there + 1).map(|()| answer(&ball, &over)));
+        let best =
+            scope.spawn(|| pin_thread(here..here + 1).ok().and_then(|()| call(&ball))).join().ok().flatten();
         over.store(true, Ordering::Release);
         best
     })

@@ -32,7 +32,7 @@ pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::{environment, revision};
 pub use meter::{Meter, Subject};
 pub use pairs::{Block, Paired, Spread, ratios};
-pub use pinning::{MachineTime, pin, pin_thread};
+pub use pinning::{MachineTime, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
 pub use program::{Program, Waited};
 pub use samples::{Sample, Sampled};

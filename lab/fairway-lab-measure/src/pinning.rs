@@ -1,45 +1,20 @@
-//! Which CPUs processes run on, and what the hypervisor took of them (sched_setaffinity(2), proc(5)).
+//! Which CPUs threads run on, and what the hypervisor took of them (sched_setaffinity(2), proc(5)).
 
 use std::fs;
+use std::ops::Range;
 
 use anyhow::Context;
-use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::process::threads;
-
-/// Keeps processes, with all the threads they have now, on these CPUs.
+/// Keeps the calling thread, and the threads and processes that it starts from now on, on these CPUs.
 ///
 /// # Errors
 /// A CPU that this process may not use.
-pub fn pin(processes: &[u32], cpus: &[usize]) -> anyhow::Result<()> {
+pub fn pin_thread(cpus: Range<usize>) -> anyhow::Result<()> {
+    anyhow::ensure!(cpus.end <= CpuSet::MAX_CPU, "there is no CPU {}", cpus.end - 1);
     let mut set = CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    for process in processes {
-        let threads = threads(*process);
-        anyhow::ensure!(!threads.is_empty(), "find process {process}");
-        for thread in threads {
-            let id = thread.rsplit('/').next().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-            // A thread may have ended meanwhile.
-            if let Err(error) = sched_setaffinity(id, &set)
-                && error != rustix::io::Errno::SRCH
-            {
-                return Err(error).with_context(|| format!("keep process {process} on the CPUs {cpus:?}"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Keeps the calling thread, and the threads and processes that it starts from now on, on one CPU.
-///
-/// # Errors
-/// A CPU that this process may not use.
-pub fn pin_thread(cpu: usize) -> anyhow::Result<()> {
-    anyhow::ensure!(cpu < CpuSet::MAX_CPU, "there is no CPU {cpu}");
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("keep a thread on CPU {cpu}"))
+    cpus.clone().for_each(|cpu| set.set(cpu));
+    sched_setaffinity(None, &set).with_context(|| format!("keep a thread on the CPUs {cpus:?}"))
 }
 
 /// The machine's time so far, in clock ticks of all CPUs.

@@ -115,7 +115,7 @@ pub(crate) fn born(process: u32) -> Option<u64> {
 }
 
 /// The folders of a process's threads in /proc.
-pub(crate) fn threads(process: u32) -> Vec<String> {
+fn threads(process: u32) -> Vec<String> {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     entries.flatten().map(|entry| entry.path().to_string_lossy().into_owned()).collect()
 }
