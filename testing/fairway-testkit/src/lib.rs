@@ -14,6 +14,7 @@ pub mod manifests;
 pub mod process;
 pub mod proof;
 mod stream;
+pub mod tokens;
 pub mod wait;
 pub mod wire;
 

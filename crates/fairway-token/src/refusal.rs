@@ -1,0 +1,77 @@
+//! Why a token lets nobody in.
+
+/// Why a token was refused. Each has a label for metrics and a description for the client (RFC 6750 §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It is not a signed token in compact form, or longer than [`crate::MAX_TOKEN_BYTES`].
+    Malformed,
+    /// Its header asks for something that is not understood here (`crit`, RFC 7515 §4.1.11), or it is a token of another kind
+    /// (`typ`, RFC 8725 §3.11).
+    Unsupported,
+    /// Its algorithm is not one of public keys: `none`, HMAC, or unknown.
+    Algorithm,
+    /// The issuer publishes no key with this id for this algorithm.
+    UnknownKey,
+    /// No key of the issuer made the signature.
+    Signature,
+    /// Nobody who is trusted issued it.
+    Issuer,
+    /// It was issued for others.
+    Audience,
+    /// It does not say until when it is valid.
+    NoExpiry,
+    /// Its time is over.
+    Expired,
+    /// Its time has not begun.
+    NotYetValid,
+}
+
+impl Refusal {
+    /// All of them, in the order in which they are documented.
+    pub const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::Unsupported,
+        Self::Algorithm,
+        Self::UnknownKey,
+        Self::Signature,
+        Self::Issuer,
+        Self::Audience,
+        Self::NoExpiry,
+        Self::Expired,
+        Self::NotYetValid,
+    ];
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Malformed => "token_malformed",
+            Self::Unsupported => "token_unsupported",
+            Self::Algorithm => "token_algorithm",
+            Self::UnknownKey => "token_unknown_key",
+            Self::Signature => "token_signature",
+            Self::Issuer => "token_issuer",
+            Self::Audience => "token_audience",
+            Self::NoExpiry => "token_no_expiry",
+            Self::Expired => "token_expired",
+            Self::NotYetValid => "token_not_yet_valid",
+        }
+    }
+
+    /// What the client is told: visible ASCII without quotes, as `error_description` may have it.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Malformed => "the token is malformed",
+            Self::Unsupported => "the token has a header that is not supported",
+            Self::Algorithm => "the algorithm of the token is not allowed",
+            Self::UnknownKey => "the key of the token is unknown",
+            Self::Signature => "the signature of the token is wrong",
+            Self::Issuer => "the issuer of the token is not trusted",
+            Self::Audience => "the token is for another audience",
+            Self::NoExpiry => "the token has no expiry",
+            Self::Expired => "the token has expired",
+            Self::NotYetValid => "the token is not valid yet",
+        }
+    }
+}
