@@ -126,6 +126,9 @@ fn protects(guard: &Guard) -> bool {
             | Guard::Respond(_)
             | Guard::ExternalAuth(_)
             | Guard::BasicAuth(_)
+            | Guard::Jwt(_)
+            | Guard::ApiKey(_)
+            | Guard::Authorize(_)
             | Guard::Any(_)
     )
 }

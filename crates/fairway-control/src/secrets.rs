@@ -1,34 +1,47 @@
-//! The hashes of passwords of a configuration, which its serialised form never has: taken out to be kept beside it, and put
-//! back. Shows them to nobody else.
+//! The hashes of passwords and API keys of a configuration, which its serialised form never has: taken out to be kept beside it, and
+//! put back. Shows them to nobody else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Config, Guard, Rule, Users, VirtualHost};
+use fairway_model::{ApiKeys, Config, Guard, Rule, Users, VirtualHost};
 use serde::{Deserialize, Serialize};
 
-/// Users and hashes by the policy that has them.
+/// What guards compare credentials with, by the policy that has it.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Passwords(BTreeMap<Arc<str>, Vec<Entry>>);
+pub(crate) struct GuardSecrets {
+    /// Users and the hashes of their passwords.
+    #[serde(default)]
+    passwords: BTreeMap<Arc<str>, Vec<Secret<Arc<str>>>>,
+    /// Clients and the SHA-256 of their keys.
+    #[serde(default)]
+    api_keys: BTreeMap<Arc<str>, Vec<Secret<[u8; 32]>>>,
+}
 
-/// A user and the hash.
-type Entry = (Arc<str>, Arc<str>);
+/// A user or client, and what its credential is compared with.
+type Secret<T> = (Arc<str>, T);
 
-impl Passwords {
+impl GuardSecrets {
     /// Those of a configuration.
     pub(crate) fn of(config: &Config) -> Self {
+        let mut all = Self::default();
         let rules = config.hosts.values().flat_map(|host| rules(host));
-        let mut all = BTreeMap::new();
-        for basic in rules.flat_map(|rule| &rule.phases.guards).filter_map(Guard::basic_auth) {
-            let users = || basic.users.iter().map(|(user, hash)| (user.clone(), hash.clone())).collect();
-            all.entry(basic.policy.clone()).or_insert_with(users);
+        for guard in rules.flat_map(|rule| &rule.phases.guards) {
+            if let Some(basic) = guard.basic_auth() {
+                let users = || basic.users.iter().map(|(user, hash)| (user.clone(), hash.clone())).collect();
+                all.passwords.entry(basic.policy.clone()).or_insert_with(users);
+            }
+            if let Some(auth) = guard.api_key() {
+                let keys = || auth.keys.iter().map(|(digest, client)| (client.clone(), *digest)).collect();
+                all.api_keys.entry(auth.policy.clone()).or_insert_with(keys);
+            }
         }
-        Self(all)
+        all
     }
 
     /// Puts them back. A guard of which nothing was kept lets nobody pass.
     pub(crate) fn restore(&self, config: &mut Config) {
-        let is_guarded = |host: &VirtualHost| rules(host).any(asks_for_passwords);
+        let is_guarded = |host: &VirtualHost| rules(host).any(has_secrets);
         let guarded: Vec<_> = config
             .hosts
             .iter()
@@ -38,21 +51,31 @@ impl Passwords {
         for (key, host) in guarded {
             let mut whole = VirtualHost::clone(&host);
             for route in &mut whole.routes {
-                for rule in Arc::make_mut(route).rules.iter_mut().filter(|rule| asks_for_passwords(rule)) {
-                    let guards = Arc::make_mut(&mut rule.phases).guards.iter_mut();
-                    for basic in guards.filter_map(Guard::basic_auth_mut) {
-                        let users = self.0.get(&basic.policy).into_iter().flatten().cloned();
-                        basic.users = Users::new(users);
-                    }
+                for rule in Arc::make_mut(route).rules.iter_mut().filter(|rule| has_secrets(rule)) {
+                    Arc::make_mut(&mut rule.phases)
+                        .guards
+                        .iter_mut()
+                        .for_each(|guard| self.restore_guard(guard));
                 }
             }
             config.hosts.insert(key, Arc::new(whole));
         }
     }
+
+    fn restore_guard(&self, guard: &mut Guard) {
+        if let Some(basic) = guard.basic_auth_mut() {
+            let users = self.passwords.get(&basic.policy).into_iter().flatten().cloned();
+            basic.users = Users::new(users);
+        }
+        if let Some(auth) = guard.api_key_mut() {
+            let keys = self.api_keys.get(&auth.policy).into_iter().flatten();
+            auth.keys = ApiKeys::new(keys.map(|(client, digest)| (*digest, client.clone())));
+        }
+    }
 }
 
-fn asks_for_passwords(rule: &Rule) -> bool {
-    rule.phases.guards.iter().any(|guard| guard.basic_auth().is_some())
+fn has_secrets(rule: &Rule) -> bool {
+    rule.phases.guards.iter().any(|guard| guard.basic_auth().is_some() || guard.api_key().is_some())
 }
 
 fn rules(host: &VirtualHost) -> impl Iterator<Item = &Rule> {

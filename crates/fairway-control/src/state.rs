@@ -16,7 +16,7 @@ use fairway_model::{Certificate, CertificateKey, Config, PrivateKey};
 use fairway_objects::issued::issued;
 use serde::{Deserialize, Serialize};
 
-use crate::secrets::Passwords;
+use crate::secrets::GuardSecrets;
 use crate::{digest, first_format};
 
 /// The name of the file.
@@ -44,8 +44,8 @@ struct Stored {
     digest: String,
     config: Config,
     identities: Vec<Identity>,
-    #[serde(default)]
-    passwords: Passwords,
+    #[serde(flatten)]
+    secrets: GuardSecrets,
 }
 
 /// The first that is read of a file.
@@ -131,8 +131,8 @@ fn write(directory: &Path, config: Config) -> io::Result<()> {
         private_key: certificate.private_key.der().to_vec(),
     });
     let identities = identities.collect();
-    let passwords = Passwords::of(&config);
-    let stored = Stored { format: FORMAT, digest, config, identities, passwords };
+    let secrets = GuardSecrets::of(&config);
+    let stored = Stored { format: FORMAT, digest, config, identities, secrets };
     let born = directory.join(".configuration.json.new");
     let mut file = BufWriter::new(private(&born)?);
     serde_json::to_writer(&mut file, &stored)?;
@@ -182,7 +182,7 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
         };
         config.certificates.insert(identity.certificate, Arc::new(whole));
     }
-    stored.passwords.restore(&mut config);
+    stored.secrets.restore(&mut config);
     let digest = match format {
         1 => first_format::digest(config.clone(), &bytes).map_err(damaged)?,
         _ => digest::of_config(&config),
@@ -198,8 +198,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use fairway_model::{
-        Action, Answer, AnswerReason, AnyGuard, BasicAuth, Guard, HostKey, HostPattern, Origin, PathForm,
-        Phases, Route, Rule, RuleLabels, RuleOrder, SessionTickets, TicketSecret, Users, VirtualHost,
+        Action, Answer, AnswerReason, AnyGuard, ApiKeyAuth, ApiKeys, BasicAuth, Guard, HostKey, HostPattern,
+        Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder, SessionTickets, TicketSecret, Users,
+        VirtualHost,
     };
 
     use super::*;
@@ -223,15 +224,25 @@ mod tests {
         }
     }
 
-    /// A host with a password, alone and as one of several guards.
+    /// A host with passwords and API keys, alone and among several guards of which one is enough.
     fn guarded() -> VirtualHost {
         let basic = |policy: &str| BasicAuth {
             policy: policy.into(),
             realm: "".into(),
             users: Users::new([("alice".into(), Arc::from(format!("{{PLAIN}}{policy}")))]),
         };
-        let any = AnyGuard { basic: Some(basic("two")), ..AnyGuard::default() };
-        let guards = vec![Guard::BasicAuth(basic("one")), Guard::Any(any)];
+        let api_key = |policy: &str, digest| {
+            Arc::new(ApiKeyAuth {
+                policy: policy.into(),
+                locations: Vec::new(),
+                client_header: None,
+                keys: ApiKeys::new([([digest; 32], "billing".into())]),
+            })
+        };
+        let any =
+            AnyGuard { basic: Some(basic("two")), api_key: Some(api_key("b", 2)), ..AnyGuard::default() };
+        let guards =
+            vec![Guard::BasicAuth(basic("one")), Guard::ApiKey(api_key("a", 1)), Guard::Any(Box::new(any))];
         let rule = Rule {
             origin: Origin::default(),
             matches: Vec::new(),

@@ -6,6 +6,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::default::is_default;
+use crate::identity::LimitKey;
+
 /// Which client addresses may pass; others are answered 403.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessList {
@@ -31,6 +34,9 @@ pub struct RateLimit {
     pub status: u16,
     /// Clients that are not counted.
     pub exempt: Vec<IpNet>,
+    /// Whose requests are counted together.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub key: LimitKey,
 }
 
 /// How many requests of each client may be under way at a time. Clients are what they are to a [`RateLimit`].

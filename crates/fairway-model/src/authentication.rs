@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::AccessList;
 use crate::backend::BackendKey;
+use crate::identity::{ApiKeyAuth, JwtAuth};
 use crate::policy::Timeouts;
 
 /// Another service decides whether a request may pass, as nginx's `auth_request` asks it: 2xx lets it pass, 401 and 403
@@ -256,6 +257,12 @@ pub struct AnyGuard {
     /// A password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic: Option<BasicAuth>,
+    /// A token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<Arc<JwtAuth>>,
+    /// An API key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Arc<ApiKeyAuth>>,
     /// The word of another service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<Box<ExternalAuth>>,

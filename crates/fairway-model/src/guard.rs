@@ -9,6 +9,7 @@ use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::certificate::ClientVerification;
 use crate::condition::Respond;
 use crate::cors::Cors;
+use crate::identity::{ApiKeyAuth, Authorization, JwtAuth};
 use crate::matches::{Match, PathMatch};
 use crate::redirect::{HttpsRedirect, Redirect};
 
@@ -37,8 +38,14 @@ pub enum Guard {
     ExternalAuth(Box<ExternalAuth>),
     /// Lets those through who know a password.
     BasicAuth(BasicAuth),
+    /// Lets those through who show a token of an issuer that is trusted.
+    Jwt(Arc<JwtAuth>),
+    /// Lets those through who know an API key.
+    ApiKey(Arc<ApiKeyAuth>),
+    /// Lets those through to whom it is allowed.
+    Authorize(Arc<Authorization>),
     /// Lets through whom one of several guards lets through.
-    Any(AnyGuard),
+    Any(Box<AnyGuard>),
     /// Bounds how often each client may ask.
     RateLimit(RateLimit),
     /// Bounds how many requests of each client are under way.
@@ -61,6 +68,35 @@ impl Guard {
         match self {
             Self::BasicAuth(basic) => Some(basic),
             Self::Any(any) => any.basic.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// What it knows of API keys.
+    #[must_use]
+    pub fn api_key(&self) -> Option<&Arc<ApiKeyAuth>> {
+        match self {
+            Self::ApiKey(auth) => Some(auth),
+            Self::Any(any) => any.api_key.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn api_key_mut(&mut self) -> Option<&mut ApiKeyAuth> {
+        match self {
+            Self::ApiKey(auth) => Some(Arc::make_mut(auth)),
+            Self::Any(any) => any.api_key.as_mut().map(Arc::make_mut),
+            _ => None,
+        }
+    }
+
+    /// Whose tokens it trusts.
+    #[must_use]
+    pub fn jwt(&self) -> Option<&Arc<JwtAuth>> {
+        match self {
+            Self::Jwt(auth) => Some(auth),
+            Self::Any(any) => any.jwt.as_ref(),
             _ => None,
         }
     }

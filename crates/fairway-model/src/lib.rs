@@ -25,6 +25,7 @@ mod forwarding;
 mod guard;
 mod hop;
 mod host;
+mod identity;
 mod introduction;
 mod listener;
 mod log_format;
@@ -69,6 +70,10 @@ pub use forwarding::{Fallback, Forwarding, Mirror, MirrorTarget};
 pub use guard::{ClientCertificate, Deny, Guard};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
+pub use identity::{
+    ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, ClaimHeader, ClaimMatch, CredentialLocation,
+    Decision, JwtAuth, JwtIssuer, JwtKeys, LimitKey, PublishedKeys,
+};
 pub use introduction::Introduction;
 pub use listener::{Listener, ListenerProtocol, ListenerTls, PortProtocol};
 pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Variable, Word};

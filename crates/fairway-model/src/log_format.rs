@@ -104,6 +104,10 @@ words! {
     RemoteUser: "remote_user";
     /// The client once trust is settled.
     TheRealIp: "the_real_ip";
+    /// The subject of the verified token.
+    TokenSubject: "jwt_claim_sub";
+    /// The client whose API key the request had.
+    ApiKeyClient: "api_key_client";
     /// The port of the client.
     RemotePort: "remote_port";
     /// Who sent the bytes.

@@ -9,6 +9,8 @@ use crate::config::Config;
 use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
 use crate::forwarding::{Forwarding, Mirror, MirrorTarget};
 use crate::guard::Guard;
+use crate::identity::{Authorization, JwtAuth, JwtKeys};
+use crate::matches::TextMatch;
 use crate::phases::{Phases, RouteFilters};
 use crate::route::{Action, Rule, VirtualHost};
 
@@ -70,7 +72,12 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
     for guard in guards {
         hidden |= match guard {
             Guard::ExternalAuth(auth) => hide_fields(auth),
-            Guard::Any(any) => any.external.as_mut().is_some_and(|auth| hide_fields(auth)),
+            Guard::Any(any) => {
+                let by_service = any.external.as_mut().is_some_and(|auth| hide_fields(auth));
+                any.jwt.as_mut().is_some_and(hide_in_token) | by_service
+            }
+            Guard::Jwt(auth) => hide_in_token(auth),
+            Guard::Authorize(of) => hide_in_authorization(of),
             Guard::Respond(respond) => hide_conditions(&mut Arc::make_mut(respond).when),
             Guard::HttpsRedirect(_)
             | Guard::Redirect(_)
@@ -81,6 +88,7 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
             | Guard::NeedsEndpoint
             | Guard::Preflight(_)
             | Guard::BasicAuth(_)
+            | Guard::ApiKey(_)
             | Guard::RateLimit(_)
             | Guard::ConcurrencyLimit(_) => false,
         };
@@ -123,6 +131,29 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
         }
     }
     hidden | hide_in_mirrors(mirrors)
+}
+
+/// Where issuers publish their keys, which may ask for a key of an API itself.
+fn hide_in_token(auth: &mut Arc<JwtAuth>) -> bool {
+    let mut hidden = false;
+    for issuer in &mut Arc::make_mut(auth).issuers {
+        if let JwtKeys::Published(keys) = &mut issuer.keys {
+            let mut shown = Template::text(&keys.target);
+            hidden |= hide_query(&mut shown);
+            keys.target = shown.to_string().into();
+        }
+    }
+    hidden
+}
+
+/// What headers must be so that a request is allowed.
+fn hide_in_authorization(of: &mut Arc<Authorization>) -> bool {
+    let mut hidden = false;
+    for header in Arc::make_mut(of).rules.iter_mut().flat_map(|rule| &mut rule.headers) {
+        header.value = TextMatch::Exact(HIDDEN.into());
+        hidden = true;
+    }
+    hidden
 }
 
 /// What clients must send to be let in: the texts that their headers, cookies and parameters are compared with.
@@ -398,7 +429,7 @@ mod tests {
     #[test]
     fn values_of_headers_are_hidden_wherever_they_are() {
         let fields = Some([FieldTemplate { name: "X-End".into(), value: template() }].into());
-        let any = Guard::Any(AnyGuard { external: Some(auth()), ..AnyGuard::default() });
+        let any = Guard::Any(Box::new(AnyGuard { external: Some(auth()), ..AnyGuard::default() }));
         let of_share = RouteFilters { request: headers(), ..RouteFilters::default() };
         for (name, host) in [
             ("X-Set", host(Phases { request: headers(), ..Phases::default() }, None)),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use fairway_http::Head;
 use fairway_net::counts::UnderWay;
@@ -9,6 +10,7 @@ use fairway_net::spares::Spare;
 use fairway_routing::session::{Belongs, Session};
 
 use crate::compression::Accepted;
+use crate::guards::VerifiedToken;
 use crate::request::body::RequestBody;
 
 /// Buffers of one exchange.
@@ -104,8 +106,23 @@ pub(crate) struct Written {
     pub(crate) session_cookie: Vec<u8>,
     /// The value of a field in the making.
     pub(crate) value: Vec<u8>,
+    /// Who asks.
+    pub(crate) identity: Identity,
     /// Fields of the endpoint's answer as they came, for the access log.
     pub(crate) received: Head,
+}
+
+/// Who asks, as far as guards found it out.
+#[derive(Default)]
+pub(crate) struct Identity {
+    /// The verified token of the request.
+    pub(crate) token: Option<Arc<VerifiedToken>>,
+    /// Whose API key it has.
+    pub(crate) api_client: Option<Arc<str>>,
+}
+
+impl Identity {
+    const NONE: Self = Self { token: None, api_client: None };
 }
 
 static NOTHING: Written = Written {
@@ -119,6 +136,7 @@ static NOTHING: Written = Written {
     cookies: Vec::new(),
     session_cookie: Vec::new(),
     value: Vec::new(),
+    identity: Identity::NONE,
     received: Head::new(),
 };
 
@@ -144,6 +162,7 @@ impl Forms {
             written.accepted = Accepted::NONE;
             written.cookies.clear();
             written.session_cookie.clear();
+            written.identity = Identity::NONE;
             written.received.clear();
         }
     }
@@ -187,6 +206,8 @@ impl Forms {
             written.received = Head::new();
         }
         written.received.clear();
+        // Who asked is nobody of the next request, which may end before any guard is asked.
+        written.identity = Identity::NONE;
         let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
             &mut **written;
         for bytes in [origin, normalised, decoded, target, host, cookies, session_cookie, value] {
@@ -263,5 +284,22 @@ impl Default for Buffers {
             text: Vec::new(),
             under_way: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The next request may be logged, or be a question of Fairway's own, before any guard was asked.
+    #[test]
+    fn who_asked_is_nobody_of_the_next_exchange() {
+        let mut buffers = Buffers::default();
+        buffers.forms.write().identity.api_client = Some("billing".into());
+        buffers.trim();
+        assert!(buffers.forms.read().identity.api_client.is_none());
+        buffers.forms.write().identity.api_client = Some("billing".into());
+        buffers.forms.forget_steps();
+        assert!(buffers.forms.read().identity.api_client.is_none());
     }
 }

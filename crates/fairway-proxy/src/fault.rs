@@ -1,6 +1,7 @@
 //! What can go wrong in an exchange: who failed, when, and what it means for the client. Small `Copy` values only.
 
 use fairway_http::Malformed;
+use fairway_token::Refusal;
 
 /// Why an exchange did not end with an answer of the endpoint.
 ///
@@ -55,6 +56,10 @@ pub enum Fault {
     Denied(u16),
     /// It said neither yes nor no.
     Undecided,
+    /// The request has no token or API key that lets it pass, or what its client asks for is not allowed to it.
+    Credential(Denial),
+    /// The issuer of a token does not say with which keys it is verified.
+    KeysUnavailable,
     /// No connection to any endpoint that was tried.
     ConnectFailed,
     /// Connecting took too long.
@@ -102,6 +107,7 @@ impl Fault {
             Self::NoRoute => 404,
             Self::AccessDenied | Self::AddressUnknown => 403,
             Self::TooManyRequests(status) | Self::TooMuchUnderWay(status) | Self::Denied(status) => status,
+            Self::Credential(denial) => denial.status(),
             Self::NoBackend | Self::Undecided => 500,
             Self::ConnectFailed
             | Self::UpstreamTls
@@ -117,6 +123,7 @@ impl Fault {
             Self::NoEndpoint
             | Self::EndpointsFull
             | Self::ProtectionUnavailable
+            | Self::KeysUnavailable
             | Self::MissingReference
             | Self::ListenerFull
             | Self::BufferFull
@@ -153,6 +160,8 @@ impl Fault {
             Self::TooMuchUnderWay(_) => "too_much_under_way",
             Self::Denied(_) => "denied",
             Self::Undecided => "undecided",
+            Self::Credential(denial) => denial.label(),
+            Self::KeysUnavailable => "keys_unavailable",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::UpstreamTls => "upstream_tls",
@@ -196,5 +205,85 @@ impl Fault {
                 | Self::UpstreamTimeout
                 | Self::UpstreamMalformed(_)
         )
+    }
+}
+
+/// Why a credential lets a request not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// There is no token.
+    TokenMissing,
+    /// There is more than one token.
+    TokenAmbiguous,
+    /// The token is refused.
+    Token(Refusal),
+    /// The token is good, and lacks a claim that the rule asks for.
+    TokenClaim,
+    /// The token is good, and lacks a scope that the rule asks for.
+    TokenScope,
+    /// There is no API key.
+    KeyMissing,
+    /// There is more than one API key.
+    KeyAmbiguous,
+    /// Nobody has this API key.
+    KeyUnknown,
+    /// Its client may not do this.
+    NotAllowed,
+}
+
+impl Denial {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let others = [
+            Self::TokenMissing,
+            Self::TokenAmbiguous,
+            Self::TokenClaim,
+            Self::TokenScope,
+            Self::KeyMissing,
+            Self::KeyAmbiguous,
+            Self::KeyUnknown,
+            Self::NotAllowed,
+        ];
+        others.into_iter().chain(Refusal::ALL.map(Self::Token))
+    }
+
+    /// 401 where other credentials may help, else 403 (RFC 9110 §15.5.2, §15.5.4).
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::TokenClaim | Self::TokenScope | Self::NotAllowed => 403,
+            _ => 401,
+        }
+    }
+
+    /// The reason as metrics and logs write it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::TokenMissing => "token_missing",
+            Self::TokenAmbiguous => "token_ambiguous",
+            Self::Token(refusal) => refusal.label(),
+            Self::TokenClaim => "token_claim",
+            Self::TokenScope => "token_scope",
+            Self::KeyMissing => "api_key_missing",
+            Self::KeyAmbiguous => "api_key_ambiguous",
+            Self::KeyUnknown => "api_key_unknown",
+            Self::NotAllowed => "not_allowed",
+        }
+    }
+
+    /// The error and its description for the client (RFC 6750 §3.1): none where it has shown no token.
+    pub(crate) const fn bearer_error(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::TokenAmbiguous => Some(("invalid_request", "there is more than one token")),
+            Self::Token(refusal) => Some(("invalid_token", refusal.description())),
+            Self::TokenClaim => Some(("insufficient_scope", "the token lacks a claim that is needed here")),
+            Self::TokenScope => Some(("insufficient_scope", "the token lacks a scope that is needed here")),
+            Self::TokenMissing
+            | Self::KeyMissing
+            | Self::KeyAmbiguous
+            | Self::KeyUnknown
+            | Self::NotAllowed => None,
+        }
     }
 }

@@ -71,6 +71,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::ProtectionUnavailable
         | Fault::MissingReference
         | Fault::Undecided
+        | Fault::KeysUnavailable
         | Fault::ListenerFull
         | Fault::BufferFull
         | Fault::Overloaded
@@ -86,9 +87,11 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         // What somebody sent is broken; sending it again helps nobody.
         Fault::UpstreamMalformed(_) | Fault::UpstreamNoWebsocket => Code::Internal,
         // A client that knows its HTTP would find the same.
-        Fault::Malformed(_) | Fault::AccessDenied | Fault::AddressUnknown | Fault::Denied(_) => {
-            Code::of_http(fault.status())
-        }
+        Fault::Malformed(_)
+        | Fault::AccessDenied
+        | Fault::AddressUnknown
+        | Fault::Denied(_)
+        | Fault::Credential(_) => Code::of_http(fault.status()),
     }
 }
 
@@ -143,6 +146,7 @@ pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Denial;
 
     /// Every fault, with the values that make a difference.
     fn all() -> Vec<Fault> {
@@ -170,6 +174,7 @@ mod tests {
             Fault::Denied(401),
             Fault::Denied(403),
             Fault::Undecided,
+            Fault::KeysUnavailable,
             Fault::ConnectFailed,
             Fault::ConnectTimeout,
             Fault::UpstreamTls,
@@ -186,6 +191,7 @@ mod tests {
             Fault::Overloaded,
             Fault::LocalShortage,
         ];
+        all.extend(Denial::all().map(Fault::Credential));
         all.extend(Malformed::ALL.iter().copied().map(Fault::Malformed));
         all
     }

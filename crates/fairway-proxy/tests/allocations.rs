@@ -17,11 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, Backend, BackendKey, BackendTraffic, ClientTraffic, Config, Ejection, Endpoint, HostPattern,
-    Listener, ListenerProtocol, Origin, Phases, Retry, SameSite, SecureCookie, SessionCookie, SessionHash,
-    SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
-    WeightedBackend,
+    AnswerEdit, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, Backend, BackendKey, BackendTraffic,
+    ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint, Guard,
+    HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol, Origin, Phases, Retry, SameSite,
+    SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
+    StickyFailure, StreamKey, StreamPolicy, StreamRoute, VirtualHost, WeightedBackend,
 };
+use fairway_testkit::tokens::{Signer, published};
+use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use support::{Setup, with_session};
@@ -196,6 +199,7 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
     }
     belonging_allocates_nothing();
+    credentials_that_are_known_allocate_nothing();
     traffic_of_its_own_allocates_nothing();
     bytes_that_pass_through_allocate_nothing();
     datagrams_of_a_session_allocate_nothing();
@@ -254,6 +258,66 @@ fn belonging_allocates_nothing() {
         let allocations = per_request(get, PLAIN, b"\r\n\r\n", b"9", of_key);
         assert!(allocations < 0.05, "{key:?}: {allocations} allocations per request");
     }
+}
+
+/// A token that was verified before, an API key, and rules over both: called by the only test as well.
+fn credentials_that_are_known_allocate_nothing() {
+    let signer = Signer::ed25519("a");
+    let claims =
+        json!({"iss": "https://login.test", "sub": "alice", "groups": ["staff"], "exp": 9_999_999_999_u64});
+    let token = signer.token(&json!({"alg": "EdDSA"}), &claims);
+    let header =
+        |name: &str, prefix: &str| CredentialLocation::Header { name: name.into(), prefix: prefix.into() };
+    let jwt = JwtAuth {
+        realm: "shop".into(),
+        locations: vec![header("authorization", "Bearer ")],
+        skew: Duration::ZERO,
+        issuers: vec![JwtIssuer {
+            issuer: "https://login.test".into(),
+            audiences: Vec::new(),
+            keys: JwtKeys::Inline(published(&[signer]).into()),
+            claims: Vec::new(),
+            scopes: Vec::new(),
+            headers: vec![ClaimHeader { claim: "sub".into(), header: "X-User".into() }],
+        }],
+    };
+    let api_key = ApiKeyAuth {
+        policy: "keys".into(),
+        locations: vec![header("x-api-key", "")],
+        client_header: Some("X-Client".into()),
+        keys: ApiKeys::new([(fairway_token::digest(b"the-key-of-billing"), "billing".into())]),
+    };
+    let rule = AuthorizationRule {
+        decision: Decision::Allow,
+        sources: Vec::new(),
+        methods: vec!["GET".into()],
+        claims: vec![ClaimMatch { claim: "groups".into(), values: vec!["staff".into()] }],
+        scopes: Vec::new(),
+        clients: vec!["billing".into()],
+        headers: Vec::new(),
+    };
+    let guards = vec![
+        Guard::Jwt(Arc::new(jwt)),
+        Guard::ApiKey(Arc::new(api_key)),
+        Guard::Authorize(Arc::new(Authorization { rules: vec![rule] })),
+    ];
+    let guarded = |mut config: Config| {
+        for host in config.hosts.values().cloned().collect::<Vec<_>>() {
+            let mut host = VirtualHost::clone(&host);
+            for route in &mut host.routes {
+                for rule in &mut Arc::make_mut(route).rules {
+                    rule.phases = Phases { guards: guards.clone(), ..Phases::default() }.kept();
+                }
+            }
+            config.hosts.insert(host.key.clone(), Arc::new(host));
+        }
+        config
+    };
+    let get = format!(
+        "GET /a HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer {token}\r\nX-API-Key: the-key-of-billing\r\n\r\n"
+    );
+    let allocations = per_request(get.as_bytes(), PLAIN, b"\r\n\r\n", b"9", guarded);
+    assert!(allocations < 0.05, "{allocations} allocations per request");
 }
 
 /// A listener and a backend that say of their traffic what else holds everywhere: called by the only test as well.

@@ -48,7 +48,14 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             origin: b"",
             decoded: b"",
         },
-        parties: Parties { remote: address, client: Some(address), sender: None, named: None },
+        parties: Parties {
+            remote: address,
+            client: Some(address),
+            sender: None,
+            named: None,
+            subject: Some("alice"),
+            api_client: None,
+        },
         connection: Connection {
             requests: 1,
             noted: Some(NotedConnection { port: 2, number: 3 }),
@@ -71,7 +78,7 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
         clock: &clock,
         process: &process,
     };
-    let more = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city $remote_port $connection \
+    let more = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city $remote_port $connection $jwt_claim_sub \
                 $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $upstream_http_a $upstream_cookie_sid";
     let mut out = Vec::with_capacity(4096);
     for escape in [Escape::Nginx, Escape::Json] {

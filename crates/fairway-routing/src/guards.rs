@@ -1,8 +1,15 @@
-//! The guards of a rule that wait for somebody: another service, or the verification of a password. Only made here; the data
-//! plane runs them.
+//! The guards of a rule that find out who the client is: another service, a password, a token or an API key. Only made here; the
+//! data plane runs them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use fairway_http::Known;
-use fairway_model::{AccessList, AnyGuard, AuthService, BackendKey, BasicAuth, ExternalAuth, Timeouts};
+use fairway_model::{
+    AccessList, AnyGuard, ApiKeyAuth, AuthService, BackendKey, BasicAuth, ExternalAuth, JwtAuth, JwtKeys,
+    Timeouts,
+};
+use fairway_token::{Digest, KeySet, digest};
 
 /// A question to another service.
 #[derive(Clone, Debug)]
@@ -22,8 +29,82 @@ pub struct AnyOf<R> {
     pub access: Option<AccessList>,
     /// A password.
     pub basic: Option<BasicAuth>,
+    /// A token.
+    pub jwt: Option<TokenCheck<R>>,
+    /// An API key.
+    pub api_key: Option<Arc<ApiKeyAuth>>,
     /// Another service.
     pub asking: Option<Asking<R>>,
+}
+
+/// A token that is asked for.
+#[derive(Clone, Debug)]
+pub struct TokenCheck<R> {
+    /// Whose, and what of it.
+    pub auth: Arc<JwtAuth>,
+    /// What tells it apart from all other checks: equal where `auth` is.
+    pub identity: Digest,
+    /// What tokens of each of its issuers are verified with, in their order.
+    pub keys: Box<[KeySource<R>]>,
+}
+
+/// Where the keys of an issuer come from.
+#[derive(Clone, Debug)]
+pub enum KeySource<R> {
+    /// From the configuration.
+    Inline(Arc<KeySet>),
+    /// From the issuer.
+    Published {
+        /// What tells the key set apart from all others: equal where it is asked for in the same way.
+        id: Digest,
+        /// The rule by which it is asked for.
+        rule: R,
+    },
+}
+
+impl<R> TokenCheck<R> {
+    /// `rule` makes the rule by which an issuer is asked.
+    ///
+    /// # Errors
+    /// With why the keys of the configuration cannot be used, as a sentence.
+    pub(crate) fn new(
+        auth: &Arc<JwtAuth>,
+        rule: &mut impl FnMut(&BackendKey, Timeouts) -> R,
+    ) -> Result<Self, String> {
+        let keys = auth.issuers.iter().map(|issuer| match &issuer.keys {
+            JwtKeys::Inline(text) => Ok(KeySource::Inline(shared_keys(text)?)),
+            JwtKeys::Published(keys) => Ok(KeySource::Published {
+                id: digest(format!("{keys:?}").as_bytes()),
+                rule: rule(&keys.backend, keys.timeouts),
+            }),
+        });
+        let keys = keys.collect::<Result<_, String>>()?;
+        Ok(Self { auth: Arc::clone(auth), identity: digest(format!("{auth:?}").as_bytes()), keys })
+    }
+
+    /// The rules by which issuers are asked.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
+        self.keys.iter().filter_map(|source| match source {
+            KeySource::Inline(_) => None,
+            KeySource::Published { rule, .. } => Some(rule),
+        })
+    }
+}
+
+/// A key set of the configuration; rules that are made one after the other and have the same share it.
+fn shared_keys(text: &Arc<str>) -> Result<Arc<KeySet>, String> {
+    thread_local! {
+        static LAST: RefCell<Option<(Arc<str>, Arc<KeySet>)>> = const { RefCell::new(None) };
+    }
+    let is_same = |(last, _): &&(Arc<str>, Arc<KeySet>)| last == text;
+    if let Some(keys) =
+        LAST.with_borrow(|last| last.as_ref().filter(is_same).map(|(_, keys)| Arc::clone(keys)))
+    {
+        return Ok(keys);
+    }
+    let keys = Arc::new(KeySet::parse(text.as_bytes()).map_err(|problem| problem.to_string())?);
+    LAST.set(Some((Arc::clone(text), Arc::clone(&keys))));
+    Ok(keys)
 }
 
 impl<R> Asking<R> {
@@ -45,11 +126,19 @@ impl<R> Asking<R> {
 
 impl<R> AnyOf<R> {
     /// As [`Asking::new`].
-    pub(crate) fn new(guard: &AnyGuard, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// As [`TokenCheck::new`].
+    pub(crate) fn new(
+        guard: &AnyGuard,
+        rule: &mut impl FnMut(&BackendKey, Timeouts) -> R,
+    ) -> Result<Self, String> {
+        Ok(Self {
             access: guard.access.clone(),
             basic: guard.basic.clone(),
+            jwt: guard.jwt.as_ref().map(|auth| TokenCheck::new(auth, rule)).transpose()?,
+            api_key: guard.api_key.clone(),
             asking: guard.external.as_deref().map(|auth| Asking::new(auth, rule)),
-        }
+        })
     }
 }

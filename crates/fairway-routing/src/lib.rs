@@ -12,6 +12,7 @@
 //!
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
+mod authorization;
 mod candidate;
 mod chosen;
 mod client_limits;
@@ -47,6 +48,7 @@ mod tested_values;
 mod tree;
 mod unserved;
 
+pub use authorization::{AuthorizationCheck, Caller};
 pub use chosen::{CompiledChosen, CompiledCondition, CompiledRespond, Rewritten, unescape_redirect};
 pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
@@ -58,7 +60,9 @@ pub use ports::{ByName, Carried, Port, PortKey};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
-pub use rule::{AnyOf, Asking, CompiledRule, Copying, GuardStep, Replacing, RuleId, Steps, Targets};
+pub use rule::{
+    AnyOf, Asking, CompiledRule, Copying, GuardStep, KeySource, Replacing, RuleId, Steps, Targets, TokenCheck,
+};
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{

@@ -22,6 +22,10 @@ pub type Targets = targets::Targets<CompiledRule>;
 pub type Asking = guards::Asking<CompiledRule>;
 /// Several guards of which one is enough.
 pub type AnyOf = guards::AnyOf<CompiledRule>;
+/// A token that is asked for.
+pub type TokenCheck = guards::TokenCheck<CompiledRule>;
+/// Where the keys of an issuer come from.
+pub type KeySource = guards::KeySource<CompiledRule>;
 /// A question that a request must pass.
 pub type GuardStep = steps::GuardStep<CompiledRule>;
 /// A copy of requests.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
-    AccessList, AnswerBounds, AnswerEdit, Answers, AuthCookies, BackendKey, BasicAuth, Buffering,
+    AccessList, AnswerBounds, AnswerEdit, Answers, ApiKeyAuth, AuthCookies, BackendKey, BasicAuth, Buffering,
     ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback,
     FieldTemplate, Forwarding, Guard, HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm,
     PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect, RedirectTarget, RequestEdit,
@@ -16,11 +16,12 @@ use fairway_model::{
 };
 use fairway_pattern::Pattern;
 
+use crate::authorization::AuthorizationCheck;
 use crate::candidate::PathTest;
 use crate::chosen::{CompiledChosen, CompiledRespond};
 use crate::conditions::Conditions;
 use crate::cors::CorsAnswer;
-use crate::guards::{AnyOf, Asking};
+use crate::guards::{AnyOf, Asking, TokenCheck};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
@@ -31,6 +32,8 @@ pub struct Steps<R> {
     pub client: Option<Box<RealIp>>,
     /// Asked in order, up to the first that answers.
     pub guards: Box<[GuardStep<R>]>,
+    /// Whether a guard asks for API keys, which go no further than all guards.
+    pub takes_api_keys: bool,
     /// Done to the heads of requests that every guard let pass.
     pub request: Box<[RequestStep]>,
     /// How requests reach endpoints.
@@ -68,6 +71,12 @@ pub enum GuardStep<R> {
     Ask(Box<Asking<R>>),
     /// Waits until the password is verified.
     Password(Box<BasicAuth>),
+    /// Lets through who shows a token; waits where it was not verified before.
+    Token(Box<TokenCheck<R>>),
+    /// Lets through who knows an API key.
+    ApiKey(Arc<ApiKeyAuth>),
+    /// Lets through to whom it is allowed.
+    Authorize(Box<AuthorizationCheck>),
     /// Waits for the first of several guards that lets the request pass.
     Any(Box<AnyOf<R>>),
     /// Refuses clients that ask too often.
@@ -269,6 +278,7 @@ impl<R> Default for Steps<R> {
         Self {
             client: None,
             guards: [].into(),
+            takes_api_keys: false,
             request: [].into(),
             forwarding: ForwardingSteps {
                 path: None,
@@ -311,6 +321,7 @@ impl<R> Steps<R> {
         forwarding.drops_trailers = guards.iter().any(GuardStep::speaks_for_the_client);
         Ok(Self {
             client: phases.client.clone(),
+            takes_api_keys: guards.iter().any(|guard| guard.api_key().is_some()),
             request: request(&phases.request, form)?,
             forwarding,
             answers: answers(&phases.answers, &guards, inner)?,
@@ -349,11 +360,12 @@ impl<R> Steps<R> {
     /// All rules that steps forward by.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
         let asked = self.guards.iter().filter_map(|guard| guard.asking()?.rule.as_ref());
+        let issuers = self.guards.iter().filter_map(GuardStep::token).flat_map(TokenCheck::rules);
         let ForwardingSteps { mirrors, fallbacks, .. } = &self.forwarding;
         let copied = mirrors.iter().map(|copying| &copying.rule);
         let falling = fallbacks.iter().map(|falling| &falling.rule);
         let replaced = self.answers.replacing.iter().filter_map(|replacing| replacing.rule.as_ref());
-        asked.chain(copied).chain(falling).chain(replaced)
+        asked.chain(issuers).chain(copied).chain(falling).chain(replaced)
     }
 }
 
@@ -388,7 +400,10 @@ impl<R> GuardStep<R> {
             Guard::Preflight(cors) => Self::Preflight(Arc::clone(cors)),
             Guard::ExternalAuth(auth) => Self::Ask(Box::new(Asking::new(auth, &mut rule))),
             Guard::BasicAuth(basic) => Self::Password(Box::new(basic.clone())),
-            Guard::Any(any) => Self::Any(Box::new(AnyOf::new(any, &mut rule))),
+            Guard::Jwt(auth) => Self::Token(Box::new(TokenCheck::new(auth, &mut rule)?)),
+            Guard::ApiKey(auth) => Self::ApiKey(Arc::clone(auth)),
+            Guard::Authorize(of) => Self::Authorize(Box::new(AuthorizationCheck::compiled(of)?)),
+            Guard::Any(any) => Self::Any(Box::new(AnyOf::new(any, &mut rule)?)),
             Guard::RateLimit(limit) => Self::Rate(PolicyId::of(&limit.policy), limit.clone()),
             Guard::ConcurrencyLimit(limit) => Self::Concurrency(PolicyId::of(&limit.policy), limit.clone()),
         })
@@ -403,9 +418,28 @@ impl<R> GuardStep<R> {
         }
     }
 
+    /// The API key that it asks for.
+    #[must_use]
+    pub fn api_key(&self) -> Option<&ApiKeyAuth> {
+        match self {
+            Self::ApiKey(auth) => Some(auth),
+            Self::Any(any) => any.api_key.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The token that it asks for.
+    fn token(&self) -> Option<&TokenCheck<R>> {
+        match self {
+            Self::Token(check) => Some(check),
+            Self::Any(any) => any.jwt.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether it may tell the endpoint who the client is.
     fn speaks_for_the_client(&self) -> bool {
-        matches!(self, Self::Ask(_) | Self::Password(_) | Self::Any(_))
+        matches!(self, Self::Ask(_) | Self::Password(_) | Self::Token(_) | Self::ApiKey(_) | Self::Any(_))
     }
 }
 

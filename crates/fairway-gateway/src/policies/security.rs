@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AuthService, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit,
-    ExternalAuth, Guard, HeaderEdit, RateLimit, RequestEdit,
+    ExternalAuth, Guard, HeaderEdit, LimitKey, RateLimit, RequestEdit,
 };
 use fairway_objects::certificate::secret_value;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
@@ -158,6 +158,7 @@ fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Guard>, W
     for (index, limit) in spec.rate_limits.iter().enumerate() {
         let at = format!("spec.rateLimits[{index}]");
         limits.push(Guard::RateLimit(RateLimit {
+            key: LimitKey::Address,
             policy: format!("SecurityPolicy/{policy}/rateLimits/{index}").into(),
             requests: needed(&format!("{at}.requests"), limit.requests)?,
             per: some_time(&format!("{at}.per"), limit.per.as_deref())?.unwrap_or(Duration::from_secs(1)),

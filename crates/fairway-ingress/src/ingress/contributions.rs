@@ -59,6 +59,9 @@ impl Turn {
             | Guard::OverTls
             | Guard::ExternalAuth(_)
             | Guard::BasicAuth(_)
+            | Guard::Jwt(_)
+            | Guard::ApiKey(_)
+            | Guard::Authorize(_)
             | Guard::Any(_) => Self::Access,
         }
     }

@@ -193,6 +193,9 @@ fn protection(guard: &Guard) -> Option<&'static str> {
         Guard::Respond(_) => "the requests that a snippet answers",
         Guard::ExternalAuth(_) => "the question to the authentication service",
         Guard::BasicAuth(_) => "the password",
+        Guard::Jwt(_) => "the token of fairway.dev/jwt",
+        Guard::ApiKey(_) => "the key of fairway.dev/api-key",
+        Guard::Authorize(_) => "the rules of fairway.dev/authorization",
         Guard::Any(_) => "the guards of satisfy: any",
         Guard::HttpsRedirect(_)
         | Guard::Redirect(_)

@@ -47,6 +47,8 @@ pub(super) fn line<'a>(
             client: buffers.parties.client,
             sender: buffers.parties.sender,
             named: seen.introduced.then_some(peer.client),
+            subject: forms.identity.token.as_ref().and_then(|token| token.claims.subject()),
+            api_client: forms.identity.api_client.as_deref(),
         },
         connection: connection(peer, seen.served),
         amounts: Amounts {

@@ -2,6 +2,7 @@
 //! Only a service that says so lets a request pass; whatever else happens keeps it out.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_connection::sides::Downstream;
@@ -52,7 +53,8 @@ pub(super) async fn ask<N: Network, D: Downstream>(
                 && let Some(time) = time(kept, &question.answer)
             {
                 let answer = what_is_used(asking, &question.answer);
-                exchange.env.worker.guards.answers.keep(tag, answer, time);
+                let bytes = size_of::<Head>() + answer.kept_bytes();
+                exchange.env.worker.guards.answers.keep(tag, Rc::new(answer), bytes, time);
             }
             heed(exchange, asking, &question.answer)
         }
@@ -191,6 +193,7 @@ async fn put<N: Network, D: Downstream>(
                 scheme: peer.scheme,
                 proof: peer.proof(),
                 counts,
+                tokens: None,
                 https_port: 0,
             };
             follow(rule, &context, question)?;

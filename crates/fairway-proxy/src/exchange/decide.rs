@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::filter::{self, FilterContext, Made, Verdict};
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
+use crate::worker::Guards;
 
 /// What the rule itself makes of the request, from its guard number `first` on.
 pub(super) fn decide<'a, N: Network>(
@@ -19,9 +20,17 @@ pub(super) fn decide<'a, N: Network>(
     buffers: &mut Buffers,
 ) -> Verdict<'a> {
     let Environment { intake, client, https_port, .. } = env;
-    let counts = &env.worker.guards.counts;
+    let Guards { counts, tokens, .. } = &env.worker.guards;
     let (scheme, proof) = (peer.scheme, peer.proof());
-    let context = FilterContext { intake, client, scheme, proof, counts, https_port: *https_port };
+    let context = FilterContext {
+        intake,
+        client,
+        scheme,
+        proof,
+        counts,
+        tokens: Some(tokens),
+        https_port: *https_port,
+    };
     let rule = env.rule().rule();
     let too_large = match env.intake.body {
         BodySize::Exact(length) => env.max_body(peer).is_some_and(|most| length > most),

@@ -1,21 +1,20 @@
-//! Guards that wait for somebody's word before the request goes on: a password that is verified off the worker, another
-//! service, or the first of both.
+//! Guards that wait for somebody's word before the request goes on: a password that is verified off the worker, a token whose keys come
+//! from its issuer, another service, or the first of them. Also answers the requests that a guard keeps out.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use fairway_connection::sides::Downstream;
 use fairway_model::BasicAuth;
-use fairway_net::clock::Instant;
 use fairway_routing::{AnyOf, GuardStep};
 
 use super::ask::{self, Answer};
-use super::environment::{ClientSide, Exchange};
+use super::environment::Exchange;
 use super::respond;
-use crate::fault::Fault;
-use crate::filter::{Made, Verdict, own_answer, vouch_for_nobody};
+use super::token::{self, Refused};
+use crate::fault::{Denial, Fault};
+use crate::filter::{
+    Made, Verdict, admit_api_client, admit_token, api_client, own_answer, remove_credentials, vouch_for_none,
+};
 use crate::guards::{Claim, Word};
 use crate::network::Network;
 
@@ -35,6 +34,27 @@ pub(super) async fn pass<'r, N: Network, D: Downstream>(
             Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
             Err(fault) => Verdict::Refused(fault),
         },
+        GuardStep::Token(check) => match token::verified(exchange, check).await {
+            Ok(token) => {
+                admit_token(&check.auth, &token, exchange.buffers);
+                Verdict::Pass
+            }
+            Err(Refused::Failed(fault)) => Verdict::Refused(fault),
+            Err(Refused::Denied(denial)) => {
+                token::challenge(exchange, &check.auth, denial);
+                keep_out(exchange, denial)
+            }
+        },
+        GuardStep::ApiKey(auth) => match api_client(auth, &exchange.env.intake, exchange.buffers) {
+            Ok(client) => {
+                admit_api_client(auth, &client, exchange.buffers);
+                Verdict::Pass
+            }
+            Err(denial) => {
+                token::challenge_for_api_key(exchange, denial);
+                keep_out(exchange, denial)
+            }
+        },
         // Its list of addresses has not let the request pass.
         GuardStep::Any(any) => pass_one(exchange, any).await,
         // The others wait for nobody.
@@ -48,29 +68,60 @@ async fn pass_one<'r, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     any: &AnyOf,
 ) -> Verdict<'r> {
+    let token = match &any.jwt {
+        Some(check) => token::verified(exchange, check).await.map(|token| (check, token)),
+        None => Err(Refused::Denied(Denial::NotAllowed)),
+    };
+    match &token {
+        Ok((check, token)) => {
+            vouch_for_none(any, &mut exchange.buffers.request);
+            admit_token(&check.auth, token, exchange.buffers);
+            return Verdict::Pass;
+        }
+        Err(Refused::Denied(_) | Refused::Failed(Fault::KeysUnavailable)) => {}
+        Err(Refused::Failed(fault)) => return Verdict::Refused(*fault),
+    }
+    let client =
+        any.api_key.as_ref().map(|auth| (auth, api_client(auth, &exchange.env.intake, exchange.buffers)));
+    if let Some((auth, Ok(client))) = &client {
+        vouch_for_none(any, &mut exchange.buffers.request);
+        admit_api_client(auth, client, exchange.buffers);
+        return Verdict::Pass;
+    }
     let password = match &any.basic {
         Some(basic) => verify(exchange, basic).await,
         None => Ok(Word::Wrong),
     };
     match password {
         Ok(Word::Right) => {
-            any.asking.iter().for_each(|it| vouch_for_nobody(it, &mut exchange.buffers.request));
+            vouch_for_none(any, &mut exchange.buffers.request);
             return Verdict::Pass;
         }
         Ok(Word::Wrong | Word::None) => {}
         Err(fault) => return Verdict::Refused(fault),
     }
     let answer = match &any.asking {
-        Some(asking) => ask::ask(exchange, asking).await,
+        Some(asking) => {
+            remove_credentials(any, &mut exchange.buffers.request);
+            ask::ask(exchange, asking).await
+        }
         None => Answer::No(403),
     };
-    match (answer, &any.basic) {
-        (Answer::No(403), Some(_)) if password == Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
-        (Answer::No(403), Some(basic)) => challenge(exchange, basic),
-        (Answer::No(403), None) if any.asking.is_none() => {
-            Verdict::Refused(exchange.env.client.address_refused())
+    let Answer::No(403) = answer else { return conclude(exchange, answer) };
+    match (&any.basic, token, &any.jwt, client) {
+        (Some(_), ..) if password == Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
+        (Some(basic), ..) => challenge(exchange, basic),
+        (None, Err(Refused::Failed(fault)), ..) => Verdict::Refused(fault),
+        (None, Err(Refused::Denied(denial)), Some(check), _) => {
+            token::challenge(exchange, &check.auth, denial);
+            keep_out(exchange, denial)
         }
-        (answer, _) => conclude(exchange, answer),
+        (.., Some((_, Err(denial)))) => {
+            token::challenge_for_api_key(exchange, denial);
+            keep_out(exchange, denial)
+        }
+        _ if any.asking.is_none() => Verdict::Refused(exchange.env.client.address_refused()),
+        _ => conclude(exchange, answer),
     }
 }
 
@@ -88,6 +139,15 @@ fn conclude<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, answer: Answer
 fn denied<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, status: u16) -> Verdict<'r> {
     match respond::replacing(&exchange.env, exchange.buffers.answer.status()) {
         Some(_) => Verdict::Refused(Fault::Denied(status)),
+        None => Verdict::Answered(Made::ByRule),
+    }
+}
+
+/// The answer that keeps the request out stands in the buffers.
+fn keep_out<'r, N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, denial: Denial) -> Verdict<'r> {
+    exchange.record.fault = Some(Fault::Credential(denial));
+    match respond::replacing(&exchange.env, denial.status()) {
+        Some(_) => Verdict::Refused(Fault::Credential(denial)),
         None => Verdict::Answered(Made::ByRule),
     }
 }
@@ -111,20 +171,15 @@ async fn verify<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     basic: &BasicAuth,
 ) -> Result<Word, Fault> {
-    let Exchange { env, buffers, client_side, .. } = exchange;
-    let mut values = buffers.request.all_named(b"Authorization");
-    let claim = match (values.next(), values.next()) {
-        (Some(value), None) => Claim::read(value),
-        _ => None,
+    let worker = exchange.env.worker;
+    let claim = {
+        let mut values = exchange.buffers.request.all_named(b"Authorization");
+        match (values.next(), values.next()) {
+            (Some(value), None) => Claim::read(value),
+            _ => None,
+        }
     };
     let Some(claim) = claim else { return Ok(Word::Wrong) };
-    let mut verified = pin!(env.worker.guards.passwords.verify(basic, claim));
-    let ClientSide { down, deadline, .. } = &mut **client_side;
-    env.arm(deadline, Instant::now(), Duration::MAX);
-    poll_fn(|cx| match verified.as_mut().poll(cx) {
-        Poll::Ready(word) => Poll::Ready(Ok(word)),
-        Poll::Pending if down.poll_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
-        Poll::Pending => deadline.poll_passed(cx).map(|()| Err(env.overdue())),
-    })
-    .await
+    let verified = worker.guards.passwords.verify(basic, claim);
+    token::wait(exchange, verified, Duration::MAX).await
 }

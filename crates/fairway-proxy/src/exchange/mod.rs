@@ -80,6 +80,9 @@ mod sticky_tests;
 mod subrequest;
 #[cfg(test)]
 mod tests;
+mod token;
+#[cfg(test)]
+mod token_tests;
 #[cfg(test)]
 mod traffic_tests;
 mod transact;

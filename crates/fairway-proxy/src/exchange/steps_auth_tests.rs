@@ -301,7 +301,7 @@ async fn a_client_that_leaves_does_not_wait_for_its_password() {
         let users = Users::new([("user".into(), hash.into())]);
         let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
         let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
-        for filter in [Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(any))] {
+        for filter in [Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(Box::new(any)))] {
             let (stage, seen) = stage(1, vec![filter], |_| Some(ok()));
             let mut client = stage.client();
             client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n").await;
@@ -373,7 +373,9 @@ async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
     let users = Users::new([("user".into(), hash.into())]);
     let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
     let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
-    for filter in [asking(auth()), Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(any))] {
+    for filter in
+        [asking(auth()), Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(Box::new(any)))]
+    {
         on_stage(async {
             let limit = Duration::from_millis(300);
             let edit = |rule: &mut Rule| {

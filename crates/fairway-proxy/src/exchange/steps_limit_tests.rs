@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{ConcurrencyLimit, Guard, Phases, RateLimit};
+use fairway_model::{ConcurrencyLimit, Guard, LimitKey, Phases, RateLimit};
 use tokio::time::sleep;
 
 use super::steps_tests::{never_answering, ok, settle, stage};
@@ -14,6 +14,7 @@ use crate::testing::{GET, Meeting, Stage, filtered, on_stage};
 async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
     on_stage(async {
         let limit = RateLimit {
+            key: LimitKey::Address,
             policy: "p".into(),
             requests: 2,
             per: Duration::from_secs(1),
@@ -51,6 +52,7 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
 async fn clients_whose_address_is_unknown_share_a_count_and_no_exemption() {
     on_stage(async {
         let limit = RateLimit {
+            key: LimitKey::Address,
             policy: "p".into(),
             requests: 1,
             per: Duration::from_secs(1),
@@ -105,6 +107,7 @@ async fn rates_hold_over_ten_seconds_however_many_workers_count() {
         // Requests, within how many seconds, and how many more may come early.
         for (requests, seconds, burst) in [(10, 1, 50), (100, 1, 100), (100, 1, 500), (300, 60, 300)] {
             let limit = RateLimit {
+                key: LimitKey::Address,
                 policy: "p".into(),
                 requests,
                 per: Duration::from_secs(seconds),

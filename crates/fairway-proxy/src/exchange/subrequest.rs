@@ -79,7 +79,7 @@ pub(super) async fn run<N: Network>(
     }
 }
 
-/// A client that is not on the network: it takes every answer and keeps nothing of its body. One type whoever is behind it: all
+/// A client that is not on the network: it takes every answer. One type whoever is behind it: all
 /// of forwarding is compiled for each type of client.
 struct Unseen<'b> {
     behind: &'b mut dyn Behind,
@@ -94,12 +94,18 @@ pub(super) trait Behind {
     /// Whether all of the body was read.
     fn is_read(&self) -> bool;
 
+    /// Takes a part of the answer's body, or wants no more of it.
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        _ = bytes;
+        Ok(())
+    }
+
     /// As [`Downstream::poll_gone`].
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Takes pieces of a body.
-type Sink<'s> = dyn FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure> + 's;
+pub(super) type Sink<'s> = dyn FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure> + 's;
 
 /// Behind a question: the client that waits for the answer. It has no body.
 pub(super) struct Asker<'c, D>(pub(super) &'c mut D);
@@ -143,7 +149,7 @@ impl Channel for Unseen<'_> {
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
         self.taken += data.len() as u64;
-        Ok(())
+        self.behind.receive(data)
     }
 
     fn finish<'a>(&mut self, _: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {

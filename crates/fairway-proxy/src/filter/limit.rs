@@ -1,5 +1,6 @@
 //! Limits of what each client may ask, and of what it may have under way.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use fairway_model::{ConcurrencyLimit, RateLimit};
@@ -8,16 +9,28 @@ use fairway_net::counts::{Counts, Rate};
 use fairway_routing::PolicyId;
 use ipnet::IpNet;
 
+use super::caller::counted_identity;
 use super::verdict::Verdict;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::request::client::Client;
 
 /// Counts the request, if it does not come too early.
-pub(super) fn rate<'r>(counts: &Counts, policy: PolicyId, limit: &RateLimit, client: &Client) -> Verdict<'r> {
+pub(super) fn rate<'r>(
+    counts: &Counts,
+    policy: PolicyId,
+    limit: &RateLimit,
+    client: &Client,
+    buffers: &Buffers,
+) -> Verdict<'r> {
     let interval = limit.per / limit.requests.max(1);
     let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
-    if is_exempt(&limit.exempt, client) || counts.asks(policy, client.counted(), rate, Instant::now()) {
+    let asks = || match counted_identity(&limit.key, buffers) {
+        // The address says nothing about it.
+        Some(identity) => counts.asks((policy, identity), Ipv4Addr::UNSPECIFIED.into(), rate, Instant::now()),
+        None => counts.asks(policy, client.counted(), rate, Instant::now()),
+    };
+    if is_exempt(&limit.exempt, client) || asks() {
         Verdict::Pass
     } else {
         Verdict::Refused(Fault::TooManyRequests(limit.status))

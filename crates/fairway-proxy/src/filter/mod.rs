@@ -2,10 +2,12 @@
 
 mod answer;
 mod basic_user;
+mod caller;
 mod certificate;
 mod chosen;
 mod cookie;
 mod cors;
+mod credential;
 mod fields;
 mod limit;
 mod media_type;
@@ -16,12 +18,15 @@ mod verdict;
 mod vouched;
 
 pub(crate) use answer::own_answer;
+pub(crate) use caller::{
+    admit_api_client, admit_token, api_client, remove_credentials, shown_token, vouch_for_none,
+};
 pub(crate) use chosen::choose_for_request;
 pub(crate) use fields::{hide, set_on_request};
 pub(crate) use received::on_received;
 pub(crate) use template::{Sources, compared, text};
 pub(crate) use verdict::{FilterContext, Made, Verdict};
-pub(crate) use vouched::{is_copied, keep_cookies, vouch, vouch_for_nobody};
+pub(crate) use vouched::{is_copied, keep_cookies, vouch};
 
 use fairway_http::{Known, Method};
 use fairway_model::AccessList;
@@ -47,6 +52,9 @@ pub(crate) fn on_request<'r>(
         if !matches!(verdict, Verdict::Pass) {
             return verdict;
         }
+    }
+    if steps.takes_api_keys {
+        caller::remove_api_keys(&steps.guards, &mut buffers.request);
     }
     for step in &steps.request {
         edit(step, context, buffers);
@@ -98,13 +106,31 @@ fn ask<'r>(
             _ => Verdict::Pass,
         },
         GuardStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
-            any.asking.iter().for_each(|asking| vouch_for_nobody(asking, &mut buffers.request));
+            vouch_for_none(any, &mut buffers.request);
             Verdict::Pass
         }
         // Whoever asks the guards knows the endpoints.
         GuardStep::Endpoint => Verdict::Wait(guard, next),
         GuardStep::Ask(_) | GuardStep::Password(_) | GuardStep::Any(_) => Verdict::Wait(guard, next),
-        GuardStep::Rate(policy, limit) => limit::rate(context.counts, *policy, limit, context.client),
+        GuardStep::Token(check) => match caller::verified_before(check, context, buffers) {
+            Some(token) => {
+                admit_token(&check.auth, &token, buffers);
+                Verdict::Pass
+            }
+            None => Verdict::Wait(guard, next),
+        },
+        GuardStep::ApiKey(auth) => match api_client(auth, context.intake, buffers) {
+            Ok(client) => {
+                admit_api_client(auth, &client, buffers);
+                Verdict::Pass
+            }
+            // Whoever waits for nobody answers it, too.
+            Err(_) => Verdict::Wait(guard, next),
+        },
+        GuardStep::Authorize(check) => caller::authorize(check, context, buffers),
+        GuardStep::Rate(policy, limit) => {
+            limit::rate(context.counts, *policy, limit, context.client, buffers)
+        }
         GuardStep::Concurrency(policy, limit) => {
             limit::concurrency(context.counts, *policy, limit, context.client, buffers)
         }

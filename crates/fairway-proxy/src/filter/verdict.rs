@@ -6,6 +6,7 @@ use fairway_net::counts::Counts;
 use fairway_routing::GuardStep;
 
 use crate::fault::Fault;
+use crate::guards::Tokens;
 use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
@@ -20,6 +21,8 @@ pub(crate) struct FilterContext<'a> {
     pub(crate) proof: Option<&'a Proof>,
     /// What policies count.
     pub(crate) counts: &'a Arc<Counts>,
+    /// Which tokens were verified before; none for a question of Fairway's own, which waits for nobody and must not depend on it.
+    pub(crate) tokens: Option<&'a Tokens>,
     /// The public port of the listener `https`.
     pub(crate) https_port: u16,
 }

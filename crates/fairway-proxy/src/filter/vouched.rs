@@ -35,7 +35,7 @@ pub(crate) fn is_copied(asking: &Asking, name: &[u8]) -> bool {
 }
 
 /// CGI-like endpoints take `_`, `-` and whatever else is no letter and no digit for the same, as the variables of nginx do.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     let canonical = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     one.len() == other.len() && one.iter().map(canonical).eq(other.iter().map(canonical))
 }

@@ -22,7 +22,7 @@ pub struct Line<'a> {
     /// What the request asks for.
     pub target: Target<'a>,
     /// Who asks.
-    pub parties: Parties,
+    pub parties: Parties<'a>,
     /// On what it came.
     pub connection: Connection<'a>,
     /// What was counted.
@@ -58,7 +58,7 @@ pub struct Target<'a> {
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
-pub struct Parties {
+pub struct Parties<'a> {
     /// The client, as the transport or the PROXY protocol names it.
     pub remote: IpAddr,
     /// The client once trust is settled.
@@ -67,6 +67,10 @@ pub struct Parties {
     pub sender: Option<IpAddr>,
     /// Whom the PROXY protocol named.
     pub named: Option<IpAddr>,
+    /// The subject of the verified token.
+    pub subject: Option<&'a str>,
+    /// The client whose API key the request had.
+    pub api_client: Option<&'a str>,
 }
 
 /// The connection of a client.

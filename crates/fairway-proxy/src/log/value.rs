@@ -29,6 +29,8 @@ impl<'a> Line<'a> {
             Word::RemoteUser => {
                 return user(self.request.named(b"authorization")?, |user| out.text(user));
             }
+            Word::TokenSubject => out.text(present(parties.subject?.as_bytes())?),
+            Word::ApiKeyClient => out.text(present(parties.api_client?.as_bytes())?),
             Word::TheRealIp => return address(parties.client, out),
             Word::Sender => return address(parties.sender, out),
             Word::ProxyProtocolAddr => return address(parties.named, out),

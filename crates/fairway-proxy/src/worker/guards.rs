@@ -5,11 +5,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fairway_http::Head;
 use fairway_model::ClientVerification;
 use fairway_net::counts::Counts;
 
-use crate::guards::{KeptAnswers, Passwords, Pool};
+use crate::guards::{Kept, Passwords, Pool, SharedKeySets, Tokens};
 use crate::tls::ClientTrust;
+
+/// The most memory of an answer of an authentication service that is kept, in bytes.
+const MAX_ANSWER_BYTES: usize = 8 << 10;
 
 /// Of a worker.
 pub(crate) struct Guards {
@@ -17,7 +21,8 @@ pub(crate) struct Guards {
     pub(crate) counts: Arc<Counts>,
     pub(crate) passwords: Passwords,
     pub(crate) trusts: Trusts,
-    pub(crate) answers: KeptAnswers,
+    pub(crate) answers: Kept<Rc<Head>>,
+    pub(crate) tokens: Tokens,
 }
 
 /// Who may issue certificates of clients, as it was read when the first client came.
@@ -49,17 +54,23 @@ impl Trusts {
 pub(crate) struct SharedGuards {
     counts: Arc<Counts>,
     pool: Arc<Pool>,
+    key_sets: SharedKeySets,
 }
 
 impl SharedGuards {
     /// Of a process with this many workers.
     pub(crate) fn new(workers: usize) -> Self {
-        Self { counts: Counts::new(), pool: Pool::new(workers) }
+        Self { counts: Counts::new(), pool: Pool::new(workers), key_sets: SharedKeySets::default() }
     }
 
     /// Those of a worker.
     pub(super) fn of_worker(self) -> Guards {
-        let (passwords, answers) = (Passwords::new(self.pool), KeptAnswers::default());
-        Guards { counts: self.counts, passwords, trusts: Trusts::default(), answers }
+        Guards {
+            counts: self.counts,
+            passwords: Passwords::new(self.pool),
+            trusts: Trusts::default(),
+            answers: Kept::up_to(MAX_ANSWER_BYTES),
+            tokens: Tokens::new(self.key_sets),
+        }
     }
 }

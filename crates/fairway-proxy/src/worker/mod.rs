@@ -39,11 +39,10 @@ use crate::upstream::{Connector, Groups, Room};
 
 pub(crate) use adopted::{Adopted, ServerSide};
 pub(crate) use fairway_net::stopping::{Phase, Registered};
-pub(crate) use guards::{SharedGuards, Trusts};
+pub(crate) use guards::{Guards, SharedGuards, Trusts};
 pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;
-use guards::Guards;
 use reuse::Reuse;
 
 /// What the windows of clients' uploads may grow by in a worker, all connections together.
@@ -230,6 +229,7 @@ impl<N: Network> Worker<N> {
         if self.is_shedding() {
             self.reuse.clear();
             self.guards.answers.clear();
+            self.guards.tokens.forget();
             self.groups.close_idle(usize::MAX);
             (self.options.return_memory)(Freed::All);
         }

@@ -123,7 +123,14 @@ fn written(asked: &Asked<'_>, format: &LogFormat) -> Vec<u8> {
         request: &request,
         answer: None,
         target,
-        parties: Parties { remote: client, client: Some(client), sender: None, named: None },
+        parties: Parties {
+            remote: client,
+            client: Some(client),
+            sender: None,
+            named: None,
+            subject: Some("a\"b"),
+            api_client: None,
+        },
         connection: Connection { requests: 1, noted: None, tls: None, certificate: None },
         amounts: Amounts {
             status: 200,

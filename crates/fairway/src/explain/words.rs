@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerEdit, AnswerReason, BackendProtocol, Balancing, BasicAuth, BodyBuffer, Buffering,
-    ChosenFields, ClientCertificate, ClientDemand, CodingRule, Compression, Condition, Deny, EndpointHop,
-    ExternalAuth, FieldMatch, FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings,
+    AccessList, AnswerEdit, AnswerReason, ApiKeyAuth, Authorization, AuthorizationRule, BackendProtocol,
+    Balancing, BasicAuth, BodyBuffer, Buffering, ChosenFields, ClientCertificate, ClientDemand, CodingRule,
+    Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, ExternalAuth, FieldMatch,
+    FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, JwtAuth, JwtIssuer, JwtKeys,
     Manner, Match, PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash,
     SessionKey, SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
 };
@@ -161,9 +162,14 @@ fn guard(it: &Guard) -> String {
         Guard::Preflight(it) => format!("cross-origin resource sharing: methods {}", it.methods),
         Guard::ExternalAuth(it) => external(it),
         Guard::BasicAuth(it) => basic(it),
+        Guard::Jwt(it) => token(it),
+        Guard::ApiKey(it) => api_key(it),
+        Guard::Authorize(it) => authorization(it),
         Guard::Any(it) => {
             let guards = [
                 it.access.as_ref().map(access),
+                it.jwt.as_deref().map(token),
+                it.api_key.as_deref().map(api_key),
                 it.basic.as_ref().map(basic),
                 it.external.as_deref().map(external),
             ];
@@ -216,6 +222,68 @@ fn external(it: &ExternalAuth) -> String {
 
 fn basic(it: &BasicAuth) -> String {
     format!("asks for the password of a user of {}; else 401", it.policy)
+}
+
+fn token(it: &JwtAuth) -> String {
+    let issuer = |issuer: &JwtIssuer| {
+        let keys = match &issuer.keys {
+            JwtKeys::Inline(_) => "keys from the configuration".to_owned(),
+            JwtKeys::Published(keys) => format!("keys from {} at {}", keys.host, keys.backend),
+        };
+        let audiences = match &*issuer.audiences {
+            [] => "without audience".to_owned(),
+            some => format!("for {}", some.join(" or ")),
+        };
+        let claims = issuer.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
+        let scopes = issuer.scopes.iter().map(|scope| format!("scope {scope}"));
+        let needs = claims.chain(scopes).collect::<Vec<_>>();
+        let needs = if needs.is_empty() { String::new() } else { format!(", with {}", needs.join(", ")) };
+        format!("{} {audiences}{needs} ({keys})", issuer.issuer)
+    };
+    let issuers = it.issuers.iter().map(issuer).collect::<Vec<_>>().join("; ");
+    format!("asks for a token in {}: {issuers}; else 401", locations(&it.locations))
+}
+
+fn api_key(it: &ApiKeyAuth) -> String {
+    format!("asks for an API key of {} in {}; else 401", it.policy, locations(&it.locations))
+}
+
+fn locations(all: &[CredentialLocation]) -> String {
+    let location = |location: &CredentialLocation| match location {
+        CredentialLocation::Header { name, .. } => format!("header {name}"),
+        CredentialLocation::Cookie(name) => format!("cookie {name}"),
+        CredentialLocation::Query(name) => format!("parameter {name}"),
+    };
+    all.iter().map(location).collect::<Vec<_>>().join(" or ")
+}
+
+fn authorization(it: &Authorization) -> String {
+    let rule = |rule: &AuthorizationRule| {
+        let any = |what: &str, values: Vec<String>| {
+            (!values.is_empty()).then(|| format!("{what} {}", values.join(" or ")))
+        };
+        let texts = |values: &[std::sync::Arc<str>]| values.iter().map(ToString::to_string).collect();
+        let claims = rule.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
+        let scopes = rule.scopes.iter().map(|scope| format!("scope {scope}"));
+        let headers = rule.headers.iter().map(|header| format!("header {}", header.name));
+        let sources = rule.sources.iter().map(ToString::to_string).collect();
+        let conditions = [
+            any("address in", sources),
+            any("method", texts(&rule.methods)),
+            any("API key of", texts(&rule.clients)),
+        ];
+        let all: Vec<_> =
+            conditions.into_iter().flatten().chain(claims).chain(scopes).chain(headers).collect();
+        let verb = if rule.decision == Decision::Allow { "allows" } else { "denies" };
+        match all.is_empty() {
+            true => format!("{verb} all"),
+            false => format!("{verb} {}", all.join(" and ")),
+        }
+    };
+    let otherwise =
+        if it.otherwise() == Decision::Allow { "allows the rest" } else { "denies the rest with 403" };
+    let rules = it.rules.iter().map(rule).collect::<Vec<_>>().join("; ");
+    format!("{rules}; {otherwise}")
 }
 
 fn list(statuses: &[u16]) -> String {

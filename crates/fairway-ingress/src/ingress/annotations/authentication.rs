@@ -129,7 +129,7 @@ fn authentication(
         let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
         // A list that held nothing but what is blocked guards nothing.
         let access = access.filter(|list| !open(list));
-        added.add(Guard::Any(AnyGuard { access, basic, external }));
+        added.add(Guard::Any(Box::new(AnyGuard { access, basic, external, ..AnyGuard::default() })));
     } else {
         let lists = lists.into_iter().map(Guard::Access);
         let guards = lists.chain(basic.map(Guard::BasicAuth)).chain(external.map(Guard::ExternalAuth));

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{AnswerBounds, AnswerRate, ConcurrencyLimit, Guard, RateLimit};
+use fairway_model::{AnswerBounds, AnswerRate, ConcurrencyLimit, Guard, LimitKey, RateLimit};
 use fairway_objects::annotations::text;
 use ipnet::IpNet;
 
@@ -47,6 +47,7 @@ fn limits(
     for (name, per) in [("limit-rps", Duration::from_secs(1)), ("limit-rpm", Duration::from_secs(60))] {
         let Some(requests) = limit(reader, name)? else { continue };
         let limit = RateLimit {
+            key: LimitKey::Address,
             policy: format!("{key}/{name}").into(),
             requests,
             per,

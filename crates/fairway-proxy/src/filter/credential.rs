@@ -1,0 +1,58 @@
+//! Where a request has a credential: in a header, a cookie or a parameter of the query.
+
+use fairway_model::CredentialLocation;
+
+use crate::buffers::Buffers;
+use crate::request::intake::Intake;
+
+/// What a request has at the first place that has something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Credential<'b> {
+    /// Nothing at any place.
+    Absent,
+    /// This.
+    Found(&'b [u8]),
+    /// More than one: which of them others see cannot be known.
+    Ambiguous,
+}
+
+/// Finds the credential of the request in the buffers.
+pub(crate) fn find<'b>(
+    locations: &'b [CredentialLocation],
+    intake: &Intake,
+    buffers: &'b Buffers,
+) -> Credential<'b> {
+    let places = locations.iter().map(|location| match location {
+        CredentialLocation::Header { name, prefix } => {
+            let values = buffers.request.all_named(name.as_bytes());
+            only(values.filter_map(|value| behind(value, prefix.as_bytes())))
+        }
+        CredentialLocation::Cookie(name) => {
+            let lines = buffers.request.all_named(b"Cookie");
+            only(lines.flat_map(|line| values(line, b';', name.as_bytes())))
+        }
+        CredentialLocation::Query(name) => only(values(intake.query(buffers), b'&', name.as_bytes())),
+    });
+    let mut found = places.filter(|credential| *credential != Credential::Absent);
+    found.next().unwrap_or(Credential::Absent)
+}
+
+fn only<'b>(mut values: impl Iterator<Item = &'b [u8]>) -> Credential<'b> {
+    match (values.next(), values.next()) {
+        (None, _) => Credential::Absent,
+        (Some(value), None) => Credential::Found(value),
+        (Some(_), Some(_)) => Credential::Ambiguous,
+    }
+}
+
+/// What stands behind a prefix, and spaces (RFC 9110 §11.4); schemes have no case (§11.1).
+pub(super) fn behind<'b>(value: &'b [u8], prefix: &[u8]) -> Option<&'b [u8]> {
+    let (start, rest) = value.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then(|| rest.trim_ascii())
+}
+
+/// The values of a name in a list of pairs.
+fn values<'b>(list: &'b [u8], separator: u8, name: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
+    let pairs = list.split(move |byte| *byte == separator).map(<[u8]>::trim_ascii);
+    pairs.filter_map(move |pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+}
