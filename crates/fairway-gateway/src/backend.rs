@@ -137,6 +137,12 @@ impl References {
         }
     }
 
+    /// Adds a backend that a URL names; its Service may come later.
+    pub(crate) fn add_named_by_url(&mut self, backend: &BackendRef) {
+        backend.by_service().iter().for_each(|service| self.add_service(service));
+        self.add_backend(backend.clone());
+    }
+
     fn add_service(&mut self, service: &ObjectKey) {
         if let Err(at) = self.services.binary_search(service) {
             self.services.reserve_exact(1);

@@ -61,6 +61,8 @@ pub(crate) struct OwnPolicy {
     pub(crate) replaceable: ReplaceableBy,
     /// The Service that it asks about requests.
     pub(crate) asks: Option<ServiceReference>,
+    /// The Services that its URLs name.
+    pub(crate) services_of_urls: Vec<ObjectKey>,
     /// The Secrets and ConfigMaps that it names.
     pub(crate) named: Vec<ObjectRef>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -74,7 +76,7 @@ pub(crate) struct Attached {
     targets: Users<(Target, Kind), (i64, ObjectKey)>,
     /// The policies for an object or a section of it.
     objects: Users<ObjectRef, ObjectRef>,
-    /// The policies that ask a Service.
+    /// The policies that ask a Service, or that get keys there.
     asking: Users<ObjectKey, ObjectRef>,
 }
 
@@ -103,6 +105,7 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
             let mut policy = OwnPolicy {
                 replaceable: replaceable(spec),
                 asks: spec.external_auth.as_ref().map(|it| it.backend_ref.clone()),
+                services_of_urls: security::services_of_urls(spec),
                 named: security::named(spec, &key.namespace),
                 ..OwnPolicy::new(reference, it, &spec.target_refs, said)
             };
@@ -195,6 +198,7 @@ impl OwnPolicy {
             said: Err(Wrong { field: String::new(), problem: String::new() }),
             replaceable: ReplaceableBy::default(),
             asks: None,
+            services_of_urls: Vec::new(),
             named: Vec::new(),
             diagnostics: Vec::new(),
         };
@@ -275,6 +279,11 @@ impl OwnPolicy {
         Some(ObjectKey::new(namespace, &asks.name))
     }
 
+    /// The Services on which it depends.
+    fn services(&self) -> impl Iterator<Item = ObjectKey> {
+        self.asked().into_iter().chain(self.services_of_urls.iter().cloned())
+    }
+
     /// The namespaces of what it names.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = Arc<str>> {
         let named = self.named.iter().map(|object| object.key.namespace.clone());
@@ -300,14 +309,14 @@ impl Attached {
                 self.targets.remove(&(target.clone(), reference.kind), &before.age());
                 self.objects.remove(&target.object, reference);
             }
-            before.asked().iter().for_each(|service| self.asking.remove(service, reference));
+            before.services().for_each(|service| self.asking.remove(&service, reference));
         }
         if let Some(policy) = policy {
             for target in policy.known_targets() {
                 self.targets.add(&(target.clone(), reference.kind), policy.age());
                 self.objects.add(&target.object, reference.clone());
             }
-            policy.asked().iter().for_each(|service| self.asking.add(service, reference.clone()));
+            policy.services().for_each(|service| self.asking.add(&service, reference.clone()));
             self.by_reference.insert(reference.clone(), policy.clone());
         }
         before
@@ -359,7 +368,7 @@ impl Attached {
         self.objects.of(object)
     }
 
-    /// The policies that ask a Service.
+    /// The policies that ask a Service, or that get keys there.
     pub(crate) fn asking(&self, service: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
         self.asking.of(service)
     }

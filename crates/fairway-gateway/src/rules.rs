@@ -200,6 +200,7 @@ impl<'a> Builder<'a> {
                 Some(found) => Some(found?),
                 None => None,
             };
+            security.keys_backends().iter().for_each(|it| self.rules.found.add_named_by_url(&it.backend));
             phases.guards.extend(security.guards(backend));
             takes_passwords |= security.takes_passwords();
         }

@@ -251,7 +251,11 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"buffering": {"requests": {}}}),
         json!({"retry": {"attempts": -1}}),
     ]);
+    let issuer = |keys: Value| json!({"jwt": {"issuers": [{"issuer": "a", "keys": keys}]}});
     let security = prop::sample::select(vec![
+        issuer(json!({"url": "http://v0.b.svc/"})),
+        issuer(json!({"url": "https://v.test/", "caCertificateRefs": [{"kind": "ConfigMap", "name": "ca"}]})),
+        json!({"apiKey": {"secretRefs": [{"name": "a", "namespace": "a"}]}}),
         json!({"sourceRanges": {"allow": ["10.0.0.0/8"]}}),
         json!({"concurrencyLimit": {"requests": 3}, "replaceableBy": "None"}),
         json!({"replaceableBy": "All", "basicAuth": {"secretRef": {"name": "a", "namespace": "a"}}}),

@@ -95,10 +95,25 @@ fn ingress() -> impl Strategy<Value = Value> {
     let namespace = prop::sample::select(vec!["default", "default", "other", "third"]);
     let shared = prop::sample::select(vec![None, None, Some("*"), Some("other"), Some("default, third")]);
     let compat = prop::sample::select(vec![None, None, None, Some("nginx"), Some("strict")]);
-    let ownership = (namespace, shared, compat);
+    let issuer = |keys: Value| json!({"issuers": [{"issuer": "a", "keys": keys}]});
+    let identity = prop::sample::select(vec![
+        None,
+        None,
+        Some(("jwt", issuer(json!({"url": "http://s1.default.svc/x"})))),
+        Some(("jwt", issuer(json!({"url": "https://up.example.com/x"})))),
+        Some((
+            "jwt",
+            issuer(
+                json!({"url": "https://up.example.com/x", "caCertificateRefs": [{"kind": "Secret", "name": "c0"}]}),
+            ),
+        )),
+        Some(("jwt", issuer(json!({"ref": {"kind": "ConfigMap", "name": "headers"}})))),
+        Some(("api-key", json!({"secretRefs": [{"name": "c0"}]}))),
+    ]);
+    let ownership = (namespace, shared, compat, identity);
     let shape = (prop::collection::vec(rule, 0..3), tls, default, class);
     (0..5usize, annotations, shape, created, ownership).prop_map(
-        |(name, annotations, (rules, tls, default, class), created, (namespace, shared, compat))| {
+        |(name, annotations, (rules, tls, default, class), created, (namespace, shared, compat, identity))| {
             let mut annotations: serde_json::Map<_, _> =
                 annotations.iter().map(|(name, value)| (format!("{PREFIX}/{name}"), json!(value))).collect();
             if let Some(shared) = shared {
@@ -106,6 +121,9 @@ fn ingress() -> impl Strategy<Value = Value> {
             }
             if let Some(compat) = compat {
                 annotations.insert("fairway.dev/compat".to_owned(), json!(compat));
+            }
+            if let Some((name, value)) = identity {
+                annotations.insert(format!("fairway.dev/{name}"), json!(value.to_string()));
             }
             let mut metadata = metadata(&format!("i{name}"));
             metadata["namespace"] = json!(namespace);

@@ -55,6 +55,8 @@ pub enum Purpose {
     Copies,
     /// Requests wait for its word.
     Word,
+    /// Tokens are verified with the keys that it publishes.
+    Keys,
 }
 
 impl Purpose {
@@ -63,6 +65,7 @@ impl Purpose {
         match self {
             Self::Copies => "it gets no copies of requests",
             Self::Word => "requests that wait for its word are answered 500",
+            Self::Keys => "its token keys cannot be fetched, and requests that need them are answered 503",
         }
     }
 }
@@ -116,6 +119,7 @@ impl BackendRef {
         let mark = match by_url.purpose {
             Purpose::Copies => "copies",
             Purpose::Word => "host",
+            Purpose::Keys => "keys",
         };
         let key = BackendKey(format!("{service}:{port}{};{mark}={}", transport.suffix(), by_url.host).into());
         let own = Self::new(service, port.to_string().into(), transport, &Balance::default());
@@ -168,14 +172,15 @@ impl BackendRef {
     pub fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
         let service = match (inputs.resources.services.get(&self.service), &self.by_url) {
             (Some(service), _) => service,
-            (None, Some(by_url)) => {
+            (None, Some(by_url)) if !self.stays_inside() => {
                 return self.external(&by_url.host, &[]).map_err(|_| ResolveError::NoService);
             }
-            (None, None) => return Err(ResolveError::NoService),
+            (None, _) => return Err(ResolveError::NoService),
         };
         let ports = &*service.object.ports;
         if let Some(name) = service.object.external_name.as_deref() {
             return match inputs.options.trust.external.names {
+                _ if self.stays_inside() => Err(ResolveError::External),
                 ExternalNames::Refused => Err(ResolveError::External),
                 ExternalNames::Resolved => self.external(name, ports),
             };
@@ -195,6 +200,12 @@ impl BackendRef {
             }
             _ => Err(ResolveError::NoPort { known: known_ports(ports) }),
         }
+    }
+
+    /// Whether only the endpoints of a Service are asked: keys that come in the clear from elsewhere may be forged on the way.
+    fn stays_inside(&self) -> bool {
+        let purpose = self.by_url.as_ref().map(|by_url| by_url.purpose);
+        purpose == Some(Purpose::Keys) && self.transport == Transport::Plain
     }
 
     fn external(&self, name: &str, ports: &[ServicePort]) -> Result<Target, ResolveError> {

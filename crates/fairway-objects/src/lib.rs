@@ -25,6 +25,7 @@ pub mod few;
 pub mod filling;
 pub mod gateway_api;
 pub mod gateway_resources;
+pub mod identity;
 pub mod inputs;
 pub mod issued;
 mod key;

@@ -5,12 +5,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_model::variables::{self, template};
-use fairway_model::{OwnScheme, Template, shown_url};
+use fairway_model::{
+    BackendProtocol, OwnScheme, SubjectName, Template, TrustedRoots, UpstreamVerification, shown_url,
+};
+use fairway_token::digest;
 
 use crate::backend::{BackendRef, ByUrl, Purpose};
 use crate::object::ObjectKey;
 use crate::resources::Resources;
-use crate::transport::{TlsOrigination, Transport};
+use crate::transport::{PolicyTls, TlsOrigination, Transport};
 
 /// A URL with variables in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +142,34 @@ impl UrlHost {
             })),
         };
         BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })
+    }
+
+    /// The same over TLS to a host that has a certificate of the name of the URL, by one of `roots`.
+    pub fn backend_verified(&self, roots: TrustedRoots, purpose: Purpose) -> BackendRef {
+        let service = self.service().unwrap_or_else(|| ObjectKey::new("", &self.name));
+        let transport = Transport::Policy(Arc::new(PolicyTls {
+            policy: ObjectKey::new("", &roots_name(&roots)),
+            server_name: self.name.clone(),
+            verification: UpstreamVerification::Subject {
+                roots,
+                names: vec![SubjectName::Dns(self.name.clone())],
+            },
+            client_certificate: None,
+            protocol: BackendProtocol::Http1,
+        }));
+        BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })
+    }
+}
+
+/// A name that two sets of roots do not share: hosts with different trust are different backends. No object has it.
+fn roots_name(roots: &TrustedRoots) -> String {
+    match roots {
+        TrustedRoots::System => "roots:system".to_owned(),
+        TrustedRoots::Pem(pem) => {
+            let digest = digest(pem.as_bytes());
+            let hex = digest[..16].iter().map(|byte| format!("{byte:02x}"));
+            hex.fold("roots:".to_owned(), |name, byte| name + &byte)
+        }
     }
 }
 

@@ -34,10 +34,10 @@ pub enum Transport {
     Udp,
 }
 
-/// TLS to endpoints as a BackendTLSPolicy says (Gateway API `BackendTLSPolicyValidation`).
+/// TLS to endpoints that are always verified, as a BackendTLSPolicy says (Gateway API `BackendTLSPolicyValidation`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyTls {
-    /// The policy, by which backends are told apart.
+    /// The policy, or a name for the trusted roots where there is none, by which backends are told apart.
     pub policy: ObjectKey,
     /// The name that the endpoint is told.
     pub server_name: Arc<str>,

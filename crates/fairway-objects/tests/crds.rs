@@ -9,12 +9,14 @@ use fairway_objects::gateway_api::PolicyTargetReference;
 use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
-    AuthorityReference, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BasicAuth,
-    BlockedClients, BodyBufferSize, BodyBuffering, ClientCertificates, ClientLimits, ClientTimeouts,
-    ClientTrafficPolicy, ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, ExternalAuth,
-    ForwardedHeaders, GROUP, HashPart, HeaderValue, Hedging, LoadBalancing, OutlierEjection, ProxyProtocol,
-    RateLimit, ResponseCompression, RetryPolicy, SecretReference, SecurityPolicy, SecurityPolicySpec,
-    ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
+    ApiKey, AuthorityReference, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy,
+    BackendTrafficPolicySpec, BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader,
+    ClaimValues, ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy,
+    ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, CredentialSource, ExternalAuth,
+    ForwardedHeaders, GROUP, HashPart, HeaderCondition, HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys,
+    KeySetReference, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit, ResponseCompression,
+    RetryPolicy, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size,
+    SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -192,6 +194,36 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
     });
 }
 
+fn sources() -> Vec<CredentialSource> {
+    vec![CredentialSource { type_: "Header".into(), name: "Authorization".into(), prefix: text("Bearer ") }]
+}
+
+fn claims() -> Vec<ClaimValues> {
+    vec![ClaimValues { name: "groups".into(), values: vec!["staff".into()] }]
+}
+
+fn jwt() -> Jwt {
+    let authority = AuthorityReference { kind: "Secret".into(), name: "ca".into(), namespace: text("a") };
+    let set = KeySetReference { kind: "Secret".into(), name: "keys".into(), namespace: text("a") };
+    Jwt {
+        realm: text("shop"),
+        clock_skew: text("1s"),
+        from: sources(),
+        issuers: vec![JwtIssuer {
+            issuer: "https://login.test".into(),
+            audiences: vec!["shop".into()],
+            keys: JwtKeys {
+                url: text("https://login.test/keys"),
+                ca_certificate_refs: vec![authority],
+                reference: Some(set),
+            },
+            required_claims: claims(),
+            required_scopes: vec!["read".into()],
+            claims_to_headers: vec![ClaimHeader { claim: "sub".into(), header: "X-User".into() }],
+        }],
+    }
+}
+
 #[test]
 fn a_security_policy_has_the_fields_of_its_crd() {
     let ranges = vec!["10.0.0.0/8".to_owned()];
@@ -206,8 +238,10 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             burst: Some(1),
             status: Some(429),
             exempt: ranges.clone(),
+            by: text("Claim"),
+            claim: text("sub"),
         }],
-        concurrency_limit: Some(ConcurrencyLimit { requests: 1, status: Some(503), exempt: ranges }),
+        concurrency_limit: Some(ConcurrencyLimit { requests: 1, status: Some(503), exempt: ranges.clone() }),
         client_certificates: Some(ClientCertificates {
             ca_certificate_refs: vec![AuthorityReference {
                 kind: "Secret".into(),
@@ -217,7 +251,9 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             mode: text("Optional"),
             depth: Some(1),
         }),
-        basic_auth: Some(BasicAuth { secret_ref: secret, format: text("Map"), realm: text("shop") }),
+        basic_auth: Some(BasicAuth { secret_ref: secret.clone(), format: text("Map"), realm: text("shop") }),
+        jwt: Some(jwt()),
+        api_key: Some(ApiKey { from: sources(), secret_refs: vec![secret], client_header: text("X-Client") }),
         external_auth: Some(ExternalAuth {
             backend_ref: ServiceReference { name: "login".into(), namespace: text("a"), port: 80 },
             host: text("a.test"),
@@ -226,6 +262,21 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             response_headers: vec!["X-User".into()],
             sign_in_url: text("/login"),
             timeout: text("1s"),
+        }),
+        authorization: Some(Authorization {
+            rules: vec![AuthorizationRule {
+                action: "Allow".into(),
+                sources: Some(ranges),
+                methods: Some(vec!["GET".into()]),
+                claims: Some(claims()),
+                scopes: Some(vec!["read".into()]),
+                api_key_clients: Some(vec!["billing".into()]),
+                headers: Some(vec![HeaderCondition {
+                    type_: text("Exact"),
+                    name: "X-Tenant".into(),
+                    value: "acme".into(),
+                }]),
+            }],
         }),
         refused: None,
     });

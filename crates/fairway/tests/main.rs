@@ -36,4 +36,5 @@ mod silent_cluster;
 mod snippets;
 mod studies;
 mod tenants;
+mod tokens;
 mod trust;

@@ -9,6 +9,7 @@ use fairway_model::{
     ExternalAuth, Guard, HeaderEdit, LimitKey, RateLimit, RequestEdit,
 };
 use fairway_objects::certificate::secret_value;
+use fairway_objects::identity::{self, Identity, KeysBackend};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
 use fairway_objects::policies as types;
@@ -30,6 +31,9 @@ pub(crate) struct Security {
     access: Option<AccessList>,
     basic: Option<BasicAuth>,
     external: Option<ExternalAuth>,
+    identity: Identity,
+    /// Those that count by what is known of the client only after it was found out.
+    late_limits: Vec<Guard>,
 }
 
 /// Whose more specific policies take the place of one.
@@ -62,7 +66,20 @@ pub(crate) fn named(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef
     });
     let authorities = spec.client_certificates.iter().flat_map(|it| &it.ca_certificate_refs);
     let authorities = authorities.filter_map(|it| authority(it, namespace));
-    users.chain(authorities).collect()
+    users.chain(authorities).chain(about_identity(spec).named(namespace)).collect()
+}
+
+/// The Services that the URLs of a policy name.
+pub(crate) fn services_of_urls(spec: &SecurityPolicySpec) -> Vec<ObjectKey> {
+    about_identity(spec).services().into_iter().collect()
+}
+
+fn about_identity(spec: &SecurityPolicySpec) -> identity::Written<'_> {
+    identity::Written {
+        jwt: spec.jwt.as_ref(),
+        api_key: spec.api_key.as_ref(),
+        authorization: spec.authorization.as_ref(),
+    }
 }
 
 fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
@@ -107,12 +124,15 @@ pub(crate) fn read(
     replaceable(spec)?;
     let basic = spec.basic_auth.as_ref();
     let clients = spec.client_certificates.as_ref();
+    let (late_limits, limits) = limits(policy, spec)?.into_iter().partition(is_late);
     let said = Security {
         clients: clients.map(|it| verification(it, policy, context)).transpose()?,
-        limits: limits(policy, spec)?,
+        limits,
         access: spec.source_ranges.as_ref().map(access).transpose()?,
         basic: basic.map(|it| self::basic(it, policy, context, &mut warnings)).transpose()?,
         external: spec.external_auth.as_ref().map(|it| external::read(it, &policy.namespace)).transpose()?,
+        identity: identity(spec, &policy.namespace, context, &mut warnings)?,
+        late_limits,
     };
     Ok(Reading { said, warnings })
 }
@@ -128,6 +148,8 @@ impl Security {
         guards.extend(self.limits.iter().cloned());
         guards.extend(self.access.clone().map(Guard::Access));
         guards.extend(self.basic.clone().map(Guard::BasicAuth));
+        guards.extend(self.identity.jwt.clone().map(Guard::Jwt));
+        guards.extend(self.identity.api_key.clone().map(Guard::ApiKey));
         guards.extend(self.external.clone().map(|mut external| {
             if let (AuthService::Backend { backend: asked, .. }, Some(backend)) =
                 (&mut external.service, backend)
@@ -136,7 +158,14 @@ impl Security {
             }
             Guard::ExternalAuth(Box::new(external))
         }));
+        guards.extend(self.identity.authorization.clone().map(Guard::Authorize));
+        guards.extend(self.late_limits.iter().cloned());
         guards
+    }
+
+    /// The backends that publish the keys of tokens.
+    pub(crate) fn keys_backends(&self) -> &[KeysBackend] {
+        &self.identity.backends
     }
 
     /// Whether it reads passwords, which endpoints do not get.
@@ -158,7 +187,7 @@ fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Guard>, W
     for (index, limit) in spec.rate_limits.iter().enumerate() {
         let at = format!("spec.rateLimits[{index}]");
         limits.push(Guard::RateLimit(RateLimit {
-            key: LimitKey::Address,
+            key: limit_key(&at, limit, spec)?,
             policy: format!("SecurityPolicy/{policy}/rateLimits/{index}").into(),
             requests: needed(&format!("{at}.requests"), limit.requests)?,
             per: some_time(&format!("{at}.per"), limit.per.as_deref())?.unwrap_or(Duration::from_secs(1)),
@@ -176,6 +205,60 @@ fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Guard>, W
         }));
     }
     Ok(limits)
+}
+
+/// Whose requests a limit counts together. By address they are only where nothing else is said.
+fn limit_key(at: &str, limit: &types::RateLimit, spec: &SecurityPolicySpec) -> Result<LimitKey, Wrong> {
+    let (by, claim) = (format!("{at}.by"), format!("{at}.claim"));
+    let known = [
+        ("ClientAddress", LimitKey::Address),
+        ("Claim", LimitKey::Claim("".into())),
+        ("ApiKeyClient", LimitKey::ApiClient),
+    ];
+    let known: Vec<_> = known.iter().map(|(name, key)| (*name, key)).collect();
+    let key = word(&by, limit.by.as_deref(), &known)?.cloned().unwrap_or_default();
+    let written = limit.claim.as_deref().filter(|claim| !claim.is_empty());
+    match (key, written) {
+        (LimitKey::Claim(_), None) => Err(Wrong::new(claim, "no claim is named")),
+        (LimitKey::Claim(_), Some(_)) if spec.jwt.is_none() => {
+            Err(Wrong::new(by, "nothing is known of a token without jwt"))
+        }
+        (LimitKey::Claim(_), Some(claim)) => Ok(LimitKey::Claim(claim.into())),
+        (_, Some(_)) => Err(Wrong::new(claim, "it needs the word Claim in by")),
+        (LimitKey::ApiClient, None) if spec.api_key.is_none() => {
+            Err(Wrong::new(by, "nothing is known of a client without apiKey"))
+        }
+        (key, None) => Ok(key),
+    }
+}
+
+fn is_late(guard: &Guard) -> bool {
+    matches!(guard, Guard::RateLimit(limit) if limit.key != LimitKey::Address)
+}
+
+/// Tokens, API keys and what is allowed to whom.
+fn identity(
+    spec: &SecurityPolicySpec,
+    namespace: &str,
+    context: Context<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Identity, Wrong> {
+    let permits = |kind: Kind, key: &ObjectKey| match (context.permits)(kind, key) {
+        true => Ok(()),
+        false => Err(format!("no ReferenceGrant lets it refer to {} {key}", kind.name())),
+    };
+    let of = |field: &str| format!("spec.{field}");
+    let context = identity::Context { resources: context.resources, namespace, permits: &permits };
+    let read = about_identity(spec).read(context);
+    let mut identity = read.map_err(|mistake| Wrong::new(of(&mistake.field), mistake.problem))?;
+    warnings.extend(identity.doubts.drain(..).map(|doubt| Warning {
+        code: doubt.code,
+        field: of(&doubt.field),
+        problem: doubt.problem,
+        consequence: doubt.consequence,
+    }));
+    identity.backends.iter_mut().for_each(|it| it.field = of(&it.field));
+    Ok(identity)
 }
 
 fn needed(field: &str, value: i64) -> Result<u32, Wrong> {
@@ -317,11 +400,17 @@ mod tests {
     fn resources() -> Resources {
         let secret: Secret = serde_json::from_value(json!({
             "metadata": {"name": "users", "namespace": "shop", "resourceVersion": "7"},
-            "stringData": {"auth": "alice:{PLAIN}x\nbob:nothing\n"},
+            "stringData": {"auth": "alice:{PLAIN}x\nbob:nothing\n", "jwks.json": KEYS},
+        }))
+        .unwrap();
+        let partners: Secret = serde_json::from_value(json!({
+            "metadata": {"name": "partners", "namespace": "shop", "resourceVersion": "8"},
+            "stringData": {"billing": "a key of a partner".replace(' ', "-")},
         }))
         .unwrap();
         let mut resources = Resources::default();
         resources.apply(Change::Set(Object::Secret(Arc::new(secret)), None));
+        resources.apply(Change::Set(Object::Secret(Arc::new(partners)), None));
         resources
     }
 
@@ -362,6 +451,68 @@ mod tests {
         assert_eq!(read.warnings[0].code, "unusable-password");
     }
 
+    /// The public key of RFC 8037 appendix A.2.
+    const KEYS: &str =
+        r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
+    fn jwt() -> Value {
+        json!({"issuers": [{"issuer": "a", "keys": {"ref": {"kind": "Secret", "name": "users"}}}]})
+    }
+
+    #[test]
+    fn limits_by_identity_come_behind_what_finds_it_out() {
+        let read = of(json!({
+            "rateLimits": [
+                {"requests": 1, "by": "Claim", "claim": "sub"},
+                {"requests": 2, "by": "ApiKeyClient"},
+                {"requests": 3, "by": "ClientAddress"},
+            ],
+            "authorization": {"rules": [{"action": "Allow", "scopes": ["read"]}]},
+            "externalAuth": {"backendRef": {"name": "auth", "port": 80}},
+            "apiKey": {"secretRefs": [{"name": "partners"}]},
+            "jwt": jwt(),
+            "basicAuth": {"secretRef": {"name": "users"}},
+            "sourceRanges": {"deny": ["192.0.2.1"]},
+        }))
+        .unwrap();
+        let guards = read.said.guards(None);
+        let [
+            Guard::RateLimit(by_address),
+            Guard::Access(_),
+            Guard::BasicAuth(_),
+            Guard::Jwt(_),
+            Guard::ApiKey(keys),
+            Guard::ExternalAuth(_),
+            Guard::Authorize(_),
+            Guard::RateLimit(by_claim),
+            Guard::RateLimit(by_client),
+        ] = &guards[..]
+        else {
+            panic!("{guards:?}")
+        };
+        assert_eq!((by_address.requests, &by_address.key), (3, &LimitKey::Address));
+        assert_eq!((by_claim.requests, &by_claim.key), (1, &LimitKey::Claim("sub".into())));
+        assert_eq!((by_client.requests, &by_client.key), (2, &LimitKey::ApiClient));
+        assert_eq!(&*by_claim.policy, "SecurityPolicy/shop/login/rateLimits/0");
+        assert_eq!(&*keys.policy, "shop/partners@8");
+    }
+
+    #[test]
+    fn what_it_names_is_watched() {
+        let spec = serde_json::from_value(json!({
+            "jwt": {"issuers": [
+                {"issuer": "a", "keys": {"ref": {"kind": "ConfigMap", "name": "keys", "namespace": "bank"}}},
+                {"issuer": "b", "keys": {"url": "http://keys.login.svc/"}},
+            ]},
+            "apiKey": {"secretRefs": [{"name": "partners"}]},
+        }))
+        .unwrap();
+        let named = named(&spec, "shop");
+        let named: Vec<_> = named.iter().map(|it| format!("{} {}", it.kind.name(), it.key)).collect();
+        assert_eq!(named, ["Secret shop/partners", "ConfigMap bank/keys"]);
+        assert_eq!(services_of_urls(&spec), [ObjectKey::new("login", "keys")]);
+    }
+
     #[test]
     fn an_empty_policy_guards_nothing() {
         assert_eq!(of(json!({})).unwrap().said.guards(None), Vec::new());
@@ -373,6 +524,11 @@ mod tests {
             let mut auth = json!({"backendRef": {"name": "auth", "port": 80}});
             auth.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             json!({ "externalAuth": auth })
+        };
+        let limit = |more: Value| {
+            let mut limit = json!({"requests": 1});
+            limit.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"rateLimits": [limit]})
         };
         for (spec, field) in [
             (json!({"sourceRanges": {}}), "spec.sourceRanges"),
@@ -400,6 +556,21 @@ mod tests {
             (auth(json!({"signInUrl": "login"})), "spec.externalAuth.signInUrl"),
             (auth(json!({"host": "a/b"})), "spec.externalAuth.host"),
             (auth(json!({"timeout": "soon"})), "spec.externalAuth.timeout"),
+            (json!({"jwt": {}}), "spec.jwt.issuers"),
+            (json!({"apiKey": {"secretRefs": [{"name": "gone"}]}}), "spec.apiKey.secretRefs[0]"),
+            (
+                json!({"apiKey": {"secretRefs": [{"name": "partners", "namespace": "bank"}]}}),
+                "spec.apiKey.secretRefs[0]",
+            ),
+            (
+                json!({"authorization": {"rules": [{"action": "Allow", "claims": []}]}}),
+                "spec.authorization.rules[0].claims",
+            ),
+            (limit(json!({"by": "Somebody"})), "spec.rateLimits[0].by"),
+            (limit(json!({"by": "Claim", "claim": "sub"})), "spec.rateLimits[0].by"),
+            (limit(json!({"by": "ApiKeyClient"})), "spec.rateLimits[0].by"),
+            (limit(json!({"by": "Claim"})), "spec.rateLimits[0].claim"),
+            (limit(json!({"claim": "sub"})), "spec.rateLimits[0].claim"),
         ] {
             assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
         }

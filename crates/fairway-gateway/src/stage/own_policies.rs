@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use fairway_objects::backend::ResolveError;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::{ParentReference, PolicyTargetReference};
+use fairway_objects::identity::KeysBackend;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
@@ -52,19 +54,37 @@ impl Gateways {
 
     /// A policy that asks a Service which cannot be asked cannot be used.
     fn with_service(&self, mut policy: OwnPolicy, inputs: Inputs<'_>) -> OwnPolicy {
-        let Some(asks) = policy.asks.clone().filter(|_| policy.said.is_ok()) else { return policy };
-        let variant = Variant::default();
-        let found = self.with_resolver(&policy.reference, Speaks::Http, &variant, inputs, |resolver| {
-            resolver.resolve((&asks).into(), &mut References::default()).err()
-        });
-        if let Some((_, fault)) = found {
-            let field = "spec.externalAuth.backendRef";
+        if let Some(wrong) = self.unreachable(&policy, inputs) {
             let (all, key) = (&inputs.resources.gateway.policies.security, &policy.reference.key);
-            let origin = all.get(key).map(|it| it.origin(Kind::SecurityPolicy, key, field));
-            let wrong = Wrong { field: field.to_owned(), problem: fault.message };
+            let origin = all.get(key).map(|it| it.origin(Kind::SecurityPolicy, key, &wrong.field));
             policy.refuse(wrong, origin.unwrap_or_default());
         }
         policy
+    }
+
+    /// Which Service that a policy needs cannot be asked.
+    fn unreachable(&self, policy: &OwnPolicy, inputs: Inputs<'_>) -> Option<Wrong> {
+        let security = policy.security()?;
+        let asked = policy.asks.as_ref().and_then(|asks| {
+            let variant = Variant::default();
+            self.with_resolver(&policy.reference, Speaks::Http, &variant, inputs, |resolver| {
+                let (_, fault) = resolver.resolve(asks.into(), &mut References::default()).err()?;
+                Some(Wrong::new("spec.externalAuth.backendRef", fault.message))
+            })
+        });
+        let publishes = |it: &KeysBackend| {
+            let problem = match it.backend.target(inputs).err()? {
+                ResolveError::NoService => format!("Service {} does not exist", it.backend.service),
+                ResolveError::NoPort { known } => {
+                    format!("Service {} has no port {}; it has {known}", it.backend.service, it.backend.port)
+                }
+                ResolveError::External => {
+                    format!("Service {} is of type ExternalName, and such are not served", it.backend.service)
+                }
+            };
+            Some(Wrong::new(it.field.clone(), problem))
+        };
+        asked.or_else(|| security.keys_backends().iter().find_map(publishes))
     }
 
     /// Evaluates something with what decides about references of an object.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, AnswerEdit, ChosenBy, CipherSuite, ClientCertificate, ClientDemand, ClientVerification, Deny,
-    ExternalAuth, Guard, HostPattern, Match, Origin, Phases, Policy, Stickiness, Template,
+    AccessList, AnswerEdit, Authorization, AuthorizationRule, ChosenBy, CipherSuite, ClientCertificate,
+    ClientDemand, ClientVerification, CredentialLocation, Deny, ExternalAuth, Guard, HeaderEdit, HostPattern,
+    Match, Origin, Phases, Policy, RequestEdit, Stickiness, Template,
 };
 use fairway_objects::backend::{BackendRef, Purpose, Via};
 use fairway_objects::balance::Balance;
@@ -292,16 +293,24 @@ impl Added {
         }
     }
 
-    /// Takes out what asks who the client is; its address still counts.
+    /// Takes out what asks who the client is; its address still counts. Endpoints get no header that would say who it is.
     pub(crate) fn let_everybody_in(&mut self) {
-        self.phases.guards.retain_mut(|guard| match guard {
-            Guard::BasicAuth(_) | Guard::ExternalAuth(_) => false,
-            Guard::Any(any) => {
-                let list = any.access.take().map(Guard::Access);
-                list.map(|list| *guard = list).is_some()
+        let mut unknown = Vec::new();
+        self.phases.guards.retain_mut(|guard| {
+            unknown.extend(headers_about_client(guard));
+            match guard {
+                Guard::BasicAuth(_) | Guard::ExternalAuth(_) | Guard::Jwt(_) | Guard::ApiKey(_) => false,
+                Guard::Authorize(authorization) => !asks_about_client(authorization),
+                Guard::Any(any) => {
+                    let list = any.access.take().map(Guard::Access);
+                    list.map(|list| *guard = list).is_some()
+                }
+                _ => true,
             }
-            _ => true,
         });
+        if !unknown.is_empty() {
+            self.add(RequestEdit::Headers(HeaderEdit { remove: unknown, ..HeaderEdit::default() }));
+        }
     }
 
     /// The service that is asked who the client is.
@@ -320,7 +329,28 @@ impl Added {
 
     /// Whether it is asked who the client is.
     pub(crate) fn asks_who(&self) -> bool {
-        self.external_auth().is_some() || self.asks_for_password()
+        let by_identity = |guard: &Guard| guard.jwt().is_some() || guard.api_key().is_some();
+        self.external_auth().is_some()
+            || self.asks_for_password()
+            || self.phases.guards.iter().any(by_identity)
+    }
+
+    /// A header, in lower case, that tells endpoints of a token or API key, if it is one of these.
+    pub(crate) fn told_of_identity(&self, is_used: impl Fn(&String) -> bool) -> Option<String> {
+        let guards = &self.phases.guards;
+        let issuers = guards.iter().filter_map(Guard::jwt).flat_map(|auth| &auth.issuers);
+        let claims = issuers.flat_map(|issuer| &issuer.headers).map(|of| &of.header);
+        let clients = guards.iter().filter_map(Guard::api_key).filter_map(|auth| auth.client_header.as_ref());
+        claims.chain(clients).map(|header| header.to_ascii_lowercase()).find(is_used)
+    }
+
+    /// Whether requests have an API key in one of these headers, in lower case: endpoints do not get it.
+    pub(crate) fn takes_key_from(&self, headers: &BTreeSet<String>) -> bool {
+        let keys = self.phases.guards.iter().filter_map(Guard::api_key);
+        keys.flat_map(|auth| &auth.locations).any(|location| match location {
+            CredentialLocation::Header { name, .. } => headers.contains(&name.to_ascii_lowercase()),
+            CredentialLocation::Cookie(_) | CredentialLocation::Query(_) => false,
+        })
     }
 
     /// The fields of answers that annotations set, in lower case.
@@ -355,6 +385,27 @@ impl Added {
     pub(crate) fn phases(self) -> Phases {
         self.phases
     }
+}
+
+/// The headers by which a guard tells endpoints who the client is, or in which it reads a key; in lower case.
+fn headers_about_client(guard: &Guard) -> Vec<Arc<str>> {
+    let claims = guard.jwt().into_iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
+    let keys = guard.api_key().into_iter().flat_map(|auth| {
+        let keys = auth.locations.iter().filter_map(|location| match location {
+            CredentialLocation::Header { name, .. } => Some(name),
+            CredentialLocation::Cookie(_) | CredentialLocation::Query(_) => None,
+        });
+        keys.chain(&auth.client_header)
+    });
+    claims.map(|it| &it.header).chain(keys).map(|name| name.to_ascii_lowercase().into()).collect()
+}
+
+/// Whether something is allowed to some clients only.
+fn asks_about_client(authorization: &Authorization) -> bool {
+    let asks = |rule: &AuthorizationRule| {
+        !(rule.claims.is_empty() && rule.scopes.is_empty() && rule.clients.is_empty())
+    };
+    authorization.rules.iter().any(asks)
 }
 
 impl Contributions {

@@ -18,6 +18,7 @@ pub(crate) mod external_auth;
 pub(crate) mod further;
 pub(crate) mod host;
 pub(crate) mod host_certificate;
+pub(crate) mod identity;
 pub(crate) mod kept_answers;
 pub(crate) mod layout;
 pub(crate) mod location;

@@ -24,7 +24,7 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 3] = ["compat", "compression", "shared-hosts"];
+const OTHERS: [&str; 6] = ["api-key", "authorization", "compat", "compression", "jwt", "shared-hosts"];
 
 /// Adds what they ask for.
 ///

@@ -36,8 +36,8 @@ const PROTECTING: [&str; 12] = [
     "whitelist-source-range",
 ];
 
-/// Fairway's own annotation that does.
-const OWN_PROTECTING: &str = "deny";
+/// Fairway's own annotations that do.
+const OWN_PROTECTING: [&str; 4] = ["api-key", "authorization", "deny", "jwt"];
 
 /// What happens where the operator says so.
 const IGNORED: &str = "clients over TLS reach the backend without it, as the flag says";
@@ -82,9 +82,8 @@ impl Protections<'_> {
     fn bypassed(&self, protection: UnsupportedProtection, consequence: &str) -> Vec<Diagnostic> {
         let named = PROTECTING.into_iter().filter(|name| self.has(name));
         let mut all: Vec<_> = named.map(|name| (self.annotations.prefix, name)).collect();
-        all.extend(
-            self.annotations.has(own::PREFIX, OWN_PROTECTING).then_some((own::PREFIX, OWN_PROTECTING)),
-        );
+        let own = OWN_PROTECTING.into_iter().filter(|name| self.annotations.has(own::PREFIX, name));
+        all.extend(own.map(|name| (own::PREFIX, name)));
         let by_settings = all.is_empty()
             && (self.by_snippet
                 || [Turn::Snippet, Turn::Access].into_iter().any(|turn| self.contributions.added.has(turn)));

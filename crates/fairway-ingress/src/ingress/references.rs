@@ -282,6 +282,30 @@ mod tests {
     }
 
     #[test]
+    fn annotations_about_identity_name_secrets_and_config_maps_of_their_namespace() {
+        let mut references = References::new(&Options::default());
+        let annotations = [
+            (
+                "fairway.dev/jwt",
+                r#"{"issuers": [{"keys": {"ref": {"kind": "ConfigMap", "name": "keys"}}},
+                    {"keys": {"url": "https://a.test", "caCertificateRefs": [{"kind": "Secret", "name": "ca"}]}}]}"#,
+            ),
+            (
+                "fairway.dev/api-key",
+                r#"{"secretRefs": [{"name": "partners"}, {"name": "token", "namespace": "kube-system"}]}"#,
+            ),
+        ];
+        let named: Ingress = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "i", "namespace": "shop", "annotations": BTreeMap::from(annotations)},
+            "spec": {"ingressClassName": "fairway"},
+        }))
+        .expect("an Ingress");
+        let keys = ObjectRef::new(Kind::ConfigMap, ObjectKey::new("shop", "keys"));
+        let gained = references.set_ingress(&ObjectKey::new("shop", "i"), Some(&named)).gained;
+        assert_eq!(gained, [secret("shop", "ca"), secret("shop", "partners"), keys].into());
+    }
+
+    #[test]
     fn the_settings_name_config_maps_in_any_namespace() {
         let (key, other) = (ObjectKey::new("edge", "settings"), ObjectKey::new("edge", "else"));
         let options = Options { configmap: Some(key.clone()), ..Options::default() };

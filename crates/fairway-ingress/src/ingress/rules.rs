@@ -485,7 +485,7 @@ impl<'a> Builder<'a> {
             };
             let severity = match purpose {
                 Purpose::Copies => Severity::Warning,
-                Purpose::Word => Severity::Error,
+                Purpose::Word | Purpose::Keys => Severity::Error,
             };
             let (code, _, problem) = explain(&error, backend);
             let found = Diagnostic::new(severity, code, origin.clone()).because(problem, purpose.without());

@@ -6,9 +6,10 @@ mod headers;
 mod real_ip;
 mod redirect;
 pub mod text;
-mod value;
+pub(crate) mod value;
 
 pub use deny::deny;
 pub use headers::{is_of_the_hop, request_headers, response_headers};
 pub use real_ip::real_ip;
 pub use redirect::redirect;
+pub use value::field_of_policies;

@@ -1,22 +1,48 @@
 //! What the values of Fairway's own annotations have in common.
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::manifest::decode::decode;
+use crate::manifest::{Schema, parse_single};
 
 /// Reads an object in JSON. What is wrong with it repeats no value, which may be a password.
 pub(crate) fn object<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        let problem = without_value(&error);
+        let text = error.to_string();
+        let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
+        let problem = if error.is_data() { without_value(text) } else { text.to_owned() };
         format!("it is not the JSON that is expected here: {problem} (line {line} column {column})")
     })
 }
 
+/// Reads an object in JSON that policies have as a field, and refuses fields that it does not know.
+///
+/// # Errors
+/// With what is wrong, which repeats no value.
+pub fn field_of_policies<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    object::<IgnoredAny>(text)?;
+    let node = parse_single(text, Schema::Core).ok().flatten();
+    let node = node.ok_or("it is not the JSON that is expected here")?;
+    let decoded = decode::<T>(&node).map_err(|misfit| {
+        let place = if misfit.field.is_empty() { "it" } else { &misfit.field };
+        format!("{place} is not what is expected here: {}", without_value(&misfit.problem))
+    })?;
+    match decoded.unknown.first() {
+        None => Ok(decoded.value),
+        Some(unknown) => {
+            // Its name may be anything.
+            let end = unknown.field.rfind(['.', '[']);
+            let place = end.map_or("it", |end| &unknown.field[..end]);
+            Err(format!("{place} has a field that is not known"))
+        }
+    }
+}
+
 /// serde says `KIND: VALUE, expected WHAT` or ``unknown KIND `TEXT`, expected WHAT``. The names of missing and of double fields
 /// are those that are known here.
-fn without_value(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
-    if !error.is_data() || text.starts_with("missing field") || text.starts_with("duplicate field") {
+fn without_value(text: &str) -> String {
+    if text.starts_with("missing field") || text.starts_with("duplicate field") {
         return text.to_owned();
     }
     let kind = text.split([':', '`']).next().unwrap_or_default().trim_end();
@@ -41,8 +67,10 @@ pub(crate) fn header_name(text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::field_of_policies;
     use crate::annotations::headers::{request_headers, response_headers};
     use crate::annotations::{deny, real_ip, redirect};
+    use crate::policies::{ApiKey, Authorization, Jwt};
 
     /// Every value here may be a password that somebody put in the wrong place.
     #[test]
@@ -86,5 +114,36 @@ mod tests {
         assert_eq!(wrong, expected);
         let wrong = real_ip("{}").unwrap_err();
         assert!(wrong.contains("missing field `header`"), "{wrong}");
+    }
+
+    #[test]
+    fn fields_of_policies_are_read_strictly_and_problems_repeat_no_value() {
+        for value in [
+            r#""hunter2""#,
+            "hunter2",
+            "issuers: [hunter2]",
+            r#"{"hunter2": 1}"#,
+            r#"{"issuers": "hunter2", "secretRefs": "hunter2", "rules": "hunter2"}"#,
+            r#"{"issuers": ["hunter2"], "secretRefs": ["hunter2"], "rules": ["hunter2"]}"#,
+            r#"{"issuers": [{"hunter2": 1}], "secretRefs": [{"hunter2": 1}], "rules": [{"hunter2": 1}]}"#,
+            r#"{"issuers": [], "issuers": [], "secretRefs": [], "secretRefs": [], "rules": [], "rules": []}"#,
+        ] {
+            let problems = [
+                field_of_policies::<Jwt>(value).err(),
+                field_of_policies::<ApiKey>(value).err(),
+                field_of_policies::<Authorization>(value).err(),
+            ];
+            for problem in problems {
+                let problem = problem.expect(value);
+                assert!(!problem.contains("hunter2"), "{value}: {problem}");
+            }
+        }
+        let of = |value: &str| field_of_policies::<Jwt>(value).unwrap_err();
+        assert_eq!(of(r#"{"issuers": [{"isuer": "a"}]}"#), "issuers[0] has a field that is not known");
+        assert_eq!(of(r#"{"realms": "a"}"#), "it has a field that is not known");
+        let wrong = of(r#"{"realm": 5}"#);
+        assert!(wrong.starts_with("realm is not what is expected here: invalid type"), "{wrong}");
+        let read: ApiKey = field_of_policies(r#"{"secretRefs": [{"name": "partners"}]}"#).unwrap();
+        assert_eq!(read.secret_refs[0].name, "partners");
     }
 }

@@ -6,6 +6,8 @@
 
 mod backends;
 mod clients;
+mod identity;
+mod references;
 mod security;
 mod size;
 
@@ -18,9 +20,14 @@ pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
     ForwardedHeaders, HeaderValue, ProxyProtocol,
 };
+pub use identity::{
+    ApiKey, Authorization, AuthorizationRule, ClaimHeader, ClaimValues, CredentialSource, HeaderCondition,
+    Jwt, JwtIssuer, JwtKeys, KeySetReference,
+};
+pub use references::{AuthorityReference, SecretReference};
 pub use security::{
-    AuthorityReference, BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit,
-    RefusedField, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SourceRanges,
+    BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit, RefusedField, SecurityPolicy,
+    SecurityPolicySpec, ServiceReference, SourceRanges,
 };
 pub use size::Size;
 

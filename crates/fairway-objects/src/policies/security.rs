@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
+use crate::policies::identity::{ApiKey, Authorization, Jwt};
+use crate::policies::references::{AuthorityReference, SecretReference};
 
 /// `fairway.dev/v1alpha1` SecurityPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,9 +52,18 @@ pub struct SecurityPolicySpec {
     /// A password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basic_auth: Option<BasicAuth>,
+    /// A JSON Web Token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<Jwt>,
+    /// An API key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<ApiKey>,
     /// The word of another service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_auth: Option<ExternalAuth>,
+    /// What is allowed to whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authorization: Option<Authorization>,
     /// Why nothing above may be relied on; set by whoever read the policy, never written in one.
     #[serde(skip)]
     pub refused: Option<RefusedField>,
@@ -97,6 +108,12 @@ pub struct RateLimit {
     /// Addresses and ranges that are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<String>,
+    /// `ClientAddress` (default), `Claim` or `ApiKeyClient`: whose requests are counted together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The claim, with `Claim`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
 }
 
 /// How many requests of each client may be under way.
@@ -128,19 +145,6 @@ pub struct ClientCertificates {
     pub depth: Option<i32>,
 }
 
-/// A Secret or ConfigMap with certificates of authorities.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct AuthorityReference {
-    /// `Secret` or `ConfigMap`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-}
-
 /// A password.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -153,17 +157,6 @@ pub struct BasicAuth {
     /// The protection space that browsers show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
-}
-
-/// A Secret.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct SecretReference {
-    /// Its name.
-    pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
 }
 
 /// The word of another service.

@@ -1,4 +1,5 @@
-//! Who may pass by a password or by the word of another service: `auth-*` without `auth-tls-*`, and `satisfy`.
+//! Who may pass by a password, by the word of another service, by a token or by an API key: `auth-*` without `auth-tls-*`, and
+//! `satisfy`, also for Fairway's own annotations.
 //!
 //! Whatever cannot be read closes the paths: a guess would let somebody in. Where ingress-nginx leaves out a part that it
 //! cannot read, and so lets everybody in, the paths answer 503 here.
@@ -12,6 +13,7 @@ use fairway_model::{
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::identity::Identity;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
 use fairway_objects::references::Referenced;
@@ -25,6 +27,7 @@ use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
+use crate::ingress::identity;
 use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
 
@@ -69,6 +72,7 @@ const ANNOTATIONS: &[Known] = &[
 
 /// The objects and addresses that annotations name.
 fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+    identity::refer(annotations, referenced);
     referenced.secrets.extend(named(annotations, "auth-secret"));
     referenced.config_maps.extend(header_map(annotations));
     let url = annotations.value("auth-url").and_then(|url| ServiceUrl::read(url).ok());
@@ -100,6 +104,7 @@ fn authentication(
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
     let basic = basic(reader, context)?;
+    let Identity { jwt, api_key, authorization, .. } = identity::read(reader, context, contributions)?;
     let external = external(reader, context, contributions)?.map(Box::new);
     let any = match reader.value("satisfy") {
         None | Some("" | "all") => false,
@@ -116,7 +121,8 @@ fn authentication(
         let edit = HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() };
         added.add(RequestEdit::Headers(edit));
     }
-    let guards = usize::from(basic.is_some()) + usize::from(external.is_some());
+    let known = [basic.is_some(), jwt.is_some(), api_key.is_some(), external.is_some()];
+    let guards = known.into_iter().filter(|is_there| *is_there).count();
     let lists = if any && guards > 0 { added.take_access_lists() } else { Vec::new() };
     if lists.len() + guards > 1 && any {
         let access = lists.into_iter().next().map(|mut list| {
@@ -129,12 +135,17 @@ fn authentication(
         let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
         // A list that held nothing but what is blocked guards nothing.
         let access = access.filter(|list| !open(list));
-        added.add(Guard::Any(Box::new(AnyGuard { access, basic, external, ..AnyGuard::default() })));
+        added.add(Guard::Any(Box::new(AnyGuard { access, basic, jwt, api_key, external })));
     } else {
         let lists = lists.into_iter().map(Guard::Access);
-        let guards = lists.chain(basic.map(Guard::BasicAuth)).chain(external.map(Guard::ExternalAuth));
+        let guards = (lists.chain(basic.map(Guard::BasicAuth)))
+            .chain(jwt.map(Guard::Jwt))
+            .chain(api_key.map(Guard::ApiKey))
+            .chain(external.map(Guard::ExternalAuth));
         guards.for_each(|guard| added.add(guard));
     }
+    // Behind all that find out who the client is, also where one of them is enough.
+    authorization.into_iter().for_each(|authorization| added.add(Guard::Authorize(authorization)));
     Ok(())
 }
 

@@ -101,6 +101,15 @@ fn beside_added(uses: &Uses, added: &Added) -> Option<String> {
             "has more_*_input_headers of Authorization, by which nginx would ask for the password".to_owned(),
         );
     }
+    if added.takes_key_from(&uses.reads) || added.takes_key_from(&uses.inputs) {
+        return Some("has to do with the header of fairway.dev/api-key, which is taken away".to_owned());
+    }
+    let is_used = |name: &String| {
+        uses.reads.contains(name) || uses.requests.contains(name) || uses.inputs.contains(name)
+    };
+    if let Some(name) = added.told_of_identity(is_used) {
+        return Some(format!("has {name}, which fairway.dev/jwt or fairway.dev/api-key sets, too"));
+    }
     if added.mirrors() && !uses.inputs.is_empty() {
         return Some("has more_*_input_headers, which nginx sends to mirror-target, too".to_owned());
     }

@@ -1,0 +1,140 @@
+//! Tokens, API keys and what is allowed to whom: `fairway.dev/jwt`, `fairway.dev/api-key` and `fairway.dev/authorization`, which have
+//! the fields of a SecurityPolicy as JSON. Whatever cannot be read closes the paths.
+
+use fairway_model::{AnswerReason, Origin};
+use fairway_objects::annotations::field_of_policies;
+use fairway_objects::backend::Purpose;
+use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::identity::{Context as IdentityContext, Identity, Written};
+use fairway_objects::object::{Kind, ObjectKey};
+use fairway_objects::policies::{ApiKey, Authorization, Jwt};
+use fairway_objects::references::Referenced;
+
+use crate::ingress::closed::{self, Closed};
+use crate::ingress::context::Context;
+use crate::ingress::contributions::Contributions;
+use crate::ingress::own::PREFIX;
+use crate::ingress::reader::{Annotations, Reader};
+
+/// The annotations, and the fields that they are.
+const FIELDS: [(&str, &str); 3] = [("jwt", "jwt"), ("api-key", "apiKey"), ("authorization", "authorization")];
+
+/// What the annotations say.
+#[derive(Default)]
+struct Values {
+    jwt: Option<Jwt>,
+    api_key: Option<ApiKey>,
+    authorization: Option<Authorization>,
+}
+
+impl Values {
+    /// Reads them; `wrong` gets the name of an annotation that cannot be read, and why.
+    fn read(annotations: &Annotations<'_>, mut wrong: impl FnMut(&'static str, String)) -> Self {
+        Self {
+            jwt: value(annotations, "jwt", field_of_policies, &mut wrong),
+            api_key: value(annotations, "api-key", field_of_policies, &mut wrong),
+            authorization: value(annotations, "authorization", field_of_policies, &mut wrong),
+        }
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written {
+            jwt: self.jwt.as_ref(),
+            api_key: self.api_key.as_ref(),
+            authorization: self.authorization.as_ref(),
+        }
+    }
+}
+
+fn value<T>(
+    annotations: &Annotations<'_>,
+    name: &'static str,
+    read: fn(&str) -> Result<T, String>,
+    wrong: &mut impl FnMut(&'static str, String),
+) -> Option<T> {
+    let value = Annotations { prefix: PREFIX, ..*annotations }.value(name)?;
+    read(value).map_err(|problem| wrong(name, problem)).ok()
+}
+
+/// The objects that they name.
+pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+    let values = Values::read(annotations, |_, _| {});
+    for object in values.written().named(&annotations.key.namespace) {
+        match object.kind {
+            Kind::Secret => referenced.secrets.insert(object.key),
+            _ => referenced.config_maps.insert(object.key),
+        };
+    }
+    referenced.services.extend(values.written().services());
+}
+
+/// Reads them, and adds the backends that publish keys.
+///
+/// # Errors
+/// One cannot be used; it has a diagnostic.
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    contributions: &mut Contributions,
+) -> Result<Identity, Closed> {
+    let mut problems = Vec::new();
+    let values = Values::read(&reader.annotations(), |name, problem| problems.push((name, problem)));
+    let unreadable = !problems.is_empty();
+    for (name, problem) in problems {
+        refuse(reader, name, problem);
+    }
+    if unreadable {
+        return Err(Closed(AnswerReason::ProtectionUnavailable));
+    }
+    let own = &reader.key.namespace;
+    let permits = |kind: Kind, key: &ObjectKey| match key.namespace == *own {
+        true => Ok(()),
+        false => Err(format!("{} {key} is in another namespace", kind.name())),
+    };
+    let namespace = &reader.key.namespace;
+    let resources = context.inputs.resources;
+    let read = values.written().read(IdentityContext { resources, namespace, permits: &permits });
+    let identity = match read {
+        Ok(identity) => identity,
+        Err(mistake) => {
+            let (name, field) = place(&mistake.field);
+            let problem = match field {
+                "" => mistake.problem,
+                field => format!("{field}: {}", mistake.problem),
+            };
+            if !mistake.is_missing {
+                refuse(reader, name, problem);
+                return Err(Closed(AnswerReason::ProtectionUnavailable));
+            }
+            let found = Diagnostic::new(Severity::Error, "missing-reference", origin(reader, name));
+            reader.report(found.because(problem, closed::CONSEQUENCE));
+            return Err(Closed(AnswerReason::MissingReference));
+        }
+    };
+    for doubt in &identity.doubts {
+        let (name, field) = place(&doubt.field);
+        let found = Diagnostic::new(Severity::Warning, doubt.code, origin(reader, name));
+        reader.report(found.because(format!("{field}: {}", doubt.problem), doubt.consequence));
+    }
+    for it in &identity.backends {
+        let origin = origin(reader, place(&it.field).0);
+        contributions.added.name_backend(it.backend.clone(), origin, Purpose::Keys);
+    }
+    Ok(identity)
+}
+
+/// The annotation that has a field, and the field in it.
+fn place(field: &str) -> (&'static str, &str) {
+    let within = |(name, of): &(&'static str, &str)| Some((*name, field.strip_prefix(of)?));
+    let (name, rest) = FIELDS.iter().find_map(within).unwrap_or((FIELDS[0].0, field));
+    (name, rest.strip_prefix('.').unwrap_or(rest))
+}
+
+fn origin(reader: &Reader<'_>, name: &str) -> Origin {
+    reader.field(&format!("metadata.annotations[\"{PREFIX}/{name}\"]"))
+}
+
+fn refuse(reader: &mut Reader<'_>, name: &str, problem: String) {
+    let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin(reader, name));
+    reader.report(found.because(problem, closed::CONSEQUENCE));
+}

@@ -1,0 +1,134 @@
+//! From what policies and annotations say of JSON Web Tokens, API keys and authorization to what the proxy does. Strict: whatever
+//! cannot be used is a mistake that names its field, since a guess would let somebody in. What is said about a mistake never
+//! repeats a key, a token or the name of an entry of a Secret.
+
+mod api_keys;
+mod authorization;
+mod context;
+mod headers;
+mod keys;
+mod mistake;
+mod places;
+mod tokens;
+mod values;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairway_model::{ApiKeyAuth, Authorization, CredentialLocation, JwtAuth};
+
+use crate::identity::api_keys::read_api_key;
+use crate::identity::authorization::{Known, read_authorization};
+use crate::identity::context::object;
+use crate::identity::headers::is_same_header;
+use crate::identity::keys::Found;
+use crate::identity::mistake::Checked;
+use crate::identity::tokens::read_jwt;
+use crate::object::{ObjectKey, ObjectRef};
+use crate::policies as types;
+use crate::service_url::{ServiceUrl, UrlPlace};
+
+pub use context::{Context, Permits};
+pub use keys::KeysBackend;
+pub use mistake::{Doubt, Mistake};
+
+/// What is written about identity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written<'a> {
+    /// Tokens.
+    pub jwt: Option<&'a types::Jwt>,
+    /// API keys.
+    pub api_key: Option<&'a types::ApiKey>,
+    /// What is allowed to whom.
+    pub authorization: Option<&'a types::Authorization>,
+}
+
+/// What it means.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Identity {
+    /// Tokens.
+    pub jwt: Option<Arc<JwtAuth>>,
+    /// API keys.
+    pub api_key: Option<Arc<ApiKeyAuth>>,
+    /// What is allowed to whom.
+    pub authorization: Option<Arc<Authorization>>,
+    /// The backends that publish keys.
+    pub backends: Vec<KeysBackend>,
+    /// What may not be meant as it is written.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Written<'_> {
+    /// The Secrets and ConfigMaps that it names.
+    #[must_use]
+    pub fn named(&self, namespace: &str) -> BTreeSet<ObjectRef> {
+        let issuers = || self.jwt.iter().flat_map(|jwt| &jwt.issuers);
+        let key_sets = issuers().filter_map(|issuer| issuer.keys.reference.as_ref());
+        let key_sets =
+            key_sets.filter_map(|it| object(&it.kind, it.namespace.as_deref(), namespace, &it.name));
+        let authorities = issuers().flat_map(|issuer| &issuer.keys.ca_certificate_refs);
+        let authorities =
+            authorities.filter_map(|it| object(&it.kind, it.namespace.as_deref(), namespace, &it.name));
+        let secrets = self.api_key.iter().flat_map(|api_key| &api_key.secret_refs);
+        let secrets = secrets.filter_map(|it| object("Secret", it.namespace.as_deref(), namespace, &it.name));
+        key_sets.chain(authorities).chain(secrets).collect()
+    }
+
+    /// The Services that the URLs of key sets name.
+    #[must_use]
+    pub fn services(&self) -> BTreeSet<ObjectKey> {
+        let issuers = self.jwt.iter().flat_map(|jwt| &jwt.issuers);
+        let urls = issuers.filter_map(|issuer| issuer.keys.url.as_deref());
+        urls.filter_map(|url| match ServiceUrl::read(url).ok()?.place {
+            UrlPlace::Host(host) => host.service(),
+            UrlPlace::OwnHost(_) => None,
+        })
+        .collect()
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// The first value that cannot be used.
+    pub fn read(&self, context: Context<'_>) -> Checked<Identity> {
+        let mut identity = Identity::default();
+        if let Some(jwt) = self.jwt {
+            let mut found = Found::default();
+            identity.jwt = Some(Arc::new(read_jwt(jwt, context, &mut found)?));
+            (identity.backends, identity.doubts) = (found.backends, found.doubts);
+        }
+        if let Some(api_key) = self.api_key {
+            let auth = read_api_key(api_key, context)?;
+            identity.api_key = Some(Arc::new(auth));
+        }
+        if let Some(auth) = &identity.api_key {
+            let written =
+                identity.jwt.iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
+            let is_read = |header: &str| {
+                auth.locations.iter().any(|location| match location {
+                    CredentialLocation::Header { name, .. } => is_same_header(name, header),
+                    CredentialLocation::Cookie(_) | CredentialLocation::Query(_) => false,
+                })
+            };
+            if written.into_iter().any(|of| is_read(&of.header)) {
+                return Err(Mistake::new("apiKey.from", "a claim is written to the header with the key"));
+            }
+        }
+        if let Some(header) = identity.api_key.as_ref().and_then(|auth| auth.client_header.as_deref()) {
+            let issuers = identity.jwt.iter().flat_map(|auth| &auth.issuers);
+            if issuers.flat_map(|issuer| &issuer.headers).any(|it| is_same_header(&it.header, header)) {
+                let problem = "a claim is written to this header, too";
+                return Err(Mistake::new("apiKey.clientHeader", problem));
+            }
+        }
+        if let Some(authorization) = self.authorization {
+            let known = Known { has_jwt: identity.jwt.is_some(), api_key: identity.api_key.as_deref() };
+            let auth = read_authorization(authorization, known, &mut identity.doubts)?;
+            identity.authorization = Some(Arc::new(auth));
+        }
+        Ok(identity)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! What is allowed to whom.
+
+use std::sync::Arc;
+
+use fairway_model::{ApiKeyAuth, Authorization, AuthorizationRule, Decision, FieldMatch, TextMatch};
+use fairway_pattern::{Anchor, Pattern};
+use ipnet::IpNet;
+
+use crate::annotations::text::range;
+use crate::identity::headers::request_header;
+use crate::identity::mistake::{Checked, Doubt, Mistake};
+use crate::identity::values::{claims, filled, most, scopes, texts};
+use crate::policies as types;
+
+/// What is found out about clients before.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) has_jwt: bool,
+    pub(super) api_key: Option<&'a ApiKeyAuth>,
+}
+
+pub(super) fn read_authorization(
+    of: &types::Authorization,
+    known: Known<'_>,
+    doubts: &mut Vec<Doubt>,
+) -> Checked<Authorization> {
+    let field = "authorization.rules";
+    filled(field, &of.rules, most::RULES)?;
+    let rules = of.rules.iter().enumerate();
+    let rules = rules.map(|(index, rule)| read_rule(&format!("{field}[{index}]"), rule, known, doubts));
+    Ok(Authorization { rules: rules.collect::<Checked<_>>()? })
+}
+
+fn read_rule(
+    at: &str,
+    of: &types::AuthorizationRule,
+    known: Known<'_>,
+    doubts: &mut Vec<Doubt>,
+) -> Checked<AuthorizationRule> {
+    let decision = match &*of.action {
+        "Allow" => Decision::Allow,
+        "Deny" => Decision::Deny,
+        other => {
+            let problem = format!("\"{other}\" is none of Allow, Deny");
+            return Err(Mistake::new(format!("{at}.action"), problem));
+        }
+    };
+    let sources = condition(at, "sources", of.sources.as_deref(), most::RANGES, ranges)?;
+    let methods = condition(at, "methods", of.methods.as_deref(), most::METHODS, methods)?;
+    let claims = condition(at, "claims", of.claims.as_deref(), most::CLAIMS, claims)?;
+    let scopes = condition(at, "scopes", of.scopes.as_deref(), most::SCOPES, scopes)?;
+    let clients = of.api_key_clients.as_deref();
+    let clients = condition(at, "apiKeyClients", clients, most::CLIENTS, |field, all| {
+        texts(field, all, most::CLIENTS)
+    })?;
+    let headers = condition(at, "headers", of.headers.as_deref(), most::HEADERS, header_conditions)?;
+    for (name, is_empty) in [("claims", claims.is_empty()), ("scopes", scopes.is_empty())] {
+        if !is_empty && !known.has_jwt {
+            return Err(Mistake::new(format!("{at}.{name}"), "nothing is known of a token without jwt"));
+        }
+    }
+    if !clients.is_empty() {
+        let field = format!("{at}.apiKeyClients");
+        let Some(auth) = known.api_key else {
+            return Err(Mistake::new(field, "nothing is known of a client without apiKey"));
+        };
+        let is_known = |name: &Arc<str>| auth.keys.iter().any(|(_, client)| client == name);
+        if let Some(unknown) = clients.iter().find(|name| !is_known(name)) {
+            let problem = format!("no API key is of a client \"{unknown}\"");
+            let consequence = "no request is by this client";
+            doubts.push(Doubt { code: "unknown-api-key-client", field, problem, consequence });
+        }
+    }
+    Ok(AuthorizationRule { decision, sources, methods, claims, scopes, clients, headers })
+}
+
+/// A condition. A list without members is none: the rule would hold for more requests than its writer may think.
+fn condition<W, T>(
+    at: &str,
+    name: &str,
+    written: Option<&[W]>,
+    most: usize,
+    read: impl FnOnce(&str, &[W]) -> Checked<Vec<T>>,
+) -> Checked<Vec<T>> {
+    let Some(written) = written else { return Ok(Vec::new()) };
+    let field = format!("{at}.{name}");
+    filled(&field, written, most)?;
+    read(&field, written)
+}
+
+fn ranges(field: &str, written: &[String]) -> Checked<Vec<IpNet>> {
+    let read = |text: &String| {
+        range(text).map_err(|wrong| {
+            let problem = format!("\"{wrong}\" is neither an address nor a range of addresses");
+            Mistake::new(field, problem)
+        })
+    };
+    let mut ranges = written.iter().map(read).collect::<Checked<Vec<_>>>()?;
+    ranges.sort();
+    ranges.dedup();
+    Ok(ranges)
+}
+
+/// Methods are case-sensitive (RFC 9110 §9.1), and one in lower case would be none that anybody sends.
+fn methods(field: &str, written: &[String]) -> Checked<Vec<Arc<str>>> {
+    let good = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || b"-_".contains(&byte))
+    };
+    let read = |name: &String| match good(name) {
+        true => Ok(name.as_str().into()),
+        false => Err(Mistake::new(field, format!("\"{name}\" is no method; they are in upper case"))),
+    };
+    written.iter().map(read).collect()
+}
+
+fn header_conditions(field: &str, written: &[types::HeaderCondition]) -> Checked<Vec<FieldMatch>> {
+    let read = |(index, it): (usize, &types::HeaderCondition)| {
+        let at = format!("{field}[{index}]");
+        let name = request_header(&format!("{at}.name"), &it.name)?;
+        let value = match it.type_.as_deref() {
+            None | Some("" | "Exact") => TextMatch::Exact(it.value.as_str().into()),
+            Some("RegularExpression") => {
+                Pattern::shared(&it.value, Anchor::Both, false).map_err(|why| {
+                    Mistake::new(format!("{at}.value"), format!("the regular expression {why}"))
+                })?;
+                TextMatch::Regex(it.value.as_str().into())
+            }
+            Some(other) => {
+                let problem = format!("\"{other}\" is none of Exact, RegularExpression");
+                return Err(Mistake::new(format!("{at}.type"), problem));
+            }
+        };
+        Ok(FieldMatch { name: name.to_ascii_lowercase().into(), value })
+    };
+    written.iter().enumerate().map(read).collect()
+}

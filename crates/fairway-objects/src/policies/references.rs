@@ -1,0 +1,27 @@
+//! Objects that policies refer to.
+
+use serde::{Deserialize, Serialize};
+
+/// A Secret or ConfigMap with certificates of authorities.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AuthorityReference {
+    /// `Secret` or `ConfigMap`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// A Secret.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SecretReference {
+    /// Its name.
+    pub name: String,
+    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
