@@ -107,7 +107,12 @@ impl Campaign {
         let beside = if scenario.upstream == Spoken::H2c {
             Some((Scenario { upstream: Spoken::Http1, ..*scenario }, "to HTTP/1"))
         } else {
-            scenario.is_edited().then_some((Scenario { edits: Edits::Nothing, ..*scenario }, "without edits"))
+            let plain = Scenario { edits: Edits::Nothing, ..*scenario };
+            match scenario.edits {
+                Edits::Nothing => None,
+                Edits::Usual => Some((plain, "without edits")),
+                Edits::Token => Some((plain, "without a token")),
+            }
         };
         if let (Some((other, difference)), Some((peer, binary))) = (beside, part.first()) {
             let name = format!("{} {difference}", peer.name);
@@ -200,6 +205,7 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
         (!scenario.is_recommended(), Need::Defaults),
         (scenario.is_http2(), Need::Http2),
         (scenario.is_edited(), Need::Edits),
+        (scenario.asks_for_token(), Need::Tokens),
     ];
     needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
 }
@@ -208,7 +214,7 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
 fn is_usual(scenario: &Scenario) -> bool {
     scenario.downstream == Downstream::Http1
         && !scenario.is_stream()
-        && !scenario.is_edited()
+        && scenario.edits == Edits::Nothing
         && scenario.tls != Some(Tls::V12)
         && scenario.is_recommended()
 }

@@ -10,6 +10,7 @@ use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::load::{Outcome, Plan, Protocol, Reuse, Stream, TlsPlan, TlsVersion};
 
 use crate::body::Body;
+use crate::credential;
 use crate::interrupt::wait_until;
 use crate::scenario::{Forwarded, HOST, Load, Scenario, Tls};
 
@@ -118,6 +119,9 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let fields = FIELDS.into_iter().chain(ask.scenario.is_edited().then_some(ORIGIN));
     plan.request.headers = fields.map(|(name, value)| field(name, value)).collect();
+    if ask.scenario.asks_for_token() {
+        plan.request.headers.push(field("authorization", &format!("Bearer {}", credential::token())));
+    }
     plan.shape.connections = connections;
     plan.bounds.timeout = PATIENCE;
     plan.bounds.duration = Some(window);

@@ -12,6 +12,7 @@
 mod backend;
 mod body;
 mod campaign;
+mod credential;
 mod interrupt;
 mod load;
 mod measure;

@@ -73,6 +73,8 @@ pub(crate) enum Edits {
     Nothing,
     /// It takes [`PREFIX`] off the path, allows other origins to read the answer, and adds a field to it.
     Usual,
+    /// It asks for a JSON Web Token, and tells the backend whose it is.
+    Token,
 }
 
 /// What clients ask for begins with it where the path is edited.
@@ -108,6 +110,11 @@ impl Scenario {
     /// Whether a proxy edits what it forwards.
     pub(crate) fn is_edited(&self) -> bool {
         self.edits == Edits::Usual
+    }
+
+    /// Whether a proxy asks for a token.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        self.edits == Edits::Token
     }
 
     /// What clients ask for.
@@ -181,6 +188,10 @@ impl Scenario {
         Self { edits: Edits::Usual, ..self }
     }
 
+    const fn with_token(self) -> Self {
+        Self { edits: Edits::Token, ..self }
+    }
+
     const fn as_it_comes(self) -> Self {
         Self { settings: Settings::Defaults, ..self }
     }
@@ -191,7 +202,7 @@ impl Scenario {
 }
 
 #[rustfmt::skip]
-pub(crate) const ALL: [Scenario; 29] = [
+pub(crate) const ALL: [Scenario; 30] = [
     Scenario::http1("http-1k-50", "1 KiB, plain keep-alive, 50 connections", Load::KeepAlive, None, Body::Kilobyte, 50),
     Scenario::http1("http-1k-200", "1 KiB, plain keep-alive, 200 connections", Load::KeepAlive, None, Body::Kilobyte, 200),
     Scenario::http1("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50),
@@ -200,6 +211,7 @@ pub(crate) const ALL: [Scenario; 29] = [
     Scenario::http1("http-1m", "1 MiB, plain", Load::KeepAlive, None, Body::Megabyte, 20),
     Scenario::http1("https-1m", "1 MiB, TLS 1.3", Load::KeepAlive, Some(Tls::V13), Body::Megabyte, 20),
     Scenario::http1("edits-1k-50", "1 KiB, plain keep-alive, 50 connections, with CORS, a rewrite and one more field", Load::KeepAlive, None, Body::Kilobyte, 50).edited(),
+    Scenario::http1("jwt-1k-50", "1 KiB, plain keep-alive, 50 connections, with a JSON Web Token (RS256) that comes again", Load::KeepAlive, None, Body::Kilobyte, 50).with_token(),
     Scenario::http2("h2-1k-50x1", "HTTP/2, 1 KiB, TLS 1.3, 50 connections with 1 stream", 50, 1),
     Scenario::http2("h2-1k-10x10", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 10 streams", 10, 10),
     Scenario::http2("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100),

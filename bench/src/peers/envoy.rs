@@ -7,13 +7,14 @@ use anyhow::Context;
 use fairway_lab_measure::{Executable, Release};
 use serde_json::{Value, json};
 
-use super::peer::{Binaries, Peer, REQUESTS_ALONE, first_line};
+use super::peer::{Binaries, Need, ONLY_REQUESTS, Peer, first_line};
+use crate::credential;
 use crate::scenario::Tls;
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, PREFIX, Site};
 
 pub(super) const ENVOY: Peer = Peer {
     name: "envoy",
-    without: &REQUESTS_ALONE,
+    without: &[(Need::Connections, ONLY_REQUESTS), (Need::Datagrams, ONLY_REQUESTS)],
     find,
     version: |binary| first_line(binary, "--version"),
     prepare,
@@ -113,13 +114,15 @@ fn route(site: &Site) -> Value {
 
 fn http_connections(name: &str, site: &Site) -> Value {
     let mut host = json!({ "name": "bench", "domains": [HOST], "routes": [route(site)] });
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": { "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" },
+    });
+    let filters = site.scenario.asks_for_token().then(tokens).into_iter().chain([router]);
     let mut connections = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
-        "http_filters": [{
-            "name": "envoy.filters.http.router",
-            "typed_config": { "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" },
-        }],
+        "http_filters": filters.collect::<Vec<_>>(),
     });
     if site.scenario.is_recommended() {
         connections["codec_type"] = json!(if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" });
@@ -132,6 +135,26 @@ fn http_connections(name: &str, site: &Site) -> Value {
     }
     connections["route_config"] = json!({ "virtual_hosts": [host] });
     connections
+}
+
+/// With its cache of verified tokens, which is off as it comes.
+fn tokens() -> Value {
+    let (claim, header) = credential::CLAIM_HEADER;
+    json!({
+        "name": "envoy.filters.http.jwt_authn",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication",
+            "providers": { "bench": {
+                "issuer": credential::ISSUER,
+                "audiences": [credential::AUDIENCE],
+                "local_jwks": { "inline_string": credential::keys() },
+                "forward": true,
+                "claim_to_headers": [{ "claim_name": claim, "header_name": header }],
+                "jwt_cache_config": { "jwt_cache_size": 1000 },
+            } },
+            "rules": [{ "match": { "prefix": "/" }, "requires": { "provider_name": "bench" } }],
+        },
+    })
 }
 
 /// The cipher suites of TLS 1.3 cannot be chosen in Envoy; the client offers only one.

@@ -6,8 +6,10 @@ use std::process::Command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_lab_measure::Executable;
+use serde_json::json;
 
 use super::peer::{Peer, first_line};
+use crate::credential;
 use crate::scenario::{Forwarded, Load};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
@@ -120,11 +122,34 @@ fn edits(site: &Site) -> (String, &'static str, &'static str) {
     (format!("{PREFIX}/(.*)"), "ImplementationSpecific", annotations)
 }
 
+/// The annotation that asks for a token, and the ConfigMap with the keys of its issuer.
+fn tokens() -> (String, String) {
+    let (claim, header) = credential::CLAIM_HEADER;
+    let jwt = json!({ "issuers": [{
+        "issuer": credential::ISSUER,
+        "audiences": [credential::AUDIENCE],
+        "keys": { "ref": { "kind": "ConfigMap", "name": "keys" } },
+        "claimsToHeaders": [{ "claim": claim, "header": header }],
+    }] });
+    let keys = format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{ name: keys, namespace: bench }}
+data:
+  jwks.json: '{}'
+---
+",
+        credential::keys()
+    );
+    (format!("\n    fairway.dev/jwt: '{jwt}'"), keys)
+}
+
 fn objects(site: &Site) -> String {
     let (address, port) = (site.backend.ip(), site.backend.port());
     let spoken = if site.has_h2c_upstream() { ", appProtocol: kubernetes.io/h2c" } else { "" };
     let grpc = if site.is_grpc() { "\n    nginx.ingress.kubernetes.io/backend-protocol: GRPC" } else { "" };
     let ((path, kind, edits), [.., (field, value)]) = (edits(site), ANSWER_FIELDS);
+    let (tokens, keys) = if site.scenario.asks_for_token() { tokens() } else { Default::default() };
     let settings = if site.scenario.is_recommended() {
         format!(
             "
@@ -152,13 +177,13 @@ kind: ConfigMap
 metadata: {{ name: fields, namespace: bench }}
 data: {{ {field}: {value} }}
 ---
-apiVersion: networking.k8s.io/v1
+{keys}apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
   name: bench
   namespace: bench
   annotations:
-    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"{grpc}{edits}
+    nginx.ingress.kubernetes.io/ssl-redirect: \"false\"{grpc}{edits}{tokens}
 spec:
   ingressClassName: fairway
   tls:

@@ -14,6 +14,7 @@ pub(super) const FLOOR: Peer = Peer {
         (Need::Http2, "speaks no HTTP/2"),
         (Need::Datagrams, "forwards no UDP"),
         (Need::Edits, "edits nothing"),
+        (Need::Tokens, "verifies nothing"),
         (Need::Defaults, "has no settings"),
     ],
     find: |binaries, _| {

@@ -6,13 +6,13 @@ use std::process::Command;
 use anyhow::Context;
 use fairway_lab_measure::Executable;
 
-use super::peer::{Need, Peer, packaged};
+use super::peer::{NO_TOKENS, Need, Peer, packaged};
 use crate::scenario::Tls;
 use crate::site::{ANSWER_FIELDS, Certificate, PREFIX, Site};
 
 pub(super) const HAPROXY: Peer = Peer {
     name: "haproxy",
-    without: &[(Need::Datagrams, "forwards no UDP")],
+    without: &[(Need::Datagrams, "forwards no UDP"), (Need::Tokens, NO_TOKENS)],
     find: |binaries, release| packaged(binaries, release, "haproxy"),
     version: Executable::version,
     prepare,

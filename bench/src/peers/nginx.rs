@@ -6,13 +6,13 @@ use std::process::Command;
 use anyhow::Context;
 use fairway_lab_measure::Executable;
 
-use super::peer::{Peer, packaged};
+use super::peer::{NO_TOKENS, Need, Peer, packaged};
 use crate::scenario::{Forwarded, Load, Tls};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const NGINX: Peer = Peer {
     name: "nginx",
-    without: &[],
+    without: &[(Need::Tokens, NO_TOKENS)],
     find: |binaries, release| packaged(binaries, release, "nginx"),
     version: Executable::version,
     prepare,

@@ -33,6 +33,8 @@ pub(crate) enum Need {
     Http2,
     /// Another path for the backend, and more fields for the client.
     Edits,
+    /// Tokens that are verified.
+    Tokens,
     /// A form without the settings that make peers alike.
     Defaults,
     /// Connections that are forwarded as they come.
@@ -41,11 +43,13 @@ pub(crate) enum Need {
     Datagrams,
 }
 
-/// Of peers that are compared where requests are.
-pub(super) const REQUESTS_ALONE: [(Need, &str); 2] =
-    [(Need::Connections, ONLY_REQUESTS), (Need::Datagrams, ONLY_REQUESTS)];
+/// Of peers that are compared where requests are, and have no tokens.
+pub(super) const REQUESTS_ALONE: [(Need, &str); 3] =
+    [(Need::Connections, ONLY_REQUESTS), (Need::Datagrams, ONLY_REQUESTS), (Need::Tokens, NO_TOKENS)];
 
-const ONLY_REQUESTS: &str = "TCP and UDP are compared with nginx and HAProxy";
+pub(super) const NO_TOKENS: &str = "tokens are compared with Envoy";
+
+pub(super) const ONLY_REQUESTS: &str = "TCP and UDP are compared with nginx and HAProxy";
 
 impl Peer {
     /// Why it has no row where this is needed, if it has none.
