@@ -195,6 +195,22 @@ pub struct AuthorizationRule {
     pub headers: Vec<FieldMatch>,
 }
 
+impl AuthorizationRule {
+    /// For all requests.
+    #[must_use]
+    pub fn new(decision: Decision) -> Self {
+        Self {
+            decision,
+            sources: Vec::new(),
+            methods: Vec::new(),
+            claims: Vec::new(),
+            scopes: Vec::new(),
+            clients: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+}
+
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
@@ -233,17 +249,9 @@ mod tests {
 
     #[test]
     fn what_no_rule_is_about_is_denied_where_something_is_allowed() {
-        let rule = |decision| AuthorizationRule {
-            decision,
-            sources: Vec::new(),
-            methods: Vec::new(),
-            claims: Vec::new(),
-            scopes: Vec::new(),
-            clients: Vec::new(),
-            headers: Vec::new(),
-        };
         let of = |decisions: &[Decision]| {
-            Authorization { rules: decisions.iter().copied().map(rule).collect() }.otherwise()
+            Authorization { rules: decisions.iter().copied().map(AuthorizationRule::new).collect() }
+                .otherwise()
         };
         assert_eq!(of(&[Decision::Deny]), Decision::Allow);
         assert_eq!(of(&[Decision::Deny, Decision::Allow]), Decision::Deny);

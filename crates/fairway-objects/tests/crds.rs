@@ -9,14 +9,13 @@ use fairway_objects::gateway_api::PolicyTargetReference;
 use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
-    ApiKey, AuthorityReference, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy,
-    BackendTrafficPolicySpec, BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader,
-    ClaimValues, ClientCertificates, ClientLimits, ClientTimeouts, ClientTrafficPolicy,
-    ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, CredentialSource, ExternalAuth,
-    ForwardedHeaders, GROUP, HashPart, HeaderCondition, HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys,
-    KeySetReference, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit, ResponseCompression,
-    RetryPolicy, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size,
-    SourceRanges, VERSION,
+    ApiKey, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec,
+    BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader, ClaimValues, ClientCertificates,
+    ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec, CompressionCoding,
+    ConcurrencyLimit, CredentialSource, ExternalAuth, ForwardedHeaders, GROUP, HashPart, HeaderCondition,
+    HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit,
+    ResponseCompression, RetryPolicy, SecretOrConfigMapReference, SecretReference, SecurityPolicy,
+    SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -203,8 +202,9 @@ fn claims() -> Vec<ClaimValues> {
 }
 
 fn jwt() -> Jwt {
-    let authority = AuthorityReference { kind: "Secret".into(), name: "ca".into(), namespace: text("a") };
-    let set = KeySetReference { kind: "Secret".into(), name: "keys".into(), namespace: text("a") };
+    let authority =
+        SecretOrConfigMapReference { kind: "Secret".into(), name: "ca".into(), namespace: text("a") };
+    let set = SecretOrConfigMapReference { kind: "Secret".into(), name: "keys".into(), namespace: text("a") };
     Jwt {
         realm: text("shop"),
         clock_skew: text("1s"),
@@ -243,7 +243,7 @@ fn a_security_policy_has_the_fields_of_its_crd() {
         }],
         concurrency_limit: Some(ConcurrencyLimit { requests: 1, status: Some(503), exempt: ranges.clone() }),
         client_certificates: Some(ClientCertificates {
-            ca_certificate_refs: vec![AuthorityReference {
+            ca_certificate_refs: vec![SecretOrConfigMapReference {
                 kind: "Secret".into(),
                 name: "ca".into(),
                 namespace: text("a"),

@@ -288,13 +288,10 @@ fn credentials_that_are_known_allocate_nothing() {
         keys: ApiKeys::new([(fairway_token::digest(b"the-key-of-billing"), "billing".into())]),
     };
     let rule = AuthorizationRule {
-        decision: Decision::Allow,
-        sources: Vec::new(),
         methods: vec!["GET".into()],
         claims: vec![ClaimMatch { claim: "groups".into(), values: vec!["staff".into()] }],
-        scopes: Vec::new(),
         clients: vec!["billing".into()],
-        headers: Vec::new(),
+        ..AuthorizationRule::new(Decision::Allow)
     };
     let guards = vec![
         Guard::Jwt(Arc::new(jwt)),

@@ -86,7 +86,7 @@ fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
     ObjectKey::new(namespace.filter(|it| !it.is_empty()).unwrap_or(own), name)
 }
 
-fn authority(reference: &types::AuthorityReference, namespace: &str) -> Option<ObjectRef> {
+fn authority(reference: &types::SecretOrConfigMapReference, namespace: &str) -> Option<ObjectRef> {
     let kind = match &*reference.kind {
         "Secret" => Kind::Secret,
         "ConfigMap" => Kind::ConfigMap,

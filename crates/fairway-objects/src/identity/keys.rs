@@ -95,7 +95,7 @@ fn has_secret_part(text: &str) -> bool {
 fn published(
     at: &str,
     url: &str,
-    authorities: &[types::AuthorityReference],
+    authorities: &[types::SecretOrConfigMapReference],
     context: Context<'_>,
 ) -> Checked<(PublishedKeys, BackendRef)> {
     let field = format!("{at}.url");
@@ -134,7 +134,7 @@ fn published(
 
 fn trusted_roots(
     at: &str,
-    authorities: &[types::AuthorityReference],
+    authorities: &[types::SecretOrConfigMapReference],
     context: Context<'_>,
 ) -> Checked<TrustedRoots> {
     if authorities.is_empty() {

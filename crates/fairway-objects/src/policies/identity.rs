@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::policies::references::{AuthorityReference, SecretReference};
+use crate::policies::references::{SecretOrConfigMapReference, SecretReference};
 
 /// A JSON Web Token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,23 +67,10 @@ pub struct JwtKeys {
     pub url: Option<String>,
     /// Secrets and ConfigMaps with the authorities of that host in `ca.crt`; those of the system where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ca_certificate_refs: Vec<AuthorityReference>,
+    pub ca_certificate_refs: Vec<SecretOrConfigMapReference>,
     /// The Secret or ConfigMap with the key set in its entry `jwks.json`.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
-    pub reference: Option<KeySetReference>,
-}
-
-/// A Secret or ConfigMap with a key set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct KeySetReference {
-    /// `Secret` or `ConfigMap`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    pub reference: Option<SecretOrConfigMapReference>,
 }
 
 /// A claim that is one of several values, or a list that contains one of them.

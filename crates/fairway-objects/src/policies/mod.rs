@@ -22,9 +22,9 @@ pub use clients::{
 };
 pub use identity::{
     ApiKey, Authorization, AuthorizationRule, ClaimHeader, ClaimValues, CredentialSource, HeaderCondition,
-    Jwt, JwtIssuer, JwtKeys, KeySetReference,
+    Jwt, JwtIssuer, JwtKeys,
 };
-pub use references::{AuthorityReference, SecretReference};
+pub use references::{SecretOrConfigMapReference, SecretReference};
 pub use security::{
     BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit, RefusedField, SecurityPolicy,
     SecurityPolicySpec, ServiceReference, SourceRanges,

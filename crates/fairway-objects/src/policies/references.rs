@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A Secret or ConfigMap with certificates of authorities.
+/// A Secret or ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct AuthorityReference {
+pub struct SecretOrConfigMapReference {
     /// `Secret` or `ConfigMap`.
     pub kind: String,
     /// Its name.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
 use crate::policies::identity::{ApiKey, Authorization, Jwt};
-use crate::policies::references::{AuthorityReference, SecretReference};
+use crate::policies::references::{SecretOrConfigMapReference, SecretReference};
 
 /// `fairway.dev/v1alpha1` SecurityPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub struct ConcurrencyLimit {
 pub struct ClientCertificates {
     /// Secrets and ConfigMaps with the authorities in `ca.crt`. A `ca.crl` has lists of revoked certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ca_certificate_refs: Vec<AuthorityReference>,
+    pub ca_certificate_refs: Vec<SecretOrConfigMapReference>,
     /// `Required` (default) or `Optional`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,

@@ -444,18 +444,6 @@ async fn an_api_key_passes_and_its_client_is_told_in_its_place() {
     .await;
 }
 
-fn rule(decision: Decision) -> AuthorizationRule {
-    AuthorizationRule {
-        decision,
-        sources: Vec::new(),
-        methods: Vec::new(),
-        claims: Vec::new(),
-        scopes: Vec::new(),
-        clients: Vec::new(),
-        headers: Vec::new(),
-    }
-}
-
 fn authorize(rules: Vec<AuthorizationRule>) -> Phases {
     Phases::from(Guard::Authorize(Arc::new(Authorization { rules })))
 }
@@ -466,13 +454,19 @@ async fn the_first_rule_that_a_request_meets_decides_what_is_allowed() {
         let signer = Signer::ed25519("one");
         let is = |claim: &str, value: &str| ClaimMatch { claim: claim.into(), values: vec![value.into()] };
         let rules = vec![
-            AuthorizationRule { claims: vec![is("blocked", "true")], ..rule(Decision::Deny) },
+            AuthorizationRule {
+                claims: vec![is("blocked", "true")],
+                ..AuthorizationRule::new(Decision::Deny)
+            },
             AuthorizationRule {
                 methods: vec!["GET".into()],
                 scopes: vec!["read".into()],
-                ..rule(Decision::Allow)
+                ..AuthorizationRule::new(Decision::Allow)
             },
-            AuthorizationRule { claims: vec![is("realm.roles", "admin")], ..rule(Decision::Allow) },
+            AuthorizationRule {
+                claims: vec![is("realm.roles", "admin")],
+                ..AuthorizationRule::new(Decision::Allow)
+            },
         ];
         let (stage, _) = with_issuer(vec![guard(jwt()), authorize(rules)], &issuing(&signer));
         let mut client = stage.client();
