@@ -24,11 +24,13 @@ pub enum Refusal {
     Expired,
     /// Its time has not begun.
     NotYetValid,
+    /// It belongs to another login.
+    Nonce,
 }
 
 impl Refusal {
     /// All of them, in the order in which they are documented.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Malformed,
         Self::Unsupported,
         Self::Algorithm,
@@ -39,6 +41,7 @@ impl Refusal {
         Self::NoExpiry,
         Self::Expired,
         Self::NotYetValid,
+        Self::Nonce,
     ];
 
     /// The name in metrics and logs.
@@ -55,6 +58,7 @@ impl Refusal {
             Self::NoExpiry => "token_no_expiry",
             Self::Expired => "token_expired",
             Self::NotYetValid => "token_not_yet_valid",
+            Self::Nonce => "token_nonce",
         }
     }
 
@@ -72,6 +76,7 @@ impl Refusal {
             Self::NoExpiry => "the token has no expiry",
             Self::Expired => "the token has expired",
             Self::NotYetValid => "the token is not valid yet",
+            Self::Nonce => "the token belongs to another login",
         }
     }
 }

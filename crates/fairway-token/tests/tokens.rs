@@ -77,6 +77,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_let_nobody_in(text in prop::collection::vec(any::<u8>(), 0..400)) {
         checks::token(&text);
+        checks::login(&text);
     }
 }
 
@@ -166,7 +167,11 @@ fn the_corpus_lets_nobody_in() {
     let inputs = std::fs::read_dir(corpus).expect("the corpus is committed");
     let inputs: Vec<_> = inputs.map(|entry| std::fs::read(entry.expect("it can be listed").path())).collect();
     assert!(!inputs.is_empty());
-    inputs.into_iter().for_each(|input| checks::token(&input.expect("it can be read")));
+    for input in inputs {
+        let input = input.expect("it can be read");
+        checks::token(&input);
+        checks::login(&input);
+    }
 }
 
 /// A set without ids: a token of a key that is not published yet is worth asking again for.

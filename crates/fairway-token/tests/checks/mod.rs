@@ -2,7 +2,36 @@
 
 use std::time::Duration;
 
+use fairway_token::login::{
+    Callback, Endpoint, LogoutToken, Provider, Session, Tokens, find_cookie, without_cookies,
+};
 use fairway_token::{Expected, KeySet, Token};
+
+/// Any bytes as what providers and browsers send for a login: nothing panics, and what is read can be written again.
+pub(crate) fn login(input: &[u8]) {
+    const NAME: &str = "__Host-fairway-session-0";
+    if let Ok(provider) = Provider::parse(input, "https://login.test") {
+        let endpoints = [&provider.authorization_endpoint, &provider.token_endpoint, &provider.jwks_uri];
+        for endpoint in endpoints {
+            assert_eq!(Endpoint::parse(&endpoint.to_string()).as_ref(), Some(endpoint));
+            assert!(endpoint.target().starts_with('/'));
+        }
+    }
+    if let Ok(tokens) = Tokens::parse(input) {
+        assert!(tokens.access_token.bytes().all(|byte| byte.is_ascii_graphic()), "it is put into a header");
+    }
+    if let Some(session) = Session::from_bytes(input) {
+        let now = Duration::from_secs(1_800_000_000);
+        let _ = (session.is_due(now), session.rests_for(now), session.time_left(now), session.claims());
+    }
+    let _ = (Callback::parse(input), LogoutToken::parse(input));
+    if let Some(parts) = find_cookie(std::iter::once(input), NAME) {
+        let _ = parts.value();
+    }
+    let mut others = Vec::new();
+    without_cookies(std::iter::once(input), NAME.as_bytes(), &mut others);
+    assert!(find_cookie(std::iter::once(&*others), NAME).is_none());
+}
 
 /// Any bytes as a token and as a key set: nothing panics, and a token that is read does not pass without its key.
 pub(crate) fn token(input: &[u8]) {
