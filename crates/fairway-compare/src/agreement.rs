@@ -127,6 +127,7 @@ fn protects(guard: &Guard) -> bool {
             | Guard::ExternalAuth(_)
             | Guard::BasicAuth(_)
             | Guard::Jwt(_)
+            | Guard::Oidc(_)
             | Guard::ApiKey(_)
             | Guard::Authorize(_)
             | Guard::Any(_)

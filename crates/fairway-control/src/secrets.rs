@@ -1,10 +1,10 @@
-//! The hashes of passwords and API keys of a configuration, which its serialised form never has: taken out to be kept beside it, and
-//! put back. Shows them to nobody else.
+//! The hashes of passwords and API keys and the secrets of clients of a configuration, which its serialised form never has: taken out
+//! to be kept beside it, and put back. Shows them to nobody else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{ApiKeys, Config, Guard, Rule, Users, VirtualHost};
+use fairway_model::{ApiKeys, ClientSecret, Config, Guard, Rule, Users, VirtualHost};
 use serde::{Deserialize, Serialize};
 
 /// What guards compare credentials with, by the policy that has it.
@@ -16,6 +16,9 @@ pub(crate) struct GuardSecrets {
     /// Clients and the SHA-256 of their keys.
     #[serde(default)]
     api_keys: BTreeMap<Arc<str>, Vec<Secret<[u8; 32]>>>,
+    /// What proves to providers that Fairway is their client.
+    #[serde(default)]
+    client_secrets: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// A user or client, and what its credential is compared with.
@@ -34,6 +37,11 @@ impl GuardSecrets {
             if let Some(auth) = guard.api_key() {
                 let keys = || auth.keys.iter().map(|(digest, client)| (client.clone(), *digest)).collect();
                 all.api_keys.entry(auth.policy.clone()).or_insert_with(keys);
+            }
+            if let Some(auth) = guard.oidc()
+                && let Some(secret) = auth.client_secret.text()
+            {
+                all.client_secrets.insert(auth.client_secret_version.clone(), secret.clone());
             }
         }
         all
@@ -71,11 +79,17 @@ impl GuardSecrets {
             let keys = self.api_keys.get(&auth.policy).into_iter().flatten();
             auth.keys = ApiKeys::new(keys.map(|(client, digest)| (*digest, client.clone())));
         }
+        if let Some(auth) = guard.oidc_mut() {
+            let secret = self.client_secrets.get(&auth.client_secret_version);
+            auth.client_secret = secret.map(|secret| ClientSecret::new(secret)).unwrap_or_default();
+        }
     }
 }
 
 fn has_secrets(rule: &Rule) -> bool {
-    rule.phases.guards.iter().any(|guard| guard.basic_auth().is_some() || guard.api_key().is_some())
+    let has_secret =
+        |guard: &Guard| guard.basic_auth().is_some() || guard.api_key().is_some() || guard.oidc().is_some();
+    rule.phases.guards.iter().any(has_secret)
 }
 
 fn rules(host: &VirtualHost) -> impl Iterator<Item = &Rule> {

@@ -67,6 +67,7 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
                             | Guard::Deny(_)
                             | Guard::ExternalAuth(_)
                             | Guard::Jwt(_)
+                            | Guard::Oidc(_)
                             | Guard::RateLimit(_)
                             | Guard::Respond(_)
                     )

@@ -9,7 +9,7 @@ use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::certificate::ClientVerification;
 use crate::condition::Respond;
 use crate::cors::Cors;
-use crate::identity::{ApiKeyAuth, Authorization, JwtAuth};
+use crate::identity::{ApiKeyAuth, Authorization, JwtAuth, OidcAuth};
 use crate::matches::{Match, PathMatch};
 use crate::redirect::{HttpsRedirect, Redirect};
 
@@ -42,6 +42,8 @@ pub enum Guard {
     Jwt(Arc<JwtAuth>),
     /// Lets those through who know an API key.
     ApiKey(Arc<ApiKeyAuth>),
+    /// Lets those through who have logged in at a provider.
+    Oidc(Arc<OidcAuth>),
     /// Lets those through to whom it is allowed.
     Authorize(Arc<Authorization>),
     /// Lets through whom one of several guards lets through.
@@ -87,6 +89,23 @@ impl Guard {
         match self {
             Self::ApiKey(auth) => Some(Arc::make_mut(auth)),
             Self::Any(any) => any.api_key.as_mut().map(Arc::make_mut),
+            _ => None,
+        }
+    }
+
+    /// By which provider users log in.
+    #[must_use]
+    pub fn oidc(&self) -> Option<&Arc<OidcAuth>> {
+        match self {
+            Self::Oidc(auth) => Some(auth),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn oidc_mut(&mut self) -> Option<&mut OidcAuth> {
+        match self {
+            Self::Oidc(auth) => Some(Arc::make_mut(auth)),
             _ => None,
         }
     }

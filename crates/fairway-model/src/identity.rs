@@ -1,4 +1,5 @@
-//! Who asks, by a JSON Web Token or an API key, and what that client may do. API keys never leave through `Debug` or serialisation.
+//! Who asks, by a JSON Web Token, an API key or a login, and what that client may do. API keys and the secrets of clients never leave
+//! through `Debug` or serialisation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,12 +54,12 @@ pub enum JwtKeys {
     /// This key set (RFC 7517 §5): public keys, in JSON.
     Inline(Arc<str>),
     /// What the issuer publishes.
-    Published(PublishedKeys),
+    Published(PublishedDocument),
 }
 
-/// A key set that an issuer publishes.
+/// A document that an issuer publishes: a key set, or its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PublishedKeys {
+pub struct PublishedDocument {
     /// Who is asked.
     pub backend: BackendKey,
     /// The `Host` of the request.
@@ -101,6 +102,93 @@ pub enum CredentialLocation {
     Cookie(Arc<str>),
     /// In this parameter of the query.
     Query(Arc<str>),
+}
+
+/// Only users who have logged in at a provider pass (OpenID Connect Core 1.0 §3.1). Browsers of others are sent there to log in; what is
+/// no navigation of a browser gets 401.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OidcAuth {
+    /// What its sessions are kept under: rules with the same namespace, issuer and client share them.
+    pub sessions: Arc<str>,
+    /// The issuer of the provider, byte for byte.
+    pub issuer: Arc<str>,
+    /// What the provider says of itself.
+    pub metadata: PublishedDocument,
+    /// Where its token endpoint and its keys may be; the first is that of the metadata.
+    pub hosts: Vec<ProviderHost>,
+    /// The name of the client at the provider.
+    pub client_id: Arc<str>,
+    /// What proves that Fairway is this client.
+    #[serde(skip)]
+    pub client_secret: ClientSecret,
+    /// Which Secret that is from, in which state; empty for a public client.
+    #[serde(default)]
+    pub client_secret_version: Arc<str>,
+    /// What is asked for, with `openid`.
+    pub scopes: Vec<Arc<str>>,
+    /// Parameters of the authorization request that only this provider knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<(Arc<str>, Arc<str>)>,
+    /// Paths with a meaning of their own.
+    pub paths: OidcPaths,
+    /// After which time a user logs in again, whatever the provider says.
+    pub session_lifetime: Duration,
+    /// How far the clock of the provider may differ.
+    pub skew: Duration,
+    /// Whether endpoints get the access token, in `Authorization`.
+    #[serde(default)]
+    pub forwards_access_token: bool,
+    /// What an ID token must say besides; all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimMatch>,
+    /// As those of [`JwtIssuer`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<ClaimHeader>,
+}
+
+/// A host of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderHost {
+    /// Scheme, host and port, in lower case; without the port of the scheme.
+    pub origin: Arc<str>,
+    /// Who is asked.
+    pub backend: BackendKey,
+}
+
+/// Paths that a login needs on each host; compared byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OidcPaths {
+    /// Where the provider sends browsers back to.
+    pub callback: Arc<str>,
+    /// Where users log out.
+    pub logout: Arc<str>,
+    /// Where they are after that.
+    pub after_logout: Arc<str>,
+}
+
+/// What proves to a provider that Fairway is its client; none for a public client. Compares by content, prints and serialises as
+/// nothing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ClientSecret(Option<Arc<str>>);
+
+impl ClientSecret {
+    /// Takes the secret.
+    #[must_use]
+    pub fn new(secret: &str) -> Self {
+        Self(Some(secret.into()))
+    }
+
+    /// The secret: only for the provider, and to keep it safely.
+    #[must_use]
+    pub fn text(&self) -> Option<&Arc<str>> {
+        self.0.as_ref()
+    }
+}
+
+impl fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientSecret(..)")
+    }
 }
 
 /// Only requests with a known API key pass; others get 401.
@@ -245,6 +333,11 @@ mod tests {
         assert!(!shown.contains("billing") && !shown.contains("7, 7"), "{shown}");
         let read: ApiKeyAuth = serde_json::from_str(&serde_json::to_string(&auth).unwrap()).unwrap();
         assert!(read.keys.is_empty(), "nobody passes until they are put back");
+    }
+
+    #[test]
+    fn the_secret_of_a_client_is_not_printed() {
+        assert_eq!(format!("{:?}", ClientSecret::new("hunter2")), "ClientSecret(..)");
     }
 
     #[test]

@@ -71,8 +71,9 @@ pub use guard::{ClientCertificate, Deny, Guard};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use identity::{
-    ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, ClaimHeader, ClaimMatch, CredentialLocation,
-    Decision, JwtAuth, JwtIssuer, JwtKeys, LimitKey, PublishedKeys,
+    ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, ClaimHeader, ClaimMatch, ClientSecret,
+    CredentialLocation, Decision, JwtAuth, JwtIssuer, JwtKeys, LimitKey, OidcAuth, OidcPaths, ProviderHost,
+    PublishedDocument,
 };
 pub use introduction::Introduction;
 pub use listener::{Listener, ListenerProtocol, ListenerTls, PortProtocol};

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
 use crate::forwarding::{Forwarding, Mirror, MirrorTarget};
 use crate::guard::Guard;
-use crate::identity::{Authorization, JwtAuth, JwtKeys};
+use crate::identity::{Authorization, JwtAuth, JwtKeys, PublishedDocument};
 use crate::matches::TextMatch;
 use crate::phases::{Phases, RouteFilters};
 use crate::route::{Action, Rule, VirtualHost};
@@ -77,6 +77,7 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
                 any.jwt.as_mut().is_some_and(hide_in_token) | by_service
             }
             Guard::Jwt(auth) => hide_in_token(auth),
+            Guard::Oidc(auth) => hide_in_document(&mut Arc::make_mut(auth).metadata),
             Guard::Authorize(of) => hide_in_authorization(of),
             Guard::Respond(respond) => hide_conditions(&mut Arc::make_mut(respond).when),
             Guard::HttpsRedirect(_)
@@ -138,11 +139,16 @@ fn hide_in_token(auth: &mut Arc<JwtAuth>) -> bool {
     let mut hidden = false;
     for issuer in &mut Arc::make_mut(auth).issuers {
         if let JwtKeys::Published(keys) = &mut issuer.keys {
-            let mut shown = Template::text(&keys.target);
-            hidden |= hide_query(&mut shown);
-            keys.target = shown.to_string().into();
+            hidden |= hide_in_document(keys);
         }
     }
+    hidden
+}
+
+fn hide_in_document(document: &mut PublishedDocument) -> bool {
+    let mut shown = Template::text(&document.target);
+    let hidden = hide_query(&mut shown);
+    document.target = shown.to_string().into();
     hidden
 }
 

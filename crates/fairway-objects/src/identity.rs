@@ -1,4 +1,4 @@
-//! From what policies and annotations say of JSON Web Tokens, API keys and authorization to what the proxy does. Strict: whatever
+//! From what policies and annotations say of JSON Web Tokens, API keys, logins and authorization to what the proxy does. Strict: whatever
 //! cannot be used is a mistake that names its field, since a guess would let somebody in. What is said about a mistake never
 //! repeats a key, a token or the name of an entry of a Secret.
 
@@ -7,6 +7,7 @@ mod authorization;
 mod context;
 mod headers;
 mod keys;
+mod logins;
 mod mistake;
 mod places;
 mod tokens;
@@ -15,13 +16,14 @@ mod values;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{ApiKeyAuth, Authorization, CredentialLocation, JwtAuth};
+use fairway_model::{ApiKeyAuth, Authorization, ClaimHeader, CredentialLocation, JwtAuth, OidcAuth};
 
 use crate::identity::api_keys::read_api_key;
 use crate::identity::authorization::{Known, read_authorization};
 use crate::identity::context::object;
 use crate::identity::headers::is_same_header;
 use crate::identity::keys::Found;
+use crate::identity::logins::read_oidc;
 use crate::identity::mistake::Checked;
 use crate::identity::tokens::read_jwt;
 use crate::object::{ObjectKey, ObjectRef};
@@ -37,6 +39,8 @@ pub use mistake::{Doubt, Mistake};
 pub struct Written<'a> {
     /// Tokens.
     pub jwt: Option<&'a types::Jwt>,
+    /// Logins.
+    pub oidc: Option<&'a types::Oidc>,
     /// API keys.
     pub api_key: Option<&'a types::ApiKey>,
     /// What is allowed to whom.
@@ -48,6 +52,8 @@ pub struct Written<'a> {
 pub struct Identity {
     /// Tokens.
     pub jwt: Option<Arc<JwtAuth>>,
+    /// Logins.
+    pub oidc: Option<Arc<OidcAuth>>,
     /// API keys.
     pub api_key: Option<Arc<ApiKeyAuth>>,
     /// What is allowed to whom.
@@ -66,19 +72,22 @@ impl Written<'_> {
         let key_sets = issuers().filter_map(|issuer| issuer.keys.reference.as_ref());
         let key_sets =
             key_sets.filter_map(|it| object(&it.kind, it.namespace.as_deref(), namespace, &it.name));
-        let authorities = issuers().flat_map(|issuer| &issuer.keys.ca_certificate_refs);
+        let providers = self.oidc.iter().flat_map(|oidc| &oidc.ca_certificate_refs);
+        let authorities = issuers().flat_map(|issuer| &issuer.keys.ca_certificate_refs).chain(providers);
         let authorities =
             authorities.filter_map(|it| object(&it.kind, it.namespace.as_deref(), namespace, &it.name));
-        let secrets = self.api_key.iter().flat_map(|api_key| &api_key.secret_refs);
+        let clients = self.oidc.iter().filter_map(|oidc| oidc.client_secret_ref.as_ref());
+        let secrets = self.api_key.iter().flat_map(|api_key| &api_key.secret_refs).chain(clients);
         let secrets = secrets.filter_map(|it| object("Secret", it.namespace.as_deref(), namespace, &it.name));
         key_sets.chain(authorities).chain(secrets).collect()
     }
 
-    /// The Services that the URLs of key sets name.
+    /// The Services that the URLs of key sets and providers name.
     #[must_use]
     pub fn services(&self) -> BTreeSet<ObjectKey> {
         let issuers = self.jwt.iter().flat_map(|jwt| &jwt.issuers);
-        let urls = issuers.filter_map(|issuer| issuer.keys.url.as_deref());
+        let providers = self.oidc.map(|oidc| oidc.metadata_url.as_deref().unwrap_or(&oidc.issuer));
+        let urls = issuers.filter_map(|issuer| issuer.keys.url.as_deref()).chain(providers);
         urls.filter_map(|url| match ServiceUrl::read(url).ok()?.place {
             UrlPlace::Host(host) => host.service(),
             UrlPlace::OwnHost(_) => None,
@@ -97,13 +106,22 @@ impl Written<'_> {
             identity.jwt = Some(Arc::new(read_jwt(jwt, context, &mut found)?));
             (identity.backends, identity.doubts) = (found.backends, found.doubts);
         }
+        if let Some(oidc) = self.oidc {
+            if self.jwt.is_some() {
+                let problem =
+                    "jwt and oidc exclude each other: no request could have both a token and a session";
+                return Err(Mistake::new("oidc", problem));
+            }
+            let mut found = Found::default();
+            identity.oidc = Some(Arc::new(read_oidc(oidc, context, &mut found)?));
+            (identity.backends, identity.doubts) = (found.backends, found.doubts);
+        }
         if let Some(api_key) = self.api_key {
             let auth = read_api_key(api_key, context)?;
             identity.api_key = Some(Arc::new(auth));
         }
         if let Some(auth) = &identity.api_key {
-            let written =
-                identity.jwt.iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
+            let written = identity.claim_headers();
             let is_read = |header: &str| {
                 auth.locations.iter().any(|location| match location {
                     CredentialLocation::Header { name, .. } => is_same_header(name, header),
@@ -114,19 +132,30 @@ impl Written<'_> {
                 return Err(Mistake::new("apiKey.from", "a claim is written to the header with the key"));
             }
         }
-        if let Some(header) = identity.api_key.as_ref().and_then(|auth| auth.client_header.as_deref()) {
-            let issuers = identity.jwt.iter().flat_map(|auth| &auth.issuers);
-            if issuers.flat_map(|issuer| &issuer.headers).any(|it| is_same_header(&it.header, header)) {
-                let problem = "a claim is written to this header, too";
-                return Err(Mistake::new("apiKey.clientHeader", problem));
-            }
+        if let Some(header) = identity.api_key.as_ref().and_then(|auth| auth.client_header.as_deref())
+            && identity.claim_headers().any(|it| is_same_header(&it.header, header))
+        {
+            let problem = "a claim is written to this header, too";
+            return Err(Mistake::new("apiKey.clientHeader", problem));
         }
         if let Some(authorization) = self.authorization {
-            let known = Known { has_jwt: identity.jwt.is_some(), api_key: identity.api_key.as_deref() };
+            let known = Known {
+                has_jwt: identity.jwt.is_some(),
+                has_oidc: identity.oidc.is_some(),
+                api_key: identity.api_key.as_deref(),
+            };
             let auth = read_authorization(authorization, known, &mut identity.doubts)?;
             identity.authorization = Some(Arc::new(auth));
         }
         Ok(identity)
+    }
+}
+
+impl Identity {
+    /// The headers that claims are written to.
+    fn claim_headers(&self) -> impl Iterator<Item = &ClaimHeader> {
+        let tokens = self.jwt.iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
+        tokens.chain(self.oidc.iter().flat_map(|auth| &auth.headers))
     }
 }
 

@@ -13,9 +13,9 @@ use fairway_objects::policies::{
     BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader, ClaimValues, ClientCertificates,
     ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec, CompressionCoding,
     ConcurrencyLimit, CredentialSource, ExternalAuth, ForwardedHeaders, GROUP, HashPart, HeaderCondition,
-    HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, OutlierEjection, ProxyProtocol, RateLimit,
-    ResponseCompression, RetryPolicy, SecretOrConfigMapReference, SecretReference, SecurityPolicy,
-    SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
+    HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, Oidc, OidcParameter, OutlierEjection,
+    ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, SecretOrConfigMapReference, SecretReference,
+    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -41,6 +41,7 @@ fn sample(schema: &Value) -> Value {
             Value::Object(fields.iter().map(|(name, field)| (name.clone(), sample(field))).collect())
         }
         "array" => json!([sample(&schema["items"])]),
+        "boolean" => json!(true),
         "integer" => json!(schema["minimum"].as_i64().unwrap_or(1)),
         "string" => schema["enum"][0].as_str().map_or_else(|| json!("x"), |first| json!(first)),
         other => panic!("no type: {other}"),
@@ -224,6 +225,31 @@ fn jwt() -> Jwt {
     }
 }
 
+fn oidc() -> Oidc {
+    Oidc {
+        issuer: "https://login.test".into(),
+        metadata_url: text("https://login.test/metadata"),
+        additional_hosts: vec!["keys.login.test".into()],
+        ca_certificate_refs: vec![SecretOrConfigMapReference {
+            kind: "Secret".into(),
+            name: "ca".into(),
+            namespace: text("a"),
+        }],
+        client_id: "shop".into(),
+        client_secret_ref: Some(SecretReference { name: "login".into(), namespace: text("a") }),
+        scopes: vec!["profile".into()],
+        parameters: vec![OidcParameter { name: "audience".into(), value: "shop".into() }],
+        callback_path: text("/back"),
+        logout_path: text("/out"),
+        after_logout_path: text("/bye"),
+        session_lifetime: text("1h"),
+        clock_skew: text("1s"),
+        forward_access_token: Some(true),
+        required_claims: claims(),
+        claims_to_headers: vec![ClaimHeader { claim: "sub".into(), header: "X-User".into() }],
+    }
+}
+
 #[test]
 fn a_security_policy_has_the_fields_of_its_crd() {
     let ranges = vec!["10.0.0.0/8".to_owned()];
@@ -253,6 +279,7 @@ fn a_security_policy_has_the_fields_of_its_crd() {
         }),
         basic_auth: Some(BasicAuth { secret_ref: secret.clone(), format: text("Map"), realm: text("shop") }),
         jwt: Some(jwt()),
+        oidc: Some(oidc()),
         api_key: Some(ApiKey { from: sources(), secret_refs: vec![secret], client_header: text("X-Client") }),
         external_auth: Some(ExternalAuth {
             backend_ref: ServiceReference { name: "login".into(), namespace: text("a"), port: 80 },

@@ -104,6 +104,8 @@ pub(crate) struct Written {
     pub(crate) cookies: Vec<u8>,
     /// The cookie of the session that begins with the answer.
     pub(crate) session_cookie: Vec<u8>,
+    /// The cookies of a login for the client; each ends with a line feed.
+    pub(crate) login_cookies: Vec<u8>,
     /// The value of a field in the making.
     pub(crate) value: Vec<u8>,
     /// Who asks.
@@ -135,6 +137,7 @@ static NOTHING: Written = Written {
     accepted: Accepted::NONE,
     cookies: Vec::new(),
     session_cookie: Vec::new(),
+    login_cookies: Vec::new(),
     value: Vec::new(),
     identity: Identity::NONE,
     received: Head::new(),
@@ -162,6 +165,7 @@ impl Forms {
             written.accepted = Accepted::NONE;
             written.cookies.clear();
             written.session_cookie.clear();
+            written.login_cookies.clear();
             written.identity = Identity::NONE;
             written.received.clear();
         }
@@ -186,10 +190,13 @@ impl Forms {
         }
     }
 
-    /// The session that the answer of another exchange would have begun begins with this one's.
+    /// The sessions that the answer of another exchange would have begun begin with this one's.
     pub(crate) fn take_session_cookie(&mut self, other: &mut Self) {
         if !other.read().session_cookie.is_empty() {
             std::mem::swap(&mut self.write().session_cookie, &mut other.write().session_cookie);
+        }
+        if !other.read().login_cookies.is_empty() {
+            std::mem::swap(&mut self.write().login_cookies, &mut other.write().login_cookies);
         }
     }
 
@@ -208,9 +215,21 @@ impl Forms {
         written.received.clear();
         // Who asked is nobody of the next request, which may end before any guard is asked.
         written.identity = Identity::NONE;
-        let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
-            &mut **written;
-        for bytes in [origin, normalised, decoded, target, host, cookies, session_cookie, value] {
+        let Written {
+            origin,
+            normalised,
+            decoded,
+            target,
+            host,
+            cookies,
+            session_cookie,
+            login_cookies,
+            value,
+            ..
+        } = &mut **written;
+        for bytes in
+            [origin, normalised, decoded, target, host, cookies, session_cookie, login_cookies, value]
+        {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -218,10 +237,21 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written { origin, normalised, decoded, target, host, cookies, session_cookie, value, .. } =
-            &**written;
+        let Written {
+            origin,
+            normalised,
+            decoded,
+            target,
+            host,
+            cookies,
+            session_cookie,
+            login_cookies,
+            value,
+            ..
+        } = &**written;
         let capacities =
-            [origin, normalised, decoded, target, host, cookies, session_cookie, value].map(Vec::capacity);
+            [origin, normalised, decoded, target, host, cookies, session_cookie, login_cookies, value]
+                .map(Vec::capacity);
         size_of::<Written>() + written.received.kept_bytes() + capacities.iter().sum::<usize>()
     }
 }

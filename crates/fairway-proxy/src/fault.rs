@@ -60,6 +60,8 @@ pub enum Fault {
     Credential(Denial),
     /// The issuer of a token does not say with which keys it is verified.
     KeysUnavailable,
+    /// The provider that users log in at does not answer, or not as it should.
+    ProviderUnavailable,
     /// No connection to any endpoint that was tried.
     ConnectFailed,
     /// Connecting took too long.
@@ -124,6 +126,7 @@ impl Fault {
             | Self::EndpointsFull
             | Self::ProtectionUnavailable
             | Self::KeysUnavailable
+            | Self::ProviderUnavailable
             | Self::MissingReference
             | Self::ListenerFull
             | Self::BufferFull
@@ -162,6 +165,7 @@ impl Fault {
             Self::Undecided => "undecided",
             Self::Credential(denial) => denial.label(),
             Self::KeysUnavailable => "keys_unavailable",
+            Self::ProviderUnavailable => "provider_unavailable",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::UpstreamTls => "upstream_tls",
@@ -229,6 +233,26 @@ pub enum Denial {
     KeyUnknown,
     /// Its client may not do this.
     NotAllowed,
+    /// The user has not logged in, and this is no request that could be sent to log in.
+    LoginMissing,
+    /// Sessions need TLS.
+    LoginInsecure,
+    /// What comes back from a login is not what a provider sends.
+    LoginMalformed,
+    /// This browser has not begun the login that it comes back from, or too long ago.
+    LoginUnknown,
+    /// Another provider than the one that was asked sends the browser back.
+    LoginIssuer,
+    /// The provider did not log the user in.
+    LoginDenied,
+    /// The provider gives no tokens that could be used.
+    LoginFailed,
+    /// The provider's word about the user is refused.
+    LoginToken(Refusal),
+    /// The session does not fit into cookies.
+    LoginTooLarge,
+    /// Another site wants to log the user out.
+    LogoutForeign,
 }
 
 impl Denial {
@@ -243,7 +267,17 @@ impl Denial {
             Self::KeyAmbiguous,
             Self::KeyUnknown,
             Self::NotAllowed,
+            Self::LoginMissing,
+            Self::LoginInsecure,
+            Self::LoginMalformed,
+            Self::LoginUnknown,
+            Self::LoginIssuer,
+            Self::LoginDenied,
+            Self::LoginFailed,
+            Self::LoginTooLarge,
+            Self::LogoutForeign,
         ];
+        // What is wrong with the token of a login has the same name.
         others.into_iter().chain(Refusal::ALL.map(Self::Token))
     }
 
@@ -251,7 +285,16 @@ impl Denial {
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
-            Self::TokenClaim | Self::TokenScope | Self::NotAllowed => 403,
+            Self::LoginMalformed | Self::LoginUnknown | Self::LoginIssuer => 400,
+            Self::TokenClaim
+            | Self::TokenScope
+            | Self::NotAllowed
+            | Self::LoginInsecure
+            | Self::LoginDenied
+            | Self::LoginToken(_)
+            | Self::LogoutForeign => 403,
+            Self::LoginTooLarge => 500,
+            Self::LoginFailed => 502,
             _ => 401,
         }
     }
@@ -269,6 +312,16 @@ impl Denial {
             Self::KeyAmbiguous => "api_key_ambiguous",
             Self::KeyUnknown => "api_key_unknown",
             Self::NotAllowed => "not_allowed",
+            Self::LoginMissing => "login_missing",
+            Self::LoginInsecure => "login_insecure",
+            Self::LoginMalformed => "login_malformed",
+            Self::LoginUnknown => "login_unknown",
+            Self::LoginIssuer => "login_issuer",
+            Self::LoginDenied => "login_denied",
+            Self::LoginFailed => "login_failed",
+            Self::LoginToken(refusal) => refusal.label(),
+            Self::LoginTooLarge => "login_too_large",
+            Self::LogoutForeign => "logout_foreign",
         }
     }
 
@@ -279,11 +332,7 @@ impl Denial {
             Self::Token(refusal) => Some(("invalid_token", refusal.description())),
             Self::TokenClaim => Some(("insufficient_scope", "the token lacks a claim that is needed here")),
             Self::TokenScope => Some(("insufficient_scope", "the token lacks a scope that is needed here")),
-            Self::TokenMissing
-            | Self::KeyMissing
-            | Self::KeyAmbiguous
-            | Self::KeyUnknown
-            | Self::NotAllowed => None,
+            _ => None,
         }
     }
 }

@@ -72,6 +72,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::MissingReference
         | Fault::Undecided
         | Fault::KeysUnavailable
+        | Fault::ProviderUnavailable
         | Fault::ListenerFull
         | Fault::BufferFull
         | Fault::Overloaded
@@ -175,6 +176,7 @@ mod tests {
             Fault::Denied(403),
             Fault::Undecided,
             Fault::KeysUnavailable,
+            Fault::ProviderUnavailable,
             Fault::ConnectFailed,
             Fault::ConnectTimeout,
             Fault::UpstreamTls,

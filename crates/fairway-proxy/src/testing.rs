@@ -313,7 +313,7 @@ impl Stage {
 
     /// Over what this configuration says.
     pub(crate) fn serving(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Self {
-        Self::within_process(&SharedGuards::new(1), config, script)
+        Self::within_process(&SharedGuards::new(1, SessionTickets::default()), config, script)
     }
 
     /// Two workers of one process, over what this configuration says.
@@ -321,7 +321,7 @@ impl Stage {
         config: &Config,
         script: impl Fn(SocketAddr) -> Meeting + Copy + 'static,
     ) -> [Self; 2] {
-        let shared = SharedGuards::new(2);
+        let shared = SharedGuards::new(2, SessionTickets::default());
         [0, 1].map(|_| Self::within_process(&shared, config, script))
     }
 
@@ -410,7 +410,7 @@ pub(crate) fn worker_over<N: Network>(
 
 /// A worker over `network` that serves `config`.
 fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
-    worker_within(&SharedGuards::new(1), network, limits, config)
+    worker_within(&SharedGuards::new(1, SessionTickets::default()), network, limits, config)
 }
 
 /// The same for a worker that shares its guards with others.

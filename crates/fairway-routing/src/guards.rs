@@ -1,5 +1,5 @@
-//! The guards of a rule that find out who the client is: another service, a password, a token or an API key. Only made here; the
-//! data plane runs them.
+//! The guards of a rule that find out who the client is: another service, a password, a token, an API key or a login. Only made here;
+//! the data plane runs them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fairway_http::Known;
 use fairway_model::{
     AccessList, AnyGuard, ApiKeyAuth, AuthService, BackendKey, BasicAuth, ExternalAuth, JwtAuth, JwtKeys,
-    Timeouts,
+    OidcAuth, PublishedDocument, Timeouts,
 };
 use fairway_token::{Digest, KeySet, digest};
 
@@ -48,6 +48,52 @@ pub struct TokenCheck<R> {
     pub keys: Box<[KeySource<R>]>,
 }
 
+/// A login that is asked for.
+#[derive(Clone, Debug)]
+pub struct LoginCheck<R> {
+    /// By which provider, and what of it.
+    pub auth: Arc<OidcAuth>,
+    /// What tells it apart from all other checks: equal where `auth` is.
+    pub identity: Digest,
+    /// What tells its sessions apart from all others: equal where [`OidcAuth::sessions`] is.
+    pub sessions: Digest,
+    /// The name of the cookie with the session.
+    pub session_cookie: Box<str>,
+    /// What the names of the cookies with logins that have begun start with.
+    pub attempt_cookie: Box<str>,
+    /// What tells the metadata of the provider apart from all others.
+    pub metadata_id: Digest,
+    /// The rules by which the hosts of the provider are asked, in their order.
+    pub rules: Box<[R]>,
+}
+
+/// What the names of all cookies of logins start with: browsers take them only from the host itself, over TLS (RFC 6265bis §4.1.3.2).
+pub const LOGIN_COOKIE_PREFIX: &str = "__Host-fairway-";
+
+/// What tells a document apart from all others: equal where it is asked for in the same way.
+fn document_id(document: &PublishedDocument) -> Digest {
+    digest(format!("{document:?}").as_bytes())
+}
+
+impl<R> LoginCheck<R> {
+    /// `rule` makes the rule by which a host of the provider is asked.
+    pub(crate) fn new(auth: &Arc<OidcAuth>, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {
+        let sessions = digest(auth.sessions.as_bytes());
+        let tag: String = sessions[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let rules = auth.hosts.iter().map(|host| rule(&host.backend, auth.metadata.timeouts));
+        Self {
+            auth: Arc::clone(auth),
+            identity: digest(format!("{auth:?}").as_bytes()),
+            sessions,
+            session_cookie: format!("{LOGIN_COOKIE_PREFIX}session-{tag}").into(),
+            attempt_cookie: format!("{LOGIN_COOKIE_PREFIX}login-{tag}-").into(),
+            // What comes of it depends on all of this.
+            metadata_id: digest(format!("{:?}", (&auth.metadata, &auth.issuer, &auth.hosts)).as_bytes()),
+            rules: rules.collect(),
+        }
+    }
+}
+
 /// Where the keys of an issuer come from.
 #[derive(Clone, Debug)]
 pub enum KeySource<R> {
@@ -73,10 +119,9 @@ impl<R> TokenCheck<R> {
     ) -> Result<Self, String> {
         let keys = auth.issuers.iter().map(|issuer| match &issuer.keys {
             JwtKeys::Inline(text) => Ok(KeySource::Inline(shared_keys(text)?)),
-            JwtKeys::Published(keys) => Ok(KeySource::Published {
-                id: digest(format!("{keys:?}").as_bytes()),
-                rule: rule(&keys.backend, keys.timeouts),
-            }),
+            JwtKeys::Published(keys) => {
+                Ok(KeySource::Published { id: document_id(keys), rule: rule(&keys.backend, keys.timeouts) })
+            }
         });
         let keys = keys.collect::<Result<_, String>>()?;
         Ok(Self { auth: Arc::clone(auth), identity: digest(format!("{auth:?}").as_bytes()), keys })

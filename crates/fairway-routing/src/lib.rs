@@ -54,6 +54,7 @@ pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
 pub use cors::CorsAnswer;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
+pub use guards::LOGIN_COOKIE_PREFIX;
 pub use host::CompiledHost;
 pub use matched::Matched;
 pub use ports::{ByName, Carried, Port, PortKey};
@@ -61,7 +62,8 @@ pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
 pub use rule::{
-    AnyOf, Asking, CompiledRule, Copying, GuardStep, KeySource, Replacing, RuleId, Steps, Targets, TokenCheck,
+    AnyOf, Asking, CompiledRule, Copying, GuardStep, KeySource, LoginCheck, Replacing, RuleId, Steps,
+    Targets, TokenCheck,
 };
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;

@@ -24,6 +24,8 @@ pub type Asking = guards::Asking<CompiledRule>;
 pub type AnyOf = guards::AnyOf<CompiledRule>;
 /// A token that is asked for.
 pub type TokenCheck = guards::TokenCheck<CompiledRule>;
+/// A login that is asked for.
+pub type LoginCheck = guards::LoginCheck<CompiledRule>;
 /// Where the keys of an issuer come from.
 pub type KeySource = guards::KeySource<CompiledRule>;
 /// A question that a request must pass.

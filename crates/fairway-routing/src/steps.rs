@@ -21,7 +21,7 @@ use crate::candidate::PathTest;
 use crate::chosen::{CompiledChosen, CompiledRespond};
 use crate::conditions::Conditions;
 use crate::cors::CorsAnswer;
-use crate::guards::{AnyOf, Asking, TokenCheck};
+use crate::guards::{AnyOf, Asking, LoginCheck, TokenCheck};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
@@ -34,6 +34,8 @@ pub struct Steps<R> {
     pub guards: Box<[GuardStep<R>]>,
     /// Whether a guard asks for API keys, which go no further than all guards.
     pub takes_api_keys: bool,
+    /// Whether a guard asks for logins, whose cookies go no further than all guards.
+    pub takes_logins: bool,
     /// Done to the heads of requests that every guard let pass.
     pub request: Box<[RequestStep]>,
     /// How requests reach endpoints.
@@ -73,6 +75,8 @@ pub enum GuardStep<R> {
     Password(Box<BasicAuth>),
     /// Lets through who shows a token; waits where it was not verified before.
     Token(Box<TokenCheck<R>>),
+    /// Lets through who has logged in at a provider; waits where the session was not opened before.
+    Login(Box<LoginCheck<R>>),
     /// Lets through who knows an API key.
     ApiKey(Arc<ApiKeyAuth>),
     /// Lets through to whom it is allowed.
@@ -279,6 +283,7 @@ impl<R> Default for Steps<R> {
             client: None,
             guards: [].into(),
             takes_api_keys: false,
+            takes_logins: false,
             request: [].into(),
             forwarding: ForwardingSteps {
                 path: None,
@@ -322,6 +327,7 @@ impl<R> Steps<R> {
         Ok(Self {
             client: phases.client.clone(),
             takes_api_keys: guards.iter().any(|guard| guard.api_key().is_some()),
+            takes_logins: guards.iter().any(|guard| matches!(guard, GuardStep::Login(_))),
             request: request(&phases.request, form)?,
             forwarding,
             answers: answers(&phases.answers, &guards, inner)?,
@@ -361,11 +367,15 @@ impl<R> Steps<R> {
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
         let asked = self.guards.iter().filter_map(|guard| guard.asking()?.rule.as_ref());
         let issuers = self.guards.iter().filter_map(GuardStep::token).flat_map(TokenCheck::rules);
+        let providers = self.guards.iter().flat_map(|guard| match guard {
+            GuardStep::Login(check) => &check.rules[..],
+            _ => &[],
+        });
         let ForwardingSteps { mirrors, fallbacks, .. } = &self.forwarding;
         let copied = mirrors.iter().map(|copying| &copying.rule);
         let falling = fallbacks.iter().map(|falling| &falling.rule);
         let replaced = self.answers.replacing.iter().filter_map(|replacing| replacing.rule.as_ref());
-        asked.chain(issuers).chain(copied).chain(falling).chain(replaced)
+        asked.chain(issuers).chain(providers).chain(copied).chain(falling).chain(replaced)
     }
 }
 
@@ -401,6 +411,7 @@ impl<R> GuardStep<R> {
             Guard::ExternalAuth(auth) => Self::Ask(Box::new(Asking::new(auth, &mut rule))),
             Guard::BasicAuth(basic) => Self::Password(Box::new(basic.clone())),
             Guard::Jwt(auth) => Self::Token(Box::new(TokenCheck::new(auth, &mut rule)?)),
+            Guard::Oidc(auth) => Self::Login(Box::new(LoginCheck::new(auth, &mut rule))),
             Guard::ApiKey(auth) => Self::ApiKey(Arc::clone(auth)),
             Guard::Authorize(of) => Self::Authorize(Box::new(AuthorizationCheck::compiled(of)?)),
             Guard::Any(any) => Self::Any(Box::new(AnyOf::new(any, &mut rule)?)),
@@ -439,7 +450,8 @@ impl<R> GuardStep<R> {
 
     /// Whether it may tell the endpoint who the client is.
     fn speaks_for_the_client(&self) -> bool {
-        matches!(self, Self::Ask(_) | Self::Password(_) | Self::Token(_) | Self::ApiKey(_) | Self::Any(_))
+        let is_whole = matches!(self, Self::Password(_) | Self::Login(_) | Self::Any(_));
+        is_whole || self.asking().is_some() || self.token().is_some() || self.api_key().is_some()
     }
 }
 

@@ -20,6 +20,7 @@ mod floods;
 mod gateways;
 mod inspect;
 mod install;
+mod logins;
 mod manifests_of_ingress_nginx;
 mod many_routes;
 mod migrate;

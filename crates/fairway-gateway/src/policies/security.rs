@@ -77,6 +77,7 @@ pub(crate) fn services_of_urls(spec: &SecurityPolicySpec) -> Vec<ObjectKey> {
 fn about_identity(spec: &SecurityPolicySpec) -> identity::Written<'_> {
     identity::Written {
         jwt: spec.jwt.as_ref(),
+        oidc: spec.oidc.as_ref(),
         api_key: spec.api_key.as_ref(),
         authorization: spec.authorization.as_ref(),
     }
@@ -149,6 +150,7 @@ impl Security {
         guards.extend(self.access.clone().map(Guard::Access));
         guards.extend(self.basic.clone().map(Guard::BasicAuth));
         guards.extend(self.identity.jwt.clone().map(Guard::Jwt));
+        guards.extend(self.identity.oidc.clone().map(Guard::Oidc));
         guards.extend(self.identity.api_key.clone().map(Guard::ApiKey));
         guards.extend(self.external.clone().map(|mut external| {
             if let (AuthService::Backend { backend: asked, .. }, Some(backend)) =
@@ -220,8 +222,8 @@ fn limit_key(at: &str, limit: &types::RateLimit, spec: &SecurityPolicySpec) -> R
     let written = limit.claim.as_deref().filter(|claim| !claim.is_empty());
     match (key, written) {
         (LimitKey::Claim(_), None) => Err(Wrong::new(claim, "no claim is named")),
-        (LimitKey::Claim(_), Some(_)) if spec.jwt.is_none() => {
-            Err(Wrong::new(by, "nothing is known of a token without jwt"))
+        (LimitKey::Claim(_), Some(_)) if spec.jwt.is_none() && spec.oidc.is_none() => {
+            Err(Wrong::new(by, "nothing is known of a token without jwt or oidc"))
         }
         (LimitKey::Claim(_), Some(claim)) => Ok(LimitKey::Claim(claim.into())),
         (_, Some(_)) => Err(Wrong::new(claim, "it needs the word Claim in by")),

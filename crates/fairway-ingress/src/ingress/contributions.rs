@@ -61,6 +61,7 @@ impl Turn {
             | Guard::ExternalAuth(_)
             | Guard::BasicAuth(_)
             | Guard::Jwt(_)
+            | Guard::Oidc(_)
             | Guard::ApiKey(_)
             | Guard::Authorize(_)
             | Guard::Any(_) => Self::Access,
@@ -299,7 +300,11 @@ impl Added {
         self.phases.guards.retain_mut(|guard| {
             unknown.extend(headers_about_client(guard));
             match guard {
-                Guard::BasicAuth(_) | Guard::ExternalAuth(_) | Guard::Jwt(_) | Guard::ApiKey(_) => false,
+                Guard::BasicAuth(_)
+                | Guard::ExternalAuth(_)
+                | Guard::Jwt(_)
+                | Guard::Oidc(_)
+                | Guard::ApiKey(_) => false,
                 Guard::Authorize(authorization) => !asks_about_client(authorization),
                 Guard::Any(any) => {
                     let list = any.access.take().map(Guard::Access);
@@ -329,7 +334,8 @@ impl Added {
 
     /// Whether it is asked who the client is.
     pub(crate) fn asks_who(&self) -> bool {
-        let by_identity = |guard: &Guard| guard.jwt().is_some() || guard.api_key().is_some();
+        let by_identity =
+            |guard: &Guard| guard.jwt().is_some() || guard.oidc().is_some() || guard.api_key().is_some();
         self.external_auth().is_some()
             || self.asks_for_password()
             || self.phases.guards.iter().any(by_identity)
@@ -339,7 +345,8 @@ impl Added {
     pub(crate) fn told_of_identity(&self, is_used: impl Fn(&String) -> bool) -> Option<String> {
         let guards = &self.phases.guards;
         let issuers = guards.iter().filter_map(Guard::jwt).flat_map(|auth| &auth.issuers);
-        let claims = issuers.flat_map(|issuer| &issuer.headers).map(|of| &of.header);
+        let logins = guards.iter().filter_map(Guard::oidc).flat_map(|auth| &auth.headers);
+        let claims = issuers.flat_map(|issuer| &issuer.headers).chain(logins).map(|of| &of.header);
         let clients = guards.iter().filter_map(Guard::api_key).filter_map(|auth| auth.client_header.as_ref());
         claims.chain(clients).map(|header| header.to_ascii_lowercase()).find(is_used)
     }
@@ -389,7 +396,8 @@ impl Added {
 
 /// The headers by which a guard tells endpoints who the client is, or in which it reads a key; in lower case.
 fn headers_about_client(guard: &Guard) -> Vec<Arc<str>> {
-    let claims = guard.jwt().into_iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
+    let tokens = guard.jwt().into_iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
+    let claims = tokens.chain(guard.oidc().into_iter().flat_map(|auth| &auth.headers));
     let keys = guard.api_key().into_iter().flat_map(|auth| {
         let keys = auth.locations.iter().filter_map(|location| match location {
             CredentialLocation::Header { name, .. } => Some(name),

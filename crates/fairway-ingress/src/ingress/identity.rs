@@ -1,5 +1,5 @@
-//! Tokens, API keys and what is allowed to whom: `fairway.dev/jwt`, `fairway.dev/api-key` and `fairway.dev/authorization`, which have
-//! the fields of a SecurityPolicy as JSON. Whatever cannot be read closes the paths.
+//! Tokens, logins, API keys and what is allowed to whom: `fairway.dev/jwt`, `fairway.dev/oidc`, `fairway.dev/api-key` and
+//! `fairway.dev/authorization`, which have the fields of a SecurityPolicy as JSON. Whatever cannot be read closes the paths.
 
 use fairway_model::{AnswerReason, Origin};
 use fairway_objects::annotations::field_of_policies;
@@ -7,7 +7,7 @@ use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::identity::{Context as IdentityContext, Identity, Written};
 use fairway_objects::object::{Kind, ObjectKey};
-use fairway_objects::policies::{ApiKey, Authorization, Jwt};
+use fairway_objects::policies::{ApiKey, Authorization, Jwt, Oidc};
 use fairway_objects::references::Referenced;
 
 use crate::ingress::closed::{self, Closed};
@@ -17,12 +17,14 @@ use crate::ingress::own::PREFIX;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The annotations, and the fields that they are.
-const FIELDS: [(&str, &str); 3] = [("jwt", "jwt"), ("api-key", "apiKey"), ("authorization", "authorization")];
+const FIELDS: [(&str, &str); 4] =
+    [("jwt", "jwt"), ("oidc", "oidc"), ("api-key", "apiKey"), ("authorization", "authorization")];
 
 /// What the annotations say.
 #[derive(Default)]
 struct Values {
     jwt: Option<Jwt>,
+    oidc: Option<Oidc>,
     api_key: Option<ApiKey>,
     authorization: Option<Authorization>,
 }
@@ -32,6 +34,7 @@ impl Values {
     fn read(annotations: &Annotations<'_>, mut wrong: impl FnMut(&'static str, String)) -> Self {
         Self {
             jwt: value(annotations, "jwt", field_of_policies, &mut wrong),
+            oidc: value(annotations, "oidc", field_of_policies, &mut wrong),
             api_key: value(annotations, "api-key", field_of_policies, &mut wrong),
             authorization: value(annotations, "authorization", field_of_policies, &mut wrong),
         }
@@ -40,6 +43,7 @@ impl Values {
     fn written(&self) -> Written<'_> {
         Written {
             jwt: self.jwt.as_ref(),
+            oidc: self.oidc.as_ref(),
             api_key: self.api_key.as_ref(),
             authorization: self.authorization.as_ref(),
         }

@@ -24,7 +24,8 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 6] = ["api-key", "authorization", "compat", "compression", "jwt", "shared-hosts"];
+const OTHERS: [&str; 7] =
+    ["api-key", "authorization", "compat", "compression", "jwt", "oidc", "shared-hosts"];
 
 /// Adds what they ask for.
 ///

@@ -194,6 +194,7 @@ fn protection(guard: &Guard) -> Option<&'static str> {
         Guard::ExternalAuth(_) => "the question to the authentication service",
         Guard::BasicAuth(_) => "the password",
         Guard::Jwt(_) => "the token of fairway.dev/jwt",
+        Guard::Oidc(_) => "the login of fairway.dev/oidc",
         Guard::ApiKey(_) => "the key of fairway.dev/api-key",
         Guard::Authorize(_) => "the rules of fairway.dev/authorization",
         Guard::Any(_) => "the guards of satisfy: any",

@@ -16,6 +16,7 @@ use crate::policies as types;
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) has_jwt: bool,
+    pub(super) has_oidc: bool,
     pub(super) api_key: Option<&'a ApiKeyAuth>,
 }
 
@@ -54,10 +55,11 @@ fn read_rule(
         texts(field, all, most::CLIENTS)
     })?;
     let headers = condition(at, "headers", of.headers.as_deref(), most::HEADERS, header_conditions)?;
-    for (name, is_empty) in [("claims", claims.is_empty()), ("scopes", scopes.is_empty())] {
-        if !is_empty && !known.has_jwt {
-            return Err(Mistake::new(format!("{at}.{name}"), "nothing is known of a token without jwt"));
-        }
+    if !claims.is_empty() && !known.has_jwt && !known.has_oidc {
+        return Err(Mistake::new(format!("{at}.claims"), "nothing is known of a token without jwt or oidc"));
+    }
+    if !scopes.is_empty() && !known.has_jwt {
+        return Err(Mistake::new(format!("{at}.scopes"), "nothing is known of a token without jwt"));
     }
     if !clients.is_empty() {
         let field = format!("{at}.apiKeyClients");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{JwtKeys, OwnScheme, PublishedKeys, Timeouts, TrustedRoots, shown_url};
+use fairway_model::{JwtKeys, OwnScheme, PublishedDocument, Timeouts, TrustedRoots, shown_url};
 use fairway_token::KeySet;
 use rustls_pki_types::DnsName;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) doubts: Vec<Doubt>,
 }
 
-/// A backend that publishes keys.
+/// A backend that publishes keys, or that users log in by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeysBackend {
     /// The field with its URL.
@@ -76,8 +76,9 @@ pub(super) fn read_keys(
             Ok(JwtKeys::Inline(text.into()))
         }
         (Some(url), None) => {
-            let (published, backend) = published(at, url, &keys.ca_certificate_refs, context)?;
-            found.backends.push(KeysBackend { field: format!("{at}.url"), backend });
+            let at = At { url: format!("{at}.url"), authorities: format!("{at}.caCertificateRefs") };
+            let (published, backend) = published(&at, url, &keys.ca_certificate_refs, context)?;
+            found.backends.push(KeysBackend { field: at.url, backend });
             Ok(JwtKeys::Published(published))
         }
     }
@@ -91,19 +92,25 @@ fn has_secret_part(text: &str) -> bool {
     keys.into_iter().flatten().any(|key| SECRET.iter().any(|part| key.get(part).is_some()))
 }
 
+/// The fields of a URL and of the authorities of its host.
+pub(super) struct At {
+    pub(super) url: String,
+    pub(super) authorities: String,
+}
+
 /// Keys can be forged on the way where they are asked for in the clear: only a Service of the cluster is asked like that.
-fn published(
-    at: &str,
+pub(super) fn published(
+    at: &At,
     url: &str,
     authorities: &[types::SecretOrConfigMapReference],
     context: Context<'_>,
-) -> Checked<(PublishedKeys, BackendRef)> {
-    let field = format!("{at}.url");
-    let wrong = |why: &str| Mistake::new(&field, format!("\"{}\" {why}", shown_url(url)));
+) -> Checked<(PublishedDocument, BackendRef)> {
+    let field = &at.url;
+    let wrong = |why: &str| Mistake::new(field, format!("\"{}\" {why}", shown_url(url)));
     if url.contains('$') {
         return Err(wrong("has a $, and variables do not work here"));
     }
-    let ServiceUrl { place, target } = ServiceUrl::read(url).map_err(|why| Mistake::new(&field, why))?;
+    let ServiceUrl { place, target } = ServiceUrl::read(url).map_err(|why| Mistake::new(field, why))?;
     let UrlPlace::Host(host) = place else { return Err(wrong("names no host")) };
     let (backend, default_port) = match host.scheme {
         OwnScheme::Http => {
@@ -113,7 +120,7 @@ fn published(
                 ));
             }
             if !authorities.is_empty() {
-                return Err(Mistake::new(format!("{at}.caCertificateRefs"), "it needs a URL with https"));
+                return Err(Mistake::new(&at.authorities, "it needs a URL with https"));
             }
             (host.backend(context.resources, Purpose::Keys), 80)
         }
@@ -121,7 +128,7 @@ fn published(
             if host.address().is_some() || DnsName::try_from(&*host.name).is_err() {
                 return Err(wrong("has a host that is no name of a certificate"));
             }
-            let roots = trusted_roots(&format!("{at}.caCertificateRefs"), authorities, context)?;
+            let roots = trusted_roots(&at.authorities, authorities, context)?;
             (host.backend_verified(roots, Purpose::Keys), 443)
         }
     };
@@ -129,7 +136,7 @@ fn published(
     let host = if port == default_port { name } else { format!("{name}:{port}").into() };
     let timeouts = Timeouts { send: KEY_SET_TIMEOUT, read: KEY_SET_TIMEOUT, ..Timeouts::default() };
     let target = target.to_string().into();
-    Ok((PublishedKeys { backend: backend.key.clone(), host, target, timeouts }, backend))
+    Ok((PublishedDocument { backend: backend.key.clone(), host, target, timeouts }, backend))
 }
 
 fn trusted_roots(

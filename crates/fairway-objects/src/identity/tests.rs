@@ -37,6 +37,7 @@ fn resources() -> Resources {
     secret("shop", "control", json!({"a": "hunter2\u{7}hunter2-1"}));
     secret("shop", "blank", json!({"a": "\n"}));
     secret("shop", "none", json!({}));
+    secret("shop", "login", json!({"client-secret": "hunter2\n"}));
     secret("bank", "partners", json!({"a": "hunter2-hunter2-1"}));
     secret("shop", "authority", json!({"ca.crt": "no certificate"}));
     let mut map = |name: &str, key_set: &str| {
@@ -65,6 +66,7 @@ fn read(spec: &Value) -> Checked<Identity> {
     let spec: SecurityPolicySpec = serde_json::from_value(spec.clone()).expect("a spec");
     let written = Written {
         jwt: spec.jwt.as_ref(),
+        oidc: spec.oidc.as_ref(),
         api_key: spec.api_key.as_ref(),
         authorization: spec.authorization.as_ref(),
     };
@@ -452,9 +454,91 @@ fn what_is_named_is_known_before_anything_is_judged() {
         "apiKey": {"secretRefs": [{"name": "partners"}]},
     });
     let spec: SecurityPolicySpec = serde_json::from_value(spec).unwrap();
-    let written = Written { jwt: spec.jwt.as_ref(), api_key: spec.api_key.as_ref(), authorization: None };
+    let written = Written { jwt: spec.jwt.as_ref(), api_key: spec.api_key.as_ref(), ..Written::default() };
     let named: Vec<_> =
         written.named("shop").iter().map(|it| format!("{} {}", it.kind.name(), it.key)).collect();
     assert_eq!(named, ["Secret b/ca", "Secret shop/partners", "ConfigMap shop/keys"]);
     assert_eq!(written.services().into_iter().collect::<Vec<_>>(), [ObjectKey::new("login", "a")]);
+}
+
+/// A policy with a login with more fields.
+fn login(fields: &Value) -> Value {
+    let mut oidc = json!({"issuer": "https://login.test/shop", "clientId": "shop"});
+    oidc.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    json!({"oidc": oidc})
+}
+
+#[test]
+fn a_login_needs_little_and_has_safe_defaults() {
+    let identity = read(&login(&json!({}))).unwrap();
+    let auth = identity.oidc.unwrap();
+    assert_eq!(&*auth.metadata.target, "/shop/.well-known/openid-configuration");
+    assert_eq!((&*auth.metadata.host, &*auth.hosts[0].origin), ("login.test", "https://login.test"));
+    assert_eq!(auth.client_secret.text(), None);
+    assert_eq!(auth.scopes, ["openid".into()]);
+    assert_eq!((&*auth.paths.callback, &*auth.paths.logout), ("/oauth2/callback", "/oauth2/logout"));
+    assert_eq!((auth.session_lifetime.as_secs(), auth.forwards_access_token), (43_200, false));
+    assert_eq!(identity.backends.len(), 1);
+    let spec = login(&json!({
+        "clientSecretRef": {"name": "login"}, "scopes": ["openid", "email"], "additionalHosts": ["keys.test:8443"],
+        "metadataUrl": "http://idp.login.svc:8080/m", "sessionLifetime": "30m", "forwardAccessToken": true,
+        "parameters": [{"name": "audience", "value": "a b"}], "callbackPath": "/app/back",
+    }));
+    let identity = read(&spec).unwrap();
+    let auth = identity.oidc.unwrap();
+    assert_eq!(auth.client_secret.text().map(|secret| &**secret), Some("hunter2"));
+    assert_eq!(&*auth.client_secret_version, "shop/login@7");
+    assert_eq!(auth.scopes, ["openid".into(), "email".into()]);
+    let origins: Vec<_> = auth.hosts.iter().map(|host| &*host.origin).collect();
+    assert_eq!(origins, ["http://idp.login.svc:8080", "https://keys.test:8443"]);
+    assert_eq!(auth.sessions, "shop\nshop\nhttps://login.test/shop".into());
+}
+
+#[test]
+fn a_login_that_cannot_be_used_names_its_field_and_no_secret() {
+    for (fields, field) in [
+        (json!({"issuer": ""}), "oidc.issuer"),
+        (json!({"issuer": "login.test"}), "oidc.issuer"),
+        (json!({"issuer": "http://login.test"}), "oidc.issuer"),
+        (json!({"issuer": "https://login.test/?a"}), "oidc.issuer"),
+        (json!({"issuer": "https://127.0.0.1/"}), "oidc.issuer"),
+        (json!({"clientId": ""}), "oidc.clientId"),
+        (json!({"clientSecretRef": {"name": "gone"}}), "oidc.clientSecretRef"),
+        (json!({"clientSecretRef": {"name": "partners"}}), "oidc.clientSecretRef"),
+        (json!({"clientSecretRef": {"name": "login", "namespace": "bank"}}), "oidc.clientSecretRef"),
+        (json!({"metadataUrl": "https://a@login.test/"}), "oidc.metadataUrl"),
+        (json!({"additionalHosts": ["https://keys.test"]}), "oidc.additionalHosts[0]"),
+        (json!({"additionalHosts": ["keys.test/a"]}), "oidc.additionalHosts[0]"),
+        (json!({"additionalHosts": ["127.0.0.1"]}), "oidc.additionalHosts[0]"),
+        (
+            json!({"caCertificateRefs": [{"kind": "Secret", "name": "authority"}]}),
+            "oidc.caCertificateRefs[0]",
+        ),
+        (json!({"scopes": ["a b"]}), "oidc.scopes"),
+        (json!({"parameters": [{"name": "redirect_uri", "value": "a"}]}), "oidc.parameters[0].name"),
+        (json!({"parameters": [{"name": "a", "value": ""}]}), "oidc.parameters[0].value"),
+        (json!({"callbackPath": "back"}), "oidc.callbackPath"),
+        (json!({"callbackPath": "/a?b"}), "oidc.callbackPath"),
+        (json!({"callbackPath": "/a/../b"}), "oidc.callbackPath"),
+        (json!({"logoutPath": "/oauth2/callback"}), "oidc.logoutPath"),
+        (json!({"afterLogoutPath": "//evil.test"}), "oidc.afterLogoutPath"),
+        (json!({"afterLogoutPath": "/oauth2/logout"}), "oidc.afterLogoutPath"),
+        (json!({"sessionLifetime": "1s"}), "oidc.sessionLifetime"),
+        (json!({"sessionLifetime": "200h"}), "oidc.sessionLifetime"),
+        (json!({"clockSkew": "1h"}), "oidc.clockSkew"),
+        (json!({"claimsToHeaders": [{"claim": "sub", "header": "Host"}]}), "oidc.claimsToHeaders[0].header"),
+    ] {
+        let mistake = read(&login(&fields)).expect_err(field);
+        assert_eq!(mistake.field, field, "{}", mistake.problem);
+        assert!(!mistake.problem.contains("hunter2"), "{}", mistake.problem);
+    }
+    let mut both = issuer(&json!({}));
+    both["oidc"] = login(&json!({}))["oidc"].clone();
+    assert_eq!(read(&both).expect_err("they exclude each other").field, "oidc");
+    let mut scopes = login(&json!({}));
+    scopes["authorization"] = json!({"rules": [{"action": "Allow", "scopes": ["read"]}]});
+    assert_eq!(read(&scopes).expect_err("an ID token has none").field, "authorization.rules[0].scopes");
+    scopes["authorization"] =
+        json!({"rules": [{"action": "Allow", "claims": [{"name": "a", "values": ["b"]}]}]});
+    assert!(read(&scopes).is_ok());
 }

@@ -26,11 +26,7 @@ pub(super) fn read_jwt(jwt: &types::Jwt, context: Context<'_>, found: &mut Found
         let problem = "it is empty, or has something besides visible ASCII, a quote or a backslash";
         return Err(Mistake::new("jwt.realm", problem));
     }
-    let skew = jwt.clock_skew.as_deref().map_or(Ok(DEFAULT_CLOCK_SKEW), |text| {
-        duration::read(text).filter(|skew| *skew <= MAX_CLOCK_SKEW).ok_or_else(|| {
-            Mistake::new("jwt.clockSkew", format!("\"{text}\" is no duration from 0s to 10m such as 30s"))
-        })
-    })?;
+    let skew = clock_skew("jwt.clockSkew", jwt.clock_skew.as_deref())?;
     let default = CredentialLocation::Header { name: "Authorization".into(), prefix: "Bearer ".into() };
     let locations = locations("jwt.from", &jwt.from, default)?;
     let field = "jwt.issuers";
@@ -45,6 +41,15 @@ pub(super) fn read_jwt(jwt: &types::Jwt, context: Context<'_>, found: &mut Found
         issuers.push(issuer);
     }
     Ok(JwtAuth { realm: realm.into(), locations, skew, issuers })
+}
+
+/// How far clocks may differ.
+pub(super) fn clock_skew(field: &str, written: Option<&str>) -> Checked<Duration> {
+    written.map_or(Ok(DEFAULT_CLOCK_SKEW), |text| {
+        duration::read(text).filter(|skew| *skew <= MAX_CLOCK_SKEW).ok_or_else(|| {
+            Mistake::new(field, format!("\"{text}\" is no duration from 0s to 10m such as 30s"))
+        })
+    })
 }
 
 fn read_issuer(
@@ -62,7 +67,7 @@ fn read_issuer(
     Ok(JwtIssuer { issuer, audiences, keys, claims, scopes, headers })
 }
 
-fn claim_headers(field: &str, written: &[types::ClaimHeader]) -> Checked<Vec<ClaimHeader>> {
+pub(super) fn claim_headers(field: &str, written: &[types::ClaimHeader]) -> Checked<Vec<ClaimHeader>> {
     at_most(field, written, most::CLAIMS)?;
     let mut headers: Vec<ClaimHeader> = Vec::with_capacity(written.len());
     for (index, it) in written.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Who asks, by a JSON Web Token or an API key, and what that client may do. The annotations of Ingresses have the same objects.
+//! Who asks, by a JSON Web Token, an API key or a login, and what that client may do. The annotations of Ingresses have the same objects.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -106,6 +106,68 @@ pub struct ApiKey {
     /// The header with which endpoints get the name of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_header: Option<String>,
+}
+
+/// A login with an OpenID provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Oidc {
+    /// The issuer of the provider, byte for byte.
+    pub issuer: String,
+    /// Where its metadata is; below the issuer, as OpenID Connect Discovery says, where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_url: Option<String>,
+    /// Other hosts on which its token endpoint or its keys are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub additional_hosts: Vec<String>,
+    /// Secrets and ConfigMaps with the authorities of these hosts in `ca.crt`; those of the system where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ca_certificate_refs: Vec<SecretOrConfigMapReference>,
+    /// The name of the client at the provider.
+    pub client_id: String,
+    /// The Secret with the secret of the client in its entry `client-secret`; public clients have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret_ref: Option<SecretReference>,
+    /// What is asked for besides `openid`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// Further parameters of the authorization request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<OidcParameter>,
+    /// Where the provider sends browsers back to; `/oauth2/callback` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback_path: Option<String>,
+    /// Where users log out; `/oauth2/logout` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logout_path: Option<String>,
+    /// Where they are after that; `/` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_logout_path: Option<String>,
+    /// After which time users log in again, at most `168h`; `12h` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_lifetime: Option<String>,
+    /// How far the clock of the provider may differ; `30s` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_skew: Option<String>,
+    /// Whether endpoints get the access token in `Authorization`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward_access_token: Option<bool>,
+    /// Claims that the ID token must have; all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required_claims: Vec<ClaimValues>,
+    /// Claims of the ID token that endpoints get as headers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims_to_headers: Vec<ClaimHeader>,
+}
+
+/// A parameter of the authorization request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OidcParameter {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// What is allowed to whom.

@@ -22,7 +22,7 @@ pub use clients::{
 };
 pub use identity::{
     ApiKey, Authorization, AuthorizationRule, ClaimHeader, ClaimValues, CredentialSource, HeaderCondition,
-    Jwt, JwtIssuer, JwtKeys,
+    Jwt, JwtIssuer, JwtKeys, Oidc, OidcParameter,
 };
 pub use references::{SecretOrConfigMapReference, SecretReference};
 pub use security::{

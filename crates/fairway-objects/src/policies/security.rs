@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
-use crate::policies::identity::{ApiKey, Authorization, Jwt};
+use crate::policies::identity::{ApiKey, Authorization, Jwt, Oidc};
 use crate::policies::references::{SecretOrConfigMapReference, SecretReference};
 
 /// `fairway.dev/v1alpha1` SecurityPolicy.
@@ -55,6 +55,9 @@ pub struct SecurityPolicySpec {
     /// A JSON Web Token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwt: Option<Jwt>,
+    /// A login with an OpenID provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<Oidc>,
     /// An API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<ApiKey>,

@@ -194,6 +194,7 @@ async fn put<N: Network, D: Downstream>(
                 proof: peer.proof(),
                 counts,
                 tokens: None,
+                logins: None,
                 https_port: 0,
             };
             follow(rule, &context, question)?;
@@ -257,6 +258,7 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
     head.append(b"Host", host);
     let dropped = Known::Host.bit() | Known::ContentLength.bit() | Known::Expect.bit();
     head.copy_fields(request, |field| dropped & field.known.bit() == 0 && !is_own(field.name));
+    filter::remove_login_cookies(head);
     let target = env.intake.received(buffers);
     head.append_with(b"X-Original-URL", |value| {
         let parts = [env.client.scheme.as_str().as_bytes(), b"://", own, target];

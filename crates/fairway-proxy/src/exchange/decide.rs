@@ -20,7 +20,7 @@ pub(super) fn decide<'a, N: Network>(
     buffers: &mut Buffers,
 ) -> Verdict<'a> {
     let Environment { intake, client, https_port, .. } = env;
-    let Guards { counts, tokens, .. } = &env.worker.guards;
+    let Guards { counts, tokens, logins, .. } = &env.worker.guards;
     let (scheme, proof) = (peer.scheme, peer.proof());
     let context = FilterContext {
         intake,
@@ -29,6 +29,7 @@ pub(super) fn decide<'a, N: Network>(
         proof,
         counts,
         tokens: Some(tokens),
+        logins: Some(logins),
         https_port: *https_port,
     };
     let rule = env.rule().rule();

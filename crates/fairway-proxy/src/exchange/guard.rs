@@ -9,8 +9,9 @@ use fairway_routing::{AnyOf, GuardStep};
 
 use super::ask::{self, Answer};
 use super::environment::Exchange;
-use super::respond;
-use super::token::{self, Refused};
+use super::refused::{Refused, keep_out, wait};
+use super::token;
+use super::{login, respond};
 use crate::fault::{Denial, Fault};
 use crate::filter::{
     Made, Verdict, admit_api_client, admit_token, api_client, own_answer, remove_credentials, vouch_for_none,
@@ -45,6 +46,7 @@ pub(super) async fn pass<'r, N: Network, D: Downstream>(
                 keep_out(exchange, denial)
             }
         },
+        GuardStep::Login(check) => login::pass(exchange, check).await,
         GuardStep::ApiKey(auth) => match api_client(auth, &exchange.env.intake, exchange.buffers) {
             Ok(client) => {
                 admit_api_client(auth, &client, exchange.buffers);
@@ -143,15 +145,6 @@ fn denied<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, status: u16) -> 
     }
 }
 
-/// The answer that keeps the request out stands in the buffers.
-fn keep_out<'r, N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, denial: Denial) -> Verdict<'r> {
-    exchange.record.fault = Some(Fault::Credential(denial));
-    match respond::replacing(&exchange.env, denial.status()) {
-        Some(_) => Verdict::Refused(Fault::Credential(denial)),
-        None => Verdict::Answered(Made::ByRule),
-    }
-}
-
 /// Asks the client for a password (RFC 7617 §2).
 fn challenge<'r, N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, basic: &BasicAuth) -> Verdict<'r> {
     let fault = Fault::Denied(401);
@@ -181,5 +174,5 @@ async fn verify<N: Network, D: Downstream>(
     };
     let Some(claim) = claim else { return Ok(Word::Wrong) };
     let verified = worker.guards.passwords.verify(basic, claim);
-    token::wait(exchange, verified, Duration::MAX).await
+    wait(exchange, verified, Duration::MAX).await
 }

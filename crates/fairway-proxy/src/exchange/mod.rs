@@ -50,14 +50,17 @@ mod hostile_frames_tests;
 mod hostile_tests;
 #[cfg(test)]
 mod interleaving_tests;
+mod issuer;
 #[cfg(test)]
 mod location_tests;
+mod login;
 mod lookup;
 mod mirror;
 #[cfg(test)]
 mod pairing_tests;
 pub(crate) mod peer_watch;
 mod race;
+mod refused;
 mod relay;
 mod replace;
 mod respond;

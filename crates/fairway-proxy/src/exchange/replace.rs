@@ -12,7 +12,7 @@ use super::respond::Outcome;
 use super::{forwarded, respond, subrequest};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::filter::Made;
+use crate::filter::{Made, remove_login_cookies};
 use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::request::body::RequestBody;
@@ -74,19 +74,26 @@ fn write_question<N: Network>(
     let target = &*forms.read().target;
     let rewritten = target.iter().position(|byte| *byte == b'?').map(|at| &target[at + 1..]);
     let query = if target.is_empty() { env.intake.query(buffers) } else { rewritten.unwrap_or_default() };
+    // It may be that with which a browser comes back from its login.
+    let is_secret = env.rule().steps().takes_logins;
     match query {
+        _ if is_secret => question.start_request(method, b"/"),
         [] => question.start_request(method, b"/"),
         query => question.start_request(method, &[b"/?", query].concat()),
     }
     let skipped = |known| matches!(known, Known::ContentLength | Known::Expect) || known.is_of_the_client();
     question.copy_fields(request, |field| !skipped(field.known));
+    remove_login_cookies(question);
     let received = &forms.read().host;
     if !received.is_empty() || request.first(Known::Host).is_none() {
         question.set(b"Host", received);
     }
     forwarded::name_client(question, &env.client, || env.number());
     question.set(b"X-Code", itoa::Buffer::new().format(status).as_bytes());
-    question.set(b"X-Original-URI", env.intake.received(buffers));
+    match is_secret {
+        true => question.set(b"X-Original-URI", env.intake.normalised(buffers)),
+        false => question.set(b"X-Original-URI", env.intake.received(buffers)),
+    }
     if let Some(accepted) = request.named(b"accept") {
         question.set(b"X-Format", accepted);
     }

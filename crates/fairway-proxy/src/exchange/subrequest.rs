@@ -26,9 +26,14 @@ use crate::request::intake::Intake;
 
 /// Checks a request that Fairway makes: it has no body, and waits for nothing.
 pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {
+    intake_with(buffers, BodySize::None)
+}
+
+/// The same for a request with a body.
+pub(super) fn intake_with(buffers: &mut Buffers, body: BodySize) -> Result<Intake, Fault> {
     let arrival = Arrival {
         head_bytes: 0,
-        body: Ok(BodySize::None),
+        body: Ok(body),
         expects_continue: Ok(false),
         persistence: Persistence::Close,
         upgrade: Upgrade::None,

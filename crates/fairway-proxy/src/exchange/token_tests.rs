@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use fairway_model::{
     AnyGuard, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, BasicAuth, ClaimHeader, ClaimMatch,
-    CredentialLocation, Decision, Guard, JwtAuth, JwtIssuer, JwtKeys, LimitKey, Phases, PublishedKeys,
+    CredentialLocation, Decision, Guard, JwtAuth, JwtIssuer, JwtKeys, LimitKey, Phases, PublishedDocument,
     RateLimit, Timeouts, Users,
 };
 use fairway_testkit::tokens::{Signer, published};
@@ -38,7 +38,7 @@ fn jwt() -> JwtAuth {
         issuers: vec![JwtIssuer {
             issuer: ISSUER.into(),
             audiences: vec!["shop".into()],
-            keys: JwtKeys::Published(PublishedKeys {
+            keys: JwtKeys::Published(PublishedDocument {
                 backend: "a".into(),
                 host: "login.test".into(),
                 target: "/keys".into(),

@@ -1,8 +1,8 @@
 //! Answers of Fairway's own.
 
-use fairway_http::Known;
+use fairway_http::{Head, Known};
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Written};
 
 /// Starts an answer of Fairway's own in the buffers, with a short body that says its status.
 pub(crate) fn own_answer(buffers: &mut Buffers, status: u16, why: Option<&str>) {
@@ -26,10 +26,29 @@ pub(crate) fn own_answer(buffers: &mut Buffers, status: u16, why: Option<&str>) 
 #[inline]
 pub(super) fn add_session_cookie(buffers: &mut Buffers) {
     let Buffers { answer, forms, .. } = buffers;
-    let cookie = &forms.read().session_cookie;
-    if !cookie.is_empty() {
+    let Written { session_cookie, login_cookies, .. } = forms.read();
+    if !session_cookie.is_empty() {
+        answer.append(b"Set-Cookie", session_cookie);
+    }
+    if !login_cookies.is_empty() {
+        add_login_cookies(login_cookies, answer);
+    }
+}
+
+/// Adds the cookies of a login. Shared caches must keep none of them, whatever the endpoint says (RFC 9111 §5.2.2.7).
+#[cold]
+fn add_login_cookies(cookies: &[u8], answer: &mut Head) {
+    for cookie in cookies.split(|byte| *byte == b'\n').filter(|cookie| !cookie.is_empty()) {
         answer.append(b"Set-Cookie", cookie);
     }
+    answer.append(b"Cache-Control", b"private");
+}
+
+/// Keeps a cookie of a login for the answer to the client.
+pub(crate) fn keep_login_cookie(line: &str, buffers: &mut Buffers) {
+    let cookies = &mut buffers.forms.write().login_cookies;
+    cookies.extend_from_slice(line.as_bytes());
+    cookies.push(b'\n');
 }
 
 /// The host as redirects write it: as the client sent it, without port.

@@ -5,16 +5,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fairway_http::Head;
-use fairway_model::{ApiKeyAuth, CredentialLocation, Decision, JwtAuth, LimitKey};
-use fairway_routing::{AnyOf, AuthorizationCheck, Caller, GuardStep, TokenCheck};
+use fairway_model::{ApiKeyAuth, ClaimHeader, CredentialLocation, Decision, JwtAuth, LimitKey, OidcAuth};
+use fairway_routing::{
+    AnyOf, AuthorizationCheck, Caller, GuardStep, LOGIN_COOKIE_PREFIX, LoginCheck, TokenCheck,
+};
 use fairway_token::digest;
+use fairway_token::login::{CookieParts, find_cookie, without_cookies};
 
 use super::credential::{self, Credential};
 use super::verdict::{FilterContext, Verdict};
 use super::vouched::{is_same, vouch_for_nobody};
 use crate::buffers::Buffers;
 use crate::fault::{Denial, Fault};
-use crate::guards::VerifiedToken;
+use crate::guards::{OpenSession, VerifiedToken};
+use crate::peer::Scheme;
 use crate::request::intake::Intake;
 
 /// The token of the request in the buffers; nothing of it is verified.
@@ -42,6 +46,10 @@ pub(super) fn verified_before(
 /// The request passes with a token: what it says is known from here on.
 pub(crate) fn admit_token(auth: &JwtAuth, token: &Arc<VerifiedToken>, buffers: &mut Buffers) {
     remove_claims(auth, &mut buffers.request);
+    admit_claims(token, buffers);
+}
+
+fn admit_claims(token: &Arc<VerifiedToken>, buffers: &mut Buffers) {
     for (header, value) in &token.headers {
         buffers.request.append(header.as_bytes(), value.as_bytes());
     }
@@ -50,9 +58,56 @@ pub(crate) fn admit_token(auth: &JwtAuth, token: &Arc<VerifiedToken>, buffers: &
 
 /// Removes the headers that claims are told in, whoever wrote them.
 fn remove_claims(auth: &JwtAuth, request: &mut Head) {
-    let headers = || auth.issuers.iter().flat_map(|issuer| &issuer.headers);
+    remove_headers(|| auth.issuers.iter().flat_map(|issuer| &issuer.headers), request);
+}
+
+fn remove_headers<'h, H: Iterator<Item = &'h ClaimHeader>>(headers: impl Fn() -> H, request: &mut Head) {
     if headers().next().is_some() {
         request.retain(|field| !headers().any(|of| is_same(field.name, of.header.as_bytes())));
+    }
+}
+
+/// The session in the cookies of the request; nothing of it is opened.
+pub(crate) fn shown_session<'b>(check: &LoginCheck, buffers: &'b Buffers) -> Option<CookieParts<'b>> {
+    find_cookie(buffers.request.all_named(b"Cookie"), &check.session_cookie)
+}
+
+/// The session of the request, if it was opened before and nobody has to be waited for.
+pub(super) fn opened_before(
+    check: &LoginCheck,
+    context: &FilterContext<'_>,
+    buffers: &Buffers,
+) -> Option<Arc<OpenSession>> {
+    let path = context.intake.normalised(buffers);
+    let paths = &check.auth.paths;
+    if context.client.scheme == Scheme::Http
+        || [&paths.callback, &paths.logout].iter().any(|own| own.as_bytes() == path)
+    {
+        return None;
+    }
+    context.logins?.find(check, &buffers.host, &shown_session(check, buffers)?)
+}
+
+/// The request passes with a session: what its ID token says is known from here on.
+pub(crate) fn admit_session(auth: &OidcAuth, session: &OpenSession, buffers: &mut Buffers) {
+    remove_headers(|| auth.headers.iter(), &mut buffers.request);
+    if let Some(authorization) = &session.authorization {
+        buffers.request.set(b"Authorization", authorization.as_bytes());
+    }
+    admit_claims(&session.token, buffers);
+}
+
+/// Removes the cookies of logins from a request for anybody else: whoever has them has the session.
+pub(crate) fn remove_login_cookies(request: &mut Head) {
+    let prefix = LOGIN_COOKIE_PREFIX.as_bytes();
+    if !request.all_named(b"Cookie").any(|line| memchr::memmem::find(line, prefix).is_some()) {
+        return;
+    }
+    let mut kept = Vec::new();
+    without_cookies(request.all_named(b"Cookie"), prefix, &mut kept);
+    request.remove(b"Cookie");
+    if !kept.is_empty() {
+        request.append(b"Cookie", &kept);
     }
 }
 

@@ -17,13 +17,15 @@ mod template;
 mod verdict;
 mod vouched;
 
-pub(crate) use answer::own_answer;
+pub(crate) use answer::{keep_login_cookie, own_answer};
 pub(crate) use caller::{
-    admit_api_client, admit_token, api_client, remove_credentials, shown_token, vouch_for_none,
+    admit_api_client, admit_session, admit_token, api_client, remove_credentials, remove_login_cookies,
+    shown_session, shown_token, vouch_for_none,
 };
 pub(crate) use chosen::choose_for_request;
 pub(crate) use fields::{hide, set_on_request};
 pub(crate) use received::on_received;
+pub(crate) use redirect::own_origin;
 pub(crate) use template::{Sources, compared, text};
 pub(crate) use verdict::{FilterContext, Made, Verdict};
 pub(crate) use vouched::{is_copied, keep_cookies, vouch};
@@ -55,6 +57,9 @@ pub(crate) fn on_request<'r>(
     }
     if steps.takes_api_keys {
         caller::remove_api_keys(&steps.guards, &mut buffers.request);
+    }
+    if steps.takes_logins {
+        remove_login_cookies(&mut buffers.request);
     }
     for step in &steps.request {
         edit(step, context, buffers);
@@ -126,6 +131,13 @@ fn ask<'r>(
             }
             // Whoever waits for nobody answers it, too.
             Err(_) => Verdict::Wait(guard, next),
+        },
+        GuardStep::Login(check) => match caller::opened_before(check, context, buffers) {
+            Some(session) => {
+                admit_session(&check.auth, &session, buffers);
+                Verdict::Pass
+            }
+            None => Verdict::Wait(guard, next),
         },
         GuardStep::Authorize(check) => caller::authorize(check, context, buffers),
         GuardStep::Rate(policy, limit) => {

@@ -7,7 +7,7 @@ use super::answer::{host_for_redirect, own_answer, without_port};
 use super::verdict::{FilterContext, Made, Verdict};
 use crate::buffers::Buffers;
 use crate::peer::Scheme;
-use crate::request::client::{Trust, forwarded_host};
+use crate::request::client::{Client, Trust, forwarded_host};
 
 /// To https, where the request came in the clear for certain: at the host that the client asked, as far as a trusted peer says it
 /// (ingress-nginx, `best_http_host`).
@@ -33,6 +33,14 @@ pub(super) fn to_https<'r>(
     let kept = if to.keep_trailing_slash { received } else { without_slash(received) };
     location.extend_from_slice(kept);
     answer(buffers, to.status, &location)
+}
+
+/// Scheme, host and port under which the client asked.
+pub(crate) fn own_origin(client: &Client, buffers: &Buffers) -> Vec<u8> {
+    let mut origin = format!("{}://", client.scheme.as_str()).into_bytes();
+    origin.extend_from_slice(host_for_redirect(buffers));
+    push_port(&mut origin, client.scheme, client.link_port);
+    origin
 }
 
 /// Wherever the rule says.

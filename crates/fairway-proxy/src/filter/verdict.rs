@@ -6,7 +6,7 @@ use fairway_net::counts::Counts;
 use fairway_routing::GuardStep;
 
 use crate::fault::Fault;
-use crate::guards::Tokens;
+use crate::guards::{Logins, Tokens};
 use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
@@ -23,6 +23,8 @@ pub(crate) struct FilterContext<'a> {
     pub(crate) counts: &'a Arc<Counts>,
     /// Which tokens were verified before; none for a question of Fairway's own, which waits for nobody and must not depend on it.
     pub(crate) tokens: Option<&'a Tokens>,
+    /// Which sessions were opened before; none as for tokens.
+    pub(crate) logins: Option<&'a Logins>,
     /// The public port of the listener `https`.
     pub(crate) https_port: u16,
 }

@@ -1,14 +1,18 @@
-//! What the guards of a worker verify with and remember: passwords, off the workers, tokens, and answers of authentication services.
+//! What the guards of a worker verify with and remember: passwords, off the workers, tokens, logins, and answers of authentication services.
 //! Bounded, whatever clients claim; it never sees a connection, and never keeps a password, or what could be
 //! computed back to one, or what a request said.
 
+mod documents;
 mod kept;
-mod key_sets;
+mod logins;
 mod passwords;
 mod queue;
+mod refreshes;
 mod tokens;
 
+pub(crate) use documents::{Fetch, Found, Shared as SharedDocuments};
 pub(crate) use kept::{Kept, Tag};
-pub(crate) use key_sets::{Fetch, Keys, Shared as SharedKeySets};
+pub(crate) use logins::{Logins, OpenSession, Permit, Purpose};
 pub(crate) use passwords::{Claim, Passwords, Pool, Word};
-pub(crate) use tokens::{Tokens, VerifiedToken};
+pub(crate) use refreshes::{RefreshFailure, Refreshed, Refreshes};
+pub(crate) use tokens::{Tokens, VerifiedToken, read_key_set};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use fairway_model::ClaimHeader;
 use fairway_net::clock::Instant;
 use fairway_routing::{KeySource, TokenCheck};
-use fairway_token::{Claims, MAX_TOKEN_BYTES};
+use fairway_token::{Claims, InvalidKeySet, KeySet, MAX_TOKEN_BYTES};
 
+use super::documents::{Documents, Shared};
 use super::kept::{Kept, Tag};
-use super::key_sets::{KeySets, Shared};
 
 /// How long a verified token is remembered at most: a key that an issuer withdraws is noticed earlier.
 const MAX_MEMORY: Duration = Duration::from_secs(300);
@@ -22,7 +22,7 @@ const MAX_TOKEN_MEMORY: usize = (CLAIM_BYTES_PER_TOKEN_BYTE + 1) * MAX_TOKEN_BYT
 /// What a worker verifies tokens with and remembers of them.
 pub(crate) struct Tokens {
     verified: Kept<Arc<VerifiedToken>>,
-    pub(crate) key_sets: KeySets,
+    pub(crate) key_sets: Documents<KeySet>,
     /// How often keys had changed when a token was looked for last.
     changes: Cell<u64>,
 }
@@ -49,10 +49,10 @@ impl VerifiedToken {
 }
 
 impl Tokens {
-    pub(crate) fn new(key_sets: Shared) -> Self {
+    pub(crate) fn new(key_sets: Shared<KeySet>) -> Self {
         Self {
             verified: Kept::up_to(MAX_TOKEN_MEMORY),
-            key_sets: KeySets::new(key_sets),
+            key_sets: Documents::new(key_sets),
             changes: Cell::new(0),
         }
     }
@@ -92,5 +92,29 @@ impl Tokens {
 
     fn tag(&self, check: &TokenCheck, token: &[u8]) -> Tag {
         self.verified.tag(&[&check.identity, token])
+    }
+}
+
+/// What an issuer answers when it is asked for its keys; `None` where that is something else.
+pub(crate) fn read_key_set(text: &[u8]) -> Option<KeySet> {
+    match KeySet::parse(text) {
+        Ok(keys) => Some(keys),
+        // It has withdrawn all of them.
+        Err(InvalidKeySet::NoneUsable) => Some(KeySet::default()),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_can_withdraw_all_of_its_keys_and_no_page_of_errors_does() {
+        let key =
+            br#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        assert!(read_key_set(key).is_some_and(|keys| !keys.is_empty()));
+        assert!(read_key_set(b"{\"keys\":[]}").is_some_and(|keys| keys.is_empty()));
+        assert!(read_key_set(b"<html>").is_none());
     }
 }

@@ -27,5 +27,5 @@ pub(crate) use identities::{Identities, ServerTls};
 pub use identities::{IdentityError, SelfSigned};
 pub(crate) use suites::{Clients, for_host};
 pub use tickets::SessionTickets;
-pub(crate) use tickets::{KeySource, TicketFigures};
+pub(crate) use tickets::{Group, KeySource, TicketFigures};
 pub(crate) use upstream::client_config;

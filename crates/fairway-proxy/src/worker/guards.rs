@@ -8,9 +8,11 @@ use std::sync::Arc;
 use fairway_http::Head;
 use fairway_model::ClientVerification;
 use fairway_net::counts::Counts;
+use fairway_token::KeySet;
+use fairway_token::login::Provider;
 
-use crate::guards::{Kept, Passwords, Pool, SharedKeySets, Tokens};
-use crate::tls::ClientTrust;
+use crate::guards::{Kept, Logins, Passwords, Pool, Refreshes, SharedDocuments, Tokens};
+use crate::tls::{ClientTrust, SessionTickets};
 
 /// The most memory of an answer of an authentication service that is kept, in bytes.
 const MAX_ANSWER_BYTES: usize = 8 << 10;
@@ -23,6 +25,8 @@ pub(crate) struct Guards {
     pub(crate) trusts: Trusts,
     pub(crate) answers: Kept<Rc<Head>>,
     pub(crate) tokens: Tokens,
+    /// Sessions of users who have logged in.
+    pub(crate) logins: Logins,
 }
 
 /// Who may issue certificates of clients, as it was read when the first client came.
@@ -54,13 +58,23 @@ impl Trusts {
 pub(crate) struct SharedGuards {
     counts: Arc<Counts>,
     pool: Arc<Pool>,
-    key_sets: SharedKeySets,
+    key_sets: SharedDocuments<KeySet>,
+    providers: SharedDocuments<Provider>,
+    refreshes: Refreshes,
+    tickets: SessionTickets,
 }
 
 impl SharedGuards {
     /// Of a process with this many workers.
-    pub(crate) fn new(workers: usize) -> Self {
-        Self { counts: Counts::new(), pool: Pool::new(workers), key_sets: SharedKeySets::default() }
+    pub(crate) fn new(workers: usize, tickets: SessionTickets) -> Self {
+        Self {
+            counts: Counts::new(),
+            pool: Pool::new(workers),
+            key_sets: SharedDocuments::default(),
+            providers: SharedDocuments::default(),
+            refreshes: Refreshes::default(),
+            tickets,
+        }
     }
 
     /// Those of a worker.
@@ -71,6 +85,7 @@ impl SharedGuards {
             trusts: Trusts::default(),
             answers: Kept::up_to(MAX_ANSWER_BYTES),
             tokens: Tokens::new(self.key_sets),
+            logins: Logins::new(self.providers, self.refreshes, self.tickets),
         }
     }
 }

@@ -230,6 +230,7 @@ impl<N: Network> Worker<N> {
             self.reuse.clear();
             self.guards.answers.clear();
             self.guards.tokens.forget();
+            self.guards.logins.forget();
             self.groups.close_idle(usize::MAX);
             (self.options.return_memory)(Freed::All);
         }

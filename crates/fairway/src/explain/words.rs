@@ -7,8 +7,8 @@ use fairway_model::{
     Balancing, BasicAuth, BodyBuffer, Buffering, ChosenFields, ClientCertificate, ClientDemand, CodingRule,
     Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, ExternalAuth, FieldMatch,
     FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, JwtAuth, JwtIssuer, JwtKeys,
-    Manner, Match, PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit, SessionHash,
-    SessionKey, SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
+    Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit,
+    SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -163,6 +163,7 @@ fn guard(it: &Guard) -> String {
         Guard::ExternalAuth(it) => external(it),
         Guard::BasicAuth(it) => basic(it),
         Guard::Jwt(it) => token(it),
+        Guard::Oidc(it) => login(it),
         Guard::ApiKey(it) => api_key(it),
         Guard::Authorize(it) => authorization(it),
         Guard::Any(it) => {
@@ -242,6 +243,16 @@ fn token(it: &JwtAuth) -> String {
     };
     let issuers = it.issuers.iter().map(issuer).collect::<Vec<_>>().join("; ");
     format!("asks for a token in {}: {issuers}; else 401", locations(&it.locations))
+}
+
+fn login(it: &OidcAuth) -> String {
+    let claims = it.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
+    let needs = claims.collect::<Vec<_>>();
+    let needs = if needs.is_empty() { String::new() } else { format!(", if {}", needs.join(", ")) };
+    format!(
+        "lets users pass who have logged in at {} as client {}{needs}; browsers of others are sent there, else 401 (back at {}, out at {})",
+        it.issuer, it.client_id, it.paths.callback, it.paths.logout
+    )
 }
 
 fn api_key(it: &ApiKeyAuth) -> String {

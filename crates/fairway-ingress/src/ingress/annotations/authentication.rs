@@ -104,7 +104,7 @@ fn authentication(
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
     let basic = basic(reader, context)?;
-    let Identity { jwt, api_key, authorization, .. } = identity::read(reader, context, contributions)?;
+    let Identity { jwt, oidc, api_key, authorization, .. } = identity::read(reader, context, contributions)?;
     let external = external(reader, context, contributions)?.map(Box::new);
     let any = match reader.value("satisfy") {
         None | Some("" | "all") => false,
@@ -114,6 +114,10 @@ fn authentication(
             return Err(Closed::invalid(reader, "satisfy", problem));
         }
     };
+    if any && oidc.is_some() {
+        let problem = "any does not work together with fairway.dev/oidc";
+        return Err(Closed::invalid(reader, "satisfy", problem.to_owned()));
+    }
     contributions.satisfies_any = any;
     let added = &mut contributions.added;
     if basic.is_some() {
@@ -140,6 +144,7 @@ fn authentication(
         let lists = lists.into_iter().map(Guard::Access);
         let guards = (lists.chain(basic.map(Guard::BasicAuth)))
             .chain(jwt.map(Guard::Jwt))
+            .chain(oidc.map(Guard::Oidc))
             .chain(api_key.map(Guard::ApiKey))
             .chain(external.map(Guard::ExternalAuth));
         guards.for_each(|guard| added.add(guard));

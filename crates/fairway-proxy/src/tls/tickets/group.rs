@@ -31,6 +31,19 @@ impl Group {
         Self(group)
     }
 
+    /// Logins of a host: no ticket is one, and no login of another host, object or purpose.
+    pub(crate) fn login(purpose: &str, identity: &[u8], host: &str) -> Self {
+        let mut digest = Context::new(&SHA256);
+        digest.update(b"fairway login v1");
+        for part in [purpose.as_bytes(), identity, host.as_bytes()] {
+            digest.update(&(part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        let mut group = [0; 32];
+        group.copy_from_slice(digest.finish().as_ref());
+        Self(group)
+    }
+
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -68,6 +68,18 @@ impl SessionTickets {
         Arc::new(Ticketer { keys: Arc::clone(&self.0), group })
     }
 
+    /// Encrypts what a browser keeps of a login.
+    pub(crate) fn seal_login(&self, group: Group, value: &[u8]) -> Option<Vec<u8>> {
+        let now = now();
+        self.0.current(now.instant).seal_login(group, now, value)
+    }
+
+    /// Opens what [`seal_login`](Self::seal_login) made for the group, on whatever replica, and says whether it should be made anew.
+    pub(crate) fn open_login(&self, group: Group, sealed: &[u8]) -> Option<(Vec<u8>, bool)> {
+        let now = now();
+        self.0.current(now.instant).open_login(group, now, sealed)
+    }
+
     pub(crate) fn figures(&self) -> TicketFigures {
         let keys = if self.0.off.load(Ordering::Relaxed) {
             None

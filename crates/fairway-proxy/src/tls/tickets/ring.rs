@@ -180,10 +180,36 @@ impl Ring {
         Some(KeyFigures { source, age, accepted: alive + usize::from(self.fixed.is_some()) })
     }
 
-    fn encrypting(&self, now: Instant) -> Encrypting<'_> {
-        if let Some(fixed) = &self.fixed {
-            return Encrypting::Fixed(fixed);
+    /// Encrypts a login with a key that changes: whoever knows the key of an operator must not log in as anybody.
+    pub(super) fn seal_login(&self, group: Group, now: Moment, value: &[u8]) -> Option<Vec<u8>> {
+        match self.changing(now.instant) {
+            Encrypting::Shared(key) | Encrypting::Own(key) => key.key.seal(group, now.wall, value),
+            Encrypting::Fixed(_) | Encrypting::None => None,
         }
+    }
+
+    /// What a login holds, and whether another key would encrypt it now.
+    pub(super) fn open_login(&self, group: Group, now: Moment, sealed: &[u8]) -> Option<(Vec<u8>, bool)> {
+        let alive = |key: &&RingKey| now.instant < key.expires && key.key.is_named_in(sealed);
+        let key = self.shared.iter().chain(&self.own).find(alive)?;
+        let opened = key.key.open(group, sealed)?;
+        let is_old = match self.changing(now.instant) {
+            Encrypting::Shared(newest) | Encrypting::Own(newest) => !std::ptr::eq(newest, key),
+            Encrypting::Fixed(_) | Encrypting::None => false,
+        };
+        let age = Duration::from_secs(now.wall.saturating_sub(opened.made));
+        (age <= 2 * self.rotation).then_some((opened.session, is_old))
+    }
+
+    fn encrypting(&self, now: Instant) -> Encrypting<'_> {
+        match &self.fixed {
+            Some(fixed) => Encrypting::Fixed(fixed),
+            None => self.changing(now),
+        }
+    }
+
+    /// The key that encrypts, of those that change.
+    fn changing(&self, now: Instant) -> Encrypting<'_> {
         let mut shared = self.shared.iter().filter(|key| now < key.expires).peekable();
         if shared.peek().is_some() {
             let (mut oldest, mut settled) = (None, None);
@@ -201,7 +227,7 @@ impl Ring {
     }
 
     fn wants_own_key(&self, now: Instant) -> bool {
-        matches!(self.encrypting(now), Encrypting::None)
+        matches!(self.changing(now), Encrypting::None)
     }
 }
 
