@@ -178,7 +178,7 @@ lab-peers: ## today's nginx, HAProxy and Caddy in a root folder in the cache, fo
 	@command -v mmdebstrap >/dev/null || .ci/setup peers
 	@lab/peers/current $(ARGS)
 
-publish_steps := cpu study2 tcp-udp routes floods promises studies-pods studies-routes cluster
+publish_steps := cpu http2 study2 tcp-udp routes floods promises studies-pods studies-routes cluster
 .PHONY: publish $(publish_steps:%=publish-%)
 publish: lab-binary image lab-peers ## the next step of the published measurements, 20 minutes at most; again until all are done: root, a quiet machine
 	cargo build --release --locked -p fairway-bench
