@@ -36,12 +36,6 @@ impl Claims {
         self.0.get("sub")?.as_str()
     }
 
-    /// The session of the user at the issuer (OpenID Connect Front-Channel Logout 1.0 §3).
-    #[must_use]
-    pub fn session_id(&self) -> Option<&str> {
-        self.0.get("sid")?.as_str()
-    }
-
     /// Whether a claim is one of these texts, or a list that contains one of them. Numbers and booleans are compared as JSON writes them.
     #[must_use]
     pub fn has_any<'v>(

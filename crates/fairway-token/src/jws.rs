@@ -16,8 +16,6 @@ use crate::refusal::Refusal;
 pub const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// How many keys a token without a key id is tried with: each costs a public-key operation.
 const MAX_TRIES: usize = 8;
-/// A plain token, or an access token (RFC 9068 §2.1): a logout token or a proof of possession by the same issuer lets nobody in.
-const PLAIN_KINDS: [&str; 2] = ["jwt", "at+jwt"];
 /// The longest key id, in bytes.
 const MAX_KEY_ID_BYTES: usize = 256;
 
@@ -51,11 +49,6 @@ impl<'t> Token<'t> {
     /// # Errors
     /// It is anything else, or asks for an algorithm or extension that does not exist here.
     pub fn parse(text: &'t [u8]) -> Result<Self, Refusal> {
-        Self::parse_one_of(text, &PLAIN_KINDS)
-    }
-
-    /// Reads a token whose `typ`, if it has one, is one of `kinds` (RFC 8725 §3.11).
-    pub(crate) fn parse_one_of(text: &'t [u8], kinds: &[&str]) -> Result<Self, Refusal> {
         if text.len() > MAX_TOKEN_BYTES {
             return Err(Refusal::Malformed);
         }
@@ -66,7 +59,7 @@ impl<'t> Token<'t> {
         let algorithm = read_algorithm(&header)?;
         // `b64` changes what is signed, and stands in `crit` where it is honest (RFC 7797 §6).
         if ["crit", "b64", "zip", "enc"].iter().any(|name| header.contains_key(*name))
-            || !is_one_of(&header, kinds)
+            || !is_supported_type(&header)
         {
             return Err(Refusal::Unsupported);
         }
@@ -159,10 +152,6 @@ impl<'t> Token<'t> {
         self.claims
     }
 
-    pub(crate) fn claims(&self) -> &Claims {
-        &self.claims
-    }
-
     /// For how long it is still valid, with the skew; at most 100 years.
     #[must_use]
     pub fn lifetime(&self, now: Duration, skew: Duration) -> Duration {
@@ -185,10 +174,11 @@ fn read_algorithm(header: &Map<String, Value>) -> Result<Algorithm, Refusal> {
     }
 }
 
-/// Whether the token says nothing of its kind, or that it is one of these.
-fn is_one_of(header: &Map<String, Value>, kinds: &[&str]) -> bool {
+/// Whether the token says nothing of its kind, or that it is a plain one or an access token (RFC 9068 §2.1). A logout token or a proof
+/// of possession by the same issuer lets nobody in.
+fn is_supported_type(header: &Map<String, Value>) -> bool {
     let Some(kind) = header.get("typ") else { return true };
     let Some(kind) = kind.as_str() else { return false };
     let kind = kind.to_ascii_lowercase();
-    kinds.contains(&kind.strip_prefix("application/").unwrap_or(&kind))
+    matches!(kind.strip_prefix("application/").unwrap_or(&kind), "jwt" | "at+jwt")
 }

@@ -10,7 +10,7 @@ const MAX_PART_BYTES: usize = 3_800;
 /// How many cookies a value may take.
 pub const MAX_COOKIE_PARTS: usize = 4;
 /// The longest value.
-pub const MAX_COOKIE_VALUE_BYTES: usize = MAX_COOKIE_PARTS * MAX_PART_BYTES;
+const MAX_COOKIE_VALUE_BYTES: usize = MAX_COOKIE_PARTS * MAX_PART_BYTES;
 
 const ATTRIBUTES: &str = "; Path=/; Secure; HttpOnly; SameSite=Lax";
 

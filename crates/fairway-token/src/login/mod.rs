@@ -9,17 +9,15 @@ mod attempt;
 mod callback;
 mod cookies;
 mod exchange;
-mod logout;
 mod provider;
 mod session;
 
 pub use attempt::{AuthorizationRequest, LoginAttempt, MAX_ATTEMPT_AGE};
 pub use callback::{Callback, CallbackRefusal};
 pub use cookies::{
-    CookieParts, MAX_COOKIE_PARTS, MAX_COOKIE_VALUE_BYTES, cookie_lines, cookie_names, find_cookie,
-    removal_line, removal_lines, without_cookies,
+    CookieParts, MAX_COOKIE_PARTS, cookie_lines, cookie_names, find_cookie, removal_line, removal_lines,
+    without_cookies,
 };
 pub use exchange::{ClientCredentials, InvalidTokens, TokenRequest, Tokens, is_refused_grant};
-pub use logout::LogoutToken;
 pub use provider::{Endpoint, MAX_METADATA_BYTES, Provider, UnusableProvider};
 pub use session::{Session, TooLarge};
