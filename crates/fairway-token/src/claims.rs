@@ -36,6 +36,12 @@ impl Claims {
         self.0.get("sub")?.as_str()
     }
 
+    /// The session of the user at the issuer (OpenID Connect Front-Channel Logout 1.0 §3).
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        self.0.get("sid")?.as_str()
+    }
+
     /// Whether a claim is one of these texts, or a list that contains one of them. Numbers and booleans are compared as JSON writes them.
     #[must_use]
     pub fn has_any<'v>(
@@ -94,6 +100,15 @@ impl Claims {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
         seconds.map(Some).ok_or(NotATime)
+    }
+
+    /// When the token was made, in whole seconds since 1970.
+    ///
+    /// # Errors
+    /// The claim is there and is no such time.
+    pub(crate) fn issued_at(&self) -> Result<Option<u64>, NotATime> {
+        // A float becomes the nearest integer that there is.
+        Ok(self.time("iat")?.map(|seconds| seconds as u64))
     }
 
     /// The texts of a claim that is one or a list of them.

@@ -18,6 +18,8 @@ pub const MAX_TOKEN_BYTES: usize = 16 << 10;
 const MAX_TRIES: usize = 8;
 /// The longest key id, in bytes.
 const MAX_KEY_ID_BYTES: usize = 256;
+/// Plain tokens and access tokens (RFC 9068 §2.1): a logout token or a proof of possession by the same issuer lets nobody in.
+const PLAIN_KINDS: [&str; 2] = ["jwt", "at+jwt"];
 
 /// A token that was read. Nothing of it is true before [`Token::verify`].
 #[derive(Clone, Debug)]
@@ -49,6 +51,11 @@ impl<'t> Token<'t> {
     /// # Errors
     /// It is anything else, or asks for an algorithm or extension that does not exist here.
     pub fn parse(text: &'t [u8]) -> Result<Self, Refusal> {
+        Self::parse_one_of(text, &PLAIN_KINDS)
+    }
+
+    /// Reads a token whose `typ`, if it has one, is one of `kinds` (RFC 8725 §3.11).
+    pub(crate) fn parse_one_of(text: &'t [u8], kinds: &[&str]) -> Result<Self, Refusal> {
         if text.len() > MAX_TOKEN_BYTES {
             return Err(Refusal::Malformed);
         }
@@ -59,7 +66,7 @@ impl<'t> Token<'t> {
         let algorithm = read_algorithm(&header)?;
         // `b64` changes what is signed, and stands in `crit` where it is honest (RFC 7797 §6).
         if ["crit", "b64", "zip", "enc"].iter().any(|name| header.contains_key(*name))
-            || !is_supported_type(&header)
+            || !is_one_of(&header, kinds)
         {
             return Err(Refusal::Unsupported);
         }
@@ -152,6 +159,10 @@ impl<'t> Token<'t> {
         self.claims
     }
 
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     /// For how long it is still valid, with the skew; at most 100 years.
     #[must_use]
     pub fn lifetime(&self, now: Duration, skew: Duration) -> Duration {
@@ -174,11 +185,10 @@ fn read_algorithm(header: &Map<String, Value>) -> Result<Algorithm, Refusal> {
     }
 }
 
-/// Whether the token says nothing of its kind, or that it is a plain one or an access token (RFC 9068 §2.1). A logout token or a proof
-/// of possession by the same issuer lets nobody in.
-fn is_supported_type(header: &Map<String, Value>) -> bool {
+/// Whether the token says nothing of its kind, or that it is one of these.
+fn is_one_of(header: &Map<String, Value>, kinds: &[&str]) -> bool {
     let Some(kind) = header.get("typ") else { return true };
     let Some(kind) = kind.as_str() else { return false };
     let kind = kind.to_ascii_lowercase();
-    matches!(kind.strip_prefix("application/").unwrap_or(&kind), "jwt" | "at+jwt")
+    kinds.contains(&kind.strip_prefix("application/").unwrap_or(&kind))
 }

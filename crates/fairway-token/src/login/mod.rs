@@ -3,12 +3,14 @@
 //! passed in.
 //!
 //! [`Provider`] is what the provider says of itself. A [`LoginAttempt`] begins a login and knows its secrets; [`Callback`] is the request
-//! with which the browser comes back. [`Tokens`] are what the provider gives for the code, and [`Session`] is what is kept of them.
+//! with which the browser comes back. [`Tokens`] are what the provider gives for the code, and [`Session`] is what is kept of them; a
+//! [`LogoutToken`] ends some.
 
 mod attempt;
 mod callback;
 mod cookies;
 mod exchange;
+mod logout;
 mod provider;
 mod session;
 
@@ -19,5 +21,6 @@ pub use cookies::{
     without_cookies,
 };
 pub use exchange::{ClientCredentials, InvalidTokens, TokenRequest, Tokens, is_refused_grant};
+pub use logout::{EndedSessions, LogoutToken, SessionId};
 pub use provider::{Endpoint, MAX_METADATA_BYTES, Provider, UnusableProvider};
 pub use session::{Session, TooLarge};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::Tokens;
-use crate::claims::Claims;
+use super::logout::{SessionId, session_id, unnamed_id, user_id};
+use crate::claims::{Claims, NotATime};
 use crate::jws::Token;
 use crate::refusal::Refusal;
 
@@ -27,6 +28,12 @@ pub struct Session {
     /// In seconds since 1970, as all of these: when the user logged in.
     #[serde(rename = "b")]
     begun: u64,
+    /// The same by the clock of the provider.
+    #[serde(rename = "l", default)]
+    logged_in: u64,
+    /// Its name at the provider, where the first ID token said that.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
     /// When its tokens came.
     #[serde(rename = "t")]
     refreshed: u64,
@@ -56,11 +63,15 @@ impl Session {
         let id_token = tokens.id_token.ok_or(Refusal::Malformed)?;
         let lifetime = lifetime(tokens.expires_in, &id_token, now)?;
         let begun = now.as_secs();
+        let claims = Token::parse(id_token.as_bytes())?.into_claims();
+        let logged_in = claims.issued_at().map_err(|NotATime| Refusal::Malformed)?;
         Ok(Self {
             id_token,
             access_token: Some(tokens.access_token).filter(|_| keep_access_token),
             refresh_token: tokens.refresh_token,
             begun,
+            logged_in: logged_in.unwrap_or(begun),
+            name: claims.session_id().map(str::to_owned),
             refreshed: begun,
             valid_until: begun.saturating_add(lifetime.as_secs()),
             ends: begun.saturating_add(max_lifetime.as_secs()),
@@ -137,6 +148,25 @@ impl Session {
     #[must_use]
     pub fn begun(&self) -> Duration {
         Duration::from_secs(self.begun)
+    }
+
+    /// When the user logged in by the clock of the provider, in seconds since 1970.
+    #[must_use]
+    pub fn logged_in_at(&self) -> u64 {
+        self.logged_in
+    }
+
+    /// The ids by which a provider ends this session of a group, of whose user these are the claims: see
+    /// [`EndedSessions`](super::EndedSessions).
+    pub fn ids<'s>(&'s self, claims: &'s Claims, group: &'s str) -> impl Iterator<Item = SessionId> {
+        let current = claims.session_id().filter(|name| self.name.as_deref() != Some(name));
+        let names = self.name.as_deref().into_iter().chain(current).filter(|name| !name.is_empty());
+        let is_unnamed = names.clone().next().is_none();
+        let of_user = claims.subject().into_iter().flat_map(move |subject| {
+            let unnamed = is_unnamed.then(|| unnamed_id(group, subject));
+            unnamed.into_iter().chain([user_id(group, subject)])
+        });
+        names.map(move |name| session_id(group, name)).chain(of_user)
     }
 
     /// How long requests may still use it as it is.
@@ -261,6 +291,35 @@ mod tests {
         let refreshed = session.refresh(next, at(300)).unwrap();
         assert_eq!(refreshed.claims().unwrap().subject(), Some("jo"));
         assert_eq!(refreshed.time_left(at(300)), Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_session_keeps_the_name_and_the_login_of_its_first_token() {
+        let with = |claims: &str| {
+            let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+            let token = [part(r#"{"alg":"ES256"}"#), part(claims), "c2ln".to_owned()].join(".");
+            Tokens { id_token: Some(token), ..tokens(None, Some(300)) }
+        };
+        let first = with(r#"{"iss":"i","sub":"jo","exp":1900000000,"iat":1700000000.5,"sid":"one"}"#);
+        let session = Session::begin(first, false, LIFETIME, at(0)).unwrap();
+        assert_eq!(session.logged_in_at(), 1_700_000_000);
+        let ids = |session: &Session| session.ids(&session.claims().unwrap(), "shop").collect::<Vec<_>>();
+        let [one, two] = ["one", "two"].map(|name| session_id("shop", name));
+        let user = user_id("shop", "jo");
+        assert_eq!(ids(&session), [one, user]);
+        for (claims, expected) in [
+            (r#"{"iss":"i","sub":"jo","exp":1900000000,"iat":1800000000}"#, vec![one, user]),
+            (r#"{"iss":"i","sub":"jo","exp":1900000000,"iat":1800000000,"sid":"two"}"#, vec![one, two, user]),
+        ] {
+            let refreshed = session.refresh(with(claims), at(100)).unwrap();
+            let read = Session::from_bytes(&refreshed.to_bytes().unwrap()).unwrap();
+            assert_eq!((ids(&read), read.logged_in_at()), (expected, 1_700_000_000));
+        }
+        let unnamed = with(r#"{"iss":"i","sub":"jo","exp":1900000000,"sid":""}"#);
+        let unnamed = Session::begin(unnamed, false, LIFETIME, at(0)).unwrap();
+        assert_eq!(ids(&unnamed), [unnamed_id("shop", "jo"), user]);
+        let bad = with(r#"{"iss":"i","sub":"jo","exp":1900000000,"iat":"now"}"#);
+        assert_eq!(Session::begin(bad, false, LIFETIME, at(0)), Err(Refusal::Malformed));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fairway_token::login::{Callback, Endpoint, Provider, Session, Tokens, find_cookie, without_cookies};
+use fairway_token::login::{
+    Callback, Endpoint, LogoutToken, Provider, Session, Tokens, find_cookie, without_cookies,
+};
 use fairway_token::{Expected, KeySet, Token};
 
 /// Any bytes as what providers and browsers send for a login: nothing panics, and what is read can be written again.
@@ -22,7 +24,7 @@ pub(crate) fn login(input: &[u8]) {
         let now = Duration::from_secs(1_800_000_000);
         let _ = (session.is_due(now), session.rests_for(now), session.time_left(now), session.claims());
     }
-    let _ = Callback::parse(input);
+    let _ = (Callback::parse(input), LogoutToken::parse(input).map(|token| token.ended("shop").count()));
     if let Some(parts) = find_cookie(std::iter::once(input), NAME) {
         let _ = parts.value();
     }
