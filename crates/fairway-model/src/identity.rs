@@ -164,6 +164,16 @@ pub struct OidcPaths {
     pub logout: Arc<str>,
     /// Where they are after that.
     pub after_logout: Arc<str>,
+    /// Where the provider says that users have logged out elsewhere (OpenID Connect Back-Channel Logout 1.0 §2.5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_channel_logout: Option<Arc<str>>,
+}
+
+impl OidcPaths {
+    /// Those that no endpoint gets.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        [&self.callback, &self.logout].into_iter().chain(&self.back_channel_logout).map(|path| &**path)
+    }
 }
 
 /// What proves to a provider that Fairway is its client; none for a public client. Compares by content, prints and serialises as

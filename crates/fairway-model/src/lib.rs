@@ -94,7 +94,7 @@ pub use settings::{
 };
 pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
 pub use text::{is_layout_control, on_one_line};
-pub use tickets::{SessionTickets, SharedTicketSecret, TicketSecret};
+pub use tickets::{Logout, SessionTickets, SharedTicketSecret, TicketSecret};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
 pub use traffic::{BackendTraffic, ClientTraffic, Ejection};
 pub use value_test::{BlockedClients, ValueTest};

@@ -1,5 +1,5 @@
-//! Secrets behind the tickets with which TLS clients resume sessions. They never leave through `Debug` or serialisation, and
-//! their memory is overwritten when the last reference goes.
+//! What replicas share of sessions: secrets behind the tickets with which TLS clients resume theirs, and logouts. Secrets never leave
+//! through `Debug` or serialisation, and their memory is overwritten when the last reference goes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,6 +37,17 @@ pub struct SharedTicketSecret {
     pub age: Duration,
     /// How long it may not encrypt yet, because other replicas may not have it.
     pub encrypts_in: Duration,
+}
+
+/// Sessions that a provider has ended (OpenID Connect Back-Channel Logout 1.0), as replicas tell each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logout {
+    /// What they have in common; says nothing of their user.
+    pub id: [u8; 16],
+    /// Only those are meant whose user logged in by then, by the clock of the provider, in seconds since 1970.
+    pub until_login_at: u64,
+    /// When none of them opens any more, in seconds since 1970: no replica encrypts one that has ended anew.
+    pub ends: u64,
 }
 
 impl TicketSecret {

@@ -242,6 +242,7 @@ fn oidc() -> Oidc {
         callback_path: text("/back"),
         logout_path: text("/out"),
         after_logout_path: text("/bye"),
+        back_channel_logout_path: text("/told"),
         session_lifetime: text("1h"),
         clock_skew: text("1s"),
         forward_access_token: Some(true),

@@ -15,8 +15,8 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol,
-    SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
+    ProxyProtocol, SelfSigned, SessionTickets,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -119,6 +119,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         buffer: BufferOptions::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::ZERO },
         tickets: SessionTickets::default(),
+        logouts: Logouts::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -9,8 +9,8 @@ use fairway_model::{
     ServiceName, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Proxy, ProxyOptions, ProxyProtocol, SelfSigned,
-    SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyOptions, ProxyProtocol,
+    SelfSigned, SessionTickets,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         buffer: BufferOptions::default(),
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
+        logouts: Logouts::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

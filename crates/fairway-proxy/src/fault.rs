@@ -253,6 +253,10 @@ pub enum Denial {
     LoginTooLarge,
     /// Another site wants to log the user out.
     LogoutForeign,
+    /// What comes to the path for logouts is not what a provider sends.
+    LogoutMalformed,
+    /// The provider's word that a user has logged out is refused.
+    LogoutToken(Refusal),
 }
 
 impl Denial {
@@ -276,8 +280,9 @@ impl Denial {
             Self::LoginFailed,
             Self::LoginTooLarge,
             Self::LogoutForeign,
+            Self::LogoutMalformed,
         ];
-        // What is wrong with the token of a login has the same name.
+        // What is wrong with the token of a login or logout has the same name.
         others.into_iter().chain(Refusal::ALL.map(Self::Token))
     }
 
@@ -285,7 +290,11 @@ impl Denial {
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
-            Self::LoginMalformed | Self::LoginUnknown | Self::LoginIssuer => 400,
+            Self::LoginMalformed
+            | Self::LoginUnknown
+            | Self::LoginIssuer
+            | Self::LogoutMalformed
+            | Self::LogoutToken(_) => 400,
             Self::TokenClaim
             | Self::TokenScope
             | Self::NotAllowed
@@ -319,9 +328,10 @@ impl Denial {
             Self::LoginIssuer => "login_issuer",
             Self::LoginDenied => "login_denied",
             Self::LoginFailed => "login_failed",
-            Self::LoginToken(refusal) => refusal.label(),
+            Self::LoginToken(refusal) | Self::LogoutToken(refusal) => refusal.label(),
             Self::LoginTooLarge => "login_too_large",
             Self::LogoutForeign => "logout_foreign",
+            Self::LogoutMalformed => "logout_malformed",
         }
     }
 

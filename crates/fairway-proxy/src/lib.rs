@@ -53,6 +53,7 @@ mod upstream;
 mod worker;
 
 pub use crate::fault::Fault;
+pub use crate::guards::{Logouts, ShareLogout};
 pub use crate::tls::{IdentityError, SelfSigned, SessionTickets};
 pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};
 pub use listener::{BindError, TrustError};

@@ -7,6 +7,7 @@ use fairway_http::HeadLimits;
 use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use ipnet::IpNet;
 
+use crate::guards::Logouts;
 use crate::peer::Scheme;
 use crate::tls::{SelfSigned, SessionTickets};
 
@@ -29,6 +30,8 @@ pub struct ProxyOptions {
     pub fallback_certificate: SelfSigned,
     /// What clients resume their TLS sessions with.
     pub tickets: SessionTickets,
+    /// Sessions that providers have ended.
+    pub logouts: Logouts,
     /// Returns freed memory to the system. It is called where there is a memory budget.
     pub return_memory: ReturnMemory,
 }

@@ -102,7 +102,7 @@ impl Proxy {
             Some(directory) => Disk::open(directory, options.buffer.disk)
                 .map_err(|error| StartError::Buffer { directory: directory.clone(), error })?,
         };
-        let guards = SharedGuards::new(workers, options.tickets.clone());
+        let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone());
         let shared = Shared { memory: Arc::clone(&memory), guards, disk: disk.clone() };
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);

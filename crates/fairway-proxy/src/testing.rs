@@ -30,6 +30,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
+use crate::guards::Logouts;
 use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
@@ -313,7 +314,11 @@ impl Stage {
 
     /// Over what this configuration says.
     pub(crate) fn serving(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Self {
-        Self::within_process(&SharedGuards::new(1, SessionTickets::default()), config, script)
+        Self::within_process(
+            &SharedGuards::new(1, SessionTickets::default(), Logouts::default()),
+            config,
+            script,
+        )
     }
 
     /// Two workers of one process, over what this configuration says.
@@ -321,7 +326,7 @@ impl Stage {
         config: &Config,
         script: impl Fn(SocketAddr) -> Meeting + Copy + 'static,
     ) -> [Self; 2] {
-        let shared = SharedGuards::new(2, SessionTickets::default());
+        let shared = SharedGuards::new(2, SessionTickets::default(), Logouts::default());
         [0, 1].map(|_| Self::within_process(&shared, config, script))
     }
 
@@ -410,7 +415,12 @@ pub(crate) fn worker_over<N: Network>(
 
 /// A worker over `network` that serves `config`.
 fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
-    worker_within(&SharedGuards::new(1, SessionTickets::default()), network, limits, config)
+    worker_within(
+        &SharedGuards::new(1, SessionTickets::default(), Logouts::default()),
+        network,
+        limits,
+        config,
+    )
 }
 
 /// The same for a worker that shares its guards with others.
@@ -609,6 +619,7 @@ fn options() -> ProxyOptions {
         buffer: BufferOptions::default(),
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
+        logouts: Logouts::default(),
         fallback_certificate: SelfSigned {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),

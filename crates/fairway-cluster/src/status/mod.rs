@@ -44,4 +44,4 @@ pub use object_writer::Versions;
 pub use publish::PublishAddresses;
 pub use reporter::{Connect, GatewayDuties, Reporter, ReporterOptions, StatusMode};
 pub use standing::Standing;
-pub use tickets::{AdoptTicketKeys, TicketDuties};
+pub use tickets::{AdoptLogouts, AdoptTicketKeys, LogoutNotice, TicketDuties};

@@ -110,7 +110,7 @@ impl Reporter {
         let (pod, election_id, told) = (options.pod, options.election_id, standing.clone());
         let (gateways, tickets) = (options.gateways, options.tickets);
         let work = async move {
-            match connect() {
+            let keeper = match connect() {
                 Ok(client) => {
                     let setting = Setting {
                         client,
@@ -122,13 +122,20 @@ impl Reporter {
                         gateways,
                         tickets,
                     };
-                    run(setting, stopped).await;
+                    run(setting, stopped).await
                 }
-                Err(error) => tracing::error!(
-                    %error, "no connection to the API server can be prepared; neither status nor Events are written"
-                ),
-            }
+                Err(error) => {
+                    tracing::error!(
+                        %error, "no connection to the API server can be prepared; neither status nor Events are written"
+                    );
+                    None
+                }
+            };
             _ = ends.send(());
+            // While requests are still served, providers may tell of logouts.
+            if let Some(keeper) = keeper {
+                _ = keeper.await;
+            }
         };
         thread::Builder::new().name("fairway-status".into()).spawn(move || runtime.block_on(work))?;
         Ok(Self { standing, running: Some(Running { stop, ended }) })
@@ -169,12 +176,13 @@ struct Parts {
     order: watch::Sender<Order>,
     writer: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
     wish: watch::Sender<Wish>,
     election: JoinHandle<()>,
 }
 
-/// Runs until it is stopped, and within which time.
-pub(super) async fn run(setting: Setting, mut stop: oneshot::Receiver<Duration>) {
+/// Runs until it is stopped, and within which time; gives what goes on until the process ends.
+pub(super) async fn run(setting: Setting, mut stop: oneshot::Receiver<Duration>) -> Option<JoinHandle<()>> {
     let mut parts = Parts::start(setting);
     let patience = loop {
         let learned = async {
@@ -190,7 +198,7 @@ pub(super) async fn run(setting: Setting, mut stop: oneshot::Receiver<Duration>)
             () = learned => {}
         }
     };
-    parts.wind_down(Instant::now() + patience).await;
+    parts.wind_down(Instant::now() + patience).await
 }
 
 impl Parts {
@@ -220,10 +228,10 @@ impl Parts {
                 others.push(tokio::spawn(keeper.run(signals)));
             }
         }
-        if let Some(duties) = tickets {
+        let keeper = tickets.map(|duties| {
             let keeper = TicketKeeper::new(client.clone(), &pod, &election_id, standing.clone(), duties);
-            others.push(tokio::spawn(keeper.run(role.clone())));
-        }
+            tokio::spawn(keeper.run(role.clone()))
+        });
         let mut writer = None;
         if publish != PublishAddresses::Unset {
             let (told, addresses) = watch::channel(None);
@@ -242,10 +250,10 @@ impl Parts {
         }
         let fleet = Fleet::new(&client, pod, refusals);
         let election = tokio::spawn(election.run(wishes));
-        Self { fleet, role, order, writer, others, wish, election }
+        Self { fleet, role, order, writer, others, keeper, wish, election }
     }
 
-    async fn wind_down(mut self, end: Instant) {
+    async fn wind_down(mut self, end: Instant) -> Option<JoinHandle<()>> {
         let clear_until = end.checked_sub(FOR_RELEASE).unwrap_or(end);
         if let Some(mut writer) = self.writer.take() {
             if timeout_at(clear_until, self.clear_if_last(&mut writer, clear_until)).await.is_err() {
@@ -258,6 +266,7 @@ impl Parts {
         if timeout_at(end, self.election).await.is_err() {
             tracing::warn!("the Lease is not released in time; another replica takes it when it has run out");
         }
+        self.keeper
     }
 
     async fn clear_if_last(&mut self, writer: &mut JoinHandle<()>, until: Instant) {

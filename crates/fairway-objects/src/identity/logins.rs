@@ -139,7 +139,14 @@ fn paths(of: &types::Oidc) -> Checked<OidcPaths> {
     if after_logout == logout || after_logout == callback {
         return Err(Mistake::new("oidc.afterLogoutPath", "it is the same as logoutPath or callbackPath"));
     }
-    Ok(OidcPaths { callback, logout, after_logout })
+    let field = "oidc.backChannelLogoutPath";
+    let written = of.back_channel_logout_path.as_deref();
+    let back_channel_logout =
+        written.map(|written| path(field, Some(written), "/oauth2/backchannel-logout")).transpose()?;
+    if back_channel_logout.as_ref().is_some_and(|own| [&callback, &logout, &after_logout].contains(&own)) {
+        return Err(Mistake::new(field, "it is the same as another path of the login"));
+    }
+    Ok(OidcPaths { callback, logout, after_logout, back_channel_logout })
 }
 
 /// A path that is its own normal form: it is compared byte for byte, and is a part of URLs.

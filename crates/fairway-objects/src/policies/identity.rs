@@ -143,6 +143,9 @@ pub struct Oidc {
     /// Where they are after that; `/` where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_logout_path: Option<String>,
+    /// Where the provider says that users have logged out elsewhere; it cannot where this is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_channel_logout_path: Option<String>,
     /// After which time users log in again, at most `168h`; `12h` where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_lifetime: Option<String>,

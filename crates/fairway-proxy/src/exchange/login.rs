@@ -1,5 +1,5 @@
 //! A login with an OpenID provider: sends browsers there, takes them back, and keeps their sessions fresh. What is decided and written
-//! is `fairway_token::login`'s; here is only who is asked, and waited for.
+//! is `fairway_token::login`'s; here is only who is asked, and waited for. How a session ends is `logout`'s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use fairway_http::Method;
 use fairway_http::grpc::Dialect;
 use fairway_model::OidcAuth;
 use fairway_net::clock::Instant;
-use fairway_routing::{CompiledRule, LoginCheck};
+use fairway_routing::LoginCheck;
 use fairway_token::login::{
-    AuthorizationRequest, Callback, CallbackRefusal, ClientCredentials, Endpoint, LoginAttempt,
-    MAX_ATTEMPT_AGE, MAX_METADATA_BYTES, Provider, Session, TokenRequest, Tokens, cookie_lines, cookie_names,
-    find_cookie, is_refused_grant, removal_line, removal_lines,
+    AuthorizationRequest, Callback, CallbackRefusal, ClientCredentials, LoginAttempt, MAX_ATTEMPT_AGE,
+    Provider, Session, TokenRequest, Tokens, cookie_lines, cookie_names, find_cookie, is_refused_grant,
+    removal_line, removal_lines,
 };
 use fairway_token::{Expected, Refusal, Token, digest};
 use tokio::sync::oneshot;
 
 use super::environment::Exchange;
-use super::issuer::{
-    self, IssuerRequest, IssuerResponse, PublishedKeys, RESPONSE_TIMEOUT, since_1970, wait_for_fetch,
-};
+use super::issuer::{self, IssuerRequest, IssuerResponse, RESPONSE_TIMEOUT, since_1970};
+use super::logout;
+use super::provider::{provider, ready_provider, redirect, server, verify_signature};
 use super::refused::{Refused, keep_out, wait};
 use crate::buffers::Buffers;
 use crate::fault::{Denial, Fault};
 use crate::filter::{Made, Verdict, admit_session, keep_login_cookie, own_answer, own_origin, shown_session};
-use crate::guards::{Fetch, Found, OpenSession, Permit, Purpose, RefreshFailure, Refreshed, VerifiedToken};
+use crate::guards::{OpenSession, Permit, Purpose, RefreshFailure, Refreshed, VerifiedToken};
 use crate::network::Network;
 use crate::peer::Scheme;
 
@@ -36,8 +36,6 @@ const MAX_TARGET_BYTES: usize = 2 << 10;
 const MAX_ATTEMPTS: usize = 5;
 /// The longest response of a token endpoint that is read, in bytes.
 const MAX_TOKENS_BYTES: usize = 64 << 10;
-/// The longest ID token that is sent along when a user logs out, in bytes: it is a part of a URL.
-const MAX_HINT_BYTES: usize = 6 << 10;
 /// How long a request with a session that still holds waits for its refresh.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -75,7 +73,10 @@ async fn decide<'r, N: Network, D: Downstream>(
         return complete(exchange, check).await;
     }
     if path == check.auth.paths.logout.as_bytes() {
-        return log_out(exchange, check).await;
+        return logout::log_out(exchange, check).await;
+    }
+    if check.auth.paths.back_channel_logout.as_deref().is_some_and(|own| own.as_bytes() == path) {
+        return logout::end_sessions(exchange, check).await;
     }
     match open_session(exchange, check).await? {
         Some(session) => {
@@ -246,14 +247,7 @@ async fn verify_id_token<N: Network, D: Downstream>(
         Expected { issuer: &auth.issuer, audiences: &[&*auth.client_id], skew: auth.skew, now: since_1970() };
     token.check(&expected).map_err(refused)?;
     token.check_login(&auth.client_id, nonce).map_err(refused)?;
-    let (rule, host) = server(check, &provider.jwks_uri)?;
-    let number = place(auth, &provider.jwks_uri).ok_or(Fault::ProviderUnavailable)?;
-    let id = &digest(format!("{:?}", (&auth.hosts[number], &provider.jwks_uri)).as_bytes());
-    let source = PublishedKeys { id, rule, host, target: &provider.jwks_uri.target() };
-    match issuer::verify(exchange, &token, source).await {
-        Err(Refused::Denied(Denial::Token(refusal))) => Err(refused(refusal)),
-        outcome => outcome,
-    }
+    verify_signature(exchange, check, provider, &token).await
 }
 
 /// The session of the request, if it holds, after it was refreshed where that was due.
@@ -273,9 +267,16 @@ async fn open_session<N: Network, D: Downstream>(
     if is_too_old || check.auth.forwards_access_token && session.access_token().is_none() {
         return Ok(None);
     }
+    if has_ended(exchange, &check.auth, &session)? {
+        return Ok(None);
+    }
     if session.is_due(now) {
         match refresh(exchange, check, &session).await {
             Ok(Some(refreshed)) => {
+                // While the provider gave new tokens, it may have ended the session.
+                if has_ended(exchange, &check.auth, &refreshed)? {
+                    return Ok(None);
+                }
                 let opened = opened_session(&check.auth, &refreshed)?;
                 renew_cookies(exchange, check, &refreshed)?;
                 return Ok(Some(opened));
@@ -289,7 +290,7 @@ async fn open_session<N: Network, D: Downstream>(
             Err(Refused::Failed(_)) => {}
         }
     }
-    if session.is_over(since_1970()) {
+    if session.is_over(since_1970()) || has_ended(exchange, &check.auth, &session)? {
         return Ok(None);
     }
     let open = opened_session(&check.auth, &session)?;
@@ -304,6 +305,20 @@ async fn open_session<N: Network, D: Downstream>(
         env.worker.guards.logins.remember(check, &buffers.host, &parts, Arc::clone(&open), time);
     }
     Ok(Some(open))
+}
+
+/// Whether the provider has ended a session.
+fn has_ended<N: Network, D>(
+    exchange: &Exchange<'_, '_, N, D>,
+    auth: &OidcAuth,
+    session: &Session,
+) -> Result<bool, Refused> {
+    let logouts = &exchange.env.worker.guards.logins.logouts;
+    if logouts.are_none() {
+        return Ok(false);
+    }
+    let claims = session.claims().map_err(|refusal| Refused::Denied(Denial::LoginToken(refusal)))?;
+    Ok(logouts.have_ended(session.ids(&claims, &auth.sessions), session.logged_in_at()))
 }
 
 /// What a session says, if the rule lets its user in.
@@ -371,155 +386,6 @@ async fn refresh<N: Network, D: Downstream>(
     refreshed.map(Some).map_err(|refusal| Refused::Denied(Denial::LoginToken(refusal)))
 }
 
-/// Ends the session of a browser, here and at the provider.
-async fn log_out<'r, N: Network, D: Downstream>(
-    exchange: &mut Exchange<'_, '_, N, D>,
-    check: &LoginCheck,
-) -> Result<Verdict<'r>, Refused> {
-    if !is_own_page(exchange) {
-        return Err(Refused::Denied(Denial::LogoutForeign));
-    }
-    let auth = &check.auth;
-    let Exchange { env, buffers, .. } = exchange;
-    let logins = &env.worker.guards.logins;
-    let shown = shown_session(check, buffers).and_then(|parts| parts.value());
-    let opened = shown.and_then(|text| logins.open(Purpose::Session, check, &buffers.host, &text));
-    let session = opened.and_then(|opened| Session::from_bytes(&opened.value));
-    let mut after = own_origin(&env.client, buffers);
-    after.extend_from_slice(auth.paths.after_logout.as_bytes());
-    let after = String::from_utf8(after).map_err(|_| Refused::Denied(Denial::LoginMalformed))?;
-    let removed: Vec<_> =
-        removal_lines(buffers.request.all_named(b"Cookie"), &check.session_cookie, 0).collect();
-    // Whoever has no session, or a provider that does not answer, is logged out here at least.
-    let provider = match session {
-        Some(_) => provider(exchange, check).await.ok(),
-        None => None,
-    };
-    let end = provider.as_ref().and_then(|provider| provider.end_session_endpoint.as_ref());
-    let location = match (end, &session) {
-        (Some(end), Some(session)) => logout_url(end, auth, session, &after),
-        _ => after,
-    };
-    redirect(exchange.buffers, &location, removed);
-    Ok(Verdict::Answered(Made::ByRule))
-}
-
-/// OpenID Connect RP-Initiated Logout 1.0 §2.
-fn logout_url(endpoint: &Endpoint, auth: &OidcAuth, session: &Session, after: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    if session.id_token().len() <= MAX_HINT_BYTES {
-        query.append_pair("id_token_hint", session.id_token());
-    }
-    query.append_pair("client_id", &auth.client_id).append_pair("post_logout_redirect_uri", after);
-    endpoint.with_query(&query.finish())
-}
-
-/// Whether the user, or a page of the same host, wants this: what another site leads to must change nothing.
-fn is_own_page<N: Network, D>(exchange: &Exchange<'_, '_, N, D>) -> bool {
-    let Exchange { env, buffers, .. } = exchange;
-    let request = &buffers.request;
-    let origin = own_origin(&env.client, buffers);
-    if let Some(site) = request.named(b"Sec-Fetch-Site") {
-        return site == b"same-origin" || site == b"none" && env.intake.method == Method::Get;
-    }
-    if let Some(from) = request.named(b"Origin") {
-        return from == origin;
-    }
-    let from = request.named(b"Referer").and_then(|from| from.strip_prefix(&*origin));
-    from.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
-/// What the provider says of itself.
-async fn provider<N: Network, D: Downstream>(
-    exchange: &mut Exchange<'_, '_, N, D>,
-    check: &LoginCheck,
-) -> Result<Arc<Provider>, Refused> {
-    let providers = &exchange.env.worker.guards.logins.providers;
-    let awaited = match providers.find(&check.metadata_id, Instant::now()) {
-        Found::Awaited(updates, fetch) => Some((updates, fetch)),
-        Found::Ready(provider, fetch) => {
-            begin_fetch(exchange, check, fetch);
-            return Ok(provider);
-        }
-        Found::Unavailable => None,
-    };
-    if let Some((mut updates, fetch)) = awaited {
-        begin_fetch(exchange, check, fetch);
-        wait_for_fetch(exchange, updates.next(), Fault::ProviderUnavailable).await?;
-    }
-    ready_provider(exchange, check).ok_or(Refused::Failed(Fault::ProviderUnavailable))
-}
-
-/// The same, where nobody has to be waited for.
-fn ready_provider<N: Network, D>(
-    exchange: &Exchange<'_, '_, N, D>,
-    check: &LoginCheck,
-) -> Option<Arc<Provider>> {
-    match exchange.env.worker.guards.logins.providers.find(&check.metadata_id, Instant::now()) {
-        Found::Ready(provider, fetch) => {
-            begin_fetch(exchange, check, fetch);
-            Some(provider)
-        }
-        Found::Awaited(_, fetch) => {
-            begin_fetch(exchange, check, fetch);
-            None
-        }
-        Found::Unavailable => None,
-    }
-}
-
-fn begin_fetch<N: Network, D>(
-    exchange: &Exchange<'_, '_, N, D>,
-    check: &LoginCheck,
-    fetch: Option<Fetch<Provider>>,
-) {
-    let (Some(fetch), Some(rule)) = (fetch, check.rules.first()) else { return };
-    let auth = Arc::clone(&check.auth);
-    let (host, target) = (&*check.auth.metadata.host, &*check.auth.metadata.target);
-    let accept = "application/json";
-    let request = IssuerRequest { rule, host, target, accept, form: None, max_response: MAX_METADATA_BYTES };
-    issuer::ask(exchange, request, move |response| {
-        let provider = match response.status {
-            200 => Provider::parse(&response.body, &auth.issuer).map_err(|why| why.to_string()),
-            status => Err(format!("its metadata is answered {status}")),
-        };
-        let misplaced = |provider: Provider| match misplaced_endpoint(&auth, &provider) {
-            Some(endpoint) => Err(format!("{endpoint} is on a host that oidc.additionalHosts does not list")),
-            None => Ok(provider),
-        };
-        match provider.and_then(misplaced) {
-            Ok(provider) => fetch.succeed(provider, &response.body, response.max_age),
-            Err(why) => tracing::warn!(
-                issuer = %auth.issuer, client = %auth.client_id,
-                "the OpenID provider cannot be used: {why}; logins are answered 503"
-            ),
-        }
-    });
-}
-
-/// An endpoint that nobody has allowed to connect to.
-fn misplaced_endpoint<'p>(auth: &OidcAuth, provider: &'p Provider) -> Option<&'p Endpoint> {
-    let is_misplaced = |endpoint: &&Endpoint| place(auth, endpoint).is_none();
-    [&provider.token_endpoint, &provider.jwks_uri].into_iter().find(is_misplaced)
-}
-
-fn place(auth: &OidcAuth, endpoint: &Endpoint) -> Option<usize> {
-    let origin = endpoint.origin();
-    let origin = match origin.split_once("://") {
-        Some(("https", _)) => origin.strip_suffix(":443").unwrap_or(origin),
-        _ => origin.strip_suffix(":80").unwrap_or(origin),
-    };
-    auth.hosts.iter().position(|host| *host.origin == *origin)
-}
-
-/// The rule by which an endpoint is asked, and its `Host`.
-fn server<'c>(check: &'c LoginCheck, endpoint: &Endpoint) -> Result<(&'c CompiledRule, &'c str), Fault> {
-    let number = place(&check.auth, endpoint).ok_or(Fault::ProviderUnavailable)?;
-    let rule = check.rules.get(number).ok_or(Fault::ProviderUnavailable)?;
-    let (_, host) = check.auth.hosts[number].origin.split_once("://").ok_or(Fault::ProviderUnavailable)?;
-    Ok((rule, host))
-}
-
 fn credentials<'c>(auth: &'c OidcAuth, provider: &Provider) -> ClientCredentials<'c> {
     ClientCredentials {
         id: &auth.client_id,
@@ -572,15 +438,6 @@ fn surplus_attempts(check: &LoginCheck, buffers: &Buffers) -> Vec<String> {
     let names: Vec<_> = cookie_names(buffers.request.all_named(b"Cookie"), &check.attempt_cookie).collect();
     let surplus = if names.len() < MAX_ATTEMPTS { &[] } else { &names[..] };
     surplus.iter().map(|name| removal_line(name)).collect()
-}
-
-fn redirect(buffers: &mut Buffers, location: &str, cookies: impl IntoIterator<Item = String>) {
-    own_answer(buffers, 302, None);
-    buffers.answer.append(b"Location", location.as_bytes());
-    buffers.answer.append(b"Cache-Control", b"no-store");
-    for cookie in cookies {
-        buffers.answer.append(b"Set-Cookie", cookie.as_bytes());
-    }
 }
 
 impl From<CallbackRefusal> for Refused {

@@ -54,11 +54,13 @@ mod issuer;
 #[cfg(test)]
 mod location_tests;
 mod login;
+mod logout;
 mod lookup;
 mod mirror;
 #[cfg(test)]
 mod pairing_tests;
 pub(crate) mod peer_watch;
+mod provider;
 mod race;
 mod refused;
 mod relay;

@@ -23,6 +23,12 @@ pub(super) enum Refused {
     Failed(Fault),
 }
 
+impl From<Denial> for Refused {
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
+    }
+}
+
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         Self::Denied(Denial::Token(refusal))

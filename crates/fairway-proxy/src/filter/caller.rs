@@ -80,9 +80,7 @@ pub(super) fn opened_before(
 ) -> Option<Arc<OpenSession>> {
     let path = context.intake.normalised(buffers);
     let paths = &check.auth.paths;
-    if context.client.scheme == Scheme::Http
-        || [&paths.callback, &paths.logout].iter().any(|own| own.as_bytes() == path)
-    {
+    if context.client.scheme == Scheme::Http || paths.all().any(|own| own.as_bytes() == path) {
         return None;
     }
     context.logins?.find(check, &buffers.host, &shown_session(check, buffers)?)

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use fairway_model::Logout;
 use fairway_routing::LoginCheck;
-use fairway_token::login::{CookieParts, MAX_COOKIE_PARTS, Provider};
+use fairway_token::login::{CookieParts, EndedSessions, MAX_COOKIE_PARTS, Provider};
+use tokio::sync::oneshot;
 
 use super::documents::{Documents, Shared};
 use super::kept::{Kept, Tag};
+use super::logouts::{Logouts, NotShared};
 use super::refreshes::Refreshes;
 use super::tokens::VerifiedToken;
 use crate::tls::{Group, SessionTickets};
@@ -22,19 +25,24 @@ const MAX_MEMORY: Duration = Duration::from_secs(300);
 /// The most memory of one session.
 const MAX_SESSION_MEMORY: usize = 64 << 10;
 
-/// How many codes a worker exchanges at the same time: anybody can send one that is none.
+/// How many codes a worker exchanges, and logouts it reads, at the same time: anybody can send one that is none.
 const MAX_EXCHANGES: u32 = 64;
+/// See [`Logins::end`].
+const SETTLING: Duration = Duration::from_secs(3600);
 
 /// What a worker knows of logins.
 pub(crate) struct Logins {
     pub(crate) providers: Documents<Provider>,
     pub(crate) refreshes: Refreshes,
     sessions: Kept<Arc<OpenSession>>,
+    pub(crate) logouts: Logouts,
+    /// The changes of these that remembered sessions know of.
+    seen: Cell<u64>,
     keys: SessionTickets,
     exchanges: Rc<Cell<u32>>,
 }
 
-/// The right to exchange a code, until it is dropped.
+/// The right to exchange a code or to read a logout, until it is dropped.
 pub(crate) struct Permit(Rc<Cell<u32>>);
 
 /// A session that was opened and holds.
@@ -62,10 +70,16 @@ pub(crate) struct OpenedValue {
 }
 
 impl Logins {
-    pub(crate) fn new(providers: Shared<Provider>, refreshes: Refreshes, keys: SessionTickets) -> Self {
+    pub(crate) fn new(
+        providers: Shared<Provider>,
+        refreshes: Refreshes,
+        keys: SessionTickets,
+        logouts: Logouts,
+    ) -> Self {
         let sessions = Kept::up_to(MAX_SESSION_MEMORY);
-        let exchanges = Rc::default();
-        Self { providers: Documents::new(providers), refreshes, sessions, keys, exchanges }
+        let (exchanges, seen) = (Rc::default(), Cell::default());
+        let providers = Documents::new(providers);
+        Self { providers, refreshes, sessions, logouts, seen, keys, exchanges }
     }
 
     /// The session in these cookies, if it was opened before and nothing has to be done for it.
@@ -75,6 +89,10 @@ impl Logins {
         host: &str,
         cookie: &CookieParts<'_>,
     ) -> Option<Arc<OpenSession>> {
+        let changes = self.logouts.changes();
+        if self.seen.replace(changes) != changes {
+            self.forget();
+        }
         self.sessions.find(&self.tag(check, host, cookie))
     }
 
@@ -91,13 +109,25 @@ impl Logins {
         self.sessions.keep(self.tag(check, host, cookie), session, bytes, time.min(MAX_MEMORY));
     }
 
-    /// The right to exchange a code; `None` while too many are exchanged.
+    /// The right to exchange a code or to read a logout; `None` while there are too many.
     pub(crate) fn permit(&self) -> Option<Permit> {
         let under_way = self.exchanges.get();
         (under_way < MAX_EXCHANGES).then(|| {
             self.exchanges.set(under_way + 1);
             Permit(Rc::clone(&self.exchanges))
         })
+    }
+
+    /// Ends sessions on all replicas, at `now` since 1970; see [`Logouts::end`]. They are remembered until nothing that was encrypted before
+    /// opens, with an hour for clocks and for replicas that have not heard of it yet.
+    pub(crate) fn end(
+        &self,
+        ended: EndedSessions,
+        now: Duration,
+    ) -> Result<Option<oneshot::Receiver<()>>, NotShared> {
+        let ends = (now + self.keys.longest_login() + SETTLING).as_secs();
+        let EndedSessions { id, until_login_at } = ended;
+        self.logouts.end(Logout { id, until_login_at, ends }, now.as_secs())
     }
 
     /// Forgets the sessions, which are opened again.

@@ -5,6 +5,7 @@
 mod documents;
 mod kept;
 mod logins;
+mod logouts;
 mod passwords;
 mod queue;
 mod refreshes;
@@ -13,6 +14,8 @@ mod tokens;
 pub(crate) use documents::{Fetch, Found, Shared as SharedDocuments};
 pub(crate) use kept::{Kept, Tag};
 pub(crate) use logins::{Logins, OpenSession, Permit, Purpose};
+pub(crate) use logouts::NotShared;
+pub use logouts::{Logouts, ShareLogout};
 pub(crate) use passwords::{Claim, Passwords, Pool, Word};
 pub(crate) use refreshes::{RefreshFailure, Refreshed, Refreshes};
 pub(crate) use tokens::{Tokens, VerifiedToken, read_key_set};

@@ -433,6 +433,39 @@ impl RequestBody {
         Poll::Pending
     }
 
+    /// Moves what is there from the client to `whole`, which may become `most` bytes long: Fairway itself reads it. Ready when all of it
+    /// came.
+    pub(crate) fn poll_read<D: Downstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        down: &mut D,
+        whole: &mut Vec<u8>,
+        most: usize,
+    ) -> Poll<Result<(), Fault>> {
+        for _ in 0..PIECES_IN_A_TURN {
+            let step = down.poll_body(cx, EXTENT, |_, data| {
+                self.received += data.len() as u64;
+                if whole.len() + data.len() > most {
+                    return Err(Failure::Refused);
+                }
+                whole.extend_from_slice(data);
+                Ok(())
+            });
+            match ready!(step) {
+                Ok(BodyStep::More) => {}
+                Ok(BodyStep::End) => {
+                    self.arrival = Arrival::Whole;
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Failure::Refused) => return Poll::Ready(Err(Fault::BodyTooLarge)),
+                Err(Failure::Closed) => return Poll::Ready(Err(Fault::ClientGone)),
+                Err(Failure::Malformed(rule)) => return Poll::Ready(Err(Fault::Malformed(rule))),
+            }
+        }
+        go_on_later(cx);
+        Poll::Pending
+    }
+
     fn poll_piece<D: Downstream, U: Upstream>(
         &mut self,
         cx: &mut Context<'_>,

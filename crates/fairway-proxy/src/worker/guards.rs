@@ -11,7 +11,7 @@ use fairway_net::counts::Counts;
 use fairway_token::KeySet;
 use fairway_token::login::Provider;
 
-use crate::guards::{Kept, Logins, Passwords, Pool, Refreshes, SharedDocuments, Tokens};
+use crate::guards::{Kept, Logins, Logouts, Passwords, Pool, Refreshes, SharedDocuments, Tokens};
 use crate::tls::{ClientTrust, SessionTickets};
 
 /// The most memory of an answer of an authentication service that is kept, in bytes.
@@ -62,11 +62,12 @@ pub(crate) struct SharedGuards {
     providers: SharedDocuments<Provider>,
     refreshes: Refreshes,
     tickets: SessionTickets,
+    logouts: Logouts,
 }
 
 impl SharedGuards {
     /// Of a process with this many workers.
-    pub(crate) fn new(workers: usize, tickets: SessionTickets) -> Self {
+    pub(crate) fn new(workers: usize, tickets: SessionTickets, logouts: Logouts) -> Self {
         Self {
             counts: Counts::new(),
             pool: Pool::new(workers),
@@ -74,6 +75,7 @@ impl SharedGuards {
             providers: SharedDocuments::default(),
             refreshes: Refreshes::default(),
             tickets,
+            logouts,
         }
     }
 
@@ -85,7 +87,7 @@ impl SharedGuards {
             trusts: Trusts::default(),
             answers: Kept::up_to(MAX_ANSWER_BYTES),
             tokens: Tokens::new(self.key_sets),
-            logins: Logins::new(self.providers, self.refreshes, self.tickets),
+            logins: Logins::new(self.providers, self.refreshes, self.tickets, self.logouts),
         }
     }
 }

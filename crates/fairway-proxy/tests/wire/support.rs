@@ -12,8 +12,8 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Proxy, ProxyHandle, ProxyOptions, ProxyProtocol,
-    PublishProblem, Publisher, SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
+    ProxyProtocol, PublishProblem, Publisher, SelfSigned, SessionTickets,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -212,6 +212,7 @@ fn options() -> ProxyOptions {
         buffer: BufferOptions::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
         tickets: SessionTickets::default(),
+        logouts: Logouts::default(),
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),

@@ -249,8 +249,10 @@ fn login(it: &OidcAuth) -> String {
     let claims = it.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
     let needs = claims.collect::<Vec<_>>();
     let needs = if needs.is_empty() { String::new() } else { format!(", if {}", needs.join(", ")) };
+    let told = it.paths.back_channel_logout.as_ref();
+    let told = told.map(|path| format!(", told of logouts at {path}")).unwrap_or_default();
     format!(
-        "lets users pass who have logged in at {} as client {}{needs}; browsers of others are sent there, else 401 (back at {}, out at {})",
+        "lets users pass who have logged in at {} as client {}{needs}; browsers of others are sent there, else 401 (back at {}, out at {}{told})",
         it.issuer, it.client_id, it.paths.callback, it.paths.logout
     )
 }

@@ -13,7 +13,7 @@ use fairway_control::state::{self, Keeper};
 use fairway_control::{Batch, Freshness, Pipeline};
 
 use super::gate::Gate;
-use super::reporting::Reporting;
+use super::reporting::{Reporting, SharedWithDataPlane};
 use crate::args::{ClusterArgs, RunArgs, Source};
 
 /// How long the first configuration from files may take; 10,000 files take about a second.
@@ -68,7 +68,9 @@ impl Feed {
         let selection = cluster.selection(args.options()?)?;
         let source =
             Cluster::start(cluster.credentials(), selection, pipeline.inlet()).context("--kubernetes")?;
-        let reporting = Reporting::start(args, &source, pipeline, gate.bindings(), gate.tickets())?;
+        let (bindings, tickets, logouts) = (gate.bindings(), gate.tickets(), gate.logouts());
+        let shared = SharedWithDataPlane { bindings, tickets, logouts };
+        let reporting = Reporting::start(args, &source, pipeline, shared)?;
         Ok(Self::Cluster(Arc::new(source), reporting))
     }
 

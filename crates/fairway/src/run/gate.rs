@@ -13,7 +13,7 @@ use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
-    BindError, CertificateProblem, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher,
+    BindError, CertificateProblem, Logouts, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher,
     SessionTickets, StartError,
 };
 
@@ -32,6 +32,7 @@ pub(super) struct Gate {
     propagation: Arc<Propagation>,
     bound: Arc<BoundAddresses>,
     tickets: SessionTickets,
+    logouts: Logouts,
 }
 
 #[derive(Default)]
@@ -59,6 +60,11 @@ impl Gate {
     /// What clients resume their sessions by.
     pub(super) fn tickets(&self) -> SessionTickets {
         self.tickets.clone()
+    }
+
+    /// Sessions that providers have ended.
+    pub(super) fn logouts(&self) -> Logouts {
+        self.logouts.clone()
     }
 
     /// Keeps what is published on disk too.

@@ -136,6 +136,7 @@ fn options(args: &RunArgs, gate: &Gate) -> Result<ProxyOptions> {
         buffer: args.limits.buffer.options(),
         drain: args.drain.options(),
         tickets: gate.tickets(),
+        logouts: gate.logouts(),
         fallback_certificate: self_signed()?,
         return_memory: allocator::return_memory,
     })

@@ -7,18 +7,22 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fairway_cluster::source::{Cluster, ServeGateways};
 use fairway_cluster::status::{
-    Asker, Bindings, GatewayDuties, NodeAddresses, PlaceOptions, PublishAddresses, Reporter, ReporterOptions,
-    Standing, StatusMode, TicketDuties,
+    Asker, Bindings, GatewayDuties, LogoutNotice, NodeAddresses, PlaceOptions, PublishAddresses, Reporter,
+    ReporterOptions, Standing, StatusMode, TicketDuties,
 };
 use fairway_cluster::webhook::{Files, Reviews, Webhook};
 use fairway_control::Pipeline;
 use fairway_objects::object::ObjectKey;
-use fairway_proxy::SessionTickets;
+use fairway_proxy::{Logouts, SessionTickets};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::args::{NodeAddressChoice, ReportArgs, RunArgs, WebhookArgs};
 
 /// How long the cluster is told that this replica ends.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Logouts that may wait to be told to the other replicas.
+const MAX_NOTICES: usize = 1000;
 
 /// The Lease where `--election-id` names none.
 const DEFAULT_LEASE: &str = "fairway-leader";
@@ -32,17 +36,25 @@ pub(super) struct Reporting {
     reporter: Arc<Mutex<Option<Reporter>>>,
 }
 
+/// What the data plane and the cluster tell each other by.
+pub(super) struct SharedWithDataPlane {
+    pub(super) bindings: Bindings,
+    pub(super) tickets: SessionTickets,
+    pub(super) logouts: Logouts,
+}
+
 impl Reporting {
     pub(super) fn start(
         args: &RunArgs,
         cluster: &Cluster,
         pipeline: &Pipeline,
-        bindings: Bindings,
-        tickets: SessionTickets,
+        shared: SharedWithDataPlane,
     ) -> Result<Self> {
+        let SharedWithDataPlane { bindings, tickets, logouts } = shared;
         let gateways = duties(args, cluster, pipeline, bindings)?;
-        let tickets = (!args.report.own_session_tickets)
-            .then(|| ticket_duties(args.listen.session_ticket_rotation, tickets));
+        let duties = ticket_duties(args.listen.session_ticket_rotation, tickets, logouts);
+        // Without them, whoever tells of a logout hears that the other replicas do not know of it.
+        let tickets = (!args.report.own_session_tickets).then_some(duties);
         let args = &args.report;
         let mut reviews = None;
         if let WebhookArgs {
@@ -122,9 +134,19 @@ fn duties(
     Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places }))
 }
 
-/// How ticket keys reach the data plane.
-fn ticket_duties(rotation: Duration, tickets: SessionTickets) -> TicketDuties {
-    TicketDuties::new(rotation, Arc::new(move |keys| tickets.adopt(keys)))
+/// How ticket keys and logouts reach the data plane, and its own logouts the other replicas.
+fn ticket_duties(rotation: Duration, tickets: SessionTickets, logouts: Logouts) -> TicketDuties {
+    let (notices, received) = mpsc::channel(MAX_NOTICES);
+    logouts.share_by(Box::new(move |logout| {
+        let (shared, told) = oneshot::channel();
+        notices.try_send(LogoutNotice { logout, shared }).ok().map(|()| told)
+    }));
+    TicketDuties::new(
+        rotation,
+        Arc::new(move |keys| tickets.adopt(keys)),
+        Arc::new(move |shared| logouts.adopt_shared(shared)),
+        received,
+    )
 }
 
 /// The name of the Lease.

@@ -49,7 +49,7 @@ struct Replica {
     bindings: Bindings,
     placed: BTreeMap<ObjectKey, Arc<Placement>>,
     _stop: oneshot::Sender<Duration>,
-    task: JoinHandle<()>,
+    task: JoinHandle<Option<JoinHandle<()>>>,
 }
 
 impl Drop for Replica {

@@ -1,18 +1,20 @@
-//! The ticket keys that replicas share: who makes and rotates them, and what becomes of a Secret that is not as it should be.
+//! The ticket keys that replicas share: who makes and rotates them, and what becomes of a Secret that is not as it should be. Logouts that
+//! one of them was told reach the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairway_model::{SharedTicketSecret, TicketSecret};
+use fairway_model::{Logout, SharedTicketSecret, TicketSecret};
 use fairway_testkit::api_server::Failure;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::world::{Replica, World, pass, requests, within};
 use crate::status::publish::PublishAddresses;
-use crate::status::tickets::TicketDuties;
+use crate::status::tickets::{LogoutNotice, TicketDuties};
 
 const SECRET: &str = "/api/v1/namespaces/infra/secrets/fairway-leader-session-tickets";
 const TYPE: &str = "fairway.dev/session-ticket-keys";
@@ -22,29 +24,51 @@ const HOUR: u64 = 60 * 60;
 struct Sharing {
     replica: Replica,
     adopted: Arc<Mutex<Adopted>>,
+    notices: mpsc::Sender<LogoutNotice>,
+    start: Instant,
 }
 
 #[derive(Default)]
 struct Adopted {
     keys: Vec<SharedTicketSecret>,
     times: usize,
+    /// The ids of logouts.
+    logouts: BTreeSet<u8>,
 }
 
 impl Sharing {
     /// A replica in `world` whose clock is ahead of the others by `skew` seconds.
     fn start(world: &World, name: &str, skew: i64) -> Self {
         let adopted = Arc::<Mutex<Adopted>>::default();
-        let (told, start) = (adopted.clone(), world.start);
+        let (told, heard, start) = (adopted.clone(), adopted.clone(), world.start);
+        let (notices, received) = mpsc::channel(100);
         let duties = TicketDuties {
             rotation: Duration::from_secs(12 * HOUR),
             adopt: Arc::new(move |keys| {
                 let mut adopted = told.lock().unwrap();
                 (adopted.keys, adopted.times) = (keys.to_vec(), adopted.times + 1);
             }),
+            adopt_logouts: Arc::new(move |logouts| {
+                heard.lock().unwrap().logouts.extend(logouts.iter().map(|logout| logout.id[0]));
+            }),
+            notices: Arc::new(tokio::sync::Mutex::new(received)),
             wall: Arc::new(move || wall(start, skew)),
         };
         let replica = world.replica_sharing(name, PublishAddresses::Unset, Some(duties));
-        Self { replica, adopted }
+        Self { replica, adopted, notices, start }
+    }
+
+    /// Its data plane is told of a logout whose sessions are over after so many hours.
+    fn log_out(&self, id: u8, hours: u64) -> oneshot::Receiver<()> {
+        let ends = wall(self.start, 0).as_second().unsigned_abs() + hours * HOUR;
+        let (shared, told) = oneshot::channel();
+        let logout = Logout { id: [id; 16], until_login_at: u64::MAX, ends };
+        self.notices.try_send(LogoutNotice { logout, shared }).unwrap();
+        told
+    }
+
+    fn logouts(&self) -> Vec<u8> {
+        self.adopted.lock().unwrap().logouts.iter().copied().collect()
     }
 
     fn secrets(&self) -> Vec<TicketSecret> {
@@ -243,4 +267,79 @@ async fn two_that_lead_at_once_make_one_key() {
     pass(12 * HOUR - 60).await;
     world.api.fail_times(1, Failure::Conflict, requests("PUT", "/secrets"));
     within(180, "rotated", || replica.secrets().len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_logout_that_one_replica_was_told_reaches_all_and_stays_while_keys_rotate() {
+    let world = World::new();
+    let replicas = ["one", "two", "three"].map(|name| Sharing::start(&world, name, 0));
+    within(10, "all have the key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
+    let keys = replicas[0].secrets();
+    // At the same moment, to different ones.
+    let told = [replicas[0].log_out(1, 100), replicas[1].log_out(2, 100), replicas[2].log_out(3, 10)];
+    for told in told {
+        tokio::time::timeout(Duration::from_secs(5), told).await.unwrap().unwrap();
+    }
+    within(2, "all know", || replicas.iter().all(|it| it.logouts() == [1, 2, 3])).await;
+    assert_eq!(replicas[1].secrets(), keys, "it changes no key");
+    pass(12 * HOUR).await;
+    within(120, "rotated", || replicas[0].secrets()[0] != keys[0]).await;
+    let late = Sharing::start(&world, "four", 0);
+    within(10, "it knows", || late.logouts() == [1, 2]).await;
+    pass(24 * HOUR).await;
+    assert_eq!(late.logouts(), [1, 2]);
+    assert!(!world.api.object(SECRET).unwrap().to_string().contains("user"), "it says of nobody who it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_logouts_are_few_requests() {
+    let world = World::new();
+    let replica = Sharing::start(&world, "one", 0);
+    within(10, "it has a key", || replica.secrets().len() == 1).await;
+    let told: Vec<_> = (0..100).map(|id| replica.log_out(id, 1)).collect();
+    for told in told {
+        tokio::time::timeout(Duration::from_secs(5), told).await.unwrap().unwrap();
+    }
+    assert!(world.api.asked("PUT", "/secrets") <= 2, "{}", world.api.asked("PUT", "/secrets"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_logout_that_cannot_be_shared_is_not_said_to_be() {
+    for failure in [Failure::Forbidden, Failure::Broken] {
+        let world = World::new();
+        let replica = Sharing::start(&world, "one", 0);
+        within(10, "it has a key", || replica.secrets().len() == 1).await;
+        world.api.fail(failure, requests("PUT", "/secrets"));
+        let told = replica.log_out(1, 1);
+        let outcome = tokio::time::timeout(Duration::from_secs(15), told).await.unwrap();
+        assert!(outcome.is_err(), "the provider is told that it failed");
+        world.api.heal();
+        replica.log_out(2, 1).await.unwrap();
+        assert_eq!(replica.logouts(), [1, 2], "the next one takes it along");
+    }
+    // Nobody shares keys.
+    let world = World::new();
+    world.api.fail(Failure::Forbidden, requests("GET", "/secrets"));
+    let replica = Sharing::start(&world, "one", 0);
+    within(5, "it leads", || replica.replica.standing.leads()).await;
+    assert!(tokio::time::timeout(Duration::from_secs(15), replica.log_out(1, 1)).await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn logouts_that_somebody_tears_or_removes_come_back() {
+    let world = World::new();
+    let leader = Sharing::start(&world, "one", 0);
+    within(10, "it has a key", || leader.secrets().len() == 1).await;
+    leader.log_out(1, 100).await.unwrap();
+    pass(60).await;
+    edit(&world, |object| object["data"]["logouts"] = json!("AAAA"));
+    let late = Sharing::start(&world, "two", 0);
+    within(60, "mended", || late.logouts() == [1]).await;
+    edit(&world, |object| drop(object["data"].as_object_mut().unwrap().remove("logouts")));
+    within(10, "restored", || data(&world).contains_key("logouts")).await;
+    let latest = Sharing::start(&world, "three", 0);
+    within(10, "it knows", || latest.logouts() == [1]).await;
+    let written = world.api.asked("PUT", "/secrets");
+    leader.log_out(1, 100).await.unwrap();
+    assert_eq!(world.api.asked("PUT", "/secrets"), written, "what is there is not written again");
 }

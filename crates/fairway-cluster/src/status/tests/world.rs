@@ -57,7 +57,7 @@ pub(crate) struct World {
 pub(crate) struct Replica {
     pub(crate) standing: Standing,
     stop: oneshot::Sender<Duration>,
-    task: JoinHandle<()>,
+    task: JoinHandle<Option<JoinHandle<()>>>,
     cut: Arc<AtomicBool>,
 }
 
@@ -188,8 +188,11 @@ impl Replica {
     pub(crate) async fn stop(self, patience: Duration) -> Duration {
         let start = Instant::now();
         self.stop.send(patience).unwrap();
-        self.task.await.unwrap();
-        start.elapsed()
+        let keeper = self.task.await.unwrap();
+        let took = start.elapsed();
+        // The process ends.
+        keeper.iter().for_each(JoinHandle::abort);
+        took
     }
 }
 

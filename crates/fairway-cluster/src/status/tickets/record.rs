@@ -1,10 +1,13 @@
-//! The form of the Secret with the ticket keys: for each key 32 bytes and the time when they were made.
+//! The form of the Secret with the ticket keys: for each key 32 bytes and the time when they were made, and beside them the logouts that
+//! replicas tell each other, a line for each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fairway_gateway::fleet::names::{FAIRWAY, MANAGED_BY};
-use fairway_model::TicketSecret;
+use fairway_model::{Logout, TicketSecret};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -16,6 +19,11 @@ pub(super) const TYPE: &str = "fairway.dev/session-ticket-keys";
 const SECRET_BYTES: usize = 32;
 const CURRENT: [&str; 2] = ["current", "current-made"];
 const PREVIOUS: [&str; 2] = ["previous", "previous-made"];
+const LOGOUTS: &str = "logouts";
+/// More logouts are not begun: a Secret holds 1 MiB.
+pub(super) const MAX_LOGOUTS: usize = 8000;
+/// More are not read. Several replicas can begin the last ones at the same time.
+const MAX_READ: usize = 2 * MAX_LOGOUTS;
 
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,19 +58,28 @@ impl KeyRecord {
 }
 
 /// Reads a Secret, and overwrites the keys in it.
-pub(super) fn read(secret: &mut Secret) -> Content {
+pub(super) fn read(secret: &mut Secret) -> (Content, Vec<Logout>) {
     let mut data = secret.data.take().unwrap_or_default();
+    let mut ended = Vec::new();
     let content = if secret.type_.as_deref() == Some(TYPE) {
-        content(&data).unwrap_or_else(Content::Torn)
+        let read = logouts(&data).and_then(|logouts| {
+            ended = logouts;
+            content(&data)
+        });
+        read.unwrap_or_else(Content::Torn)
     } else {
         Content::Foreign
     };
     data.values_mut().for_each(|value| value.0.zeroize());
-    content
+    (content, ended)
 }
 
-/// The Secret with these keys in it, in place of what `metadata` is of.
-pub(super) fn write(mut metadata: ObjectMeta, keys: &[KeyRecord]) -> Secret {
+/// The Secret with these keys and logouts in it, in place of what `metadata` is of.
+pub(super) fn write<'l>(
+    mut metadata: ObjectMeta,
+    keys: &[KeyRecord],
+    logouts: impl IntoIterator<Item = &'l Logout>,
+) -> Secret {
     metadata
         .labels
         .get_or_insert_default()
@@ -75,6 +92,14 @@ pub(super) fn write(mut metadata: ObjectMeta, keys: &[KeyRecord]) -> Secret {
         let mut time = String::new();
         write!(time, "{:.0}", key.made).expect("writing to a String cannot fail");
         data.insert(made, ByteString(time.into_bytes()));
+    }
+    let mut lines = String::new();
+    for Logout { id, until_login_at, ends } in logouts {
+        writeln!(lines, "{} {until_login_at} {ends}", URL_SAFE_NO_PAD.encode(id))
+            .expect("writing to a String cannot fail");
+    }
+    if !lines.is_empty() {
+        data.insert(LOGOUTS.to_owned(), ByteString(lines.into_bytes()));
     }
     Secret { metadata, data: Some(data), type_: Some(TYPE.to_owned()), ..Secret::default() }
 }
@@ -97,6 +122,19 @@ fn content(data: &BTreeMap<String, ByteString>) -> Result<Content, &'static str>
         return Err("data.previous is younger than data.current");
     }
     Ok(Content::Keys(vec![current, previous]))
+}
+
+fn logouts(data: &BTreeMap<String, ByteString>) -> Result<Vec<Logout>, &'static str> {
+    let Some(text) = data.get(LOGOUTS) else { return Ok(Vec::new()) };
+    let read = |line: &str| {
+        let mut words = line.split(' ');
+        let id = URL_SAFE_NO_PAD.decode(words.next()?).ok()?.try_into().ok()?;
+        let [until_login_at, ends] = [words.next()?.parse().ok()?, words.next()?.parse().ok()?];
+        words.next().is_none().then_some(Logout { id, until_login_at, ends })
+    };
+    let lines = std::str::from_utf8(&text.0).ok().filter(|text| text.lines().count() <= MAX_READ);
+    let logouts = lines.and_then(|text| text.lines().map(read).collect());
+    logouts.ok_or("data.logouts is no list of logouts")
 }
 
 fn key(
@@ -128,12 +166,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_wiped() {
         let keys = keys();
+        let logouts = [1, 2].map(|ends| Logout { id: [7; 16], until_login_at: u64::MAX, ends });
         for count in [1, 2] {
-            let mut secret = write(ObjectMeta::default(), &keys[..count]);
-            assert_eq!(read(&mut secret), Content::Keys(keys[..count].to_vec()));
+            let mut secret = write(ObjectMeta::default(), &keys[..count], &logouts[count..]);
+            let expected = (Content::Keys(keys[..count].to_vec()), logouts[count..].to_vec());
+            assert_eq!(read(&mut secret), expected);
             assert_eq!(secret.data, None);
         }
-        let mut secret = write(ObjectMeta::default(), &keys);
+        let mut secret = write(ObjectMeta::default(), &keys, &[]);
         wipe(&mut secret);
         assert!(secret.data.unwrap().values().all(|value| value.0.is_empty()));
     }
@@ -142,9 +182,9 @@ mod tests {
     fn anything_else_is_torn_foreign_or_empty() {
         let keys = keys();
         let read_with = |change: &dyn Fn(&mut BTreeMap<String, ByteString>)| {
-            let mut secret = write(ObjectMeta::default(), &keys);
+            let mut secret = write(ObjectMeta::default(), &keys, &[]);
             change(secret.data.get_or_insert_default());
-            read(&mut secret)
+            read(&mut secret).0
         };
         for gone in ["current", "current-made", "previous", "previous-made"] {
             assert!(matches!(read_with(&|data| drop(data.remove(gone))), Content::Torn(_)), "{gone}");
@@ -155,6 +195,11 @@ mod tests {
             ("current-made", b"today"),
             ("previous-made", b"\xff"),
             ("previous-made", b"2026-02-01T00:00:00Z"),
+            ("logouts", b"AAAA 1 2"),
+            ("logouts", b"AAAAAAAAAAAAAAAAAAAAAA 1 2 3"),
+            ("logouts", b"AAAAAAAAAAAAAAAAAAAAAA 1 -2"),
+            ("logouts", b"\n"),
+            ("logouts", b"\xff"),
         ] {
             let change = |data: &mut BTreeMap<String, ByteString>| {
                 data.insert(name.to_owned(), ByteString(value.to_vec()));
@@ -166,8 +211,8 @@ mod tests {
         };
         assert!(matches!(read_with(&same), Content::Torn(_)));
         assert_eq!(read_with(&BTreeMap::clear), Content::Empty);
-        let mut secret = write(ObjectMeta::default(), &keys);
+        let mut secret = write(ObjectMeta::default(), &keys, &[]);
         secret.type_ = Some("Opaque".to_owned());
-        assert_eq!(read(&mut secret), Content::Foreign);
+        assert_eq!(read(&mut secret), (Content::Foreign, Vec::new()));
     }
 }

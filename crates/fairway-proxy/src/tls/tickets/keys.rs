@@ -80,6 +80,11 @@ impl SessionTickets {
         self.0.current(now.instant).open_login(group, now, sealed)
     }
 
+    /// How long what is encrypted for a login now opens at most.
+    pub(crate) fn longest_login(&self) -> Duration {
+        self.0.read().longest()
+    }
+
     pub(crate) fn figures(&self) -> TicketFigures {
         let keys = if self.0.off.load(Ordering::Relaxed) {
             None

@@ -167,6 +167,11 @@ impl Ring {
         u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX)
     }
 
+    /// How long a ticket opens at most.
+    pub(super) fn longest(&self) -> Duration {
+        2 * self.rotation
+    }
+
     /// What metrics say; `None` while there is no key, because no client has come yet.
     pub(super) fn figures(&self, now: Instant) -> Option<KeyFigures> {
         let aged = |key: &RingKey| now.saturating_duration_since(key.made);

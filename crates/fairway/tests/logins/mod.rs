@@ -1,149 +1,23 @@
-//! `fairway run` as a process: users who log in with an OpenID provider, and 60 ways to get in without that.
+//! `fairway run` as a process: users who log in with an OpenID provider, and ways to get in without that.
 
-use std::collections::{BTreeMap, HashMap};
+mod logout;
+mod provider;
+
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
-use fairway_testkit::tokens::{Signer, encode, published};
-use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, RecordedRequest, Request};
+use fairway_testkit::tokens::encode;
+use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
 use serde_json::{Value, json};
 
+use self::provider::{Behaviour, CLIENT_SECRET, ISSUER, Provider, form, json_answer};
+
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
-const ISSUER: &str = "http://login.auth.svc.cluster.local:81/realms/shop";
-const CLIENT_SECRET: &str = "s3cret of the shop";
 const HOST: &str = "shop.test";
-
-/// What the provider does; a test changes it.
-struct Behaviour {
-    signer: Signer,
-    metadata: Value,
-    /// Changes the claims of ID tokens.
-    claims: fn(&mut Value),
-    /// Changes ID tokens.
-    id_token: fn(String) -> String,
-    /// What the token endpoint answers instead.
-    tokens: Option<fn(&Value) -> Answer>,
-    expires_in: u64,
-    /// Codes that were given, with what the authorization request said.
-    codes: HashMap<String, BTreeMap<String, String>>,
-    refreshes: u32,
-    problems: Vec<String>,
-}
-
-/// An OpenID provider. The browser of the test is told what its authorization endpoint would answer.
-struct Provider {
-    backend: Backend,
-    behaviour: Arc<Mutex<Behaviour>>,
-}
-
-impl Provider {
-    async fn start() -> Self {
-        let metadata = json!({
-            "issuer": ISSUER,
-            "authorization_endpoint": "https://login.example.com/auth",
-            "token_endpoint": format!("{ISSUER}/token"),
-            "jwks_uri": format!("{ISSUER}/keys"),
-            "end_session_endpoint": "https://login.example.com/logout",
-            "response_types_supported": ["code"],
-            "code_challenge_methods_supported": ["S256"],
-        });
-        let behaviour = Arc::new(Mutex::new(Behaviour {
-            signer: Signer::rs256("one"),
-            metadata,
-            claims: |_| {},
-            id_token: |token| token,
-            tokens: None,
-            expires_in: 300,
-            codes: HashMap::new(),
-            refreshes: 0,
-            problems: Vec::new(),
-        }));
-        let answering = Arc::clone(&behaviour);
-        let backend = Backend::http(move |request| answering.lock().unwrap().answer(request)).await;
-        Self { backend, behaviour }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Behaviour)) {
-        change(&mut self.behaviour.lock().unwrap());
-    }
-
-    /// The user logs in: the code for an authorization request.
-    fn code(&self, request: &BTreeMap<String, String>) -> String {
-        let mut behaviour = self.behaviour.lock().unwrap();
-        let code = format!("code-{}", behaviour.codes.len());
-        behaviour.codes.insert(code.clone(), request.clone());
-        code
-    }
-}
-
-impl Behaviour {
-    fn answer(&mut self, request: &RecordedRequest) -> Answer {
-        match request.target.strip_prefix("/realms/shop") {
-            Some("/.well-known/openid-configuration") => json_answer(200, &self.metadata),
-            Some("/keys") => Answer::ok(published(std::slice::from_ref(&self.signer))),
-            Some("/token") => self.exchange(request),
-            _ => Answer::status(404, ""),
-        }
-    }
-
-    fn exchange(&mut self, request: &RecordedRequest) -> Answer {
-        let form: BTreeMap<String, String> = form(&request.body);
-        let password = STANDARD.encode("shop:s3cret+of+the+shop");
-        if request.header("Authorization") != Some(&*format!("Basic {password}")) {
-            self.problems.push(format!("{:?}", request.headers));
-            return json_answer(401, &json!({"error": "invalid_client"}));
-        }
-        let nonce = match &*form["grant_type"] {
-            "authorization_code" => {
-                // A code is good once.
-                let Some(asked) = self.codes.remove(&form["code"]) else {
-                    return json_answer(400, &json!({"error": "invalid_grant"}));
-                };
-                self.codes.insert(format!("used {}", form["code"]), BTreeMap::new());
-                let challenge = encode(fairway_token::digest(form["code_verifier"].as_bytes()));
-                if asked["code_challenge"] != challenge || asked["redirect_uri"] != form["redirect_uri"] {
-                    self.problems.push(format!("{asked:?} {form:?}"));
-                    return json_answer(400, &json!({"error": "invalid_grant"}));
-                }
-                Some(asked["nonce"].clone())
-            }
-            "refresh_token" => {
-                self.refreshes += 1;
-                None
-            }
-            other => panic!("{other}"),
-        };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        let mut claims = json!({
-            "iss": ISSUER, "aud": "shop", "sub": "alice", "exp": now + 3600, "iat": now, "groups": ["staff"],
-        });
-        if let Some(nonce) = nonce {
-            claims["nonce"] = nonce.into();
-        }
-        (self.claims)(&mut claims);
-        let header = json!({"alg": self.signer.algorithm(), "kid": self.signer.key_id()});
-        let id_token = (self.id_token)(self.signer.token(&header, &claims));
-        let tokens = json!({
-            "access_token": "the-access-token", "token_type": "Bearer", "expires_in": self.expires_in,
-            "id_token": id_token, "refresh_token": format!("refresh-{}", self.refreshes),
-        });
-        self.tokens.map_or_else(|| json_answer(200, &tokens), |answer| answer(&tokens))
-    }
-}
-
-fn json_answer(status: u16, body: &Value) -> Answer {
-    Answer::with_headers(status, &[("Content-Type", "application/json")], body.to_string())
-}
-
-fn form(text: &[u8]) -> BTreeMap<String, String> {
-    form_urlencoded::parse(text).into_owned().collect()
-}
 
 /// A backend, a provider, and Ingresses in front of the backend that ask for a login.
 struct Site {
@@ -620,36 +494,6 @@ async fn logins_lead_back_to_the_same_host_only() {
     let long = format!("/{}", "a".repeat(3000));
     let response = browser.log_in(&site, &long).await;
     assert_eq!(location(&response), format!("{origin}/"), "what is too long is forgotten");
-}
-
-#[tokio::test]
-async fn only_pages_of_the_same_host_log_a_user_out() {
-    let site = Site::new().await;
-    let fairway = site.run().await;
-    let mut browser = Browser::new(&fairway);
-    assert_eq!(browser.log_in(&site, "/").await.status, 302);
-    let line = browser.cookie_line();
-    let out = || Request::get(HOST, "/oauth2/logout").header("Cookie", &line).close();
-    let origin = "https://shop.test";
-    for request in [
-        out(),
-        out().header("Sec-Fetch-Site", "cross-site"),
-        out().header("Sec-Fetch-Site", "same-site"),
-        out().header("Origin", "https://evil.test"),
-        out().header("Origin", "null"),
-        out().header("Referer", "https://evil.test/"),
-        out().header("Referer", &format!("{origin}.evil.test/")),
-        Request::post(HOST, "/oauth2/logout", "")
-            .header("Cookie", &line)
-            .header("Sec-Fetch-Site", "none")
-            .close(),
-    ] {
-        let response = browser.send(request.clone()).await;
-        assert_eq!(response.status, 403, "{request:?}");
-        assert!(browser.session_cookie().is_some());
-    }
-    assert_eq!(browser.send(out().header("Referer", &format!("{origin}/a"))).await.status, 302);
-    assert!(browser.session_cookie().is_none());
 }
 
 #[tokio::test]
