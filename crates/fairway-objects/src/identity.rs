@@ -7,6 +7,7 @@ mod authorization;
 mod context;
 mod headers;
 mod keys;
+mod limits;
 mod logins;
 mod mistake;
 mod places;
@@ -16,13 +17,16 @@ mod values;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{ApiKeyAuth, Authorization, ClaimHeader, CredentialLocation, JwtAuth, OidcAuth};
+use fairway_model::{
+    ApiKeyAuth, Authorization, ClaimHeader, CredentialLocation, JwtAuth, LimitKey, OidcAuth, RateLimit,
+};
 
 use crate::identity::api_keys::read_api_key;
 use crate::identity::authorization::{Known, read_authorization};
 use crate::identity::context::object;
 use crate::identity::headers::is_same_header;
 use crate::identity::keys::Found;
+use crate::identity::limits::read_limits;
 use crate::identity::logins::read_oidc;
 use crate::identity::mistake::Checked;
 use crate::identity::tokens::read_jwt;
@@ -45,6 +49,10 @@ pub struct Written<'a> {
     pub api_key: Option<&'a types::ApiKey>,
     /// What is allowed to whom.
     pub authorization: Option<&'a types::Authorization>,
+    /// How often each client may ask.
+    pub rate_limits: &'a [types::RateLimit],
+    /// What names the counts of these, e.g. `SecurityPolicy/shop/login`.
+    pub counted_as: &'a str,
 }
 
 /// What it means.
@@ -58,6 +66,10 @@ pub struct Identity {
     pub api_key: Option<Arc<ApiKeyAuth>>,
     /// What is allowed to whom.
     pub authorization: Option<Arc<Authorization>>,
+    /// How often each address may ask.
+    pub limits: Vec<RateLimit>,
+    /// How often each client may ask by what is known of it, after that was found out.
+    pub late_limits: Vec<RateLimit>,
     /// The backends that publish keys.
     pub backends: Vec<KeysBackend>,
     /// What may not be meant as it is written.
@@ -101,6 +113,12 @@ impl Written<'_> {
     /// The first value that cannot be used.
     pub fn read(&self, context: Context<'_>) -> Checked<Identity> {
         let mut identity = Identity::default();
+        let known = limits::Known {
+            token: self.jwt.is_some() || self.oidc.is_some(),
+            api_key: self.api_key.is_some(),
+        };
+        let limits = read_limits(self.rate_limits, self.counted_as, known)?.into_iter();
+        (identity.limits, identity.late_limits) = limits.partition(|limit| limit.key == LimitKey::Address);
         if let Some(jwt) = self.jwt {
             let mut found = Found::default();
             identity.jwt = Some(Arc::new(read_jwt(jwt, context, &mut found)?));

@@ -171,6 +171,32 @@ async fn api_keys_are_rotated_by_their_secret_and_shown_nowhere() {
     }
 }
 
+/// The limit of a client holds wherever it asks from, and counts nobody else.
+#[tokio::test]
+async fn clients_of_keys_have_limits_of_their_own() {
+    let site = Site::new(&[Signer::ed25519("one")]).await;
+    let keys = "billing: the-key-of-billing, stock: the-key-of-stock";
+    site.manifests.put(
+        "keys.yaml",
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: keys, namespace: a}}\nstringData: {{{keys}}}\n"
+        ),
+    );
+    let auth = json!({"secretRefs": [{"name": "keys"}]});
+    let limits = json!({"limits": [{"requests": 1, "per": "1h", "burst": 1, "by": "ApiKeyClient"}]});
+    site.guard("app", &[("api-key", &auth), ("rate-limits", &limits)]);
+    site.guard("unknown", &[("rate-limits", &limits)]);
+    let fairway = site.run().await;
+    let with = |key: &str| Request::get("app.test", "/p").header("X-API-Key", key).close();
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(ask(&fairway, &with("the-key-of-billing")).await.status);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    assert_eq!(ask(&fairway, &with("the-key-of-stock")).await.status, 200);
+    assert_eq!(ask(&fairway, &Request::get("unknown.test", "/p").close()).await.status, 503);
+}
+
 #[tokio::test]
 async fn what_cannot_be_read_closes_the_paths_of_its_ingress_alone() {
     let signer = Signer::ed25519("one");

@@ -2,11 +2,10 @@
 //! guess would let somebody in.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fairway_model::{
     AccessList, AuthService, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit,
-    ExternalAuth, Guard, HeaderEdit, LimitKey, RateLimit, RequestEdit,
+    ExternalAuth, Guard, HeaderEdit, RequestEdit,
 };
 use fairway_objects::certificate::secret_value;
 use fairway_objects::identity::{self, Identity, KeysBackend};
@@ -20,20 +19,18 @@ use ipnet::IpNet;
 
 use crate::policies::external;
 use crate::policies::reading::{Reading, Warning, Wrong};
-use crate::policies::value::{number, ranges, some_time, word};
+use crate::policies::value::{number, ranges, word};
 
 /// What a SecurityPolicy asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Security {
     /// Which certificates the clients of listeners must show.
     pub clients: Option<ClientVerification>,
-    limits: Vec<Guard>,
+    under_way: Option<Guard>,
     access: Option<AccessList>,
     basic: Option<BasicAuth>,
     external: Option<ExternalAuth>,
     identity: Identity,
-    /// Those that count by what is known of the client only after it was found out.
-    late_limits: Vec<Guard>,
 }
 
 /// Whose more specific policies take the place of one.
@@ -66,20 +63,22 @@ pub(crate) fn named(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef
     });
     let authorities = spec.client_certificates.iter().flat_map(|it| &it.ca_certificate_refs);
     let authorities = authorities.filter_map(|it| authority(it, namespace));
-    users.chain(authorities).chain(about_identity(spec).named(namespace)).collect()
+    users.chain(authorities).chain(about_identity(spec, "").named(namespace)).collect()
 }
 
 /// The Services that the URLs of a policy name.
 pub(crate) fn services_of_urls(spec: &SecurityPolicySpec) -> Vec<ObjectKey> {
-    about_identity(spec).services().into_iter().collect()
+    about_identity(spec, "").services().into_iter().collect()
 }
 
-fn about_identity(spec: &SecurityPolicySpec) -> identity::Written<'_> {
+fn about_identity<'s>(spec: &'s SecurityPolicySpec, counted_as: &'s str) -> identity::Written<'s> {
     identity::Written {
         jwt: spec.jwt.as_ref(),
         oidc: spec.oidc.as_ref(),
         api_key: spec.api_key.as_ref(),
         authorization: spec.authorization.as_ref(),
+        rate_limits: &spec.rate_limits,
+        counted_as,
     }
 }
 
@@ -125,15 +124,13 @@ pub(crate) fn read(
     replaceable(spec)?;
     let basic = spec.basic_auth.as_ref();
     let clients = spec.client_certificates.as_ref();
-    let (late_limits, limits) = limits(policy, spec)?.into_iter().partition(is_late);
     let said = Security {
         clients: clients.map(|it| verification(it, policy, context)).transpose()?,
-        limits,
+        under_way: spec.concurrency_limit.as_ref().map(|it| concurrency(policy, it)).transpose()?,
         access: spec.source_ranges.as_ref().map(access).transpose()?,
         basic: basic.map(|it| self::basic(it, policy, context, &mut warnings)).transpose()?,
         external: spec.external_auth.as_ref().map(|it| external::read(it, &policy.namespace)).transpose()?,
-        identity: identity(spec, &policy.namespace, context, &mut warnings)?,
-        late_limits,
+        identity: identity(spec, policy, context, &mut warnings)?,
     };
     Ok(Reading { said, warnings })
 }
@@ -146,7 +143,8 @@ impl Security {
         if self.clients.as_ref().is_some_and(|clients| clients.demand == ClientDemand::Required) {
             guards.push(Guard::OverTls);
         }
-        guards.extend(self.limits.iter().cloned());
+        guards.extend(self.identity.limits.iter().cloned().map(Guard::RateLimit));
+        guards.extend(self.under_way.clone());
         guards.extend(self.access.clone().map(Guard::Access));
         guards.extend(self.basic.clone().map(Guard::BasicAuth));
         guards.extend(self.identity.jwt.clone().map(Guard::Jwt));
@@ -161,7 +159,7 @@ impl Security {
             Guard::ExternalAuth(Box::new(external))
         }));
         guards.extend(self.identity.authorization.clone().map(Guard::Authorize));
-        guards.extend(self.late_limits.iter().cloned());
+        guards.extend(self.identity.late_limits.iter().cloned().map(Guard::RateLimit));
         guards
     }
 
@@ -184,64 +182,19 @@ pub(crate) fn without_password() -> RequestEdit {
 }
 
 /// What counts belong to is named by the policy: all requests that it holds for share them.
-fn limits(policy: &ObjectKey, spec: &SecurityPolicySpec) -> Result<Vec<Guard>, Wrong> {
-    let mut limits = Vec::with_capacity(spec.rate_limits.len());
-    for (index, limit) in spec.rate_limits.iter().enumerate() {
-        let at = format!("spec.rateLimits[{index}]");
-        limits.push(Guard::RateLimit(RateLimit {
-            key: limit_key(&at, limit, spec)?,
-            policy: format!("SecurityPolicy/{policy}/rateLimits/{index}").into(),
-            requests: needed(&format!("{at}.requests"), limit.requests)?,
-            per: some_time(&format!("{at}.per"), limit.per.as_deref())?.unwrap_or(Duration::from_secs(1)),
-            burst: number(&format!("{at}.burst"), limit.burst, 0)?.unwrap_or_default(),
-            status: status(&format!("{at}.status"), limit.status, 429)?,
-            exempt: ranges(&format!("{at}.exempt"), &limit.exempt)?,
-        }));
-    }
-    if let Some(limit) = &spec.concurrency_limit {
-        limits.push(Guard::ConcurrencyLimit(ConcurrencyLimit {
-            policy: format!("SecurityPolicy/{policy}/concurrencyLimit").into(),
-            most: needed("spec.concurrencyLimit.requests", limit.requests)?,
-            status: status("spec.concurrencyLimit.status", limit.status, 503)?,
-            exempt: ranges("spec.concurrencyLimit.exempt", &limit.exempt)?,
-        }));
-    }
-    Ok(limits)
+fn concurrency(policy: &ObjectKey, limit: &types::ConcurrencyLimit) -> Result<Guard, Wrong> {
+    Ok(Guard::ConcurrencyLimit(ConcurrencyLimit {
+        policy: format!("SecurityPolicy/{policy}/concurrencyLimit").into(),
+        most: needed("spec.concurrencyLimit.requests", limit.requests)?,
+        status: status("spec.concurrencyLimit.status", limit.status, 503)?,
+        exempt: ranges("spec.concurrencyLimit.exempt", &limit.exempt)?,
+    }))
 }
 
-/// Whose requests a limit counts together. By address they are only where nothing else is said.
-fn limit_key(at: &str, limit: &types::RateLimit, spec: &SecurityPolicySpec) -> Result<LimitKey, Wrong> {
-    let (by, claim) = (format!("{at}.by"), format!("{at}.claim"));
-    let known = [
-        ("ClientAddress", LimitKey::Address),
-        ("Claim", LimitKey::Claim("".into())),
-        ("ApiKeyClient", LimitKey::ApiClient),
-    ];
-    let known: Vec<_> = known.iter().map(|(name, key)| (*name, key)).collect();
-    let key = word(&by, limit.by.as_deref(), &known)?.cloned().unwrap_or_default();
-    let written = limit.claim.as_deref().filter(|claim| !claim.is_empty());
-    match (key, written) {
-        (LimitKey::Claim(_), None) => Err(Wrong::new(claim, "no claim is named")),
-        (LimitKey::Claim(_), Some(_)) if spec.jwt.is_none() && spec.oidc.is_none() => {
-            Err(Wrong::new(by, "nothing is known of a token without jwt or oidc"))
-        }
-        (LimitKey::Claim(_), Some(claim)) => Ok(LimitKey::Claim(claim.into())),
-        (_, Some(_)) => Err(Wrong::new(claim, "it needs the word Claim in by")),
-        (LimitKey::ApiClient, None) if spec.api_key.is_none() => {
-            Err(Wrong::new(by, "nothing is known of a client without apiKey"))
-        }
-        (key, None) => Ok(key),
-    }
-}
-
-fn is_late(guard: &Guard) -> bool {
-    matches!(guard, Guard::RateLimit(limit) if limit.key != LimitKey::Address)
-}
-
-/// Tokens, API keys and what is allowed to whom.
+/// Tokens, logins, API keys, what is allowed to whom, and how often.
 fn identity(
     spec: &SecurityPolicySpec,
-    namespace: &str,
+    policy: &ObjectKey,
     context: Context<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Identity, Wrong> {
@@ -250,8 +203,9 @@ fn identity(
         false => Err(format!("no ReferenceGrant lets it refer to {} {key}", kind.name())),
     };
     let of = |field: &str| format!("spec.{field}");
-    let context = identity::Context { resources: context.resources, namespace, permits: &permits };
-    let read = about_identity(spec).read(context);
+    let (resources, namespace) = (context.resources, &policy.namespace);
+    let context = identity::Context { resources, namespace, permits: &permits };
+    let read = about_identity(spec, &format!("SecurityPolicy/{policy}")).read(context);
     let mut identity = read.map_err(|mistake| Wrong::new(of(&mistake.field), mistake.problem))?;
     warnings.extend(identity.doubts.drain(..).map(|doubt| Warning {
         code: doubt.code,
@@ -392,6 +346,9 @@ fn text<'c>(object: &ObjectRef, entry: &str, context: Context<'c>) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fairway_model::LimitKey;
     use fairway_objects::object::Object;
     use fairway_objects::resources::Change;
     use k8s_openapi::api::core::v1::Secret;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fairway_model::{
     AccessList, AnswerEdit, Authorization, AuthorizationRule, ChosenBy, CipherSuite, ClientCertificate,
     ClientDemand, ClientVerification, CredentialLocation, Deny, ExternalAuth, Guard, HeaderEdit, HostPattern,
-    Match, Origin, Phases, Policy, RequestEdit, Stickiness, Template,
+    LimitKey, Match, Origin, Phases, Policy, RequestEdit, Stickiness, Template,
 };
 use fairway_objects::backend::{BackendRef, Purpose, Via};
 use fairway_objects::balance::Balance;
@@ -42,6 +42,8 @@ pub(crate) enum Turn {
     Limit,
     /// Who may pass.
     Access,
+    /// How much each client may ask for, by what is known of it then.
+    LateLimit,
 }
 
 impl Turn {
@@ -54,6 +56,7 @@ impl Turn {
             Guard::Preflight(_) => Self::Preflight,
             Guard::Redirect(_) => Self::Redirect,
             Guard::HttpsRedirect(_) | Guard::NeedsEndpoint => Self::Https,
+            Guard::RateLimit(limit) if limit.key != LimitKey::Address => Self::LateLimit,
             Guard::RateLimit(_) | Guard::ConcurrencyLimit(_) => Self::Limit,
             Guard::Access(_)
             | Guard::ClientCertificate(_)

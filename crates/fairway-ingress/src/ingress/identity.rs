@@ -1,5 +1,5 @@
-//! Tokens, logins, API keys and what is allowed to whom: `fairway.dev/jwt`, `fairway.dev/oidc`, `fairway.dev/api-key` and
-//! `fairway.dev/authorization`, which have the fields of a SecurityPolicy as JSON. Whatever cannot be read closes the paths.
+//! Tokens, logins, API keys, what is allowed to whom, and how often: `fairway.dev/jwt`, `fairway.dev/oidc`, `fairway.dev/api-key`,
+//! `fairway.dev/authorization` and `fairway.dev/rate-limits`, which have the fields of a SecurityPolicy as JSON. Whatever cannot be read closes the paths.
 
 use fairway_model::{AnswerReason, Origin};
 use fairway_objects::annotations::field_of_policies;
@@ -7,8 +7,9 @@ use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::identity::{Context as IdentityContext, Identity, Written};
 use fairway_objects::object::{Kind, ObjectKey};
-use fairway_objects::policies::{ApiKey, Authorization, Jwt, Oidc};
+use fairway_objects::policies::{ApiKey, Authorization, Jwt, Oidc, RateLimit};
 use fairway_objects::references::Referenced;
+use serde::Deserialize;
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
@@ -27,6 +28,14 @@ struct Values {
     oidc: Option<Oidc>,
     api_key: Option<ApiKey>,
     authorization: Option<Authorization>,
+    rate_limits: RateLimits,
+    counted_as: String,
+}
+
+/// The annotation with limits: an object, as the others are.
+#[derive(Default, Deserialize)]
+struct RateLimits {
+    limits: Vec<RateLimit>,
 }
 
 impl Values {
@@ -37,6 +46,8 @@ impl Values {
             oidc: value(annotations, "oidc", field_of_policies, &mut wrong),
             api_key: value(annotations, "api-key", field_of_policies, &mut wrong),
             authorization: value(annotations, "authorization", field_of_policies, &mut wrong),
+            rate_limits: value(annotations, "rate-limits", field_of_policies, &mut wrong).unwrap_or_default(),
+            counted_as: format!("Ingress/{}", annotations.key),
         }
     }
 
@@ -46,6 +57,8 @@ impl Values {
             oidc: self.oidc.as_ref(),
             api_key: self.api_key.as_ref(),
             authorization: self.authorization.as_ref(),
+            rate_limits: &self.rate_limits.limits,
+            counted_as: &self.counted_as,
         }
     }
 }
@@ -102,7 +115,7 @@ pub(crate) fn read(
         Ok(identity) => identity,
         Err(mistake) => {
             let (name, field) = place(&mistake.field);
-            let problem = match field {
+            let problem = match &*field {
                 "" => mistake.problem,
                 field => format!("{field}: {}", mistake.problem),
             };
@@ -128,10 +141,13 @@ pub(crate) fn read(
 }
 
 /// The annotation that has a field, and the field in it.
-fn place(field: &str) -> (&'static str, &str) {
+fn place(field: &str) -> (&'static str, String) {
+    if let Some(rest) = field.strip_prefix("rateLimits") {
+        return ("rate-limits", format!("limits{rest}"));
+    }
     let within = |(name, of): &(&'static str, &str)| Some((*name, field.strip_prefix(of)?));
     let (name, rest) = FIELDS.iter().find_map(within).unwrap_or((FIELDS[0].0, field));
-    (name, rest.strip_prefix('.').unwrap_or(rest))
+    (name, rest.strip_prefix('.').unwrap_or(rest).to_owned())
 }
 
 fn origin(reader: &Reader<'_>, name: &str) -> Origin {

@@ -24,8 +24,8 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 7] =
-    ["api-key", "authorization", "compat", "compression", "jwt", "oidc", "shared-hosts"];
+const OTHERS: [&str; 8] =
+    ["api-key", "authorization", "compat", "compression", "jwt", "oidc", "rate-limits", "shared-hosts"];
 
 /// Adds what they ask for.
 ///

@@ -37,7 +37,7 @@ const PROTECTING: [&str; 12] = [
 ];
 
 /// Fairway's own annotations that do.
-const OWN_PROTECTING: [&str; 5] = ["api-key", "authorization", "deny", "jwt", "oidc"];
+const OWN_PROTECTING: [&str; 6] = ["api-key", "authorization", "deny", "jwt", "oidc", "rate-limits"];
 
 /// What happens where the operator says so.
 const IGNORED: &str = "clients over TLS reach the backend without it, as the flag says";

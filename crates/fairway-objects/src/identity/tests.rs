@@ -69,6 +69,8 @@ fn read(spec: &Value) -> Checked<Identity> {
         oidc: spec.oidc.as_ref(),
         api_key: spec.api_key.as_ref(),
         authorization: spec.authorization.as_ref(),
+        rate_limits: &spec.rate_limits,
+        counted_as: "SecurityPolicy/shop/one",
     };
     let permits = |_: Kind, key: &ObjectKey| match &*key.namespace {
         "shop" => Ok(()),
@@ -544,4 +546,41 @@ fn a_login_that_cannot_be_used_names_its_field_and_no_secret() {
     scopes["authorization"] =
         json!({"rules": [{"action": "Allow", "claims": [{"name": "a", "values": ["b"]}]}]});
     assert!(read(&scopes).is_ok());
+}
+
+#[test]
+fn limits_count_by_what_is_known_of_the_client() {
+    let limits = json!([
+        {"requests": 10, "per": "1m", "burst": 3, "status": 503, "exempt": ["10.0.0.0/8", "10.0.0.0/8"]},
+        {"requests": 5, "by": "Claim", "claim": "sub"},
+    ]);
+    let mut spec = login(&json!({}));
+    spec["rateLimits"] = limits;
+    let identity = read(&spec).unwrap();
+    let [by_address] = &identity.limits[..] else { panic!("{identity:?}") };
+    assert_eq!((by_address.requests, by_address.per.as_secs(), by_address.burst), (10, 60, 3));
+    assert_eq!((by_address.status, by_address.exempt.len()), (503, 1));
+    let [by_claim] = &identity.late_limits[..] else { panic!("{identity:?}") };
+    assert_eq!((&by_claim.key, by_claim.status), (&LimitKey::Claim("sub".into()), 429));
+    assert_eq!(&*by_claim.policy, "SecurityPolicy/shop/one/rateLimits/1");
+    for (limit, field) in [
+        (json!({}), "requests"),
+        (json!({"requests": -1}), "requests"),
+        (json!({"requests": 5_000_000_000_u64}), "requests"),
+        (json!({"requests": 1, "per": "0s"}), "per"),
+        (json!({"requests": 1, "per": "1 minute"}), "per"),
+        (json!({"requests": 1, "burst": -1}), "burst"),
+        (json!({"requests": 1, "status": 200}), "status"),
+        (json!({"requests": 1, "status": 600}), "status"),
+        (json!({"requests": 1, "exempt": ["ten"]}), "exempt"),
+        (json!({"requests": 1, "by": "sub"}), "by"),
+        (json!({"requests": 1, "by": "ApiKeyClient"}), "by"),
+        (json!({"requests": 1, "by": "Claim"}), "claim"),
+        (json!({"requests": 1, "claim": "sub"}), "claim"),
+    ] {
+        spec["rateLimits"] = json!([limit]);
+        assert_eq!(read(&spec).expect_err(field).field, format!("rateLimits[0].{field}"));
+    }
+    let many = json!({"rateLimits": vec![json!({"requests": 1}); 5]});
+    assert_eq!(read(&many).expect_err("too many").field, "rateLimits");
 }

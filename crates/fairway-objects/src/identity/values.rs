@@ -24,6 +24,7 @@ pub(super) mod most {
     pub(in crate::identity) const HEADERS: usize = 16;
     pub(in crate::identity) const HOSTS: usize = 4;
     pub(in crate::identity) const PARAMETERS: usize = 8;
+    pub(in crate::identity) const LIMITS: usize = 4;
 }
 
 pub(super) fn filled<T>(field: &str, list: &[T], most: usize) -> Checked<()> {

@@ -104,7 +104,8 @@ fn authentication(
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
     let basic = basic(reader, context)?;
-    let Identity { jwt, oidc, api_key, authorization, .. } = identity::read(reader, context, contributions)?;
+    let read = identity::read(reader, context, contributions)?;
+    let Identity { jwt, oidc, api_key, authorization, limits, late_limits, .. } = read;
     let external = external(reader, context, contributions)?.map(Box::new);
     let any = match reader.value("satisfy") {
         None | Some("" | "all") => false,
@@ -120,6 +121,7 @@ fn authentication(
     }
     contributions.satisfies_any = any;
     let added = &mut contributions.added;
+    limits.into_iter().for_each(|limit| added.add(Guard::RateLimit(limit)));
     if basic.is_some() {
         // ingress-nginx: the backend never sees the password. After all guards, the service that is asked does.
         let edit = HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() };
@@ -151,6 +153,7 @@ fn authentication(
     }
     // Behind all that find out who the client is, also where one of them is enough.
     authorization.into_iter().for_each(|authorization| added.add(Guard::Authorize(authorization)));
+    late_limits.into_iter().for_each(|limit| added.add(Guard::RateLimit(limit)));
     Ok(())
 }
 

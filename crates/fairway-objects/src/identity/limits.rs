@@ -1,0 +1,96 @@
+//! How often each client may ask, also by what is known of it.
+
+use std::time::Duration;
+
+use fairway_model::{LimitKey, RateLimit};
+
+use crate::annotations::text;
+use crate::duration;
+use crate::identity::mistake::{Checked, Mistake};
+use crate::identity::values::{at_most, most, some_text};
+use crate::policies as types;
+
+/// What is found out of a client before the limits by that.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    pub(super) token: bool,
+    pub(super) api_key: bool,
+}
+
+/// What counts belong to is named by where the limits are written: all requests that they hold for share them.
+pub(super) fn read_limits(
+    written: &[types::RateLimit],
+    counted_as: &str,
+    known: Known,
+) -> Checked<Vec<RateLimit>> {
+    at_most("rateLimits", written, most::LIMITS)?;
+    let read = |(index, limit): (usize, &types::RateLimit)| {
+        let at = format!("rateLimits[{index}]");
+        let field = |name: &str| format!("{at}.{name}");
+        let exempt = limit.exempt.iter().map(|range| {
+            text::range(range).map_err(|wrong| {
+                let problem = format!("\"{wrong}\" is neither an address nor a range of addresses");
+                Mistake::new(field("exempt"), problem)
+            })
+        });
+        let mut exempt = exempt.collect::<Checked<Vec<_>>>()?;
+        exempt.sort();
+        exempt.dedup();
+        let requests = u32::try_from(limit.requests).ok().filter(|requests| *requests > 0);
+        let out_of_range = |name, number: i64| Mistake::new(field(name), format!("{number} is out of range"));
+        Ok(RateLimit {
+            key: key(&at, limit, known)?,
+            policy: format!("{counted_as}/rateLimits/{index}").into(),
+            requests: requests.ok_or_else(|| out_of_range("requests", limit.requests))?,
+            per: per(&field("per"), limit.per.as_deref())?,
+            burst: match limit.burst {
+                None => 0,
+                Some(burst) => burst.try_into().map_err(|_| out_of_range("burst", burst))?,
+            },
+            status: match limit.status {
+                None => 429,
+                Some(status @ 400..=599) => status as u16,
+                Some(status) => {
+                    return Err(Mistake::new(field("status"), format!("{status} is none of 400 to 599")));
+                }
+            },
+            exempt,
+        })
+    };
+    written.iter().enumerate().map(read).collect()
+}
+
+fn per(field: &str, written: Option<&str>) -> Checked<Duration> {
+    let Some(text) = written else { return Ok(Duration::from_secs(1)) };
+    match duration::read(text) {
+        None => Err(Mistake::new(field, format!("\"{text}\" is no duration such as 1m30s"))),
+        Some(Duration::ZERO) => Err(Mistake::new(field, "0s is too short")),
+        Some(per) => Ok(per),
+    }
+}
+
+/// Whose requests a limit counts together. By address they are only where nothing else is said.
+fn key(at: &str, limit: &types::RateLimit, known: Known) -> Checked<LimitKey> {
+    let (by, claim) = (format!("{at}.by"), format!("{at}.claim"));
+    let named = limit.claim.as_deref().filter(|claim| !claim.is_empty());
+    let key = match (limit.by.as_deref().unwrap_or_default(), named) {
+        ("" | "ClientAddress", None) => LimitKey::Address,
+        ("ApiKeyClient", None) if known.api_key => LimitKey::ApiClient,
+        ("ApiKeyClient", None) => {
+            return Err(Mistake::new(by, "nothing is known of a client without apiKey"));
+        }
+        ("Claim", None) => return Err(Mistake::new(claim, "no claim is named")),
+        ("Claim", Some(_)) if !known.token => {
+            return Err(Mistake::new(by, "nothing is known of a token without jwt or oidc"));
+        }
+        ("Claim", Some(named)) => LimitKey::Claim(some_text(&claim, named)?),
+        ("" | "ClientAddress" | "ApiKeyClient", Some(_)) => {
+            return Err(Mistake::new(claim, "it needs the word Claim in by"));
+        }
+        (other, _) => {
+            let problem = format!("\"{other}\" is none of ClientAddress, Claim, ApiKeyClient");
+            return Err(Mistake::new(by, problem));
+        }
+    };
+    Ok(key)
+}
