@@ -173,6 +173,9 @@ fn client(config: &Config) -> kube::Result<Client> {
     connector.set_keepalive(Some(KEEPALIVE));
     connector.set_keepalive_interval(Some(KEEPALIVE));
     connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    // rustls has two providers in this build (docs/design/0065-aes-without-avx-512.md), and kube takes that of the process. Whoever came
+    // first has chosen the same one.
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let https = config.rustls_https_connector_with_connector(connector)?;
     let http: hyper_util::client::legacy::Client<_, Body> =
         hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https);

@@ -78,7 +78,7 @@ impl ServerTls {
     /// # Errors
     /// The certificate cannot be used.
     pub(crate) fn new(fallback: &SelfSigned, tickets: SessionTickets) -> Result<Self, IdentityError> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(suites::provider(&[]));
         let unasked = tickets.of_group(Group::UNASKED);
         let fallback = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
         let tls = Self { provider, tickets, unasked, fallback };
