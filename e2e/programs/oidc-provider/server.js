@@ -1,32 +1,51 @@
-// An OpenID Connect provider (the certified `oidc-provider`) with a login form, for the scenario of oauth2-proxy. It keeps its sessions
+// An OpenID Connect provider (the certified `oidc-provider`) with a login form, for the scenarios with logins. It keeps its sessions
 // in memory: a process that is started again knows none of them. It never checks passwords: whoever names an account is that account.
 //
 //   node server.js CONFIGURATION.json
 //
-// The file has: issuer, address, port, client (metadata of the one client), accounts (claims by the name that the form takes).
+// The file has: issuer, address, port, client (metadata of the one client), accounts (claims by the name that the form takes); and may have
+// more (further metadata of the client), ttl (lifetimes in seconds), toClients (the address at which the hosts of clients are, whose
+// certificate is not verified).
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { request as send } from 'node:https';
 import Provider from 'oidc-provider';
 
-const { issuer, address, port, client, accounts } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const { issuer, address, port, client, accounts, more, ttl, toClients } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 
 const provider = new Provider(issuer, {
-  clients: [client],
+  clients: [{ ...client, ...more }],
   claims: { openid: ['sub'], email: ['email', 'email_verified'], groups: ['groups'] },
   // The claims belong into the id_token, where oauth2-proxy looks for them first.
   conformIdTokenClaims: false,
   cookies: { keys: ['only-for-tests'] },
-  features: { devInteractions: { enabled: false }, rpInitiatedLogout: { enabled: true, logoutSource } },
+  features: { devInteractions: { enabled: false }, rpInitiatedLogout: { enabled: true, logoutSource }, backchannelLogout: { enabled: true } },
+  ...(toClients && { fetch: toClient }),
   findAccount: (_, name) => accounts[name] && { accountId: name, claims: () => ({ sub: name, ...accounts[name] }) },
   interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
   issueRefreshToken: (_, of) => of.grantTypeAllowed('refresh_token'),
   loadExistingGrant: grant,
   pkce: { required: () => true },
-  ttl: { AccessToken: 3600, AuthorizationCode: 60, Grant: 3600, IdToken: 3600, Interaction: 600, RefreshToken: 3600, Session: 3600 },
+  ttl: { AccessToken: 3600, AuthorizationCode: 60, Grant: 3600, IdToken: 3600, Interaction: 600, RefreshToken: 3600, Session: 3600, ...ttl },
 });
 // Fairway ends TLS before it.
 provider.proxy = true;
 provider.on('server_error', (_, error) => console.error('server_error', error));
+
+// toClient sends a request to a client, as fetch would, where no DNS knows its host.
+function toClient(url, { method, headers, body }) {
+  const { hostname, pathname } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const asked = send({ host: toClients.address, servername: hostname, path: pathname, method, rejectUnauthorized: false,
+      headers: { ...Object.fromEntries(new Headers(headers)), host: hostname } }, async (response) => {
+      let text = '';
+      for await (const part of response) text += part;
+      resolve(new Response(text || null, { status: response.statusCode }));
+    });
+    asked.on('error', reject);
+    asked.end(body?.toString());
+  });
+}
 
 // grant gives the client everything it asks for, so that there is no page for consent.
 async function grant(ctx) {
