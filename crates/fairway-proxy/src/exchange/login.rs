@@ -347,7 +347,9 @@ async fn refresh<N: Network, D: Downstream>(
         None => return Ok(None),
     };
     let refreshes = &exchange.env.worker.guards.logins.refreshes;
-    let id = digest(&[&check.sessions, refresh_token.as_bytes()].concat());
+    // A provider may give the same refresh token again, with which a later session is to be refreshed as well.
+    let refreshed = session.refreshed_at().as_secs().to_be_bytes();
+    let id = digest(&[&check.sessions, &refreshed[..], refresh_token.as_bytes()].concat());
     let mut joined = refreshes.join(id, Instant::now());
     if let Some(outcome) = joined.begin.take() {
         let request = TokenRequest::for_refresh(credentials(&check.auth, &provider), refresh_token);

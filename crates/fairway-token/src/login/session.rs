@@ -150,6 +150,12 @@ impl Session {
         Duration::from_secs(self.begun)
     }
 
+    /// When its tokens came, since 1970. With this, a refresh token that stays the same is another one each time.
+    #[must_use]
+    pub fn refreshed_at(&self) -> Duration {
+        Duration::from_secs(self.refreshed)
+    }
+
     /// When the user logged in by the clock of the provider, in seconds since 1970.
     #[must_use]
     pub fn logged_in_at(&self) -> u64 {

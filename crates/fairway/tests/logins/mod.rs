@@ -11,6 +11,7 @@ use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::tokens::encode;
+use fairway_testkit::wait::{PATIENCE, eventually};
 use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
 use serde_json::{Value, json};
 
@@ -238,6 +239,22 @@ async fn a_refresh_token_is_used_once_however_many_requests_come() {
         assert_eq!(browser.go("/").await.status, 200);
     }
     assert_eq!(site.provider.behaviour.lock().unwrap().refreshes, 1);
+}
+
+/// Most providers give the same refresh token again; the second session is refreshed with it as the first one was.
+#[tokio::test]
+async fn a_refresh_token_that_stays_the_same_refreshes_again() {
+    let site = Site::new().await;
+    site.provider.change(|it| (it.expires_in, it.keeps_refresh_token) = (2, true));
+    let fairway = site.run().await;
+    let mut browser = Browser::new(&fairway);
+    assert_eq!(browser.log_in(&site, "/").await.status, 302);
+    let browser = tokio::sync::Mutex::new(browser);
+    eventually("it is refreshed again and again", PATIENCE, || async {
+        browser.lock().await.go("/").await;
+        site.provider.behaviour.lock().unwrap().refreshes >= 2
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ pub(super) struct Behaviour {
     /// What the token endpoint answers instead.
     pub(super) tokens: Option<fn(&Value) -> Answer>,
     pub(super) expires_in: u64,
+    /// Whether it gives the same refresh token again and again.
+    pub(super) keeps_refresh_token: bool,
     /// Codes that were given, with what the authorization request said.
     pub(super) codes: HashMap<String, BTreeMap<String, String>>,
     pub(super) refreshes: u32,
@@ -59,6 +61,7 @@ impl Provider {
             id_token: |token| token,
             tokens: None,
             expires_in: 300,
+            keeps_refresh_token: false,
             codes: HashMap::new(),
             refreshes: 0,
             problems: Vec::new(),
@@ -131,7 +134,7 @@ impl Behaviour {
         let id_token = (self.id_token)(self.signer.token(&header, &claims));
         let tokens = json!({
             "access_token": "the-access-token", "token_type": "Bearer", "expires_in": self.expires_in,
-            "id_token": id_token, "refresh_token": format!("refresh-{}", self.refreshes),
+            "id_token": id_token, "refresh_token": format!("refresh-{}", if self.keeps_refresh_token { 0 } else { self.refreshes }),
         });
         self.tokens.map_or_else(|| json_answer(200, &tokens), |answer| answer(&tokens))
     }
