@@ -99,8 +99,12 @@ impl Reporter {
         if options.gateways.as_ref().is_none_or(|duties| duties.places.is_none()) {
             standing.gateways_placed();
         }
+        if options.tickets.is_none() {
+            standing.ticket_keys_known();
+        }
         let StatusMode::Written(publish) = options.mode else {
             standing.gateways_placed();
+            standing.ticket_keys_known();
             tracing::info!("shadow mode: no status, no Lease and no Events are written");
             return Ok(Self { standing, running: None });
         };
@@ -125,6 +129,7 @@ impl Reporter {
                     run(setting, stopped).await
                 }
                 Err(error) => {
+                    told.ticket_keys_known();
                     tracing::error!(
                         %error, "no connection to the API server can be prepared; neither status nor Events are written"
                     );

@@ -20,6 +20,7 @@ struct Shared {
     status_failed: AtomicU64,
     events: AtomicU64,
     gateways_placed: AtomicBool,
+    ticket_keys_known: AtomicBool,
     contests: Mutex<BTreeMap<StatusOf, Vec<Diagnostic>>>,
     /// What is wrong with the Secret of ticket keys.
     ticket_keys: Mutex<Option<Diagnostic>>,
@@ -90,6 +91,17 @@ impl Standing {
     #[must_use]
     pub fn has_placed_gateways(&self) -> bool {
         self.0.gateways_placed.load(Ordering::Acquire)
+    }
+
+    /// Whether the ticket keys that replicas share were read once, or cannot be; also where none are shared. Before, what this replica
+    /// encrypts for a login would open nowhere else.
+    #[must_use]
+    pub fn knows_ticket_keys(&self) -> bool {
+        self.0.ticket_keys_known.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn ticket_keys_known(&self) {
+        self.0.ticket_keys_known.store(true, Ordering::Release);
     }
 
     pub(crate) fn gateways_placed(&self) {

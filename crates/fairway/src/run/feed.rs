@@ -152,6 +152,12 @@ impl Condition {
             {
                 Readiness::Loading(Some("the ports of Gateways are not bound yet".to_owned()))
             }
+            // What it encrypts for a login must open on the other replicas.
+            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting))
+                if !reporting.knows_ticket_keys() =>
+            {
+                Readiness::Loading(Some("the session keys of the other replicas are not read yet".to_owned()))
+            }
             (readiness, _) => readiness,
         }
     }

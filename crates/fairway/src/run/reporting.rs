@@ -95,6 +95,11 @@ impl Reporting {
         self.standing.as_ref().is_none_or(Standing::has_placed_gateways)
     }
 
+    /// Whether the keys that replicas share were read, as far as they share some.
+    pub(super) fn knows_ticket_keys(&self) -> bool {
+        self.standing.as_ref().is_none_or(Standing::knows_ticket_keys)
+    }
+
     /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
     /// does anything, and a second one waits for it, so that the process does not end before the cluster was told.
     pub(super) fn stop(&self) {

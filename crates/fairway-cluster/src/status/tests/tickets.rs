@@ -343,3 +343,18 @@ async fn logouts_that_somebody_tears_or_removes_come_back() {
     leader.log_out(1, 100).await.unwrap();
     assert_eq!(world.api.asked("PUT", "/secrets"), written, "what is there is not written again");
 }
+
+/// Until then, what a replica encrypts for a login would open nowhere else: it gets no traffic.
+#[tokio::test(start_paused = true)]
+async fn a_replica_knows_the_keys_of_the_others_before_it_is_ready() {
+    let world = World::new();
+    let replica = Sharing::start(&world, "one", 0);
+    assert!(!replica.replica.standing.knows_ticket_keys());
+    within(5, "it has looked", || replica.replica.standing.knows_ticket_keys()).await;
+    for failure in [Failure::Forbidden, Failure::Broken] {
+        let world = World::new();
+        world.api.fail(failure, requests("GET", "/secrets"));
+        let replica = Sharing::start(&world, "one", 0);
+        within(15, "it goes on without them", || replica.replica.standing.knows_ticket_keys()).await;
+    }
+}

@@ -17,7 +17,7 @@ use kube::api::{Api, PostParams};
 use kube::{Client, Error, ResourceExt};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::record::{self, Content, KeyRecord};
 use super::schedule::Schedule;
@@ -184,6 +184,7 @@ impl TicketKeeper {
             _ = tell.send(seen);
         });
         let mut watch = std::pin::pin!(watch);
+        let mut patience = std::pin::pin!(sleep(REQUEST_TIMEOUT));
         let notices = Arc::clone(&self.duties.notices);
         let mut notices = notices.lock().await;
         loop {
@@ -197,6 +198,7 @@ impl TicketKeeper {
                     Ok(found) => self.take(found.unwrap_or_default()),
                     Err(fault) => self.unreadable(&fault),
                 },
+                () = &mut patience, if !self.standing.knows_ticket_keys() => self.standing.ticket_keys_known(),
                 Ok(()) = role.changed() => {}
                 Some(notice) = notices.recv() => {
                     self.note(notice);
@@ -264,6 +266,7 @@ impl TicketKeeper {
             Diagnostic::new(Severity::Warning, "session-ticket-keys", origin).because(problem, consequence)
         });
         self.standing.ticket_keys(diagnostic);
+        self.standing.ticket_keys_known();
         self.found = Some(Found { metadata, content, logouts });
     }
 
@@ -420,6 +423,7 @@ impl TicketKeeper {
     }
 
     fn unreadable(&mut self, fault: &Fault) {
+        self.standing.ticket_keys_known();
         if !std::mem::replace(&mut self.is_unreadable, true) {
             report(&self.key, "read", &fault.to_string(), matches!(fault, Fault::Denied(_)));
         }
