@@ -153,7 +153,7 @@ bench: build ## the paired benchmark beside nginx, HAProxy, Envoy, Traefik and C
 	$(target_dir)/release/fairway-bench run --fairway $(fairway) $(ARGS)
 
 # Runs of the laboratory that are published.
-published := $(wildcard docs/results/capacity*.json.gz docs/results/studies*.json.gz)
+published := $(wildcard docs/results/studies*.json.gz docs/results/gateway-api.json.gz)
 
 lab-binary: ## the laboratory's command, $(target_dir)/release/fairway-lab
 	cargo build --release --locked -p fairway-lab

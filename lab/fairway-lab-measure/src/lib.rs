@@ -2,7 +2,7 @@
 //! ratios of figures in pairs of blocks. The laboratory's scenarios and the benchmark measure with it.
 //!
 //! ```text
-//! program ─► process | cgroup | samples ─► meter ─► Spent ─► compared ─► pairs
+//! program ─► process | cgroup | samples ─► meter ─► Spent ─► pairs
 //!    ▲                               machine, pinning, distance: where it ran
 //! executable: which release of it
 //! ```
@@ -13,7 +13,6 @@
 //! knows no Kubernetes.
 
 mod cgroup;
-mod compared;
 mod distance;
 mod executable;
 mod machine;
@@ -26,7 +25,6 @@ pub mod results;
 mod samples;
 mod spent;
 
-pub use compared::{Comparison, FIGURES, Figure};
 pub use distance::{distance, during, round_trip_ns};
 pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::{environment, revision};

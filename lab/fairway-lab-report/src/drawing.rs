@@ -156,14 +156,9 @@ impl Frame {
             let x = self.at(*point).0;
             line("failure", (x, bottom - 7.0), (x, bottom))
         };
-        let dot = |point: &Point| {
-            let (x, y) = self.at(*point);
-            format!("<circle r=\"3\" cx=\"{}\" cy=\"{}\"/>", n(x), n(y))
-        };
         let drawn: String = match series.look {
             _ if points.is_empty() => return String::new(),
             Look::Failures => points.iter().map(failure).collect(),
-            Look::Dotted => self.path(&points, false) + &points.iter().map(dot).collect::<String>(),
             look => self.path(&points, look == Look::Steps),
         };
         format!("<g class=\"{} {}\">{drawn}</g>", palette.class(&series.peer), series.look.name())

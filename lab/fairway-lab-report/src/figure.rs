@@ -48,8 +48,6 @@ pub(super) enum Look {
     Dashed,
     /// A thin line behind the others.
     Faint,
-    /// A line with its points.
-    Dotted,
     /// A line of steps: a distribution.
     Steps,
     /// Ticks at the bottom where something failed.

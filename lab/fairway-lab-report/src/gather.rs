@@ -1,18 +1,18 @@
 //! Runs of one scenario as one: the rounds of a long run, and those of several results files. What was measured with
 //! other parameters, on another machine or with another version of a peer stays apart, with the reason in words.
 //!
-//! Sums, distributions and pairs of blocks are made of everything together ([`super::pool`], [`super::rounds`]); which
-//! round a stream belongs to is kept, since percentiles are taken round by round.
+//! Sums and distributions are made of everything together ([`super::pool`]); which round a stream belongs to is kept, since
+//! percentiles are taken round by round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
-use fairway_lab_measure::results::{Absent, Environment, Measure, PeerRecord, Results, Run, Settings};
-
-use super::rounds;
+use fairway_lab_measure::results::{
+    Absent, Environment, Measure, PeerRecord, Propagation, Results, Run, Settings,
+};
 
 /// The order of scenarios; others follow as they come.
-const SCENARIOS: [&str; 6] = ["dynamic", "capacity", "comparison", "timeline", "propagation", "gateway-api"];
+const SCENARIOS: [&str; 5] = ["dynamic", "comparison", "timeline", "propagation", "gateway-api"];
 
 /// A scenario with all rounds that may stand together. It reads like one [`Run`].
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ impl Scenario {
         self.rounds
     }
 
-    /// `capacity`, or `capacity, set 2` where it stands apart from the first set.
+    /// `dynamic`, or `dynamic, set 2` where it stands apart from the first set.
     pub(super) fn name(&self) -> String {
         match self.set {
             0 | 1 => self.run.scenario.clone(),
@@ -92,7 +92,7 @@ impl Scenario {
             (one.beside.clone().unwrap_or_else(|| one.peer.clone()), one.settings, one.case.clone())
         };
         let mut first = BTreeMap::new();
-        for (round, one) in self.streams().filter(|(_, one)| one.discarded.is_none()) {
+        for (round, one) in self.streams() {
             let found = first.entry(whose(one)).or_insert(round);
             *found = round.min(*found);
         }
@@ -113,7 +113,7 @@ impl Scenario {
         self.run.seconds += run.seconds;
         add_new(&mut self.run.shortened, &run.shortened);
         add_new(&mut self.run.supplement.notes, &run.supplement.notes);
-        rounds::propagations(&mut self.run.propagations, &run.propagations);
+        add_propagations(&mut self.run.propagations, &run.propagations);
     }
 }
 
@@ -122,6 +122,24 @@ fn add_new<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
         if !all.contains(one) {
             all.push(one.clone());
         }
+    }
+}
+
+/// Adds the times of another round.
+fn add_propagations(all: &mut Vec<Propagation>, more: &[Propagation]) {
+    for one in more {
+        let twin = all
+            .iter_mut()
+            .find(|twin| (&twin.peer, twin.settings, &twin.case) == (&one.peer, one.settings, &one.case));
+        let Some(twin) = twin else {
+            all.push(one.clone());
+            continue;
+        };
+        twin.ms.extend(&one.ms);
+        twin.lost += one.lost;
+        twin.wrong += one.wrong;
+        twin.routes = twin.routes.max(one.routes);
+        twin.memory_bytes = twin.memory_bytes.max(one.memory_bytes);
     }
 }
 
@@ -168,9 +186,6 @@ fn joined(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
     let own = &sets[at];
     let mut scenario = Scenario::from(own.runs[0].clone());
     own.runs[1..].iter().for_each(|run| scenario.takes_in(run));
-    if own.runs.len() > 1 && own.runs.iter().any(|run| !run.ratios.is_empty()) {
-        scenario.run.ratios = rounds::ratios(&own.runs);
-    }
     let name = &own.runs[0].scenario;
     let same = sets.iter().filter(|set| set.runs[0].scenario == *name).collect::<Vec<_>>();
     if same.len() > 1 {
@@ -247,7 +262,7 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use fairway_lab_measure::results::{Class, Parameter, Propagation};
+    use fairway_lab_measure::results::{Class, Parameter};
 
     use super::super::palette::Palette;
     use super::super::pool::{measure, whole};

@@ -1,13 +1,12 @@
 //! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer, of all
-//! scenarios and settings. The report begins with it and README has the same table. Never a figure of a discarded block,
-//! and never a cell without a figure or the reason why there is none.
+//! scenarios and settings. The report begins with it and README has the same table. Never a cell without a figure or the
+//! reason why there is none.
 
-use fairway_lab_measure::results::{Propagation, Ratio, Settings, Spike};
+use fairway_lab_measure::results::{Propagation, Settings, Spike};
 use serde::Serialize;
 
 use super::effects::{percentile, sorted};
 use super::gather::{Scenario, distinct};
-use super::headline::{interval, is_noise, with_settings};
 use super::number::{self, TOO_FEW};
 use super::palette::{DIRECT, Palette};
 use super::poisson::rate_of_loss;
@@ -25,8 +24,6 @@ pub(super) struct Glance {
 /// Which pages leave a row out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Kind {
-    /// A ratio to Fairway, which stands above with more to it in the report.
-    Ratio,
     /// Latency, cost and failures where all connections are kept busy, and CPU at a rate that is held: not in README.
     Detail,
     /// None.
@@ -54,8 +51,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn named(&self, case: &str, workers: Option<u32>) -> String {
-        part(&in_case(self.run, case, workers), self.settings)
+    fn named(&self, case: &str) -> String {
+        part(&in_case(self.run, case), self.settings)
     }
 
     /// Why a peer has no figure here, where others have one.
@@ -89,7 +86,6 @@ pub(super) fn glance(scenarios: &[&Scenario], palette: &Palette) -> Glance {
     for run in scenarios {
         for settings in run.settings() {
             let place = Place { run, settings, palette };
-            glance.ratios(&place);
             glance.streams(&place);
             glance.stretches(&place);
             glance.spikes(&place);
@@ -119,38 +115,12 @@ impl Glance {
         }
     }
 
-    fn ratios(&mut self, place: &Place<'_>) {
-        let all = &place.run.ratios;
-        let against = || with_settings(all, place.settings);
-        let key = |ratio: &Ratio| (ratio.figure.clone(), ratio.case.clone(), ratio.workers);
-        for (figure, case, workers) in distinct(against().map(key)) {
-            let of =
-                |ratio: &&Ratio| ratio.figure == figure && ratio.case == case && ratio.workers == workers;
-            let text = format!("{figure} ÷ fairway's");
-            let at = place.named(&case, workers);
-            self.row(Kind::Ratio, &text, &at, place, "no pair counts", |peer| {
-                let own = against().filter(of).filter(|ratio| ratio.peer == peer);
-                // Where the CPUs were in two states, the one with more pairs.
-                let own = own.max_by_key(|ratio| ratio.pairs)?;
-                Some(if is_noise(own) {
-                    format!("A/A {}", interval(own))
-                } else {
-                    format!("{} ({})", number::ratio(own.median), interval(own))
-                })
-            });
-        }
-    }
-
     fn streams(&mut self, place: &Place<'_>) {
         let mut pools = whole(place.run, place.palette);
         pools.retain(|pool| pool.settings == place.settings);
-        let most = pools.iter().filter_map(|pool| pool.workers).max();
-        // By worker count there is a table and a plot; here only the largest.
-        pools.retain(|pool| pool.workers.is_none() || pool.workers == most);
-        for (case, workers) in distinct(pools.iter().map(|pool| (pool.case, pool.workers))) {
-            let own: Vec<&Pool<'_>> =
-                pools.iter().filter(|pool| (pool.case, pool.workers) == (case, workers)).collect();
-            self.case(&own, &place.named(case, workers), place);
+        for case in distinct(pools.iter().map(|pool| pool.case)) {
+            let own: Vec<&Pool<'_>> = pools.iter().filter(|pool| pool.case == case).collect();
+            self.case(&own, &place.named(case), place);
         }
     }
 
@@ -194,7 +164,7 @@ impl Glance {
         let spikes = || place.run.spikes.iter().filter(usable);
         let none = "no event";
         for case in distinct(spikes().map(|spike| &spike.case)) {
-            let at = place.named(case, None);
+            let at = place.named(case);
             let highest = "highest ms in the second after an event (straight to the pods)";
             self.row(Kind::Main, highest, &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
@@ -213,7 +183,7 @@ impl Glance {
         let none = "no change took effect";
         for case in distinct(all().map(|one| &one.case)) {
             let own = |peer: &str| all().find(|one| one.peer == peer && one.case == *case);
-            let at = place.named(case, None);
+            let at = place.named(case);
             let has_median = all().any(|one| one.case == *case && percentile(&sorted(one), 0.5) != TOO_FEW);
             if has_median {
                 self.row(Kind::Main, "propagation p50 / p99 ms", &at, place, none, |peer| {
@@ -309,21 +279,6 @@ mod tests {
         );
         assert!(cells("p99 / highest ms", "dynamic: dynamic")[0].starts_with("too few"));
         assert!(glance.rows.iter().flat_map(|row| &row.cells).all(|cell| cell != "–"));
-    }
-
-    #[test]
-    fn a_case_of_capacity_is_a_row_with_the_name_that_its_file_gives_it() {
-        let case = "gRPC unary 1 KB, 10 x 10 streams";
-        let block = |peer: &str| {
-            let mut block = measure(peer, case, 10_500);
-            (block.workers, block.load.seconds) = (Some(1), 0.35);
-            block
-        };
-        let scenario = run("capacity", vec![block("fairway"), block("envoy")]);
-        let glance = glance(&[&scenario], &Palette::of([]));
-        let row = glance.rows.iter().find(|row| row.figure == "answers").expect("a row of answers");
-        assert_eq!(row.place, format!("capacity: {case}, 1 worker"));
-        assert!(row.cells.iter().all(|cell| cell.ends_with(" RPS")), "{:?}", row.cells);
     }
 
     #[test]

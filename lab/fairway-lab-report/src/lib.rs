@@ -5,8 +5,8 @@
 //! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
 //!
 //! ```text
-//! results ─► gather ─► pool ─► view: figures of pools, ratios (headline), findings, glance ──────────────────────┐
-//!                           └► figure (plots, moments, effects) ─► drawing: SVG ─┴► page.html (template) ─► report.html
+//! results ─► gather ─► pool ─► view: figures of pools, findings, glance ──────────────────────┐
+//!                           └► figure (plots, moments, effects) ─► drawing ─┴► page.html (template) ─► report.html
 //! ```
 //!
 //! The figures of README.md and docs/performance.md are made by [`evidence`].
@@ -18,7 +18,6 @@ pub mod evidence;
 mod figure;
 mod gather;
 mod glance;
-mod headline;
 mod moments;
 mod number;
 mod page;
@@ -27,7 +26,6 @@ mod plots;
 mod poisson;
 mod pool;
 mod readme;
-mod rounds;
 mod scale;
 mod thin;
 mod view;

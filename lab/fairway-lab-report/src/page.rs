@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::evidence::notice;
 use super::gather::{Scenario, distinct, gather};
-use super::glance::{Kind, glance};
+use super::glance::glance;
 use super::palette::Palette;
 use super::pool::ENOUGH_ROUNDS;
 use super::{number, view};
@@ -28,9 +28,7 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
         view::of(run, notices.collect(), &palette)
     };
     let parts: Vec<Value> = scenarios.iter().map(part).collect();
-    let mut glance = glance(&scenarios.iter().collect::<Vec<_>>(), &palette);
-    // The ratios stand above, with more to them.
-    glance.rows.retain(|row| row.kind != Kind::Ratio);
+    let glance = glance(&scenarios.iter().collect::<Vec<_>>(), &palette);
     let studies: Json = serde_json::from_str(STUDIES)?;
     let bare: Vec<Results> = results.iter().map(without_runs).collect();
     let mut environment = number::environment();

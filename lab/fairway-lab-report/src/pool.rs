@@ -1,5 +1,5 @@
 //! Streams that belong together, as one: the blocks of a peer in a case. Sums are divided by sums, distributions are
-//! merged, and nothing is ever the mean of percentiles. Discarded blocks do not count.
+//! merged, and nothing is ever the mean of percentiles.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -52,8 +52,6 @@ pub(super) struct Pool<'a> {
     pub peer: &'a str,
     /// With which settings.
     pub settings: Settings,
-    /// Worker threads, where the scenario is about them.
-    pub workers: Option<u32>,
     /// The streams, in the order of the run; at least one.
     pub measures: Vec<Stream<'a>>,
 }
@@ -61,7 +59,7 @@ pub(super) struct Pool<'a> {
 /// The name of a phase that holds all others.
 const POOLED: &str = "pooled";
 
-/// All phases together, by case, worker count, settings and peer.
+/// All phases together, by case, settings and peer.
 pub(super) fn whole<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
     let mut pools = gathered(run, palette, false);
     for pool in &mut pools {
@@ -78,23 +76,6 @@ pub(super) fn by_phase<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>
     gathered(run, palette, true)
 }
 
-/// Whether a run asks what more workers do. Elsewhere their number belongs to the parameters and not to every figure.
-fn are_workers_varied(run: &Scenario) -> bool {
-    let keys = run.measures.iter().map(|one| (&one.peer, one.settings, &one.case, one.workers));
-    let with = distinct(keys);
-    let without = distinct(with.iter().map(|(peer, settings, case, _)| (peer, settings, case)));
-    run.scenario == "capacity" || with.len() > without.len()
-}
-
-/// How a case is called.
-pub(super) fn titled(case: &str, workers: Option<u32>) -> String {
-    match workers {
-        Some(1) => format!("{case}, 1 worker"),
-        Some(workers) => format!("{case}, {workers} workers"),
-        None => case.to_owned(),
-    }
-}
-
 /// The heading of a part of a table: the case, and its settings if they are not the recommended ones.
 pub(super) fn part(case: &str, settings: Settings) -> String {
     match settings {
@@ -104,19 +85,14 @@ pub(super) fn part(case: &str, settings: Settings) -> String {
 }
 
 /// How a case is called in tables that have more than one scenario.
-pub(super) fn in_case(run: &Scenario, case: &str, workers: Option<u32>) -> String {
-    format!("{}: {}", run.name(), titled(case, workers))
+pub(super) fn in_case(run: &Scenario, case: &str) -> String {
+    format!("{}: {case}", run.name())
 }
 
 fn gathered<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
-    let counted: Vec<Stream<'a>> = run
-        .streams()
-        .filter(|(_, measure)| measure.discarded.is_none())
-        .map(|(round, measure)| Stream { measure, round })
-        .collect();
+    let counted: Vec<Stream<'a>> = run.streams().map(|(round, measure)| Stream { measure, round }).collect();
     let cases = distinct(counted.iter().map(|one| &one.measure.case));
     let orders = distinct(counted.iter().map(|one| &one.measure.phase));
-    let by_workers = are_workers_varied(run);
     let place = |list: &[&String], name: &String| list.iter().position(|known| *known == name);
     let mut pools: BTreeMap<_, Pool<'a>> = BTreeMap::new();
     for stream in counted {
@@ -125,7 +101,6 @@ fn gathered<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<
         let key = (
             place(&cases, &measure.case),
             phase,
-            measure.workers.filter(|_| by_workers),
             measure.settings,
             palette.place(&measure.peer),
             &measure.peer,
@@ -135,7 +110,6 @@ fn gathered<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<
             phase: if phases { &measure.phase } else { "" },
             peer: &measure.peer,
             settings: measure.settings,
-            workers: measure.workers.filter(|_| by_workers),
             measures: Vec::new(),
         });
         pool.measures.push(stream);
@@ -221,11 +195,6 @@ impl Pool<'_> {
         } else {
             ("RPS", self.rate())
         }
-    }
-
-    /// The same, if it has this unit.
-    pub(super) fn capacity_in(&self, unit: &str) -> Option<f64> {
-        Some(self.capacity()).filter(|(own, _)| *own == unit).map(|(_, value)| value)
     }
 
     /// CPU time of the proxy for an answered request, microseconds: the sum of the one by the sum of the other.
@@ -407,7 +376,6 @@ mod tests {
             phase: "",
             peer: "envoy",
             settings: Settings::Recommended,
-            workers: None,
             measures: measures.collect(),
         };
         pool.percentile(99.0)

@@ -99,7 +99,6 @@ pub(crate) fn figures(all: &[Results], link: &str) -> anyhow::Result<String> {
         let absent = own.iter().flat_map(|run| run.absent.iter().map(|absent| (&run.scenario, absent)));
         context! {
             sources,
-            has_ratios => own.iter().any(|run| !run.ratios.is_empty()),
             rounds => own.iter().map(|run| run.rounds()).max(),
             absent => Serde(distinct(absent)),
             glance => Serde(glance(&own, &palette)),

@@ -11,8 +11,6 @@ pub(super) enum Spread {
     Log,
     /// Percentiles as HDR plots have them: 90, 99, 99.9, … equally far apart.
     Nines,
-    /// Each doubling as wide as the next.
-    Doubling,
 }
 
 impl Spread {
@@ -21,7 +19,6 @@ impl Spread {
             Self::Linear => value,
             Self::Log => value.max(1e-6).log10(),
             Self::Nines => -(1.0 - value.clamp(0.0, 99.999_999) / 100.0).log10(),
-            Self::Doubling => value.max(1e-6).log2(),
         }
     }
 }
@@ -46,7 +43,6 @@ impl Scale {
             Spread::Linear => (low.min(0.0), if high > 0.0 { high * 1.02 } else { 1.0 }),
             Spread::Log => rounded_outwards(low, high),
             Spread::Nines => (0.0, high.clamp(90.0, 99.9999)),
-            Spread::Doubling => (low.max(1.0), high.max(low * 2.0)),
         };
         Self { spread, from, to }
     }
@@ -64,7 +60,6 @@ impl Scale {
             Spread::Linear => even(self.from, self.to, about),
             Spread::Log => powers(self.from, self.to, about),
             Spread::Nines => vec![0.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999],
-            Spread::Doubling => (0..16).map(|power| f64::from(1u32 << power)).collect(),
         };
         let within = values.into_iter().filter(|value| (self.from..=self.to).contains(value));
         within.map(|value| (value, self.tick(value))).collect()
@@ -134,7 +129,7 @@ mod tests {
 
     #[test]
     fn odd_values_give_an_axis_all_the_same() {
-        for spread in [Spread::Linear, Spread::Log, Spread::Nines, Spread::Doubling] {
+        for spread in [Spread::Linear, Spread::Log, Spread::Nines] {
             for values in [vec![], vec![f64::NAN], vec![0.0], vec![5.0, 5.0], vec![-1.0], vec![1e-9, 1e12]] {
                 let scale = Scale::holding(spread, values.iter().copied());
                 assert!(scale.ticks(5).len() < 70, "{spread:?} {values:?}");

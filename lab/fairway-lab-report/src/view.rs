@@ -9,8 +9,8 @@ use minijinja::{Value, context};
 use super::gather::{Scenario, distinct};
 use super::number::{self, TOO_FEW};
 use super::palette::Palette;
-use super::pool::{ENOUGH_ABOVE, Pool, by_phase, part, titled, whole};
-use super::{effects, headline, moments, plots, poisson};
+use super::pool::{ENOUGH_ABOVE, Pool, by_phase, part, whole};
+use super::{effects, moments, plots, poisson};
 
 /// Errors that are shown even where nobody had one: that there is none is a finding.
 const ALWAYS: [Class; 5] =
@@ -41,8 +41,6 @@ pub(super) fn of(scenario: &Scenario, notices: Vec<String>, palette: &Palette) -
         notes => Serde(notes(scenario)),
         uncounted => uncounted(scenario),
         generator => generator(scenario),
-        ratios => headline::ratios(scenario, palette),
-        workers => plots::by_workers(&pools, palette),
         percentiles => plots::percentiles(&pools, palette),
         over_time => moments::over_time(scenario, palette),
         distributions => effects::distributions(scenario, palette),
@@ -68,17 +66,14 @@ fn without_latencies(scenario: &Scenario, palette: &Palette) -> Run {
 
 /// A pool with its figures.
 fn streams(pool: &Pool<'_>) -> Value {
-    let heading = part(&titled(pool.case, pool.workers), pool.settings);
+    let heading = part(pool.case, pool.settings);
     let tails: BTreeMap<_, _> =
         pool.percentiles().into_iter().map(|tail| (tail.percent.to_string(), tail)).collect();
     context! {
         case => pool.case,
         part => if pool.phase.is_empty() { heading } else { format!("{heading}: {}", pool.phase) },
-        // Whatever the number of workers.
-        series => format!("{}, {}, {:?}", pool.case, pool.peer, pool.settings),
         peer => pool.peer,
         settings => Serde(pool.settings),
-        workers => pool.workers,
         rate => pool.rate(),
         ok => pool.measures.iter().map(|one| one.load.counts.ok).sum::<u64>(),
         failed => pool.failed(),
@@ -91,7 +86,6 @@ fn streams(pool: &Pool<'_>) -> Value {
         memory => pool.memory(),
         handshakes => pool.handshakes(),
         gigabits => pool.gigabits(),
-        unit => pool.capacity().0,
         errors => Serde(pool.errors()),
         delivered => Serde(delivered(pool)),
     }
@@ -138,7 +132,7 @@ fn notes(run: &Run) -> BTreeSet<String> {
 /// What the generator did itself for each stream: what it offered, how late it was, TLS as negotiated.
 fn generator(run: &Run) -> Vec<Value> {
     let key = |measure: &Measure| {
-        let place = (measure.case.clone(), measure.workers, measure.peer.clone(), measure.settings);
+        let place = (measure.case.clone(), measure.peer.clone(), measure.settings);
         (place, measure.phase.clone(), measure.beside.clone(), tls(measure), cost_source(measure))
     };
     let blocks_of = |one| run.measures.iter().filter(|measure| key(measure) == one).collect::<Vec<_>>();
@@ -175,7 +169,7 @@ fn stream(blocks: &[&Measure]) -> Value {
     ];
     let late = late.map(|ms| ms.map_or_else(|| TOO_FEW.to_owned(), number::figure));
     context! {
-        case => titled(&measure.case, measure.workers),
+        case => &measure.case,
         peer => &measure.peer,
         settings => Serde(measure.settings),
         phase => &measure.phase,

@@ -1,9 +1,8 @@
 //! What a repository keeps of a run: all that the report and the documents read, without the rest of the file. A run of
 //! hours has megabytes of it, compressed, and a clone bears them forever.
 //!
-//! What is left out or rounded is said in the file, in [`Results::limitations`]. Nothing that a ratio, a count, a spike or a time
-//! of propagation stands on is touched: those are rounded to seven digits like all other figures, and no block or pair is left
-//! out.
+//! What is left out or rounded is said in the file, in [`Results::limitations`]. Nothing that a count, a spike or a time of propagation
+//! stands on is touched: those are rounded to seven digits like all other figures.
 
 use std::path::Path;
 
@@ -120,8 +119,7 @@ mod tests {
         Latency { count: 10, percentiles, histogram: Some("a.latency.hdr".to_owned()), ..Latency::default() }
     }
 
-    /// Of a stream or a block.
-    fn measure(block: Option<u32>) -> Measure {
+    fn measure() -> Measure {
         let piece = Bucket { p50_ms: 0.123_456, max_ms: 98_765.4, ..Bucket::default() };
         let load = Load {
             latency: latency(),
@@ -132,14 +130,14 @@ mod tests {
         };
         serde_json::from_value(serde_json::json!({
             "peer": "nginx", "settings": "recommended", "case": "http", "phase": "pooled", "begun_s": 0.0,
-            "block": block, "load": load,
+            "load": load,
         }))
         .unwrap()
     }
 
     fn results() -> Results {
-        let measures = vec![measure(None), measure(Some(3))];
-        let run = Run { scenario: "capacity".to_owned(), measures, ..Run::default() };
+        let measures = vec![measure(), measure()];
+        let run = Run { scenario: "timeline".to_owned(), measures, ..Run::default() };
         serde_json::from_value(serde_json::json!({
             "schema": 1, "completeness": {"state": "complete"}, "begun": "2026-11-25T00:00:00Z", "seconds": 1.0,
             "command": [], "environment": Environment::default(), "peers": [], "absent": [], "runs": [run],

@@ -7,11 +7,6 @@ pub(super) fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-pub(super) fn pair<'de, D: Deserializer<'de>>(from: D) -> Result<(f64, f64), D::Error> {
-    let (low, high) = <(Option<f64>, Option<f64>)>::deserialize(from)?;
-    Ok((low.unwrap_or(f64::NAN), high.unwrap_or(f64::NAN)))
-}
-
 pub(super) fn all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
     let figures = Vec::<Option<f64>>::deserialize(from)?;
     Ok(figures.into_iter().map(|figure| figure.unwrap_or(f64::NAN)).collect())

@@ -31,12 +31,6 @@ pub struct Measure {
     /// For a stream straight to a pod: the peer whose stream ran at the same time.
     #[serde(default)]
     pub beside: Option<String>,
-    /// The place in the run's order of blocks, from 0, where blocks are interleaved.
-    pub block: Option<u32>,
-    /// Why the block does not count, if it does not.
-    pub discarded: Option<String>,
-    /// Worker threads of the proxy (all replicas together), where that is fixed.
-    pub workers: Option<u32>,
     /// Seconds from the beginning of the case, on the clock of its [`Event`](super::Event)s, to this stream's first request.
     /// Every peer's case begins at 0, so that peers can be laid over one another.
     #[serde(deserialize_with = "figure::one")]
@@ -363,9 +357,6 @@ pub struct Backstage {
     /// What backends say of the requests; none where these had no ids, and in files of older versions.
     #[serde(default)]
     pub deliveries: Option<Deliveries>,
-    /// How far the proxy's CPU was from the others, where blocks are interleaved and it has one of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance: Option<Distance>,
 }
 
 /// Where two CPUs are: what the kernel spends on a request over loopback depends on it more than on the proxy.

@@ -2,8 +2,7 @@
 //! its unit. `docs/lab.md` describes them for readers.
 //!
 //! A [`Results`] has one [`Run`] of each scenario and round; a run has [`Measure`]s, one for each stream of load of a peer in a
-//! phase, and what was derived from them: [`Ratio`]s of pairs of blocks, [`Spike`]s after events, [`Propagation`] times, and other
-//! [`Finding`]s.
+//! phase, and what was derived from them: [`Spike`]s after events, [`Propagation`] times, and other [`Finding`]s.
 //! Raw latencies are in `histograms.hlog` next to the file: HDR histograms (V2, deflated) that measures name.
 //!
 //! Owns the words and reading and writing the file. Never measures and never draws.
@@ -21,7 +20,5 @@ pub use measure::{
     Backstage, Bucket, Class, Cost, Counts, Delivered, Deliveries, Distance, Example, Latency, Lateness,
     Load, Measure, Offered, OverTime, Percentile, Settings, Tls,
 };
-pub use run::{
-    ENOUGH_PAIRS, Event, Finding, Grounds, Parameter, Propagation, Question, Ratio, Run, Spike, Supplement,
-};
+pub use run::{ENOUGH_PAIRS, Event, Finding, Parameter, Propagation, Question, Run, Spike, Supplement};
 pub use whole::{Absent, Completeness, Environment, NamedText, PeerKind, PeerRecord, Results, SCHEMA};

@@ -1,15 +1,15 @@
-//! One scenario's findings, and what is derived from more than one stream: ratios, spikes, propagation.
+//! One scenario's findings, and what is derived from more than one stream: spikes, propagation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::results::figure;
-use crate::results::measure::{Distance, Measure, Settings};
+use crate::results::measure::{Measure, Settings};
 
 /// A scenario as it was run. A run in rounds has one for each round and scenario; peers ran forwards in odd rounds and
 /// backwards in even ones (A B B A).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// `dynamic`, `capacity`, `comparison`, `timeline`, `propagation`, `gateway-api`, or the name of the user's file.
+    /// `dynamic`, `comparison`, `timeline`, `propagation`, `gateway-api`, or the name of the user's file.
     pub scenario: String,
     /// Which round of it this is, from 1; 0 where there were no rounds, as in older files.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -24,12 +24,10 @@ pub struct Run {
     /// How long it took, seconds; 0 if it did not end.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
-    /// All streams, those of discarded blocks too.
+    /// All streams.
     pub measures: Vec<Measure>,
     /// What happened while a peer's streams ran.
     pub events: Vec<Event>,
-    /// Peers compared in pairs of blocks.
-    pub ratios: Vec<Ratio>,
     /// Latency after events.
     pub spikes: Vec<Spike>,
     /// From a write to the API to its effect.
@@ -101,53 +99,8 @@ pub struct Event {
     pub kind: String,
 }
 
-/// A figure of one peer divided by that of another, in pairs of blocks that ran next to each other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ratio {
-    /// What is compared: `cpu per request`, `requests/s`, `p99`.
-    pub figure: String,
-    /// In which case.
-    pub case: String,
-    /// The peer above the line, and with which settings.
-    pub peer: String,
-    /// Its settings.
-    pub settings: Settings,
-    /// The peer below the line, `fairway` or, for the noise of the machine, the same one.
-    pub base: String,
-    /// Worker threads, where fixed.
-    pub workers: Option<u32>,
-    /// Median of the pairs.
-    #[serde(deserialize_with = "figure::one")]
-    pub median: f64,
-    /// An interval of the median, low and high: order statistics with [`Grounds::coverage`], in older files a bootstrap.
-    #[serde(deserialize_with = "figure::pair")]
-    pub interval: (f64, f64),
-    /// How many pairs.
-    pub pairs: u32,
-    /// Pairs that do not count, because the machine changed its speed around them.
-    #[serde(default)]
-    pub set_aside: u32,
-    /// What it stands on.
-    #[serde(flatten)]
-    pub grounds: Grounds,
-}
-
 /// With fewer pairs than this a ratio is no finding.
 pub const ENOUGH_PAIRS: u32 = 15;
-
-/// What a ratio stands on besides its pairs. In JSON these are fields of the ratio; older files have none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Grounds {
-    /// Where the CPUs were in all of its blocks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance: Option<Distance>,
-    /// The probability that the true median lies within the interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub coverage: Option<f64>,
-    /// The median with the pairs that were set aside.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub median_of_all: Option<f64>,
-}
 
 /// What latency did after an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

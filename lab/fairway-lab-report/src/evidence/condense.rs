@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// What is left out of runs of the laboratory, for their readers.
 const LEFT_OUT: &str = "Latencies in pieces of time are kept for the first round of each case with events, which is the one that is \
-     drawn, and no latencies of discarded blocks.";
+     drawn.";
 
 /// Arguments of `fairway-lab condense`.
 #[derive(clap::Args)]
@@ -62,15 +62,12 @@ pub(crate) fn without_what_is_not_drawn(mut results: Results) -> Results {
         for measure in &mut run.measures {
             let peer = measure.beside.as_ref().unwrap_or(&measure.peer);
             let whose = (run.scenario.clone(), peer.clone(), measure.settings, measure.case.clone());
-            let is_first = measure.discarded.is_none() && !seen.contains(&whose);
+            let is_first = !seen.contains(&whose);
             if !is_first || !cases.contains(&measure.case) {
                 measure.load.over_time.series.clear();
             }
             if is_first {
                 drawn.insert(whose);
-            }
-            if measure.discarded.is_some() {
-                measure.load.latency.percentiles.clear();
             }
         }
         seen.append(&mut drawn);

@@ -1,8 +1,6 @@
 //! What was to be reached, and whether it was: each goal is declared once, in `goals.json` as a suite, a figure and a bound, or
 //! by the tests in a cluster in their results. The lists of goals that were met and missed are computed from the results.
 
-use std::collections::BTreeMap;
-
 use anyhow::Context;
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, Value};
@@ -18,12 +16,11 @@ const ENOUGH_PAIRS: usize = 15;
 const MET: &str = "met";
 const MISSED: &str = "**missed**";
 const NOT_MEASURED: &str = "open: not measured";
+const TOO_FEW: &str = "open: too few pairs";
 
 /// What is declared.
 #[derive(Deserialize)]
 pub(super) struct Declared {
-    /// What scenarios are called in tables.
-    pub titles: BTreeMap<String, String>,
     /// How many times Fairway's CPU a peer is to spend at least.
     ratios: Vec<RatioGoal>,
     /// How many times the CPU of a bare forwarder Fairway is to spend at most.
@@ -97,7 +94,10 @@ pub(super) fn all(suites: &Suites) -> anyhow::Result<Vec<Goal>> {
 
 /// Of several runs of the benchmark, the newest that has enough pairs decides.
 fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
-    let title = |scenario: &String| declared.titles.get(scenario).unwrap_or(scenario).clone();
+    let title = |scenario: &str| {
+        let mut all = benches.iter().flat_map(|bench| &bench.results).map(|findings| &findings.scenario);
+        all.find(|one| one.name == scenario).map_or(scenario, |one| &one.title).to_owned()
+    };
     let newest = |scenario: &str, peer: &str| {
         let found = benches.iter().enumerate().filter_map(|(at, bench)| {
             let (ratio, cpus) = best(&bench.results, scenario, peer)?;
@@ -108,13 +108,12 @@ fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
     };
     let goal = |bench: Option<&Bench>, name: String, of: String, target, measured: String, verdict| {
         let suite = bench.map_or("cpu", |bench| &bench.suite).to_owned();
-        // The table above the goals has the figures of one run.
-        let source = bench.filter(|bench| bench.suite != "cpu");
-        let source = source.map(|bench| format!(", {} of {}", bench.suite, bench.origin.date));
-        let measured = measured + &source.unwrap_or_default();
         Goal { suite, part: "cpu", name, of, target, measured, verdict }
     };
-    let pairs = |ratio: Ratio, cpus| format!("{} ({}, {} pairs)", ratio.text(), distance(cpus), ratio.pairs);
+    let pairs = |ratio: Ratio, cpus| {
+        let text = if ratio.pairs >= ENOUGH_PAIRS { ratio.text() } else { "no ratio".to_owned() };
+        format!("{text} ({}, {} pairs)", distance(cpus), ratio.pairs)
+    };
     let mut goals = Vec::new();
     for RatioGoal { scenario, peer, at_least } in &declared.ratios {
         let (name, target) = (title(scenario), format!("at least {at_least:.2} x"));
@@ -159,14 +158,14 @@ fn cpu(declared: &Declared, benches: &[Bench]) -> Vec<Goal> {
 }
 
 fn verdict(ratio: Ratio, goal: f64) -> &'static str {
-    if ratio.median < goal {
+    if ratio.pairs < ENOUGH_PAIRS {
+        TOO_FEW
+    } else if ratio.median < goal {
         MISSED
-    } else if ratio.low < goal || ratio.pairs < 2 {
+    } else if ratio.low < goal {
         "open: the interval includes the target"
-    } else if ratio.pairs >= ENOUGH_PAIRS {
-        MET
     } else {
-        "met, with too few pairs"
+        MET
     }
 }
 
@@ -249,7 +248,7 @@ mod tests {
         let ratio = |median, low, high| Ratio { median, low, high, pairs: 15 };
         assert_eq!(verdict(ratio(1.3, 1.2, 1.4), 1.12), MET);
         let few = Ratio { pairs: 14, ..ratio(1.3, 1.2, 1.4) };
-        assert_eq!(verdict(few, 1.12), "met, with too few pairs");
+        assert_eq!(verdict(few, 1.12), TOO_FEW);
         assert_eq!(verdict(ratio(1.0, 0.9, 1.3), 1.12), MISSED);
         assert!(verdict(ratio(1.2, 1.0, 1.4), 1.12).starts_with("open"));
     }

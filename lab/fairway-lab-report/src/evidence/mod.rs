@@ -5,12 +5,14 @@
 //! ```text
 //! docs/results/*.json ─► suites: what was measured ─► goals: what was promised, and whether it is so ─┐
 //!                    └─► origin: at which revision, clean or excused, outdated or not ────────────────┴─► documents.md.jinja ─► regions of the documents
+//!                    └─► picture: docs/overview.svg, which the README shows
 //! ```
 
 pub mod condense;
 mod goals;
 mod origin;
 mod peers;
+mod picture;
 mod stray;
 mod suites;
 
@@ -23,7 +25,8 @@ use minijinja::context;
 use minijinja::value::Serde;
 
 use self::origin::{Origin, Repository};
-use self::suites::{Suites, environment};
+use self::picture::PICTURE;
+use self::suites::{BENCHES, Suites, environment};
 use super::readme::{Readme, figures};
 
 pub(super) use origin::notice;
@@ -106,6 +109,13 @@ impl PublishArguments {
                 ));
             }
         }
+        let picture = picture::picture(&suites)?;
+        let place = self.root.join(PICTURE);
+        if !self.check {
+            std::fs::write(&place, picture).with_context(|| format!("write {}", place.display()))?;
+        } else if read(&self.root, PICTURE)? != picture {
+            wrong.push(format!("{PICTURE} is not the picture of the results; run make lab-report"));
+        }
         for file in [README, PAGE] {
             let text = read(&self.root, file)?;
             let strays = stray::strays(&text).into_iter();
@@ -132,13 +142,13 @@ fn region<'a>(text: &'a str, name: &str) -> anyhow::Result<&'a str> {
 fn rendered(suites: &Suites, origins: &[Origin], repository: &Repository) -> anyhow::Result<String> {
     let mut environment = environment();
     environment.add_template("documents.md", include_str!("documents.md.jinja"))?;
-    let (goals, declared) = (goals::all(suites)?, goals::declared()?);
     let context = context! {
         suites => Serde(&suites.all),
+        bench => Serde(suites.bench()),
+        benches => BENCHES,
         origins => Serde(origins),
         counted_to => repository.end(),
-        goals => Serde(goals),
-        titles => Serde(&declared.titles),
+        goals => Serde(goals::all(suites)?),
         lab => figures(&suites.runs, "results/report.html")?,
         lost => peers::lost(&suites.runs),
         behind => peers::behind(&suites.runs),

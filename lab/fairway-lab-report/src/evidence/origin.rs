@@ -16,13 +16,7 @@ const EXCUSED: [(&str, &str); 1] = [("cluster-long", "the tests did not record a
 
 /// Revisions that are not part of the history because their commits came into it put together: each with the last commit of
 /// the history that came before it, from which later commits are counted. A rerun takes its revision off this list.
-const COMBINED: [(&str, &str); 5] = [
-    ("aa290a27c994", BEFORE_COMBINED),
-    ("e9837842191f", BEFORE_COMBINED),
-    ("8b883653d1da", BEFORE_COMBINED),
-    ("75b727de3adf", BEFORE_COMBINED),
-    ("7e1040d1a594", BEFORE_COMBINED),
-];
+const COMBINED: [(&str, &str); 1] = [("8b883653d1da", BEFORE_COMBINED)];
 const BEFORE_COMBINED: &str = "7a67a0452621";
 
 /// Results that are older than this many commits to the data plane are outdated.

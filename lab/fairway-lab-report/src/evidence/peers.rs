@@ -1,6 +1,8 @@
 //! What the runs of the laboratory say of peers next to Fairway: requests that were lost while pods came and went, and where a
 //! peer was faster. Chosen once, here, and not by what they say.
 
+use std::collections::BTreeMap;
+
 use fairway_lab_measure::results::{Results, Settings};
 
 use super::super::gather::{Scenario, gather};
@@ -22,6 +24,23 @@ pub(super) fn lost(runs: &[Results]) -> Vec<String> {
         let own = pools.iter().filter(|pool| run.scenario == scenario && pool.case == case);
         own.map(|pool| lost_by(pool, &named(pool.peer))).collect()
     })
+}
+
+/// How many requests of how many failed in all cases of a scenario, for every peer.
+pub(super) fn failures(runs: &[Results], scenario: &str) -> Vec<(String, u64, u64)> {
+    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let palette = Palette::of(runs);
+    for run in gather(runs).iter().filter(|run| run.scenario == scenario) {
+        let changing = whole(run, &palette).into_iter().filter(|pool| {
+            let is_calm = scenario == CHANGING.0 && pool.case != CHANGING.1;
+            pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer) && !is_calm
+        });
+        for pool in changing {
+            let (failed, of) = found.entry(pool.peer.to_owned()).or_default();
+            (*failed, *of) = (*failed + pool.failed(), *of + pool.requests());
+        }
+    }
+    found.into_iter().map(|(peer, (failed, of))| (peer, failed, of)).collect()
 }
 
 /// Cases at a held rate in which a peer's p99 was lower than Fairway's. A percentile needs ten samples above it.

@@ -10,10 +10,13 @@ use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::super::number;
 use super::origin::{Origin, RESULTS, Repository};
+
+/// Runs of the paired benchmark, in the order in which their scenarios are shown.
+pub(super) const BENCHES: [&str; 5] = ["cpu", "http2", "study2", "tcp-udp", "memory"];
 
 /// All of them.
 pub(super) struct Suites {
@@ -70,6 +73,18 @@ impl Suites {
         self.origins.iter().map(|origin| origin.clone().counted(repository)).collect()
     }
 
+    /// The runs of the paired benchmark that have results, as one: all scenarios, in the order of [`BENCHES`], and the versions of all peers.
+    pub(super) fn bench(&self) -> Json {
+        let (mut results, mut versions, mut origins) = (Vec::new(), serde_json::Map::new(), Vec::new());
+        for suite in BENCHES {
+            let Some(all) = self.all.get(suite) else { continue };
+            results.extend(all["results"].as_array().into_iter().flatten().cloned());
+            versions.extend(all["versions"].as_object().cloned().unwrap_or_default());
+            origins.push(all["origin"].clone());
+        }
+        json!({ "results": results, "versions": versions, "origins": origins })
+    }
+
     /// The runs of the paired benchmark that have a scenario, with their names and dates.
     pub(super) fn benches(&self) -> anyhow::Result<Vec<Bench>> {
         let mut benches = Vec::new();
@@ -109,6 +124,8 @@ pub(super) struct Findings {
 #[derive(Deserialize)]
 pub(super) struct Scenario {
     pub name: String,
+    /// In words.
+    pub title: String,
 }
 
 /// A proxy in a scenario.
@@ -117,6 +134,8 @@ pub(super) struct Summary {
     pub peer: String,
     pub distance: String,
     pub user_us: f64,
+    pub total_us: f64,
+    pub kept: u64,
     pub to_base: Option<Ratio>,
 }
 
@@ -139,11 +158,8 @@ pub(super) struct Ratio {
 impl Ratio {
     /// With its interval.
     pub(super) fn text(self) -> String {
-        let Self { median, low, high, pairs } = self;
-        match pairs {
-            1 => number::ratio(median),
-            _ => format!("{} [{}, {}]", number::ratio(median), number::ratio(low), number::ratio(high)),
-        }
+        let Self { median, low, high, .. } = self;
+        format!("{} [{}, {}]", number::ratio(median), number::ratio(low), number::ratio(high))
     }
 
     pub(super) fn inverse(self) -> Self {

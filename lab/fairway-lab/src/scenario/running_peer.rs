@@ -342,13 +342,10 @@ impl<'a> RunningPeer<'a> {
             case: case.to_owned(),
             phase: phase.to_owned(),
             beside: None,
-            block: None,
-            discarded: None,
-            workers: Some(self.placement.workers * self.placement.replicas),
             begun_s: outcome.begun.saturating_duration_since(self.clock).as_secs_f64(),
             load: outcome.load,
             cost,
-            backstage: Backstage { uncosted, deliveries, distance: None },
+            backstage: Backstage { uncosted, deliveries },
         })
     }
 }

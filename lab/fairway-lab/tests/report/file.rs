@@ -22,7 +22,8 @@ fn long_series_of_seven_peers_stay_within_four_megabytes() {
     let page = page(&[results]);
     assert!(raw > 15_000_000, "the results are only {raw} bytes, which tests nothing");
     assert!(page.len() < 4 << 20, "{} bytes from {raw}", page.len());
-    assert!(page.matches("<svg class=\"static\"").count() >= 10, "plots are missing");
+    let plots = page.matches("<svg class=\"static\"").count();
+    assert!(plots >= 8, "plots are missing: there are {plots}");
 }
 
 #[test]
@@ -31,15 +32,12 @@ fn everything_that_was_found_is_on_the_page() {
     for told in [
         "60 s instead of 180 s (--quick)",
         "30,000/s",
-        "synthetic: the generator was late (p99.9 4 ms)",
         "synthetic: apt-get has no package caddy",
         "Synthetic CPU @ 2.00 GHz",
         "1.2.3-synthetic",
         "synthetic.conf (recommended)",
         "fairway-lab run --quick --note &#39;made up by a test; it&#39;\\&#39;&#39;s synthetic&#39;",
         "Synthetic: every figure comes from a formula in a test.",
-        "A/A compares a peer with itself",
-        "no difference: interval includes 1",
         "Non-2xx or 3xx",
         "in vegeta&#39;s Status Codes",
         "RPS",
@@ -143,7 +141,6 @@ fn odd_results_make_a_page_all_the_same() {
         }
     }
     for run in &mut results.runs {
-        run.ratios.iter_mut().for_each(|ratio| ratio.interval = (f64::NAN, f64::INFINITY));
         run.propagations.iter_mut().for_each(|one| one.ms.clear());
         run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
     }
@@ -200,7 +197,6 @@ fn figures_that_are_no_numbers_are_read_again_and_make_a_page() {
         for measure in &mut run.measures {
             (measure.load.rate, measure.load.latency.mean_ms) = (f64::NAN, f64::INFINITY);
         }
-        run.ratios.iter_mut().for_each(|ratio| ratio.interval = (f64::NAN, f64::INFINITY));
         run.propagations.iter_mut().for_each(|one| one.ms.push(f64::NAN));
         run.spikes.iter_mut().for_each(|spike| spike.highest_ms = f64::NAN);
     }
@@ -231,7 +227,7 @@ fn rounds() -> Results {
 fn rounds_of_a_scenario_are_one_set_of_tables() {
     let page = page(&[rounds()]);
     fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-rounds.html"), &page).unwrap();
-    for heading in ["<h2>dynamic</h2>", "<h2>capacity</h2>", "<h2>timeline</h2>"] {
+    for heading in ["<h2>dynamic</h2>", "<h2>comparison</h2>", "<h2>timeline</h2>"] {
         assert_eq!(page.matches(heading).count(), 1, "{heading}");
     }
     assert!(page.contains("5 rounds: counts are their sums, a percentile is the median of the rounds"));
@@ -258,14 +254,14 @@ fn runs_of_several_files_are_one_and_what_differs_stands_apart_with_its_reason()
     second.runs.truncate(2);
     second.runs[1].parameters[1].used = "9/s".to_owned();
     let page = page(&[first, second]);
-    for heading in ["<h2>dynamic</h2>", "<h2>capacity</h2>", "<h2>capacity, set 2</h2>"] {
+    for heading in ["<h2>dynamic</h2>", "<h2>comparison</h2>", "<h2>comparison, set 2</h2>"] {
         assert_eq!(page.matches(heading).count(), 1, "{heading}");
     }
     assert!(!page.contains("<h2>dynamic, set 2</h2>") && !page.contains("run 2"));
-    let apart = &page[page.find("<h2>capacity, set 2</h2>").unwrap()..];
+    let apart = &page[page.find("<h2>comparison, set 2</h2>").unwrap()..];
     assert!(apart.contains("<li>rate: 2,000/s there, 9/s here</li>"));
     assert!(
-        page.find("<h2>capacity, set 2</h2>") < page.find("<h2>comparison</h2>"),
+        page.find("<h2>comparison, set 2</h2>") < page.find("<h2>timeline</h2>"),
         "in the order of scenarios"
     );
 }

@@ -3,7 +3,7 @@
 
 use fairway_lab_measure::results::{
     Bucket, Class, Delivered, Deliveries, Event, Example, Latency, Load, Measure, OverTime, Percentile,
-    Propagation, Ratio, Results, Run, SCHEMA, Settings, Spike,
+    Propagation, Results, Run, SCHEMA, Settings, Spike,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -43,16 +43,10 @@ struct Formula {
     extent: Extent,
 }
 
-/// All five scenarios, seven peers, the direct stream, absent peers, discarded blocks, errors, spikes.
+/// Four scenarios, seven peers, the direct stream, absent peers, errors, spikes.
 pub(crate) fn results(extent: Extent) -> Results {
     let mut formula = Formula { random: fastrand::Rng::with_seed(4), extent };
-    let runs = vec![
-        formula.dynamic(),
-        formula.capacity(),
-        formula.comparison(),
-        formula.timeline(),
-        formula.propagation(),
-    ];
+    let runs = vec![formula.dynamic(), formula.comparison(), formula.timeline(), formula.propagation()];
     let mut peers: Vec<Value> = PEERS.iter().map(|(name, ..)| record(name, "adapter")).collect();
     peers.push(record("direct", "direct"));
     read(json!({
@@ -93,7 +87,7 @@ fn empty(scenario: &str, study: Option<&str>) -> Run {
             {"name": "seconds", "paper": "180 s", "used": "60 s"}, {"name": "rate", "paper": "30,000/s", "used": "2,000/s"},
         ],
         "shortened": ["60 s instead of 180 s (--quick)"], "seconds": 60.0,
-        "measures": [], "events": [], "ratios": [], "spikes": [], "propagations": [],
+        "measures": [], "events": [], "spikes": [], "propagations": [],
     }))
 }
 
@@ -138,7 +132,7 @@ impl Formula {
         let ok = (rate * seconds) as u64;
         let cpu = self.around(cpu);
         let mut measure: Measure = read(json!({
-            "peer": name, "settings": "recommended", "case": case, "phase": phase, "workers": 10, "begun_s": 0.0,
+            "peer": name, "settings": "recommended", "case": case, "phase": phase, "begun_s": 0.0,
             "load": Load::default(),
             "cost": {
                 "cpu_s": cpu * ok as f64 / 1e6, "us_per_request": cpu, "cpus": cpu * rate / 1e6,
@@ -280,54 +274,6 @@ impl Formula {
         let (up, down) = (("backend 5 -> 7", "scale"), ("backend 7 -> 5", "scale"));
         self.events(&mut run, "dynamic", &[up, down, up, down]);
         run
-    }
-
-    fn capacity(&mut self) -> Run {
-        let mut run = empty("capacity", Some("study2_capacity"));
-        for (case, factor) in [
-            ("http-1k", 1.0),
-            ("https-1k tls1.2", 0.8),
-            ("new connections tls1.3", 0.08),
-            ("https-1m tls1.3", 0.02),
-        ] {
-            for (peer, (_, _, cpu, _)) in PEERS.into_iter().enumerate() {
-                for (workers, block) in [(1u32, 0), (1, 1), (2, 0), (2, 1)] {
-                    let rate = self.around(7e5 / cpu * factor * f64::from(workers).powf(0.7));
-                    let mut measure = self.measure(peer, case, "pooled", rate);
-                    measure.workers = Some(workers);
-                    measure.block = Some(block);
-                    measure.phase = "block".to_owned();
-                    measure.load.offered.rate = None;
-                    measure.load.over_time = OverTime::default();
-                    if case.starts_with("new") {
-                        measure.load.counts.full_handshakes = measure.load.counts.ok;
-                    }
-                    if case.starts_with("https-1m") {
-                        measure.load.counts.bytes = measure.load.counts.ok * 1_048_800;
-                    }
-                    if peer == 3 && workers == 2 && block == 1 {
-                        measure.discarded = Some("synthetic: the generator was late (p99.9 4 ms)".to_owned());
-                    }
-                    run.measures.push(measure);
-                }
-                run.ratios.extend(self.ratio(peer, case));
-            }
-        }
-        run
-    }
-
-    fn ratio(&mut self, peer: usize, case: &str) -> Vec<Ratio> {
-        let (name, _, cpu, _) = PEERS[peer];
-        let ratio = |figure: &str, median: f64| -> Ratio {
-            read(json!({
-                "figure": figure, "case": case, "peer": name, "settings": "recommended", "base": "fairway", "workers": 1,
-                "median": median, "interval": [median * 0.96, median * 1.05], "pairs": 20,
-            }))
-        };
-        vec![
-            ratio("cpu per request", cpu / 21.0),
-            ratio("requests/s", if peer == 2 { 1.01 } else { 21.0 / cpu }),
-        ]
     }
 
     fn comparison(&mut self) -> Run {

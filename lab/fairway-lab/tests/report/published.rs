@@ -16,7 +16,7 @@ fn publish(root: &Path, more: &[&str]) -> (Option<i32>, String) {
 /// The documents and the results without the history, as in an unpacked archive.
 fn copy() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for place in ["README.md", "docs/performance.md", "docs/limits.md", "docs/results"] {
+    for place in ["README.md", "docs/performance.md", "docs/limits.md", "docs/overview.svg", "docs/results"] {
         let target = folder.path().join(place);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         let source = Path::new(ROOT).join(place);

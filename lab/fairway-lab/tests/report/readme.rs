@@ -43,7 +43,6 @@ fn the_region_is_rewritten_and_nothing_else() {
     for told in [
         "[the report](docs/results/report.html)",
         "|  | fairway | nginx-reload | haproxy | envoy | contour | traefik |",
-        "| cpu per request ÷ fairway's, capacity: http-1k, 1 worker | A/A 0.96 – 1.05 | 1.38 (1.33 – 1.45) |",
         "| failed requests, dynamic: dynamic | 0 of 120,000 |",
         "| failed requests, comparison: 1 x 250 | 0 of 90,000 |",
         "| longest spike, s, timeline: 500/s | 0 |",

@@ -1,5 +1,5 @@
 //! Traffic through a Gateway: closed loops over more and more connections, and an open loop. It only shows who is far off;
-//! `capacity` measures what a request costs.
+//! the benchmark measures what a request costs.
 
 use std::time::{Duration, Instant};
 
