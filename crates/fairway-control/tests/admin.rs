@@ -14,6 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::dashboard::dashboard;
+
 /// The kubelet's.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Of a pod that attacks.
@@ -27,13 +29,14 @@ fn server(audience: Audience) -> (SocketAddr, Pipeline) {
     let pipeline = Pipeline::start(options, Box::new(drop)).unwrap();
     let pages = Pages {
         viewer: pipeline.viewer(),
-        readiness: Box::new(|| Readiness::Ready { adopted: 1, freshness: Freshness::Current }),
+        readiness: Arc::new(|| Readiness::Ready { adopted: 1, freshness: Freshness::Current }),
         healthz: Healthz::Alive,
         adopted: Box::new(|| 1),
         bound: Box::new(|_| false),
         identity: Identity::new("c", "n", "p", "r"),
         metrics: Box::new(|| Box::pin(async { Box::new(iter::repeat("a 1\n".repeat(1_000))) as Pieces })),
         scrapes: Scrapes::default(),
+        dashboard: dashboard(),
     };
     let admin = Admin::bind(SocketAddr::new(NODE, 0)).unwrap();
     let address = admin.address().unwrap();

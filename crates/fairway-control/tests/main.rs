@@ -5,5 +5,6 @@
 mod admin;
 mod any_manifest;
 mod checks;
+mod dashboard;
 mod directory;
 mod pipeline;

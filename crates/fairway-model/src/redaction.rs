@@ -50,6 +50,16 @@ impl VirtualHost {
     }
 }
 
+impl Rule {
+    /// A copy to be shown.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        hide(&mut shown);
+        shown
+    }
+}
+
 /// Hides what a rule must not show, and says whether there was anything.
 fn hide(rule: &mut Rule) -> bool {
     let mut phases = Phases::clone(&rule.phases);
@@ -451,6 +461,13 @@ mod tests {
             let shown = serde_json::to_string(&config.without_secrets()).unwrap();
             assert!(shown.contains(name) && shown.contains(HIDDEN) && !shown.contains(SECRET), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_rule_alone_is_shown_as_in_its_host() {
+        let of = host(Phases { request: headers(), ..Phases::default() }, None);
+        let shown = of.without_secrets().expect("it has a secret");
+        assert_eq!(of.routes[0].rules[0].without_secrets(), shown.routes[0].rules[0]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
-    ProxyProtocol, SelfSigned, SessionTickets,
+    ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -117,6 +117,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
+        recorder: RecorderOptions::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::ZERO },
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

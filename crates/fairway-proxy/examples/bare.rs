@@ -10,7 +10,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyOptions, ProxyProtocol,
-    SelfSigned, SessionTickets,
+    RecorderOptions, SelfSigned, SessionTickets,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
+        recorder: RecorderOptions::default(),
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

@@ -11,6 +11,7 @@ use fairway_routing::session::{Belongs, Session};
 
 use crate::compression::Accepted;
 use crate::guards::VerifiedToken;
+use crate::metrics::record::FailedAttempt;
 use crate::request::body::RequestBody;
 
 /// Buffers of one exchange.
@@ -112,6 +113,8 @@ pub(crate) struct Written {
     pub(crate) identity: Identity,
     /// Fields of the endpoint's answer as they came, for the access log.
     pub(crate) received: Head,
+    /// Attempts whose response the client did not get.
+    pub(crate) failed_attempts: Vec<FailedAttempt>,
 }
 
 /// Who asks, as far as guards found it out.
@@ -141,6 +144,7 @@ static NOTHING: Written = Written {
     value: Vec::new(),
     identity: Identity::NONE,
     received: Head::new(),
+    failed_attempts: Vec::new(),
 };
 
 impl Forms {
@@ -168,6 +172,7 @@ impl Forms {
             written.login_cookies.clear();
             written.identity = Identity::NONE;
             written.received.clear();
+            written.failed_attempts.clear();
         }
     }
 
@@ -180,6 +185,16 @@ impl Forms {
         decoded.clone_from(&other.decoded);
         target.clone_from(&other.target);
         host.clone_from(&other.host);
+    }
+
+    /// An attempt has failed. Of an exchange with very many only the first ones are noted.
+    #[cold]
+    pub(crate) fn note_failed_attempt(&mut self, failed: FailedAttempt) {
+        const MOST: usize = 8;
+        let attempts = &mut self.write().failed_attempts;
+        if attempts.len() < MOST {
+            attempts.push(failed);
+        }
     }
 
     /// What came from the endpoint is what came from another.
@@ -213,6 +228,7 @@ impl Forms {
             written.received = Head::new();
         }
         written.received.clear();
+        written.failed_attempts.clear();
         // Who asked is nobody of the next request, which may end before any guard is asked.
         written.identity = Identity::NONE;
         let Written {
@@ -252,7 +268,8 @@ impl Forms {
         let capacities =
             [origin, normalised, decoded, target, host, cookies, session_cookie, login_cookies, value]
                 .map(Vec::capacity);
-        size_of::<Written>() + written.received.kept_bytes() + capacities.iter().sum::<usize>()
+        let attempts = written.failed_attempts.capacity() * size_of::<FailedAttempt>();
+        size_of::<Written>() + written.received.kept_bytes() + attempts + capacities.iter().sum::<usize>()
     }
 }
 

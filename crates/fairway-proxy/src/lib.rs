@@ -4,7 +4,8 @@
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
 //! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. A [`stream`] has no exchanges, and neither have
-//! datagrams. Beside them stand [`worker`], [`publish`] and [`access_log`].
+//! datagrams. Beside them stand [`worker`], [`publish`],
+//! [`access_log`] and [`recorder`].
 //!
 //! An exchange may be dropped wherever it waits, and one whose client leaves ends at once. A request is never sent again after a byte
 //! of a response came, and a non-idempotent one never after it was written. A response that breaks is never ended cleanly, and no
@@ -22,6 +23,7 @@ mod body_step;
 mod body_steps;
 mod buffering;
 mod buffers;
+mod cause;
 mod compression;
 mod downstream;
 mod exchange;
@@ -43,6 +45,7 @@ mod peer;
 mod proxy;
 mod proxy_protocol;
 mod publish;
+mod recorder;
 mod request;
 mod stream;
 #[cfg(test)]
@@ -52,6 +55,7 @@ mod tls;
 mod upstream;
 mod worker;
 
+pub use crate::cause::Cause;
 pub use crate::fault::Fault;
 pub use crate::guards::{Logouts, ShareLogout};
 pub use crate::tls::{IdentityError, SelfSigned, SessionTickets};
@@ -60,6 +64,10 @@ pub use listener::{BindError, TrustError};
 
 pub use options::{
     AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn,
+    RecorderOptions,
 };
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};
+pub use recorder::{
+    QueryError, RecordedAttempt, RecordedExchange, RecordedQuery, RecordedRule, RecordedUpstream,
+};

@@ -24,6 +24,8 @@ pub struct ProxyOptions {
     pub limits: Limits,
     /// Where bodies are held that have no room in memory.
     pub buffer: BufferOptions,
+    /// What is remembered of the last exchanges.
+    pub recorder: RecorderOptions,
     /// How the process stops.
     pub drain: DrainOptions,
     /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
@@ -147,6 +149,21 @@ impl Default for Limits {
             body_rate: 240,
             answer_rate: 240,
         }
+    }
+}
+
+/// What is remembered of the last exchanges.
+#[derive(Clone, Copy, Debug)]
+pub struct RecorderOptions {
+    /// How many exchanges each worker remembers, each in about 1.2 KiB; 0 remembers none.
+    pub exchanges: usize,
+    /// For how long.
+    pub keep: Duration,
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self { exchanges: 1_000, keep: Duration::from_secs(3_600) }
     }
 }
 

@@ -17,11 +17,13 @@ use crate::access_log::AccessLog;
 use crate::buffering::Disk;
 use crate::listener::BindError;
 use crate::metrics::{
-    Sample, Text, write_buffer_disk, write_cpu, write_memory, write_spent, write_spread, write_tickets,
+    Sample, Text, Totals, write_buffer_disk, write_cpu, write_memory, write_spent, write_spread,
+    write_tickets,
 };
 use crate::options::{AccessLogFormat, ProxyOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
-use crate::thread::{Command, Launch, run};
+use crate::recorder::{RecordedExchange, RecordedQuery};
+use crate::thread::{Command, Launch, Question, run};
 use crate::tls::{IdentityError, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Shared, SharedGuards};
 
@@ -173,7 +175,7 @@ impl ProxyHandle {
         for (index, worker) in self.workers.iter().enumerate() {
             let (reply, sample) = oneshot::channel();
             // A worker that has drained has no numbers left to give.
-            if worker.send(Command::Sample(reply)).is_ok()
+            if worker.send(Command::Question(Question::Sample(reply))).is_ok()
                 && let Ok(sample) = sample.await
             {
                 cpu.push((index, sample.gauges.cpu));
@@ -190,6 +192,41 @@ impl ProxyHandle {
         write_tickets(&self.tickets.figures(), beginning);
         write_spent(&Spent::by_process(), self.started, identity, beginning);
         text
+    }
+
+    /// What the workers counted, in a few numbers.
+    pub async fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for worker in &self.workers {
+            let (reply, totals) = oneshot::channel();
+            // A worker that has drained has no numbers left to give.
+            if worker.send(Command::Question(Question::Totals(reply))).is_ok()
+                && let Ok(totals) = totals.await
+            {
+                sum.merge(&totals);
+            }
+        }
+        sum
+    }
+
+    /// The exchanges that the workers remember and the query asks for, the last ones first.
+    pub async fn recorded(&self, query: RecordedQuery) -> Vec<RecordedExchange> {
+        let query = Arc::new(query);
+        let mut found = Vec::new();
+        for worker in &self.workers {
+            let (reply, exchanges) = oneshot::channel();
+            let question = Question::Recorded(Arc::clone(&query), reply);
+            // A worker that has drained remembers nothing.
+            if worker.send(Command::Question(question)).is_ok()
+                && let Ok(exchanges) = exchanges.await
+            {
+                found.extend(exchanges);
+            }
+        }
+        // RFC 3339 in UTC sorts as the time does.
+        found.sort_by(|one, other| other.time.cmp(&one.time));
+        found.truncate(query.limit);
+        found
     }
 
     /// Whether new requests have been refused for want of memory for 10 s although the load does not explain it.

@@ -34,7 +34,9 @@ use crate::guards::Logouts;
 use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
-use crate::options::{AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol};
+use crate::options::{
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, RecorderOptions,
+};
 use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
 use crate::thread::look_at_waits;
@@ -617,6 +619,7 @@ fn options() -> ProxyOptions {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
+        recorder: RecorderOptions::default(),
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

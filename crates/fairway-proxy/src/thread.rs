@@ -16,10 +16,11 @@ use tokio::time::MissedTickBehavior;
 use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
 use crate::downstream;
-use crate::metrics::Sample;
+use crate::metrics::{Sample, Totals};
 use crate::network::{Network, TcpNetwork};
 use crate::options::ProxyOptions;
 use crate::publish::{Published, Publisher};
+use crate::recorder::{RecordedExchange, RecordedQuery};
 use crate::worker::{Arrivals, Neighbours, Open, Phase, Shared, Worker};
 
 /// How often pools are swept.
@@ -42,10 +43,31 @@ pub(crate) struct Launch {
 
 /// What the rest of the process asks of a worker.
 pub(crate) enum Command {
-    /// Its counters.
-    Sample(oneshot::Sender<Sample>),
+    /// Answer this.
+    Question(Question),
     /// Stop as the options say.
     Drain,
+}
+
+/// What a worker answers at any time.
+pub(crate) enum Question {
+    /// Its counters.
+    Sample(oneshot::Sender<Sample>),
+    /// What they add up to.
+    Totals(oneshot::Sender<Totals>),
+    /// What it remembers of its last exchanges.
+    Recorded(Arc<RecordedQuery>, oneshot::Sender<Vec<RecordedExchange>>),
+}
+
+impl Question {
+    /// Whoever asks may have given up.
+    fn answer(self, worker: &Worker<TcpNetwork>, index: usize) {
+        match self {
+            Self::Sample(reply) => _ = reply.send(worker.sample()),
+            Self::Totals(reply) => _ = reply.send(worker.counters.totals()),
+            Self::Recorded(query, reply) => _ = reply.send(worker.recorder.find(index, &query)),
+        }
+    }
 }
 
 /// Runs until the worker has drained.
@@ -73,11 +95,10 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     }
 
     // A control side that is gone without a word counts as an order to stop.
-    while let Some(Command::Sample(reply)) = commands.recv().await {
-        // The asker may have given up.
-        let _ = reply.send(worker.sample());
+    while let Some(Command::Question(question)) = commands.recv().await {
+        question.answer(&worker, index);
     }
-    drain(&worker, &mut commands).await;
+    drain(&worker, index, &mut commands).await;
     // Nobody ticks any more.
     worker.log.flush();
     loops.abort();
@@ -129,8 +150,12 @@ async fn watch_memory(worker: Rc<Worker<TcpNetwork>>, index: usize) {
     }
 }
 
-/// Goes on accepting for a while, then waits for the exchanges in flight; answers samples all the time.
-async fn drain(worker: &Rc<Worker<TcpNetwork>>, commands: &mut mpsc::UnboundedReceiver<Command>) {
+/// Goes on accepting for a while, then waits for the exchanges in flight; answers questions all the time.
+async fn drain(
+    worker: &Rc<Worker<TcpNetwork>>,
+    index: usize,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+) {
     worker.enter(Phase::Leaving);
     let drained = async {
         tokio::time::sleep(worker.options.drain.delay).await;
@@ -145,7 +170,7 @@ async fn drain(worker: &Rc<Worker<TcpNetwork>>, commands: &mut mpsc::UnboundedRe
         tokio::select! {
             () = &mut drained => return,
             command = commands.recv(), if open.get() => match command {
-                Some(Command::Sample(reply)) => { let _ = reply.send(worker.sample()); }
+                Some(Command::Question(question)) => question.answer(worker, index),
                 Some(Command::Drain) => {}
                 None => open.set(false),
             },

@@ -16,6 +16,7 @@ mod conformance;
 mod dashboards;
 mod documents;
 mod exhaustion;
+mod flight_recorder;
 mod floods;
 mod gateways;
 mod inspect;

@@ -50,7 +50,9 @@ async fn the_admin_server_answers_its_pages_and_nothing_else() {
     manifests.put("class.yaml", CLASS);
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     for (path, status, part) in [
-        ("/", 200, "/metrics"),
+        ("/", 302, "/dashboard/"),
+        ("/dashboard/", 200, "/metrics"),
+        ("/requests", 200, "exchanges"),
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "ready"),
         ("/metrics", 200, "fairway_config_version 1"),

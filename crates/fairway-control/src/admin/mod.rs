@@ -1,12 +1,14 @@
 //! The admin server: a few read-only pages about the process, on a thread of its own.
 //!
-//! [`pages`] answers, [`metrics`] writes what the control side counts, and `controller` what ingress-nginx counts of its
-//! controller, `scrape` sends both in pieces, [`readiness`] says why not yet, `hosts` keeps web sites out. Never serves a secret:
-//! no private key can be written ([`fairway_model::PrivateKey`]), and what else must not be shown is hidden
-//! ([`fairway_model::redaction`]).
+//! [`pages`] answers, [`dashboard`] has the pages for people, [`metrics`] writes what the control side counts, and `controller` what
+//! ingress-nginx counts of its controller, `scrape` sends both in pieces, [`readiness`] says why not yet, `hosts` keeps web sites
+//! out. Never serves a secret: no private key can be written ([`fairway_model::PrivateKey`]), and what else must not be shown is
+//! hidden ([`fairway_model::redaction`]).
 
 mod audience;
+mod body;
 mod controller;
+pub mod dashboard;
 mod hosts;
 mod identity;
 pub mod metrics;
@@ -30,8 +32,9 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
 pub use audience::Audience;
+pub use body::Body;
 pub use identity::Identity;
-pub use pages::{Body, Pages};
+pub use pages::Pages;
 pub use readiness::{Healthz, Readiness};
 pub use scrape::{Pieces, Scrape, Scrapes};
 pub use served::{Served, ServedIngress, ServedObject};

@@ -3,16 +3,18 @@
 use std::iter;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use fairway_model::{Config, PortProtocol};
 use fairway_objects::diagnostic::Diagnostic;
-use http_body_util::{Either, Full};
-use hyper::body::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http_body_util::Either;
+use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::audience::Audience;
+use super::body::{Body, TEXT, page, respond};
+use super::dashboard::{Dashboard, Process};
 use super::identity::Identity;
 use super::readiness::{Healthz, Readiness};
 use super::scrape::{Pieces, Scrape, Scrapes};
@@ -22,8 +24,6 @@ use crate::digest::Digest;
 use crate::pipeline::{Freshness, View, Viewer};
 use crate::places::Pace;
 
-/// A whole answer, or one that is written as it is read.
-pub type Body = Either<Full<Bytes>, Scrape>;
 /// Asks for the data plane's and other metrics that are not the pipeline's.
 pub(crate) type MetricsText = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Pieces> + Send>> + Send + Sync>;
 
@@ -32,7 +32,7 @@ pub struct Pages {
     /// The control side.
     pub viewer: Viewer,
     /// Whether traffic is welcome.
-    pub readiness: Box<dyn Fn() -> Readiness + Send + Sync>,
+    pub readiness: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// When `/healthz` answers 200.
     pub healthz: Healthz,
     /// The version of the oldest configuration that a worker serves by; 0 before every worker has one.
@@ -45,6 +45,8 @@ pub struct Pages {
     pub metrics: MetricsText,
     /// The scrapes under way.
     pub scrapes: Scrapes,
+    /// The pages for people.
+    pub dashboard: Dashboard,
 }
 
 /// The answer of `/config`.
@@ -62,15 +64,6 @@ struct ConfigPage<'a> {
     diagnostics: Vec<&'a Diagnostic>,
 }
 
-const INDEX: &str = "<!doctype html><title>Fairway</title><h1>Fairway</h1><ul>\
-<li><a href=\"/healthz\">/healthz</a> the process lives\
-<li><a href=\"/readyz\">/readyz</a> every worker serves a configuration\
-<li><a href=\"/metrics\">/metrics</a> Prometheus text\
-<li><a href=\"/served\">/served</a> the digest of the configuration that every worker serves\
-<li><a href=\"/config\">/config</a> the active configuration and its diagnostics as JSON, without secrets\
-</ul>\n";
-
-const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Pages {
@@ -96,8 +89,11 @@ impl Pages {
             ("/readyz" | "/nginx-ready", _) => self.readyz(),
             ("/metrics", _) => self.metrics(audience, pace).await,
             ("/served", _) => self.served(uri.query()),
-            ("/", Audience::Operators) => page(StatusCode::OK, "text/html; charset=utf-8", INDEX.into()),
             ("/config", Audience::Operators) => self.config(),
+            (path, Audience::Operators) if Dashboard::has(path) => {
+                let process = Process { viewer: self.viewer.clone(), readiness: Arc::clone(&self.readiness) };
+                self.dashboard.answer(uri, request.headers(), process).await
+            }
             _ => page(StatusCode::NOT_FOUND, TEXT, "no such page here\n".into()),
         }
     }
@@ -126,7 +122,8 @@ impl Pages {
             text.push_str(&controller::text(&view, (self.adopted)(), &self.identity));
         }
         let pieces = iter::once(text).chain((self.metrics)().await);
-        answer(StatusCode::OK, PROMETHEUS, Either::Right(Scrape::new(Box::new(pieces), place)))
+        let scrape = Scrape::new(Box::new(pieces), place);
+        respond(StatusCode::OK, PROMETHEUS, Either::Right(Either::Left(scrape)))
     }
 
     /// What is served, with the Ingress that `?ingress=NAMESPACE/NAME` asks for, and the object of the Gateway API that
@@ -163,16 +160,4 @@ fn config_json(view: &View) -> serde_json::Result<String> {
         diagnostics: view.diagnostics().collect(),
     };
     serde_json::to_string_pretty(&page)
-}
-
-fn page(status: StatusCode, content_type: &'static str, body: String) -> Response<Body> {
-    answer(status, content_type, Either::Left(Full::new(Bytes::from(body))))
-}
-
-fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
 }

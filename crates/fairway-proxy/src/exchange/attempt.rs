@@ -16,7 +16,7 @@ use super::environment::{Environment, Exchange};
 use super::transact::transact;
 use crate::fault::Fault;
 use crate::metrics::count;
-use crate::metrics::record::{Micros, UpstreamRecord};
+use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros, UpstreamRecord};
 use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::blame::{blame, unpicked};
@@ -224,6 +224,8 @@ impl<'g, N: Network> Attempts<'g, N> {
         let took = self.now.saturating_duration_since(record.forwarding_began());
         let address = self.group.member(failure.endpoint).identity.address;
         record.upstream = Some(UpstreamRecord::failed(address, self.made, took));
+        let outcome = AttemptOutcome::Fault(failure.fault);
+        buffers.forms.note_failed_attempt(FailedAttempt { endpoint: address, outcome, after: took.into() });
         if self.may_follow(env, &buffers.body, failure) && !self.is_late(env, took) {
             count(&env.worker.counters.attempts.retried);
             return Ok(());
@@ -278,6 +280,12 @@ impl<'g, N: Network> Attempts<'g, N> {
             let address = answer.lease.endpoint().identity.address;
             let upstream = UpstreamRecord::failed(address, self.made, took);
             record.upstream = Some(UpstreamRecord { status, ..upstream });
+            let outcome = AttemptOutcome::Status(status);
+            buffers.forms.note_failed_attempt(FailedAttempt {
+                endpoint: address,
+                outcome,
+                after: took.into(),
+            });
             count(&env.worker.counters.attempts.retried);
         }
         may

@@ -156,6 +156,9 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         let peer = &client_side.peer;
         let port = adopted.listener(peer.listener).map(|facts| facts.public_port);
         let (introduced, served) = (peer.is_introduced(), u64::from(client_side.served));
+        if !worker.is_shedding() {
+            worker.recorder.note(&record, &buffers, peer, adopted.snapshot().version());
+        }
         worker.log.write(&record, &buffers, Seen { peer, port, introduced, served });
         (client_side, ending, ended)
     }

@@ -9,6 +9,7 @@ use fairway_http::grpc::Code;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
+use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::metrics::compression::CompressedBytes;
 use crate::metrics::http2::Http2;
@@ -16,6 +17,7 @@ use crate::metrics::reason::{Reason, Stage};
 use crate::metrics::record::Record;
 use crate::metrics::sample::{Gauges, Sample};
 use crate::metrics::series::SeriesTable;
+use crate::metrics::totals::Totals;
 
 /// The counters of one worker.
 pub struct Counters {
@@ -40,6 +42,8 @@ pub struct Counters {
     bytes: Bytes,
     /// Connections that were refused before a request, and answers that Fairway made, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
+    /// Faults of exchanges by who caused them.
+    faults: RefCell<BTreeMap<(Cause, &'static str), u64>>,
     series: RefCell<SeriesTable>,
 }
 
@@ -224,6 +228,7 @@ impl Default for Counters {
             datagrams: Datagrams::default(),
             bytes: Bytes::default(),
             reasons: RefCell::default(),
+            faults: RefCell::default(),
             series: RefCell::new(SeriesTable::new()),
         }
     }
@@ -302,6 +307,7 @@ impl Counters {
         self.bytes.sent.set(self.bytes.sent.get() + record.sent_bytes);
         if let Some(fault) = record.fault {
             self.reason(Stage::Exchange, fault);
+            *self.faults.borrow_mut().entry((fault.cause(), fault.label())).or_default() += 1;
         }
         if let Some(status) = record.call.status {
             self.label(Stage::Call, Code::name_of(status));
@@ -332,6 +338,17 @@ impl Counters {
 
     fn label(&self, stage: Stage, label: &'static str) {
         *self.reasons.borrow_mut().entry((stage, label)).or_default() += 1;
+    }
+
+    /// The few numbers that say how exchanges went.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            faults: self.faults.borrow().clone(),
+            open_connections: self.open_connections(),
+            ..Totals::default()
+        };
+        self.series.borrow().add_to(&mut totals);
+        totals
     }
 
     /// Everything, copied.

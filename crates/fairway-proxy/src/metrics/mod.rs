@@ -13,6 +13,7 @@ pub mod record;
 mod sample;
 mod series;
 mod text;
+mod totals;
 
 pub use compression::{CompressedBytes, Volume};
 pub use counters::{Counters, Datagrams, Hedges, Streams, count};
@@ -21,3 +22,4 @@ pub use process::write_spent;
 pub use sample::{Gauges, Sample};
 pub(crate) use text::write_tickets;
 pub use text::{Text, write_buffer_disk, write_cpu, write_memory, write_spread};
+pub use totals::{TimeBound, Totals};

@@ -93,6 +93,24 @@ pub struct UpstreamRecord {
     pub hedged: bool,
 }
 
+/// An attempt that brought no response that the client got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailedAttempt {
+    /// The endpoint.
+    pub(crate) endpoint: SocketAddr,
+    /// What went wrong, or the status that made Fairway ask another endpoint.
+    pub(crate) outcome: AttemptOutcome,
+    /// From the beginning of the first attempt to the end of this one.
+    pub(crate) after: Micros,
+}
+
+/// Why another attempt followed, or none could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptOutcome {
+    Fault(Fault),
+    Status(u16),
+}
+
 impl UpstreamRecord {
     /// An attempt that brought no answer in `took`.
     pub fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
@@ -142,6 +160,11 @@ impl Record<'_> {
     /// All that it waited for is known by now: it is forwarded from here on.
     pub(crate) fn waited_until(&mut self, now: Instant) {
         self.waited = now.saturating_duration_since(self.began).into();
+    }
+
+    /// How long it waited for the word of others before it was forwarded.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited.duration()
     }
 
     /// When forwarding began: with the exchange, where it waited for nobody.

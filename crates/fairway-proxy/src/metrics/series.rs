@@ -9,6 +9,7 @@ use fairway_model::RuleLabels;
 
 use crate::metrics::histogram::{Histogram, LENGTH, SIZE, TIME};
 use crate::metrics::record::Record;
+use crate::metrics::totals::Totals;
 
 /// Series a worker keeps; what comes beyond is counted under empty labels.
 const MOST: usize = 10_000;
@@ -114,6 +115,14 @@ impl SeriesTable {
             (Arc::clone(labels), Box::new(self.series[*at].clone()))
         };
         AllSeries(self.by_labels.iter().map(of).collect())
+    }
+
+    /// Adds everything to `totals`.
+    pub(crate) fn add_to(&self, totals: &mut Totals) {
+        for (labels, at) in &self.by_labels {
+            let series = &self.series[*at];
+            totals.add(labels.status, series.requests, &series.request_time);
+        }
     }
 
     /// Where the series of these labels is, which `key` stands for from now on.

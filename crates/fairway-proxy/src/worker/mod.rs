@@ -34,6 +34,7 @@ use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::peer::Peer;
 use crate::publish::Published;
+use crate::recorder::Recorder;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
 use crate::upstream::{Connector, Groups, Room};
 
@@ -75,6 +76,7 @@ pub(crate) struct Worker<N: Network> {
     /// Where they are beyond that.
     pub(crate) disk: Disk,
     pub(crate) log: AccessLog,
+    pub(crate) recorder: Recorder,
     pub(crate) guards: Guards,
     /// When it began: what its exchanges count time from.
     pub(crate) began: Instant,
@@ -102,6 +104,7 @@ impl<N: Network> Worker<N> {
         let reuse = Reuse::new();
         let adopted = Rc::new(Adopted::first(first));
         log.adopt(adopted.settings());
+        let recorder = Recorder::new(options.recorder);
         Self {
             options,
             began: Instant::now(),
@@ -121,6 +124,7 @@ impl<N: Network> Worker<N> {
             held: MemoryShares::default(),
             disk,
             log,
+            recorder,
             guards: guards.of_worker(),
             adopted: RefCell::new(adopted),
             random: RefCell::new(fastrand::Rng::new()),
@@ -172,6 +176,7 @@ impl<N: Network> Worker<N> {
         self.groups.sweep(&self.pool_limits(), Instant::now());
         self.reuse.trim();
         self.log.flush();
+        self.recorder.tick(Instant::now());
         match self.takebacks().tick() {
             Some(true) => tracing::warn!(
                 "clients take back many requests over HTTP/2: those of connections that had few answers are held"
@@ -196,7 +201,9 @@ impl<N: Network> Worker<N> {
             sessions: self.counters.datagrams.open(),
             cpu: thread_cpu(),
         };
-        self.counters.sample(gauges)
+        let mut sample = self.counters.sample(gauges);
+        sample.counts.insert("recorder_dropped_failures_total", self.recorder.passed_over());
+        sample
     }
 
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
@@ -228,6 +235,7 @@ impl<N: Network> Worker<N> {
         self.admission.memory.note_exchanges(index, self.admission.room.descriptors.exchanges() as u64);
         if self.is_shedding() {
             self.reuse.clear();
+            self.recorder.forget();
             self.guards.answers.clear();
             self.guards.tokens.forget();
             self.guards.logins.forget();

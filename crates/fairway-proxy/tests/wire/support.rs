@@ -13,7 +13,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
-    ProxyProtocol, PublishProblem, Publisher, SelfSigned, SessionTickets,
+    ProxyProtocol, PublishProblem, Publisher, RecorderOptions, SelfSigned, SessionTickets,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -210,6 +210,7 @@ fn options() -> ProxyOptions {
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
+        recorder: RecorderOptions::default(),
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

@@ -65,11 +65,15 @@ pub(crate) enum Output {
 Examples:
   fairway explain https://shop.example.com/cart --manifests examples/quickstart
   fairway explain http://shop.example.com/cart -X POST -H 'X-Canary: always' --admin 127.0.0.1:10254
-  fairway explain https://shop.example.com/cart --kubernetes --context production")]
+  fairway explain https://shop.example.com/cart --kubernetes --context production
+  fairway explain --request-id 5b1f8e6c2d0a4f7790b3a1c4d5e6f708 --admin 127.0.0.1:10254")]
 pub(crate) struct ExplainArgs {
     /// The URL, as a client would ask for it
-    #[arg(value_name = "URL")]
-    pub(crate) url: String,
+    #[arg(value_name = "URL", required_unless_present = "request_id")]
+    pub(crate) url: Option<String>,
+    /// Explain a request that was served, by its X-Request-ID: what the process with this admin address remembers of it
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "manifests", "kubernetes"], requires = "admin")]
+    pub(crate) request_id: Option<String>,
     /// The method
     #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,

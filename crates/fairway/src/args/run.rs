@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
 use fairway_objects::options::{ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Places};
-use fairway_proxy::{AccessLogFormat, DrainOptions};
+use fairway_proxy::{AccessLogFormat, DrainOptions, RecorderOptions};
 
 use super::addresses::AddressArgs;
 use super::gateways::GatewayPlaceArgs;
@@ -45,6 +45,9 @@ pub(crate) struct RunArgs {
     /// What is written to the standard output
     #[command(flatten)]
     pub(crate) logs: LogArgs,
+    /// What is remembered of the last requests
+    #[command(flatten)]
+    pub(crate) recorder: RecorderArgs,
     /// How the process stops
     #[command(flatten)]
     pub(crate) drain: DrainArgs,
@@ -114,6 +117,36 @@ pub(crate) struct LogArgs {
     /// Which messages: error, warn, info, debug, trace, or as in info,fairway_control=debug
     #[arg(long, env = "FAIRWAY_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: String,
+}
+
+/// What is remembered of the last requests.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Flight recorder (docs/observe.md)")]
+pub(crate) struct RecorderArgs {
+    /// How many exchanges each worker remembers, in about 1.2 KiB each, without header values that may be credentials, queries
+    /// and bodies: the last ones, and for longer those that failed. Pages of --admin and explain --request-id show them. 0
+    /// remembers none
+    #[arg(long, env = "FAIRWAY_RECORDER_EXCHANGES", value_name = "N",
+        default_value_t = RecorderOptions::default().exchanges, value_parser = recorder_exchanges)]
+    pub(crate) recorder_exchanges: usize,
+    /// How long an exchange is remembered at most
+    #[arg(long, env = "FAIRWAY_RECORDER_TIME", value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pub(crate) recorder_time: Duration,
+}
+
+impl RecorderArgs {
+    /// Those of the proxy.
+    pub(crate) fn options(&self) -> RecorderOptions {
+        RecorderOptions { exchanges: self.recorder_exchanges, keep: self.recorder_time }
+    }
+}
+
+/// At most 12 MiB for each worker, and a few milliseconds for a search.
+fn recorder_exchanges(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(exchanges @ 0..=10_000) => Ok(exchanges),
+        _ => Err("is not a number from 0 to 10000".to_owned()),
+    }
 }
 
 /// How the process stops.

@@ -180,7 +180,7 @@ fn verdict(step: &HostStep<'_>) -> &'static str {
 }
 
 fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, prefix: usize) {
-    let model = rule.rule();
+    let model = &rule.rule().without_secrets();
     row(out, "rule", &model.origin.to_string());
     for (index, step) in model.phases.steps().enumerate() {
         row(out, if index == 0 { "filters" } else { "" }, &words::step(step));
@@ -322,6 +322,6 @@ fn diagnostics(out: &mut String, served: &Served, object: &Origin) {
     }
 }
 
-fn row(out: &mut String, label: &str, text: &str) {
+pub(super) fn row(out: &mut String, label: &str, text: &str) {
     _ = writeln!(out, "{}", format!("{label:<12} {text}").trim_end());
 }

@@ -1,20 +1,23 @@
 //! `fairway explain`: the chain from listener to endpoint for one request, with what lost and what decided.
 //!
 //! [`asked`] reads the request, [`fetched`] what a running process serves, [`arrival`] finds the listeners that may take it,
-//! [`mod@chain`] writes the chain.
+//! [`mod@chain`] writes the chain. [`recorded`] shows a request that was served, and [`pages`] gives
+//! the dashboard its words.
 
 mod arrival;
 mod asked;
 mod chain;
 mod clients;
 mod fetched;
+mod pages;
+mod recorded;
 mod served;
 mod words;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::args::ExplainArgs;
 use crate::offline::Input;
@@ -23,9 +26,18 @@ use asked::Asked;
 use chain::chain;
 use served::Served;
 
+pub(crate) use pages::ExplainWords;
+
 /// Explains one request.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
-    let asked = Asked::read(&args.url, &args.method, &args.headers)?;
+    if let (Some(id), Some(admin)) = (&args.request_id, args.admin) {
+        let mut text = String::new();
+        recorded::recorded(&mut text, admin, id)?;
+        Plain(io::stdout()).write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let url = args.url.as_deref().context("there is no URL")?;
+    let asked = Asked::read(url, &args.method, &args.headers)?;
     if !args.kubernetes {
         args.cluster.refuse_without_cluster(if args.admin.is_some() { "--admin" } else { "--manifests" })?;
     }

@@ -2,9 +2,10 @@
 //! binary that knows how they are started, fed and stopped.
 //!
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
-//! plane, [`signals`] says when to stop.
+//! plane, [`mod@dashboard`] gives the pages for people their content, [`signals`] says when to stop.
 
 mod bound;
+mod dashboard;
 mod feed;
 mod gate;
 mod reporting;
@@ -87,7 +88,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
     let labels: Arc<str> = identity.labels().into();
     Pages {
         viewer: pipeline.viewer(),
-        readiness: Box::new(move || waiting.explain(for_readiness.readiness())),
+        readiness: Arc::new(move || waiting.explain(for_readiness.readiness())),
         healthz: args.listen.healthz.into(),
         adopted: Box::new(move || for_adopted.adopted()),
         bound: Box::new(move |address| bindings.has(address)),
@@ -104,6 +105,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
             })
         }),
         scrapes: Scrapes::default(),
+        dashboard: dashboard::dashboard(gate),
     }
 }
 
@@ -134,6 +136,7 @@ fn options(args: &RunArgs, gate: &Gate) -> Result<ProxyOptions> {
         proxy_protocol: args.translation.trust.proxy_protocol(),
         limits: args.limits.limits(),
         buffer: args.limits.buffer.options(),
+        recorder: args.recorder.options(),
         drain: args.drain.options(),
         tickets: gate.tickets(),
         logouts: gate.logouts(),

@@ -1,0 +1,94 @@
+//! One page of a long list, of which only that page is made.
+
+use serde::Serialize;
+
+use super::problem::Problem;
+use super::query::Query;
+
+/// How many things are on a page.
+const PAGE_SIZE: usize = 100;
+/// Beyond this many, what is found is no longer counted.
+const MAX_COUNTED: usize = 10_000;
+
+/// Which part of a list is shown, and what leads to the parts beside it.
+#[derive(Debug, Serialize)]
+pub(super) struct Paging {
+    /// `1 to 100 of 1234`.
+    text: String,
+    /// The parameters of the page before.
+    previous: Option<String>,
+    /// The parameters of the page behind.
+    next: Option<String>,
+}
+
+/// The page of `all` that the parameter `page` asks for.
+pub(super) fn list<T>(all: impl Iterator<Item = T>, query: &Query) -> Result<(Vec<T>, Paging), Problem> {
+    let page = query.page()?;
+    let start = (page - 1).saturating_mul(PAGE_SIZE);
+    let end = start.saturating_add(PAGE_SIZE);
+    let (mut shown, mut seen, mut is_counted) = (Vec::new(), 0_usize, true);
+    for item in all {
+        if (start..end).contains(&seen) {
+            shown.push(item);
+        }
+        seen += 1;
+        if seen > end && seen > MAX_COUNTED {
+            is_counted = false;
+            break;
+        }
+    }
+    if shown.is_empty() && page > 1 {
+        let last = seen.div_ceil(PAGE_SIZE).max(1);
+        return Err(Problem::missing("page", format!("there is no page {page}; the last one is {last}")));
+    }
+    let text = match (shown.len(), is_counted) {
+        (0, _) => "Nothing found".to_owned(),
+        (count, true) => format!("{} to {} of {seen}", start + 1, start + count),
+        (count, false) => format!("{} to {} of more than {MAX_COUNTED}", start + 1, start + count),
+    };
+    let paging = Paging {
+        text,
+        previous: (page > 1).then(|| query.with_page(page - 1)),
+        next: (seen > end).then(|| query.with_page(page + 1)),
+    };
+    Ok((shown, paging))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(count: usize, query: &str) -> Result<(Vec<usize>, Paging), Problem> {
+        list(0..count, &Query::read(Some(query)))
+    }
+
+    #[test]
+    fn a_page_has_a_hundred_things_and_links_to_its_neighbours() {
+        let (shown, paging) = listed(250, "q=a&page=2").unwrap();
+        assert_eq!((shown.len(), shown[0], paging.text.as_str()), (100, 100, "101 to 200 of 250"));
+        assert_eq!(paging.previous.as_deref(), Some("q=a&page=1"));
+        assert_eq!(paging.next.as_deref(), Some("q=a&page=3"));
+        let (shown, paging) = listed(250, "page=3").unwrap();
+        assert_eq!((shown.len(), paging.next), (50, None));
+        assert_eq!(listed(100, "").unwrap().1.next, None);
+        assert_eq!(listed(0, "").unwrap().1.text, "Nothing found");
+    }
+
+    #[test]
+    fn a_page_behind_the_last_one_is_not_found() {
+        let problem = listed(250, "page=4").unwrap_err();
+        assert!(problem.text.contains("page: there is no page 4; the last one is 3"), "{problem:?}");
+        assert!(listed(250, "page=184467440737095516").is_err());
+    }
+
+    #[test]
+    fn counting_ends_where_nobody_reads_on() {
+        let mut taken = 0;
+        let all = (0..1_000_000).inspect(|_| taken += 1);
+        let (shown, paging) = list(all, &Query::read(None)).unwrap();
+        assert_eq!((shown.len(), paging.text.as_str()), (100, "1 to 100 of more than 10000"));
+        assert_eq!(taken, MAX_COUNTED + 1);
+        let (shown, _) = list(0..1_000_000, &Query::read(Some("page=500"))).unwrap();
+        assert_eq!(shown[0], 49_900);
+    }
+}

@@ -1,0 +1,16 @@
+//! Points in time as pages write them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use k8s_openapi::jiff::Timestamp;
+
+/// RFC 3339, in UTC; `seconds` are since 1970.
+pub(super) fn utc(seconds: i64) -> String {
+    Timestamp::from_second(seconds).unwrap_or_default().to_string()
+}
+
+/// The same of a clock's time.
+pub(super) fn utc_of(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    utc(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}

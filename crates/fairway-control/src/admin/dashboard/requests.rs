@@ -1,0 +1,46 @@
+//! Requests that the data plane remembers: those that failed, or all of them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::page::Page;
+use super::problem::Problem;
+use super::query::{Query, parameters};
+
+/// Asks what the data plane remembers of its last exchanges, with the query of `/requests`: its JSON, or what is wrong with the
+/// query.
+pub type RecordedRequests =
+    Arc<dyn Fn(Option<String>) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>> + Send + Sync>;
+
+#[derive(Serialize)]
+struct Requests<'q> {
+    id: &'q str,
+    host: &'q str,
+    status: &'q str,
+    all: bool,
+    exchanges: Value,
+}
+
+/// The requests that the parameters ask for: without any, those that failed.
+pub(super) async fn page(recorded: &RecordedRequests, query: &Query) -> Result<Page, Problem> {
+    let [id, host, status, all] = ["id", "host", "status", "all"].map(|name| query.value(name));
+    let given = [("id", id), ("host", host), ("status", status)];
+    let mut asked: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    // Whoever names a request wants it, whatever became of it.
+    if all.is_none() && id.is_none() {
+        asked.push(("failed", "true"));
+    }
+    let json = recorded(Some(parameters(&asked))).await.map_err(Problem::query)?;
+    let mut found: Value = serde_json::from_str(&json).unwrap_or_default();
+    let content = Requests {
+        id: id.unwrap_or_default(),
+        host: host.unwrap_or_default(),
+        status: status.unwrap_or_default(),
+        all: all.is_some(),
+        exchanges: found["exchanges"].take(),
+    };
+    Ok(Page::new("requests.html", "requests", "Requests", content))
+}

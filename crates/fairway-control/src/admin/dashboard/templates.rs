@@ -1,0 +1,67 @@
+//! The templates, and how a page becomes HTML. What a template prints is escaped, unless it is part of the template.
+
+use hyper::{Response, StatusCode};
+use minijinja::{Environment, Error, UndefinedBehavior, context};
+
+use super::page::Page;
+use crate::admin::body::{Body, TEXT, page};
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The engine escapes what templates print whose name ends in `.html`.
+const SOURCES: [(&str, &str); 15] = [
+    ("layout.html", include_str!("layout.html")),
+    ("overview.html", include_str!("overview.html")),
+    ("hosts.html", include_str!("hosts.html")),
+    ("host.html", include_str!("host.html")),
+    ("rules.html", include_str!("rules.html")),
+    ("rule.html", include_str!("rule.html")),
+    ("certificates.html", include_str!("certificates.html")),
+    ("statuses.html", include_str!("statuses.html")),
+    ("diagnostics.html", include_str!("diagnostics.html")),
+    ("diagnostic_rows.html", include_str!("diagnostic_rows.html")),
+    ("explain.html", include_str!("explain.html")),
+    ("requests.html", include_str!("requests.html")),
+    ("object.html", include_str!("object.html")),
+    ("paging.html", include_str!("paging.html")),
+    ("problem.html", include_str!("problem.html")),
+];
+
+/// All templates, compiled.
+pub(super) struct Templates(Environment<'static>);
+
+impl Templates {
+    /// Compiles them.
+    pub(super) fn new() -> Self {
+        let mut environment = Environment::new();
+        // What a template misspells is an error in tests, and empty in a release.
+        if cfg!(debug_assertions) {
+            environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        }
+        for (name, source) in SOURCES {
+            let added = environment.add_template(name, source);
+            added.expect("the templates are part of the program, and tests render each of them");
+        }
+        Self(environment)
+    }
+
+    /// The response with a page.
+    pub(super) fn respond(&self, shown: &Page) -> Response<Body> {
+        match self.render(shown) {
+            Ok(html) => page(shown.status, HTML, html),
+            Err(error) => {
+                tracing::error!(%error, template = shown.template, "a page of the dashboard cannot be rendered");
+                page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page cannot be rendered\n".to_owned())
+            }
+        }
+    }
+
+    fn render(&self, shown: &Page) -> Result<String, Error> {
+        let context = context! {
+            section => shown.section,
+            title => shown.title.as_str(),
+            page => shown.content.clone(),
+        };
+        self.0.get_template(shown.template)?.render(context)
+    }
+}

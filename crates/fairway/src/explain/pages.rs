@@ -1,0 +1,129 @@
+//! What the dashboard says with the words of `explain`, and the chain of a request that somebody asks it about.
+
+use anyhow::Result;
+use fairway_control::View;
+use fairway_control::admin::dashboard::{AskedRequest, Words};
+use fairway_model::{AnswerReason, Backend, Match, Policy, Step};
+use fairway_routing::MatchVerdict;
+
+use super::asked::Asked;
+use super::chain::chain;
+use super::served::Served;
+use super::words;
+use crate::check;
+
+/// The words of `explain`.
+pub(crate) struct ExplainWords;
+
+impl Words for ExplainWords {
+    fn matched(&self, of: &Match) -> String {
+        words::matched(of)
+    }
+
+    fn verdict(&self, of: &MatchVerdict) -> String {
+        words::verdict(of)
+    }
+
+    fn step(&self, of: Step<'_>) -> String {
+        words::step(of)
+    }
+
+    fn policy(&self, of: &Policy) -> String {
+        words::policy(of)
+    }
+
+    fn backend(&self, of: &Backend) -> String {
+        let (spoken, balancing) =
+            (words::protocol(of.protocol, of.tls.as_deref()), words::balancing(of.balancing));
+        let session = of.session.as_ref().map(words::session).unwrap_or_default();
+        format!("{spoken}, {balancing}{session}")
+    }
+
+    fn reason(&self, of: AnswerReason) -> String {
+        words::reason(of).to_owned()
+    }
+
+    fn explain(&self, view: &View, request: &AskedRequest) -> Result<String, String> {
+        explain_served(view, request).map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// The chain of a request, by what this process serves.
+fn explain_served(view: &View, request: &AskedRequest) -> Result<String> {
+    let asked = Asked::read(&request.url, &request.method, &request.headers)?;
+    let lines = view.diagnostics().map(|it| (it.origin.clone(), check::line(it)));
+    let served = Served { snapshot: view.outcome.snapshot.clone(), diagnostics: lines.collect() };
+    let mut text = String::new();
+    chain(&mut text, &asked, &served);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    use fairway_control::{Engine, Freshness};
+    use fairway_objects::manifest;
+    use fairway_objects::options::{Options, WithoutClass};
+    use fairway_objects::resources::Change;
+
+    use super::*;
+
+    const SITE: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    fairway.dev/request-headers: '{"set": {"Authorization": "hunter2-of-the-annotation"}}'
+spec:
+  rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+"#;
+
+    fn view() -> View {
+        let file: Arc<str> = "site.yaml".into();
+        let mut changes = Vec::new();
+        for section in manifest::sections(SITE) {
+            if let Some(root) = manifest::parse(&section).unwrap() {
+                let objects = manifest::read(&root, &file).objects;
+                changes.extend(objects.into_iter().map(|(object, source)| Change::Set(object, Some(source))));
+            }
+        }
+        let mut engine = Engine::new(Options { without_class: WithoutClass::Served, ..Options::default() });
+        engine.update(changes, 1_767_225_600);
+        View {
+            outcome: engine.current().unwrap().clone(),
+            source: Arc::default(),
+            published: SystemTime::now(),
+            delay: Duration::ZERO,
+            freshness: Freshness::Current,
+            kept: 1,
+        }
+    }
+
+    fn explained(url: &str) -> Result<String, String> {
+        let (url, method, headers) = (url.to_owned(), "GET".to_owned(), Vec::new());
+        ExplainWords.explain(&view(), &AskedRequest { url, method, headers })
+    }
+
+    #[test]
+    fn an_explanation_for_a_page_names_the_rule_and_hides_the_values_of_headers() {
+        let text = explained("http://a.test/cart").unwrap();
+        for part in ["Ingress shop/web", "<hidden>", "answered 503"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_request_that_no_client_can_send_is_refused() {
+        assert!(explained("ftp://a.test/").unwrap_err().contains("only http and https"));
+    }
+}
