@@ -2,9 +2,10 @@
 //!
 //! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
 //! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
-//! replicas.
+//! replicas; [`pods`] finds and reaches the pods of a fleet from outside.
 
 pub mod fleet;
+pub mod pods;
 pub mod source;
 pub mod status;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairway_migrate::{Objects, Report};
-use fairway_model::on_one_line;
+use fairway_model::{Origin, on_one_line};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::Compat;
 
@@ -76,14 +76,18 @@ fn json(out: &mut impl Write, found: &Offline) -> Result<()> {
 /// it are a manifest that the consequence has.
 pub(crate) fn line(diagnostic: &Diagnostic) -> String {
     let Diagnostic { severity, origin, code, problem, consequence } = diagnostic;
+    format!("{}; {consequence}", worded(&severity.to_string(), code, origin, problem))
+}
+
+/// The part of such a line that stands before the consequence.
+pub(crate) fn worded(severity: &str, code: &str, origin: &Origin, problem: &str) -> String {
     let place =
         origin.source.as_ref().map(|source| format!("{}:{}: ", source.file, source.line)).unwrap_or_default();
     let mut object = origin.clone();
     object.source = None;
     let object = object.to_string();
     let object = if object.trim().is_empty() { String::new() } else { format!("{}: ", object.trim()) };
-    let said = on_one_line(&format!("{place}{severity}[{code}]: {object}{problem}"));
-    format!("{said}; {consequence}")
+    on_one_line(&format!("{place}{severity}[{code}]: {object}{problem}"))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -92,8 +96,6 @@ fn counted(count: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::Origin;
-
     use super::*;
 
     #[test]

@@ -10,6 +10,7 @@ mod compare;
 mod documents;
 mod echo;
 mod explain;
+mod kubectl;
 mod logging;
 mod migrate;
 mod nginx_flags;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, KubectlArgs, KubectlCli};
 use terminal::Plain;
 
 fn main() -> ExitCode {
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Migrate(migrate) => migrate::migrate(&migrate.what),
         Command::Compare(compare) => compare::compare(&compare),
         Command::Wait(wait) => wait::wait(&wait),
+        Command::Kubectl(kubectl) => kubectl::kubectl(&kubectl.command),
         Command::Echo(echo) => echo::echo(echo),
         Command::Completions(completions) => documents::completions(&completions),
         Command::Man(man) => documents::man(&man),
@@ -63,6 +65,10 @@ fn is_closed_output(error: &anyhow::Error) -> bool {
 
 /// What the program is asked to do, and what other controllers' flags ask for that it does not.
 fn command_line() -> (Cli, Vec<String>) {
+    if std::env::args_os().next().is_some_and(|program| kubectl::is_plugin(&program)) {
+        let KubectlCli { command } = KubectlCli::parse();
+        return (Cli { command: Command::Kubectl(KubectlArgs { command }) }, Vec::new());
+    }
     let arguments: Result<Vec<String>, _> =
         std::env::args_os().map(std::ffi::OsString::into_string).collect();
     let namespace = std::env::var("POD_NAMESPACE").ok();

@@ -21,6 +21,7 @@ mod floods;
 mod gateways;
 mod inspect;
 mod install;
+mod kubectl;
 mod logins;
 mod manifests_of_ingress_nginx;
 mod many_routes;

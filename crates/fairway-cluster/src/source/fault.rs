@@ -78,7 +78,7 @@ impl std::fmt::Display for Fault {
 }
 
 /// An error with its causes: the cause is usually what helps.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -5,6 +5,7 @@ mod compare;
 mod documents;
 mod gateways;
 mod inspect;
+mod kubectl;
 mod limits;
 mod migrate;
 mod ports;
@@ -21,6 +22,10 @@ pub(crate) use addresses::AddressArgs;
 pub(crate) use compare::{CompareArgs, Format};
 pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
+pub(crate) use kubectl::{
+    AskedArgs, CertsArgs, DashboardArgs, DiagnosticsArgs, EndpointsArgs, KubectlArgs, KubectlCli,
+    KubectlCommand, ListFormat, LogsArgs, PodArgs, RequestArgs, RoutesArgs, ScopeArgs, StatusArgs, TopArgs,
+};
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, NodeAddressChoice, ReportArgs, Source, WebhookArgs};
@@ -40,6 +45,7 @@ Examples:
   fairway migrate gateway-api --kubernetes --ingress-class-compat >gateway.yaml
   fairway compare --kubernetes --ingress-class-compat --from 10.0.0.7 --to 10.0.0.8
   fairway wait --namespace ingress --ingress shop/web
+  fairway kubectl status
 
 Every flag of run can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
 Exit codes: 0 as asked, 1 problems were found, 2 the input cannot be used.")]
@@ -64,6 +70,8 @@ pub(crate) enum Command {
     Compare(Box<CompareArgs>),
     /// Wait until every replica serves a configuration
     Wait(WaitArgs),
+    /// Look at the Fairway pods of a cluster and what they serve; installed as kubectl-fairway, it is kubectl fairway
+    Kubectl(KubectlArgs),
     /// Run a small backend that answers with what it received
     Echo(EchoArgs),
     /// Print what makes a shell complete Fairway's commands and flags

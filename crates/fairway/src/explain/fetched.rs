@@ -31,7 +31,12 @@ struct Diagnostic {
 pub(super) fn fetch(admin: SocketAddr) -> Result<Served> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let body = runtime.block_on(ask::page(admin, "/config"))?;
-    let page: Page = serde_json::from_slice(&body).with_context(|| format!("--admin {admin}: /config"))?;
+    read(&body).with_context(|| format!("--admin {admin}: /config"))
+}
+
+/// What a process serves whose page `/config` is `body`; compiles it here.
+pub(super) fn read(body: &[u8]) -> Result<Served> {
+    let page: Page = serde_json::from_slice(body)?;
     let compiled = compile(&page.config, None);
     let diagnostics = page.diagnostics.into_iter().map(|it| (it.origin.clone(), it.line())).collect();
     Ok(Served { snapshot: compiled.snapshot, diagnostics })

@@ -10,7 +10,7 @@ mod chain;
 mod clients;
 mod fetched;
 mod pages;
-mod recorded;
+pub(crate) mod recorded;
 mod served;
 mod words;
 
@@ -54,4 +54,22 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     chain(&mut text, &asked, &served);
     Plain(io::stdout()).write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The explanation of one request by `page`, the page `/config` of the process `source`.
+///
+/// # Errors
+/// No client could send such a request, or the page cannot be read.
+pub(crate) fn by_config(
+    url: &str,
+    method: &str,
+    headers: &[String],
+    source: &str,
+    page: &[u8],
+) -> Result<String> {
+    let asked = Asked::read(url, method, headers)?;
+    let served = fetched::read(page).with_context(|| format!("{source}: /config"))?;
+    let mut text = String::new();
+    chain(&mut text, &asked, &served);
+    Ok(text)
 }

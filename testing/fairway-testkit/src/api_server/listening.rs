@@ -10,8 +10,9 @@ use tempfile::NamedTempFile;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::answers::Page;
 use super::discovery::GATEWAY_API;
+use super::kubelet::{self, PodPart};
+use super::port_forward;
 use super::server::{Answer, ApiServer};
 use super::watch::{Step, Watch};
 use crate::stream::{Input, Stream};
@@ -84,8 +85,18 @@ async fn serve(stream: TcpStream, server: &ApiServer) -> io::Result<()> {
         let mut words = head.start.split(' ');
         let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         match server.request(method, uri, &body).await? {
-            Answer::Page(Page { status, text }) => {
-                let fields = format!("content-type: application/json\r\ncontent-length: {}", text.len());
+            Answer::Page(page) => {
+                let (status, kind, text) = match kubelet::part(uri, &page) {
+                    Some(PodPart::Port { port, leads_to }) => {
+                        let Stream::Plain(stream) = input.stream else {
+                            return Err(io::Error::other("a port is forwarded on a plain connection"));
+                        };
+                        return port_forward::serve(&head.fields, stream, port, leads_to).await;
+                    }
+                    Some(PodPart::Log(text)) => (page.status, "text/plain", text),
+                    None => (page.status, "application/json", page.text),
+                };
+                let fields = format!("content-type: {kind}\r\ncontent-length: {}", text.len());
                 let answer = format!("HTTP/1.1 {status} -\r\n{fields}\r\n\r\n{text}");
                 input.stream.write(answer.as_bytes()).await?;
             }

@@ -1,0 +1,182 @@
+//! `certs`: each certificate with the hosts that it serves and the days that it is still valid.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use fairway_model::{Certificate, CertificateKey, Config};
+use serde::Serialize;
+
+use super::age::now;
+use super::endpoints::abridged;
+use super::exposition::{Series, series};
+use super::fleet::Fleet;
+use super::listing::{self, Row, known};
+use super::page::ConfigPage;
+use super::scope::Scope;
+use crate::args::CertsArgs;
+use crate::ask::Extent;
+
+/// Its labels describe a certificate.
+const INFO: &str = "nginx_ingress_controller_ssl_certificate_info";
+
+/// The first metric of requests, of which there may be very many; the metrics of certificates stand before it.
+const REQUESTS: Extent = Extent::Before("# TYPE nginx_ingress_controller_requests ");
+
+/// Who is served by a default certificate.
+const OTHERS: &str = "(others)";
+
+const DAY: i64 = 24 * 3_600;
+
+/// A certificate.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CertificateRow {
+    namespace: String,
+    secret: String,
+    hosts: Vec<String>,
+    names: Vec<String>,
+    /// In seconds since 1970.
+    not_after: i64,
+    /// Whole days; negative where it has expired.
+    days_left: i64,
+    issuer: Option<String>,
+}
+
+/// A Secret.
+type SecretName = (String, String);
+
+/// Prints the certificates.
+pub(super) async fn certificates(args: &CertsArgs) -> Result<ExitCode> {
+    let fleet = Fleet::find_one(&args.asked).await?;
+    let scope = Scope::new(&args.scope, fleet.default_namespace());
+    let page = ConfigPage::ask(&fleet).await?;
+    let mut rows = rows(&page.config, &scope, now());
+    if !rows.is_empty() {
+        let issuers = issuers(&fleet).await;
+        for row in &mut rows {
+            row.issuer = issuers.get(&(row.namespace.clone(), row.secret.clone())).cloned();
+        }
+    }
+    let nothing = format!("{} has no certificate of {scope}{}", page.replica, scope.advice());
+    listing::print(&rows, args.output, &nothing)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those that end first come first.
+fn rows(config: &Config, scope: &Scope, now: i64) -> Vec<CertificateRow> {
+    let certificates = config.certificates.values().filter(|it| scope.includes(&it.origin.namespace));
+    let row = |certificate: &Certificate| CertificateRow {
+        namespace: certificate.origin.namespace.to_string(),
+        secret: certificate.origin.name.to_string(),
+        hosts: hosts(config, &certificate.key),
+        names: certificate.names.iter().map(ToString::to_string).collect(),
+        not_after: certificate.not_after,
+        days_left: (certificate.not_after - now).div_euclid(DAY),
+        issuer: None,
+    };
+    let mut rows: Vec<_> = certificates.map(|certificate| row(certificate)).collect();
+    rows.sort_by_key(|row| row.not_after);
+    rows
+}
+
+/// The hosts that a certificate is shown for.
+fn hosts(config: &Config, key: &CertificateKey) -> Vec<String> {
+    let of_hosts = config.hosts.values().filter(|host| host.certificate.as_ref() == Some(key));
+    let of_hosts = of_hosts.map(|host| host.key.host.to_string());
+    let of_listeners = config.listeners.values().filter(|it| it.tls.certificates.contains(key));
+    let of_listeners = of_listeners.map(|listener| listener.host.to_string());
+    let default = (config.default_certificate.as_ref() == Some(key)).then(|| OTHERS.to_owned());
+    let mut hosts: Vec<_> = of_hosts.chain(of_listeners).chain(default).collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+/// The issuers by Secret, which only the metrics have. Where nobody tells them, they are unknown.
+async fn issuers(fleet: &Fleet) -> BTreeMap<SecretName, String> {
+    for replica in &fleet.replicas {
+        if let Ok(text) = replica.page("/metrics", REQUESTS).await {
+            return read_issuers(&String::from_utf8_lossy(&text));
+        }
+    }
+    BTreeMap::new()
+}
+
+fn read_issuers(metrics: &str) -> BTreeMap<SecretName, String> {
+    let issuer = |it: Series<'_>| {
+        let secret = (it.label("namespace").to_owned(), it.label("secret_name").to_owned());
+        let names = ["issuer_common_name", "issuer_organization"].map(|label| it.label(label));
+        let name = names.into_iter().find(|name| !name.is_empty())?;
+        Some((secret, name.to_owned()))
+    };
+    series(metrics, INFO).filter_map(issuer).collect()
+}
+
+impl Row for CertificateRow {
+    const HEADINGS: &'static [&'static str] =
+        &["NAMESPACE", "SECRET", "HOSTS", "NAMES", "DAYS LEFT", "ISSUER"];
+    const WIDE_HEADINGS: &'static [&'static str] = &["ALL HOSTS"];
+
+    fn cells(&self) -> Vec<String> {
+        let days = if self.days_left < 0 { "expired".to_owned() } else { self.days_left.to_string() };
+        vec![
+            self.namespace.clone(),
+            self.secret.clone(),
+            abridged(&self.hosts),
+            abridged(&self.names),
+            days,
+            known(self.issuer.as_deref()),
+        ]
+    }
+
+    fn wide_cells(&self) -> Vec<String> {
+        vec![self.hosts.join(",")]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairway_model::{Origin, PrivateKey};
+
+    use super::*;
+
+    #[test]
+    fn certificates_come_by_their_end_with_the_days_that_are_left() {
+        let mut config = Config { default_certificate: Some("shop/late".into()), ..Config::default() };
+        for (name, not_after) in [("late", 10 * DAY), ("soon", DAY - 1), ("over", -1)] {
+            let key = CertificateKey::from(format!("shop/{name}").as_str());
+            let certificate = Certificate {
+                key: key.clone(),
+                origin: Origin::object("Secret", "shop", name),
+                chain: Vec::new(),
+                private_key: PrivateKey::default(),
+                names: vec!["a.test".into()],
+                not_after,
+                issued: Arc::default(),
+            };
+            config.certificates.insert(key, Arc::new(certificate));
+        }
+        let rows = rows(&config, &Scope::Everywhere, 0);
+        let days: Vec<_> = rows.iter().map(|row| (row.secret.as_str(), row.days_left)).collect();
+        assert_eq!(days, [("over", -1), ("soon", 0), ("late", 10)]);
+        assert_eq!(
+            (rows[0].cells()[4].as_str(), rows[2].hosts.as_slice()),
+            ("expired", &[OTHERS.to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn an_issuer_without_a_common_name_is_its_organization() {
+        let text = format!(
+            "{INFO}{{host=\"a\",namespace=\"shop\",secret_name=\"tls\",issuer_common_name=\"\",\
+             issuer_organization=\"Example\"}} 1\n\
+             {INFO}{{host=\"b\",namespace=\"shop\",secret_name=\"own\",issuer_common_name=\"Root\"}} 1\n"
+        );
+        let issuers = read_issuers(&text);
+        let of = |secret: &str| issuers.get(&("shop".to_owned(), secret.to_owned())).map(String::as_str);
+        assert_eq!((of("tls"), of("own"), of("other")), (Some("Example"), Some("Root"), None));
+    }
+}

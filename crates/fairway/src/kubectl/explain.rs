@@ -1,0 +1,63 @@
+//! `explain`: as `fairway explain`, by what a pod serves, or by what all pods remember.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use super::fleet::{Answer, Fleet, Replica};
+use crate::args::RequestArgs;
+use crate::ask::Extent;
+use crate::explain;
+use crate::terminal::Plain;
+
+/// Explains one request.
+pub(super) async fn explain(args: &RequestArgs) -> Result<ExitCode> {
+    let fleet = Fleet::find_one(&args.asked).await?;
+    let RequestArgs { url, method, headers, request_id, .. } = args;
+    let text = match (request_id, url) {
+        (Some(id), _) => remembered(&fleet, id).await?,
+        (None, Some(url)) => {
+            let Answer { replica, body } = fleet.any("/config").await?;
+            explain::by_config(url, method, headers, &replica, &body)?
+        }
+        (None, None) => bail!("there is no URL"),
+    };
+    Plain(io::stdout()).write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What each replica remembers of the requests with this `X-Request-ID`. A replica that does not answer hides no other one.
+async fn remembered(fleet: &Fleet, id: &str) -> Result<String> {
+    let path = explain::recorded::path(id);
+    let ask = |replica: Replica| {
+        let path = path.clone();
+        async move {
+            let page = replica.page(&path, Extent::Whole).await;
+            (replica.to_string(), page)
+        }
+    };
+    let (mut text, mut problems) = (String::new(), Vec::new());
+    for (replica, page) in fleet.each(ask).await? {
+        let found = page
+            .and_then(|body| explain::recorded::read(&body).with_context(|| format!("{replica}: {path}")));
+        match found {
+            Ok(exchanges) => {
+                for exchange in exchanges {
+                    // Writing to a String cannot fail.
+                    _ = writeln!(text, "{}Served by {replica}.", if text.is_empty() { "" } else { "\n" });
+                    explain::recorded::write(&mut text, &exchange);
+                }
+            }
+            Err(error) => problems.push(format!("{error:#}")),
+        }
+    }
+    for problem in &problems {
+        writeln!(Plain(io::stderr()), "{problem}")?;
+    }
+    if text.is_empty() {
+        bail!("no replica that answers remembers a request with X-Request-ID {id:?}");
+    }
+    Ok(text)
+}

@@ -1,0 +1,59 @@
+//! Hosts that a user selects.
+
+use fairway_model::{HostPattern, WildcardSpan};
+
+/// The patterns among `all` that a request for `wanted` may be served by: those that are written like it, and those that cover it. The
+/// pattern for every host is one of them only where there is no other.
+pub(super) fn serving<'p>(all: impl Iterator<Item = &'p HostPattern>, wanted: &str) -> Vec<&'p HostPattern> {
+    let wanted = wanted.to_ascii_lowercase();
+    let (named, every): (Vec<_>, Vec<_>) = all
+        .filter(|pattern| pattern.to_string() == wanted || pattern.covers(&wanted))
+        .partition(|pattern| **pattern != HostPattern::Any);
+    if named.is_empty() { every } else { named }
+}
+
+/// Hosts whose requests are selected: one, or all below a wildcard.
+#[derive(Debug)]
+pub(super) struct SelectedHosts(HostPattern);
+
+impl SelectedHosts {
+    /// Reads `shop.example.com` or `*.example.com`.
+    ///
+    /// # Errors
+    /// It is no host.
+    pub(super) fn read(text: &str) -> anyhow::Result<Self> {
+        let pattern = HostPattern::parse(text, WildcardSpan::ManyLabels);
+        Ok(Self(pattern.map_err(|error| anyhow::anyhow!("--host {text}: {error}"))?))
+    }
+
+    /// Whether requests for this host are selected.
+    pub(super) fn include(&self, host: &str) -> bool {
+        self.0.covers(&host.to_ascii_lowercase())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_is_served_where_no_other_pattern_serves_it() {
+        let parse = |text| HostPattern::parse(text, WildcardSpan::OneLabel).unwrap();
+        let patterns = ["a.test", "*.test", "b.test", ""].map(parse);
+        let serving = |wanted| {
+            serving(patterns.iter(), wanted).into_iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(serving("A.test"), ["a.test", "*.test"]);
+        assert_eq!(serving("*.test"), ["*.test"]);
+        assert_eq!(serving("other.example"), ["*"]);
+        assert_eq!(serving("*"), ["*"]);
+    }
+
+    #[test]
+    fn requests_are_selected_by_a_host_or_all_below_it() {
+        let hosts = SelectedHosts::read("*.example.com").unwrap();
+        assert!(hosts.include("a.b.Example.com") && !hosts.include("example.com"));
+        assert!(SelectedHosts::read("shop.example.com").unwrap().include("shop.example.com"));
+        assert!(SelectedHosts::read("a b").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Which lines of a pod are its access log, and whose requests they are about. A pod prints its messages as well, and in a log both come
+//! together.
+
+use serde::Deserialize;
+
+/// What a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LogLine {
+    /// A line of the access log as JSON, with the host of the request or of the TLS connection.
+    Access { host: Option<String> },
+    /// Text in a format in which no host can be found.
+    Text,
+    /// A message about the process.
+    Message,
+}
+
+/// What is read of a line of JSON. No message has the first member.
+#[derive(Deserialize)]
+struct Members {
+    took_us: Option<u64>,
+    request: Option<RequestMembers>,
+    stream: Option<StreamMembers>,
+}
+
+#[derive(Deserialize)]
+struct RequestMembers {
+    host: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct StreamMembers {
+    name: Option<String>,
+}
+
+impl LogLine {
+    pub(super) fn read(line: &str) -> Self {
+        match serde_json::from_str::<Members>(line) {
+            Ok(Members { took_us: Some(_), request, stream }) => {
+                let host = request.and_then(|request| request.host);
+                Self::Access { host: host.or(stream.and_then(|stream| stream.name)) }
+            }
+            Ok(_) => Self::Message,
+            Err(_) if is_message(line) => Self::Message,
+            Err(_) => Self::Text,
+        }
+    }
+}
+
+/// Whether a line of text begins as messages do: with a time and a level.
+fn is_message(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_time =
+        words.next().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('T'));
+    is_time && matches!(words.next(), Some("ERROR" | "WARN" | "INFO" | "DEBUG" | "TRACE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_access_log_are_told_from_messages() {
+        let access = |host: &str| LogLine::Access { host: Some(host.to_owned()) };
+        for (line, expected) in [
+            (
+                r#"{"time":"t","request":{"host":"shop.test","method":"GET"},"took_us":7,"rule":null}"#,
+                access("shop.test"),
+            ),
+            (r#"{"time":"t","stream":{"protocol":"TCP","name":"db.test"},"took_us":7}"#, access("db.test")),
+            (r#"{"time":"t","request":{"host":null},"took_us":7}"#, LogLine::Access { host: None }),
+            (r#"{"timestamp":"t","level":"INFO","message":"a listener is bound"}"#, LogLine::Message),
+            ("2026-11-21T02:48:17.123456Z  WARN a listener is not bound", LogLine::Message),
+            ("192.0.2.1 - - [21/Nov/2026:02:48:17 +0000] \"GET / HTTP/1.1\" 200 5", LogLine::Text),
+            ("", LogLine::Text),
+        ] {
+            assert_eq!(LogLine::read(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `kubectl fairway`: what a cluster's Fairway pods are and serve, for whoever has a kubeconfig. Also a single process, by its admin address.
+//!
+//! [`cluster`] finds the pods, [`fleet`] asks them for pages of their admin servers ([`page`], [`exposition`]), and a file for each
+//! command makes rows of these, which [`listing`] prints. It changes nothing in the cluster.
+
+mod age;
+mod certificates;
+mod check;
+mod cluster;
+mod dashboard;
+mod endpoints;
+mod explain;
+mod exposition;
+mod fleet;
+mod host;
+mod listing;
+mod log_line;
+mod logs;
+mod page;
+mod relay;
+mod routes;
+mod scope;
+mod status;
+mod table;
+mod top;
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::args::KubectlCommand;
+
+/// The name of the file that kubectl runs for `kubectl fairway`.
+const PLUGIN: &str = "kubectl-fairway";
+
+/// Whether the program was called by the name of the plugin.
+pub(crate) fn is_plugin(program: &OsStr) -> bool {
+    Path::new(program).file_name() == Some(OsStr::new(PLUGIN))
+}
+
+/// Runs a command.
+pub(crate) fn kubectl(command: &KubectlCommand) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(run(command));
+    // The system may still look up a name, which cannot be ended.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(command: &KubectlCommand) -> Result<ExitCode> {
+    match command {
+        KubectlCommand::Status(args) => status::status(args).await,
+        KubectlCommand::Routes(args) => routes::routes(args).await,
+        KubectlCommand::Certs(args) => certificates::certificates(args).await,
+        KubectlCommand::Endpoints(args) => endpoints::endpoints(args).await,
+        KubectlCommand::Explain(args) => explain::explain(args).await,
+        KubectlCommand::Check(args) => check::check(args).await,
+        KubectlCommand::Logs(args) => logs::logs(args).await,
+        KubectlCommand::Dashboard(args) => dashboard::dashboard(args).await,
+        KubectlCommand::Top(args) => top::top(args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_file_makes_the_program_a_plugin() {
+        for (program, expected) in [
+            ("kubectl-fairway", true),
+            ("/home/me/.krew/bin/kubectl-fairway", true),
+            ("fairway", false),
+            ("/opt/kubectl-fairway/fairway", false),
+        ] {
+            assert_eq!(is_plugin(OsStr::new(program)), expected, "{program}");
+        }
+    }
+}

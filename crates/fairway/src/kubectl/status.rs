@@ -1,0 +1,246 @@
+//! `status`: each pod, what it serves, and whether the replicas agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use fairway_control::Freshness;
+use fairway_control::admin::Served;
+use serde::Serialize;
+
+use super::age::{age, now};
+use super::cluster::installation;
+use super::exposition::series;
+use super::fleet::{Fleet, Replica};
+use super::listing::{self, Row, known, yes_no};
+use crate::args::{ListFormat, StatusArgs};
+use crate::ask::Extent;
+use crate::terminal::Plain;
+
+/// Its labels say what was built. It is the first metric of a scrape.
+const BUILD: &str = "nginx_ingress_controller_build_info";
+
+/// What comes behind it.
+const AFTER_BUILD: &str = "# TYPE fairway_";
+
+/// How many digits of a digest a table shows.
+const SHOWN_DIGITS: usize = 12;
+
+/// A pod.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodRow {
+    namespace: String,
+    pod: String,
+    #[serde(skip)]
+    installation: String,
+    ready: bool,
+    /// What was built.
+    version: Option<String>,
+    digest: Option<String>,
+    config_version: Option<u64>,
+    adopted: Option<bool>,
+    freshness: Option<Freshness>,
+    restarts: Option<i32>,
+    age_seconds: Option<i64>,
+    phase: Option<String>,
+    node: Option<String>,
+    image: Option<String>,
+    /// Why it is not known what it serves.
+    problem: Option<String>,
+}
+
+/// Prints the pods; 0 when all are ready and serve the same, newest configuration.
+pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let fleet = Fleet::find(&args.asked).await?;
+    let rows = fleet.each(describe).await?;
+    listing::print(&rows, args.output, "")?;
+    let agreements = agreements(&rows);
+    if matches!(args.output, ListFormat::Table | ListFormat::Wide) {
+        for row in &rows {
+            if let Some(problem) = &row.problem {
+                writeln!(Plain(io::stderr()), "{problem}")?;
+            }
+        }
+        writeln!(io::stdout())?;
+        for agreement in &agreements {
+            writeln!(Plain(io::stdout()), "{}", agreement.sentence)?;
+        }
+    }
+    let is_well = rows.iter().all(is_well) && agreements.iter().all(|it| it.is_complete);
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+async fn describe(replica: Replica) -> PodRow {
+    let (served, version) = tokio::join!(served(&replica), version(&replica));
+    let row = match &replica {
+        Replica::Process(address) => {
+            let ready = replica.page("/readyz", Extent::Whole).await.is_ok();
+            PodRow { pod: address.to_string(), ready, ..PodRow::default() }
+        }
+        Replica::Pod { pod, .. } => PodRow {
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            installation: installation(pod),
+            ready: pod.is_ready,
+            restarts: Some(pod.restarts),
+            age_seconds: pod.created.map(|created| now() - created),
+            phase: Some(pod.phase.clone()),
+            node: Some(pod.node.clone()),
+            image: Some(pod.image.clone()),
+            ..PodRow::default()
+        },
+    };
+    let row = PodRow { version, ..row };
+    match served {
+        Ok(served) => PodRow {
+            digest: Some(served.digest),
+            config_version: Some(served.version),
+            adopted: Some(served.adopted),
+            freshness: Some(served.freshness),
+            ..row
+        },
+        Err(error) => PodRow { problem: Some(format!("{error:#}")), ..row },
+    }
+}
+
+async fn served(replica: &Replica) -> Result<Served> {
+    Ok(serde_json::from_slice(&replica.page("/served", Extent::Whole).await?)?)
+}
+
+/// The version that the replica was built as; not known where it does not answer.
+async fn version(replica: &Replica) -> Option<String> {
+    let text = replica.page("/metrics", Extent::Before(AFTER_BUILD)).await.ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let build = series(&text, BUILD).next()?;
+    Some(build.label("release").to_owned())
+}
+
+fn is_well(row: &PodRow) -> bool {
+    row.ready && row.adopted == Some(true) && row.freshness == Some(Freshness::Current)
+}
+
+/// Whether the replicas of an installation serve the same.
+#[derive(Debug)]
+struct Agreement {
+    /// All have answered and serve the same.
+    is_complete: bool,
+    sentence: String,
+}
+
+fn agreements(rows: &[PodRow]) -> Vec<Agreement> {
+    let mut installations: BTreeMap<&str, Vec<&PodRow>> = BTreeMap::new();
+    for row in rows {
+        installations.entry(&row.installation).or_default().push(row);
+    }
+    installations.into_iter().map(|(name, rows)| agreement(name, &rows)).collect()
+}
+
+fn agreement(installation: &str, rows: &[&PodRow]) -> Agreement {
+    let digests: BTreeSet<&str> = rows.iter().filter_map(|row| row.digest.as_deref()).collect();
+    let answered = rows.iter().filter(|row| row.digest.is_some()).count();
+    let place = if installation.is_empty() { String::new() } else { format!(" ({installation})") };
+    let all = rows.len();
+    let sentence = match digests.len() {
+        0 => format!("No replica says what it serves{place}."),
+        1 if answered == all => {
+            let replicas =
+                if all == 1 { "1 replica serves".to_owned() } else { format!("All {all} replicas serve") };
+            format!("{replicas} the configuration {}{place}.", digests.first().copied().unwrap_or_default())
+        }
+        1 => format!("{answered} of {all} replicas serve the same; the others do not answer{place}."),
+        _ => {
+            let each = rows.iter().filter_map(|row| Some((&row.pod, row.digest.as_deref()?)));
+            let each: Vec<_> = each.map(|(pod, digest)| format!("{pod} serves {}", short(digest))).collect();
+            format!("The replicas do not agree{place}: {}.", each.join(", "))
+        }
+    };
+    Agreement { is_complete: digests.len() == 1 && answered == all, sentence }
+}
+
+/// The beginning of a digest.
+fn short(digest: &str) -> &str {
+    digest.get(..SHOWN_DIGITS).unwrap_or(digest)
+}
+
+impl Row for PodRow {
+    const HEADINGS: &'static [&'static str] = &[
+        "NAMESPACE",
+        "POD",
+        "READY",
+        "VERSION",
+        "DIGEST",
+        "CONFIG",
+        "ADOPTED",
+        "FRESHNESS",
+        "RESTARTS",
+        "AGE",
+    ];
+    const WIDE_HEADINGS: &'static [&'static str] = &["PHASE", "NODE", "IMAGE"];
+
+    fn cells(&self) -> Vec<String> {
+        let freshness = self.freshness.map(|freshness| match freshness {
+            Freshness::Current => "current",
+            Freshness::Stale => "stale",
+        });
+        vec![
+            self.namespace.clone(),
+            self.pod.clone(),
+            yes_no(self.ready).to_owned(),
+            known(self.version.as_deref()),
+            known(self.digest.as_deref().map(short)),
+            known(self.config_version),
+            known(self.adopted.map(yes_no)),
+            known(freshness),
+            self.restarts.map(|restarts| restarts.to_string()).unwrap_or_default(),
+            self.age_seconds.map(age).unwrap_or_default(),
+        ]
+    }
+
+    fn wide_cells(&self) -> Vec<String> {
+        [&self.phase, &self.node, &self.image].map(|cell| cell.clone().unwrap_or_default()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, digest: Option<&str>) -> PodRow {
+        let (pod, installation) = (name.to_owned(), "namespace edge".to_owned());
+        PodRow { pod, installation, digest: digest.map(str::to_owned), ..PodRow::default() }
+    }
+
+    #[test]
+    fn replicas_agree_when_all_answer_and_serve_the_same() {
+        let said = |rows: &[PodRow]| {
+            let all = agreements(rows);
+            assert_eq!(all.len(), 1);
+            (all[0].is_complete, all[0].sentence.clone())
+        };
+        let (x, y) = (Some("0123456789abcdef"), Some("fedcba9876543210"));
+        assert_eq!(
+            said(&[pod("a", x), pod("b", x)]),
+            (true, "All 2 replicas serve the configuration 0123456789abcdef (namespace edge).".to_owned())
+        );
+        assert_eq!(
+            said(&[pod("a", x), pod("b", y)]),
+            (
+                false,
+                "The replicas do not agree (namespace edge): a serves 0123456789ab, b serves fedcba987654."
+                    .to_owned()
+            )
+        );
+        assert!(!said(&[pod("a", x), pod("b", None)]).0);
+        assert!(!said(&[pod("a", None)]).0);
+    }
+
+    #[test]
+    fn installations_need_not_agree_with_each_other() {
+        let mut other = pod("b", Some("2"));
+        other.installation = "namespace other".to_owned();
+        let all = agreements(&[pod("a", Some("1")), other]);
+        assert!(all.len() == 2 && all.iter().all(|it| it.is_complete), "{all:?}");
+    }
+}

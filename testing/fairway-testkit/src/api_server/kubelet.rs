@@ -1,0 +1,52 @@
+//! What a kubelet does for a pod, as far as annotations of the pod say it: what it has printed, and where its ports lead.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::answers::Page;
+
+/// The annotation with the address that all ports of the pod lead to.
+pub const FORWARD_TO: &str = "testkit/forward-to";
+/// The annotation with what the pod has printed.
+pub const PRINTED: &str = "testkit/printed";
+
+/// What is asked of a kubelet.
+pub(super) enum PodPart {
+    /// What the pod has printed.
+    Log(String),
+    /// A connection to one of its ports.
+    Port { port: u16, leads_to: SocketAddr },
+}
+
+/// What a request about a part of a pod asks for, where the answer so far is the pod as a whole.
+pub(super) fn part(uri: &str, page: &Page) -> Option<PodPart> {
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    // Pages are large, and hardly any is of a pod.
+    if page.status != 200 || !path.contains("/pods/") {
+        return None;
+    }
+    let parameter = |name: &str| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    let annotation = |name: &str| {
+        let pod: Value = serde_json::from_str(&page.text).expect("it was written here");
+        pod["metadata"]["annotations"][name].as_str().unwrap_or_default().to_owned()
+    };
+    match path.rsplit('/').next()? {
+        "log" => {
+            let printed = annotation(PRINTED);
+            let lines: Vec<&str> = printed.lines().collect();
+            let tail = parameter("tailLines").and_then(|count| count.parse().ok()).unwrap_or(lines.len());
+            let last = &lines[lines.len().saturating_sub(tail)..];
+            Some(PodPart::Log(last.iter().map(|line| format!("{line}\n")).collect()))
+        }
+        "portforward" => {
+            let port = parameter("ports")?.parse().expect("one port is asked for");
+            let leads_to = annotation(FORWARD_TO).parse().expect("an address");
+            Some(PodPart::Port { port, leads_to })
+        }
+        _ => None,
+    }
+}
