@@ -36,8 +36,8 @@ use crate::measure::Effort;
 use crate::peers::Binaries;
 use crate::pinning::{Pin, Placement};
 use crate::proofs::{
-    ChangesArguments, CheckArguments, ChurnArguments, FloodsArguments, KillArguments, RoutesArguments,
-    ScaleArguments, SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, CompareArguments, FloodsArguments, KillArguments,
+    RoutesArguments, ScaleArguments, SpreadArguments,
 };
 
 /// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
@@ -62,6 +62,8 @@ enum Command {
     Routes(RoutesArguments),
     /// What `fairway check` takes for the manifests of thousands of Ingresses.
     Check(CheckArguments),
+    /// What `fairway compare` takes for thousands of Ingresses, and whether it finds differences where there are none.
+    Compare(CompareArguments),
     /// kill -9 of a backend in the middle of its answer: what clients see.
     Kill(KillArguments),
     /// Attackers of every kind: what they cost the proxy and its other clients, and how soon it recovers.
@@ -120,6 +122,7 @@ fn main() -> anyhow::Result<()> {
         Command::Scale(arguments) => proofs::scale(&arguments),
         Command::Routes(arguments) => proofs::routes(&arguments),
         Command::Check(arguments) => proofs::check(&arguments),
+        Command::Compare(arguments) => proofs::compare(&arguments),
         Command::Kill(arguments) => proofs::kill(&arguments),
         Command::Floods(arguments) => proofs::floods(&arguments),
         Command::Spread(arguments) => proofs::spread(&arguments),

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod check;
+mod compare;
 mod floods;
 mod outcome;
 mod routes;
@@ -10,10 +11,11 @@ mod run;
 mod spread;
 
 pub(crate) use arguments::{
-    ChangesArguments, CheckArguments, ChurnArguments, KillArguments, RoutesArguments, ScaleArguments,
-    SpreadArguments,
+    ChangesArguments, CheckArguments, ChurnArguments, CompareArguments, KillArguments, RoutesArguments,
+    ScaleArguments, SpreadArguments,
 };
 pub(crate) use check::check;
+pub(crate) use compare::compare;
 pub(crate) use floods::{FloodsArguments, floods};
 pub(crate) use routes::routes;
 pub(crate) use run::{changes, churn, kill, scale};

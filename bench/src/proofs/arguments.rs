@@ -133,6 +133,15 @@ pub(crate) struct CheckArguments {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct CompareArguments {
+    /// Ingresses with a host and a path each.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(crate) ingresses: u32,
+    #[command(flatten)]
+    pub(crate) place: Paths,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct KillArguments {
     /// Backends killed for each kind of client.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1_000))]

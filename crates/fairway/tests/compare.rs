@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use fairway_echo::{EchoOptions, EchoServer, Identity};
 use fairway_testkit::backend::{Answer, Backend, Step};
@@ -685,34 +684,4 @@ async fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
     assert_eq!(ended.code, 1, "{ended:?}");
     let unknown = "cannot tell whether Secret shop/users exists: the input has no Secrets";
     assert!(ended.out.contains(unknown) && !ended.out.contains("does not exist"), "{}", ended.out);
-}
-
-/// Takes minutes: `cargo test -p fairway --test integration -- --ignored --nocapture compare::`.
-#[tokio::test]
-#[ignore = "takes minutes; it measures"]
-async fn a_thousand_ingresses_are_compared_within_two_minutes() {
-    let site = Site::new().await;
-    let manifests = site.manifests();
-    let mut all = Vec::new();
-    for number in 0..1000 {
-        let host = format!("host-{number}.test");
-        let mut ingress = ingress(&format!("i{number}")).route(&host, "/a", ("web", 80));
-        if number % 3 == 0 {
-            ingress = ingress.tls(Some("cert"), &[&host]);
-        }
-        all.push(ingress.yaml());
-    }
-    manifests.put("all.yaml", all.join("---\n"));
-    let (from, to) = tokio::join!(serving(&manifests, &[]), serving(&manifests, &[]));
-    let began = Instant::now();
-    let ended =
-        compared(manifests.path(), &address(&from), &address(&to), &["--yes", "--output", "json"]).await;
-    let took = began.elapsed();
-    let report = ended.report();
-    #[allow(clippy::print_stdout, reason = "the figure is what it is run for")]
-    {
-        println!("{} in {took:?}", report["probes"]);
-    }
-    assert_eq!(ended.code, 0, "{:#}", report["differences"]);
-    assert!(took <= Duration::from_secs(120), "{took:?}");
 }
