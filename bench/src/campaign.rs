@@ -61,7 +61,7 @@ impl Campaign {
         let mut wanted: Vec<Wanted> =
             names.iter().map(|name| peers::named(name)).collect::<anyhow::Result<_>>()?;
         // In the order of the report, and each once.
-        wanted.sort_by_key(|one| peers::ALL.iter().position(|peer| peer.name == one.peer.name));
+        wanted.sort_by_key(|one| peers::with_variants().position(|peer| peer.name == one.peer.name));
         wanted.dedup_by(|one, other| one.name == other.name);
         for one in wanted {
             let found = (one.peer.find)(binaries, &one.release)

@@ -12,6 +12,7 @@
 mod backend;
 mod body;
 mod campaign;
+mod collector;
 mod credential;
 mod interrupt;
 mod load;
@@ -128,7 +129,10 @@ fn main() -> anyhow::Result<()> {
         Command::Spread(arguments) => proofs::spread(&arguments),
         Command::List => {
             println!("scenarios: {}", scenario::ALL.map(|scenario| scenario.name).join(", "));
-            println!("peers: {}", peers::ALL.map(|peer| peer.name).join(", "));
+            println!(
+                "peers: {}",
+                peers::with_variants().map(|peer| peer.name).collect::<Vec<_>>().join(", ")
+            );
             let floods: Vec<_> = Kind::value_variants().iter().map(|kind| kind.name()).collect();
             println!("floods: {}", floods.join(", "));
             Ok(())

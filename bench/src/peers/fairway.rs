@@ -9,6 +9,7 @@ use fairway_lab_measure::Executable;
 use serde_json::json;
 
 use super::peer::{Peer, first_line};
+use crate::collector;
 use crate::credential;
 use crate::scenario::{Forwarded, Load};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
@@ -25,10 +26,54 @@ pub(super) const FAIRWAY: Peer = Peer {
     prepare,
 };
 
+/// Without the memory of the last exchanges.
+pub(super) const WITHOUT_RECORDER: Peer = Peer {
+    name: "fairway-without-recorder",
+    prepare: |binary, site, certificate| {
+        prepare_with(&["--recorder-exchanges", "0"], binary, site, certificate)
+    },
+    ..FAIRWAY
+};
+
+/// With one trace of a hundred sampled.
+pub(super) const TRACING_1: Peer = Peer {
+    name: "fairway-tracing-1",
+    prepare: |binary, site, certificate| prepare_tracing("0.01", binary, site, certificate),
+    ..FAIRWAY
+};
+
+/// With every trace sampled.
+pub(super) const TRACING_100: Peer = Peer {
+    name: "fairway-tracing-100",
+    prepare: |binary, site, certificate| prepare_tracing("1", binary, site, certificate),
+    ..FAIRWAY
+};
+
+fn prepare_tracing(
+    ratio: &str,
+    binary: &Executable,
+    site: &mut Site,
+    certificate: &Certificate,
+) -> anyhow::Result<Command> {
+    let endpoint = format!("http://{}", collector::listen()?);
+    let flags = ["--otlp-endpoint", &endpoint, "--otlp-protocol", "http", "--trace-sample-ratio", ratio];
+    prepare_with(&flags, binary, site, certificate)
+}
+
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    prepare_with(&[], binary, site, certificate)
+}
+
+fn prepare_with(
+    more: &[&str],
+    binary: &Executable,
+    site: &mut Site,
+    certificate: &Certificate,
+) -> anyhow::Result<Command> {
     let objects = if site.scenario.is_stream() { service_map(site) } else { objects(site) };
     site.write("manifests/bench.yaml", &objects)?;
-    let arguments = arguments(site);
+    let mut arguments = arguments(site);
+    arguments.extend(more.iter().map(|&flag| flag.to_owned()));
     site.write("command-line", &format!("fairway {}\n", arguments.join(" ")))?;
     if !site.scenario.is_stream() {
         site.write_secret("manifests/certificate.yaml", &secret(certificate))?;
