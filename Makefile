@@ -12,7 +12,7 @@ image_archive = $(target_dir)/fairway-image.tar
 
 # More arguments, for the benchmark (ARGS='--scenario http-1k-50 --blocks 4') or the end-to-end tests (ARGS=-test.run=Kill).
 ARGS ?=
-# UPDATE=1: interop, conformance and gateway-conformance write their results into the repository, not only into the target folder.
+# UPDATE=1: interop, otel, conformance and gateway-conformance write their results into the repository, not only into the target folder.
 UPDATE ?=
 export UPDATE
 # How long each fuzz target runs.
@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --replace
 
-.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop conformance image chart deploy gateway-types testbed-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
+.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop otel conformance image chart deploy gateway-types testbed-test dashboard-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -97,6 +97,10 @@ interop: ## gRPC's interoperability cases with grpc-go and tonic through Fairway
 	cargo test --locked -p fairway --test integration --no-run
 	timeout 900 cargo test --locked -p fairway --test integration -- --ignored --nocapture conformance::grpc::interop
 
+otel: ## traces, metrics and logs against the real OpenTelemetry collector, which go builds; twenty minutes; ARGS='-only trees' for a part
+	cd conformance/otel && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./...
+	timeout 3600 conformance/otel/run $(ARGS)
+
 codecs: ## the HTTP/2 codec beside those of Go and nghttp2: verdicts, codes, fields and windows of the same bytes; go, python3, libnghttp2
 	timeout 600 cargo test --locked -p fairway-http2 --test integration -- --ignored codecs::
 
@@ -116,6 +120,10 @@ cluster: setup e2e-programs quick ## a few of the end-to-end tests with the quic
 
 e2e: setup e2e-programs image ## the end-to-end tests in a cluster of their own, as root; NIGHTLY=1 for the long form, QUIET=1 to assert times
 	NIGHTLY=$(NIGHTLY) QUIET=$(QUIET) e2e/run.sh $(fairway) $(IMAGE) $(image_archive) $(ARGS)
+
+dashboard-test: build ## every page of the dashboard in Chromium, with 5,000 and 100,000 routes: axe, keyboard, scripts, other origins, times
+	@.ci/setup dashboard
+	cd e2e/dashboard && npm ci --ignore-scripts --no-audit --no-fund && node test.mjs --fairway $(abspath $(fairway)) --out $(abspath $(target_dir)/dashboard) $(ARGS)
 
 ecosystem: setup e2e-programs image ## cert-manager, external-dns, oauth2-proxy and Argo Rollouts beside Fairway, in a cluster of its own, as root
 	@.ci/setup ecosystem

@@ -38,8 +38,8 @@ export async function start(fairway, routes) {
       '--admin', `${HOST}:${ports.admin}`, '--gateway-address', HOST, '--workers', '2', '--access-log', 'off');
     const url = `http://${HOST}:${ports.admin}`;
     await ready(url, proxy);
-    const held = await traffic(ports);
-    return { url, stop: () => { held.forEach((socket) => socket.destroy()); stop(); } };
+    const end = await traffic(ports);
+    return { url, stop: () => { end(); stop(); } };
   } catch (error) {
     stop();
     throw error;
@@ -57,7 +57,7 @@ async function ready(url, process) {
   }
 }
 
-// Requests that succeed and requests that fail, and connections that stay open.
+// Requests that succeed and requests that fail, a connection that stays open, and ten requests a second until what it gives is called.
 async function traffic(ports) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
   const ask = (host, path, port = ports.http, method = 'GET') => new Promise((resolve, reject) => {
@@ -67,7 +67,8 @@ async function traffic(ports) {
     request.end();
   });
   const paths = ['/', '/cart', '/search?q=boots', '/products/4711', '/login'];
-  for (let at = 0; at < 100; at += 1) await ask('shop.example.com', paths[at % paths.length]);
+  const shop = (at) => ask('shop.example.com', paths[at % paths.length]);
+  for (let at = 0; at < 100; at += 1) await shop(at);
   for (let at = 0; at < 10; at += 1) await ask('blog.example.com', '/2026/11', ports.gateway);
   for (const path of ['/', '/accounts/12', '/invoices/7']) await ask('billing.example.com', path);
   await ask('billing.example.com', '/accounts', ports.http, 'POST');
@@ -76,7 +77,10 @@ async function traffic(ports) {
   const tcp = net.connect(ports.tcp, HOST);
   tcp.on('error', () => {});
   await new Promise((resolve) => tcp.once('connect', resolve));
-  return [tcp, ...Object.values(agent.freeSockets).flat()];
+  let at = 0;
+  // What is under way at the end may fail.
+  const steady = setInterval(() => { shop(at += 1).catch(() => {}); }, 100);
+  return () => { clearInterval(steady); tcp.destroy(); agent.destroy(); };
 }
 
 function freePort() {

@@ -58,6 +58,9 @@
 - --access-log={{ .Values.logs.access }}
 - --log-format={{ .Values.logs.format }}
 - {{ printf "--log-level=%s" .Values.logs.level | quote }}
+{{- with trim (include "fairway.telemetryArguments" .) }}
+{{ . }}
+{{- end }}
 {{- with .Values.trustedForwarders }}
 - --trusted-forwarders={{ join "," . }}
 {{- end }}
@@ -95,6 +98,39 @@
 {{- end }}
 {{- with .Values.extraArgs }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Which requests are traced, and where telemetry goes. */}}
+{{- define "fairway.telemetryArguments" -}}
+{{- with .Values.telemetry }}
+{{- if .endpoint }}
+- {{ printf "--otlp-endpoint=%s" .endpoint | quote }}
+{{- if ne .protocol "grpc" }}
+- --otlp-protocol={{ .protocol }}
+{{- end }}
+{{- with .serviceName }}
+- {{ printf "--otlp-service-name=%s" . | quote }}
+{{- end }}
+{{- if .headersSecret }}
+- --otlp-headers-file=/etc/fairway/telemetry/headers/headers
+{{- end }}
+{{- if .caSecret }}
+- --otlp-ca-file=/etc/fairway/telemetry/ca/ca.crt
+{{- end }}
+{{- end }}
+{{- with .metricsInterval }}
+- --otlp-metrics-interval={{ . }}
+{{- end }}
+{{- if .logs }}
+- --otlp-logs
+{{- end }}
+{{- if not (kindIs "invalid" .traces.sampleRatio) }}
+- --trace-sample-ratio={{ .traces.sampleRatio }}
+- --trace-parent-based={{ .traces.parentBased }}
+- --trace-trust-incoming={{ .traces.trustIncoming }}
+- --trace-propagation={{ .traces.propagation }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -173,6 +209,23 @@
 {{- $_ := set $taken $key $name -}}
 {{- end -}}
 {{- include "fairway.validateServiceMaps" . -}}
+{{- include "fairway.validateTelemetry" . -}}
+{{- end -}}
+
+{{/* Values of telemetry that Fairway would refuse together. */}}
+{{- define "fairway.validateTelemetry" -}}
+{{- $telemetry := .Values.telemetry -}}
+{{- range $name := list "serviceName" "headersSecret" "caSecret" -}}
+{{- if and (get $telemetry $name) (not $telemetry.endpoint) -}}
+{{- fail (printf "telemetry.%s needs telemetry.endpoint: it is about that collector, and about no other" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $telemetry.caSecret (not (hasPrefix "https://" $telemetry.endpoint)) -}}
+{{- fail "telemetry.caSecret needs an endpoint with https://: nothing else is sent over TLS" -}}
+{{- end -}}
+{{- if and $telemetry.logs (eq .Values.logs.access "off") -}}
+{{- fail "telemetry.logs and logs.access off contradict each other: there are no lines to send" -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Ports of TCP and UDP services that something else has: Fairway would refuse them, or the API server the Service. */}}

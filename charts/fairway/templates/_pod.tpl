@@ -76,7 +76,7 @@ spec:
         {{- toYaml .Values.resources | nindent 8 }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
-      {{- if or .Values.stateDir.enabled .Values.bodyBuffer.enabled .Values.webhook.enabled .Values.extraVolumeMounts }}
+      {{- if or .Values.stateDir.enabled .Values.bodyBuffer.enabled .Values.webhook.enabled .Values.telemetry.headersSecret .Values.telemetry.caSecret .Values.extraVolumeMounts }}
       volumeMounts:
         {{- if .Values.stateDir.enabled }}
         - name: state
@@ -91,6 +91,16 @@ spec:
           mountPath: /etc/fairway/webhook
           readOnly: true
         {{- end }}
+        {{- if .Values.telemetry.headersSecret }}
+        - name: telemetry-headers
+          mountPath: /etc/fairway/telemetry/headers
+          readOnly: true
+        {{- end }}
+        {{- if .Values.telemetry.caSecret }}
+        - name: telemetry-ca
+          mountPath: /etc/fairway/telemetry/ca
+          readOnly: true
+        {{- end }}
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -98,7 +108,7 @@ spec:
     {{- with .Values.extraContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- if or .Values.stateDir.enabled .Values.bodyBuffer.enabled .Values.webhook.enabled .Values.extraVolumes }}
+  {{- if or .Values.stateDir.enabled .Values.bodyBuffer.enabled .Values.webhook.enabled .Values.telemetry.headersSecret .Values.telemetry.caSecret .Values.extraVolumes }}
   volumes:
     {{- if .Values.stateDir.enabled }}
     - name: state
@@ -115,6 +125,22 @@ spec:
     - name: webhook
       secret:
         secretName: {{ include "fairway.webhookSecret" . }}
+    {{- end }}
+    {{- with .Values.telemetry.headersSecret }}
+    - name: telemetry-headers
+      secret:
+        secretName: {{ . }}
+        items:
+          - key: headers
+            path: headers
+    {{- end }}
+    {{- with .Values.telemetry.caSecret }}
+    - name: telemetry-ca
+      secret:
+        secretName: {{ . }}
+        items:
+          - key: ca.crt
+            path: ca.crt
     {{- end }}
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}

@@ -41,6 +41,42 @@ func TestPodsAskForNothingThatARestrictedNamespaceRefuses(t *testing.T) {
 	}
 }
 
+func TestTelemetryIsGivenAsFlagsAndItsSecretsAsFiles(t *testing.T) {
+	pod := one[appsv1.Deployment](t, render(t, variants["telemetry"]...)).Spec.Template.Spec
+	container := pod.Containers[0]
+	for _, flag := range []string{
+		"--otlp-endpoint=https://collector.observe:4318", "--otlp-protocol=http", "--otlp-service-name=edge",
+		"--otlp-headers-file=/etc/fairway/telemetry/headers/headers", "--otlp-ca-file=/etc/fairway/telemetry/ca/ca.crt",
+		"--otlp-metrics-interval=15", "--otlp-logs", "--trace-sample-ratio=0.1", "--trace-parent-based=false",
+		"--trace-trust-incoming=false", "--trace-propagation=w3c-b3",
+	} {
+		if !slices.Contains(container.Args, flag) {
+			t.Errorf("%s is not in %v", flag, container.Args)
+		}
+	}
+	for name, secret := range map[string]string{"telemetry-headers": "keys", "telemetry-ca": "authority"} {
+		isMounted := slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool {
+			return mount.Name == name && mount.ReadOnly
+		})
+		isThere := slices.ContainsFunc(pod.Volumes, func(volume corev1.Volume) bool {
+			return volume.Name == name && volume.Secret != nil && volume.Secret.SecretName == secret
+		})
+		if !isMounted || !isThere {
+			t.Errorf("the Secret %s is not mounted", secret)
+		}
+	}
+	// A ratio of 0 is one: what clients trace is traced.
+	pod = one[appsv1.Deployment](t, render(t, `telemetry.traces.sampleRatio=0`)).Spec.Template.Spec
+	if !slices.Contains(pod.Containers[0].Args, "--trace-sample-ratio=0") {
+		t.Errorf("%v", pod.Containers[0].Args)
+	}
+	for _, argument := range one[appsv1.Deployment](t, render(t)).Spec.Template.Spec.Containers[0].Args {
+		if strings.HasPrefix(argument, "--otlp-") || strings.HasPrefix(argument, "--trace-") {
+			t.Errorf("%s without a value that asks for it", argument)
+		}
+	}
+}
+
 func TestOnlyTheProbePageLeavesLoopback(t *testing.T) {
 	for name, values := range variants {
 		manifests, err := Render(values...)

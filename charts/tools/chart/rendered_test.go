@@ -46,6 +46,9 @@ var variants = map[string][]string{
 		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`,
 		`podDisruptionBudget={"maxUnavailable":null,"minAvailable":"50%"}`,
 	},
+	"telemetry": {
+		`telemetry={"endpoint":"https://collector.observe:4318","protocol":"http","serviceName":"edge","headersSecret":"keys","caSecret":"authority","metricsInterval":15,"logs":true,"traces":{"sampleRatio":0.1,"parentBased":false,"trustIncoming":false,"propagation":"w3c-b3"}}`,
+	},
 	"a dashboard and alerts": {
 		`metrics={"service":{"enabled":true},"serviceMonitor":{"enabled":true,"honorLabels":false},"dashboard":{"enabled":true,"annotations":{"a":"b"}},"rules":{"enabled":true,"labels":{"release":"prometheus"},"annotations":{"c":"d"},"disabled":["FairwaySlow"],"additionalGroups":[{"name":"own","rules":[{"alert":"Own","expr":"vector(1)"}]}]}}`,
 	},

@@ -2,16 +2,20 @@
 //!
 //! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
 //! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
-//! replicas; [`pods`] finds and reaches the pods of a fleet from outside.
+//! replicas with the credentials of a user, [`replicas`] those of the own fleet; [`pods`] finds and reaches the pods of a fleet from
+//! outside.
 
 pub mod fleet;
 pub mod pods;
+mod replicas;
+mod served;
 pub mod source;
 pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod webhook;
 
+pub use replicas::{OtherReplicas, Replicas};
 pub use source::Cluster;
 pub use status::{
     NodeAddresses, PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode, TicketDuties,

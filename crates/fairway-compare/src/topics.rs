@@ -109,6 +109,7 @@ const REQUEST_FIELDS: &[&str] = &[
     "configuration-snippet",
     "enable-opentelemetry",
 ];
+const TRACES: &[&str] = &["enable-opentelemetry", "opentelemetry-trust-incoming-span"];
 
 /// Annotations that may decide the part, the likeliest first. `statuses` are those of the two answers.
 pub(crate) fn annotations(part: &Part, statuses: &[u16]) -> Vec<&'static str> {
@@ -197,6 +198,7 @@ fn of_seen_field(name: &str) -> Vec<&'static [&'static str]> {
         "x-forwarded-prefix" => vec![&["x-forwarded-prefix", "rewrite-target"], REQUEST_FIELDS],
         "host" => vec![&["upstream-vhost"]],
         "connection" => vec![&["connection-proxy-header"]],
+        "traceparent" | "tracestate" => vec![TRACES, REQUEST_FIELDS],
         "authorization" => vec![PASSWORDS, REQUEST_FIELDS],
         name if name.starts_with("ssl-client-") => vec![CLIENT_CERTIFICATES, REQUEST_FIELDS],
         _ => vec![REQUEST_FIELDS],
@@ -224,6 +226,9 @@ pub(crate) fn settings(part: &Part, statuses: &[u16]) -> &'static [&'static str]
         ],
         Part::SeenField(name) if name.contains('_') => {
             &["enable-underscores-in-headers", "ignore-invalid-headers", "proxy-set-headers"]
+        }
+        Part::SeenField(name) if name == "traceparent" || name == "tracestate" => {
+            &["enable-opentelemetry", "opentelemetry-trust-incoming-span", "proxy-set-headers"]
         }
         Part::SeenField(_) => &["proxy-set-headers"],
         Part::Seen("path") => &["forwarded-path"],
@@ -277,7 +282,8 @@ mod tests {
             "x-other",
         ];
         let mut parts: Vec<_> = fields.map(|name| Part::Field(name.to_owned())).into();
-        let seen = ["x-forwarded-prefix", "host", "connection", "authorization", "ssl-client-verify"];
+        let seen =
+            ["x-forwarded-prefix", "host", "connection", "authorization", "ssl-client-verify", "traceparent"];
         parts.extend(seen.map(|name| Part::SeenField(name.to_owned())));
         parts.extend(
             ["path", "domain", "samesite", "secure", "expires", "max-age"]

@@ -165,6 +165,10 @@ impl<S: Transport> Hop for AnyHop<S> {
         either!(self, hop => hop.tell(told));
     }
 
+    fn parts_lent(&self) -> usize {
+        either!(self, hop => hop.parts_lent())
+    }
+
     fn share(&mut self) -> Share<Self> {
         match self {
             Self::Http1(_) => Share::Whole,

@@ -290,6 +290,11 @@ pub trait Hop: Upstream + 'static {
     {
     }
 
+    /// Exchanges that have a part of it; 0 where an exchange has all of it or none.
+    fn parts_lent(&self) -> usize {
+        0
+    }
+
     /// Room for an exchange beside those that are under way.
     fn share(&mut self) -> Share<Self>
     where

@@ -11,6 +11,7 @@ use fairway_objects::options::Options;
 use fairway_objects::resources::{Change, Resources};
 use fairway_routing::{Compiled, Problem, Snapshot, compile};
 
+use crate::changed::ChangedObjects;
 use crate::digest::{Digest, Running};
 
 /// The objects as they are and what was made of them. A clone costs nothing.
@@ -31,6 +32,8 @@ pub struct Outcome {
     pub snapshot: Arc<Snapshot>,
     /// The name of its configuration by its content: the same on every replica that serves the same.
     pub digest: Digest,
+    /// The objects that it differs in from the one before.
+    pub changed: ChangedObjects,
     /// What of the configuration could not be compiled.
     pub problems: Arc<[Diagnostic]>,
     /// How long the steps took.
@@ -89,8 +92,9 @@ impl Engine {
         let Compiled { snapshot, problems } = compile(&translation.config, previous);
         let durations = Durations { translate: translated - started, compile: translated.elapsed() };
         let problems = problems.into_iter().map(diagnostic).collect();
-        let resources = self.resources.clone();
-        self.current = Some(Outcome { translation, snapshot, digest, problems, durations, resources });
+        let (resources, changed) = (self.resources.clone(), ChangedObjects::of(&changed));
+        self.current =
+            Some(Outcome { translation, snapshot, digest, changed, problems, durations, resources });
         Effect::NewSnapshot
     }
 
@@ -105,7 +109,9 @@ impl Engine {
         let problems = problems.into_iter().map(diagnostic).collect();
         let translation = Translation { config, ..Translation::default() };
         let (durations, resources) = (Durations::default(), Resources::default());
-        self.current = Some(Outcome { translation, snapshot, digest, problems, durations, resources });
+        let changed = ChangedObjects::default();
+        self.current =
+            Some(Outcome { translation, snapshot, digest, changed, problems, durations, resources });
     }
 
     /// What was made of the objects; `None` before the first update.

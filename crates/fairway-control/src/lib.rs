@@ -8,12 +8,14 @@
 //! snapshot is dropped here, not on a worker.
 
 pub mod admin;
+mod changed;
 pub mod clock;
 mod digest;
 pub mod directory;
 pub mod engine;
 pub mod exposition;
 mod first_format;
+pub mod generations;
 pub mod inlet;
 mod journal;
 pub mod pipeline;
@@ -25,6 +27,7 @@ mod secrets;
 pub mod state;
 pub mod trial;
 
+pub use changed::ChangedObjects;
 pub use digest::Digest;
 pub use engine::{Durations, Effect, Engine, Outcome};
 pub use inlet::{Batch, Inlet};

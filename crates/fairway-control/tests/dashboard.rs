@@ -4,26 +4,30 @@ use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fairway_control::admin::dashboard::{
-    AskedRequest, Dashboard, FaultCount, Numbers, RecordedRequests, TimeBound, Words,
+    Answering, AskedRequest, ClientConnections, Connections, CostCount, Dashboard, FaultCount,
+    GenerationCost, Inspector, LiveEndpoint, Numbers, Others, RecordedRequests, Replica, Replicas, TimeBound,
+    UnboundAddress, Words,
 };
-use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes};
-use fairway_control::{Engine, Freshness, Outcome, View, Viewer};
+use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes, Served};
+use fairway_control::generations::Generations;
+use fairway_control::{Engine, Freshness, Outcome, Publication, View, Viewer};
 use fairway_model::{
-    Action, AnswerReason, Backend, Certificate, Config, HostKey, HostPattern, Issued, Match, Origin,
-    PathForm, PathMatch, Phases, Policy, PrivateKey, Route, Rule, RuleLabels, RuleOrder, Step, VirtualHost,
-    WeightedBackend,
+    Action, AnswerReason, Backend, BackendKey, Certificate, Config, HostKey, HostPattern, Issued, Match,
+    Origin, PathForm, PathMatch, Phases, Policy, PortProtocol, PrivateKey, Route, Rule, RuleLabels,
+    RuleOrder, Step, VirtualHost, WeightedBackend,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::manifest;
-use fairway_objects::object::ObjectKey;
-use fairway_objects::options::{Options, WithoutClass};
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::options::{GatewayOptions, Options, Places, WithoutClass};
 use fairway_objects::resources::Change;
 use fairway_routing::MatchVerdict;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::checks::changes;
 
 const NOW: i64 = 1_767_225_600;
 
@@ -71,6 +75,7 @@ pub(crate) fn dashboard() -> Dashboard {
         by_class: [0, 4_000, 0, 700, 11],
         faults: vec![FaultCount { caused_by: "endpoint", reason: "upstream_timeout", count: 11 }],
         open_connections: 23,
+        self_inflicted_last_day: 1_234,
         p50: Some(TimeBound::AtMost(Duration::from_millis(5))),
         p99: Some(TimeBound::Above(Duration::from_secs(10))),
     };
@@ -78,7 +83,102 @@ pub(crate) fn dashboard() -> Dashboard {
         let numbers = numbers.clone();
         Box::pin(async move { Some(numbers) }) as Pin<Box<dyn Future<Output = Option<Numbers>> + Send>>
     };
-    Dashboard::new(Box::new(PlainWords), Box::new(count), recorded())
+    Dashboard::new(Box::new(PlainWords), Box::new(count), recorded(), Box::new(Busy))
+        .with_generations(generations(), Box::new(|| Box::pin(async { costs() })))
+}
+
+/// Two configurations: the second one is made of a change whose object has a name that must be escaped.
+fn generations() -> Arc<Generations> {
+    let generations = Generations::default();
+    let class = Change::Remove(ObjectRef { kind: Kind::IngressClass, key: ObjectKey::new("", "none") });
+    let mut engine = Engine::new(Options::default());
+    engine.update(vec![class], NOW);
+    let mut outcome = engine.current().cloned().unwrap();
+    for name in ["first", "<web>"] {
+        outcome.changed.named = vec![ObjectRef { kind: Kind::Ingress, key: ObjectKey::new("shop", name) }];
+        outcome.changed.more = 3;
+        let (outcome, heard) = (outcome.clone(), Instant::now());
+        let freshness = Freshness::Current;
+        generations.note_publication(&Publication { outcome, heard, written: None, freshness });
+    }
+    generations.note_adoption(1);
+    Arc::new(generations)
+}
+
+/// What the data plane counted of them.
+fn costs() -> Vec<GenerationCost> {
+    let cost = |attribution, is_self_inflicted, count| CostCount {
+        attribution,
+        is_repeated: false,
+        is_self_inflicted,
+        count,
+    };
+    let repeated = CostCount { is_repeated: true, ..cost("endpoint", false, 5) };
+    let costs = vec![cost("configuration_change", true, 42), cost("client", false, 7), repeated];
+    vec![GenerationCost { version: 1, requests: 977, costs }]
+}
+
+/// A data plane that uses one endpoint of every backend, and a fleet of three that disagree.
+struct Busy;
+
+impl Inspector for Busy {
+    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> Answering<Vec<LiveEndpoint>> {
+        assert!(backends.len() <= 20 && most <= 100, "{} backends, {most} endpoints", backends.len());
+        let endpoint = |backend| LiveEndpoint {
+            backend,
+            address: "10.9.9.9:8080".parse().unwrap(),
+            carrier: PortProtocol::Tcp,
+            workers: 2,
+            ejected_by: 1,
+            probed_by: 0,
+            suspected_by: 0,
+            ejected_for: Duration::from_millis(1_500),
+            failures: 0,
+            under_way: 17,
+            idle: 31,
+            busy: 18,
+            latency: Some(Duration::from_micros(12_340)),
+            connect_time: Some(Duration::from_micros(560)),
+        };
+        let endpoints = backends.into_iter().map(endpoint).collect();
+        Box::pin(async { endpoints })
+    }
+
+    fn connections(&self) -> Answering<Option<Connections>> {
+        let clients = [("http", "HTTP/1", 5), ("http", "HTTP/2", 2)]
+            .map(|(listener, speaks, count)| ClientConnections { listener: listener.into(), speaks, count });
+        let unbound = UnboundAddress {
+            listener: "https".into(),
+            address: "0.0.0.0:443".parse().unwrap(),
+            reason: "in use".to_owned(),
+        };
+        let open = Connections {
+            clients: clients.into(),
+            greeted: 3,
+            orphaned: 1,
+            idle: 310,
+            busy: 180,
+            under_way: 170,
+            unbound: vec![unbound],
+        };
+        Box::pin(async { Some(open) })
+    }
+
+    fn replicas(&self) -> Answering<Replicas> {
+        let served = |digest: &str| Served {
+            digest: digest.to_owned(),
+            version: 7,
+            adopted: true,
+            freshness: Freshness::Current,
+            ingress: None,
+            object: None,
+            gateways: None,
+        };
+        let others = [("fairway-1", Ok(served("0123"))), ("fairway-2", Err("no answer <now>".to_owned()))];
+        let replicas = others.map(|(name, served)| Replica { name: name.to_owned(), served });
+        let others = Others { own: "fairway-0".to_owned(), replicas: replicas.into(), unasked: 0 };
+        Box::pin(async { Replicas::Others(others) })
+    }
 }
 
 /// A data plane that remembers one request.
@@ -97,7 +197,7 @@ fn recorded() -> RecordedRequests {
 const REMEMBERED: &str = r#"{"exchanges":[{"number":"0-1","time":"2026-11-30T00:00:00.000Z","configuration":3,
 "client":"203.0.113.7","scheme":"https","version":"HTTP/2.0","method":"GET","host":"a.test","path":"/<cart>",
 "has_query":true,"request_id":"4bf9","user_agent":"curl/8","status":502,"reason":"upstream_closed",
-"description":"the endpoint closed the connection before its response","caused_by":"endpoint","grpc_status":null,
+"description":"the endpoint closed the connection before its response","caused_by":"endpoint","attribution":"configuration_change","grpc_status":null,
 "request_bytes":10,"response_bytes":0,"sent_bytes":100,"took_us":1234,"waited_us":0,
 "rule":{"kind":"Ingress","namespace":"shop","name":"web","field":"spec.rules[0]","service":"web"},
 "failed_attempts":[{"endpoint":"10.0.0.1:80","reason":"upstream_closed","status":null,"after_us":900}],
@@ -130,18 +230,13 @@ fn serve_outcome(outcome: Outcome) -> SocketAddr {
 
 /// What comes of manifests.
 fn of_manifests(text: &str) -> Outcome {
-    let file: Arc<str> = "site.yaml".into();
-    let mut changes = Vec::new();
-    for section in manifest::sections(text) {
-        if let Some(root) = manifest::parse(&section).unwrap() {
-            let objects = manifest::read(&root, &file).objects;
-            changes.extend(objects.into_iter().map(|(object, source)| Change::Set(object, Some(source))));
-        }
-    }
     let configmap = Some(ObjectKey::new("edge", "fairway"));
-    let mut engine =
-        Engine::new(Options { configmap, without_class: WithoutClass::Served, ..Options::default() });
-    engine.update(changes, NOW);
+    let at =
+        GatewayOptions { places: Places::At(vec![Ipv4Addr::LOCALHOST.into()]), ..GatewayOptions::default() };
+    let options =
+        Options { configmap, gateways: at, without_class: WithoutClass::Served, ..Options::default() };
+    let mut engine = Engine::new(options);
+    engine.update(changes(text, "site.yaml"), NOW);
     engine.current().unwrap().clone()
 }
 
@@ -273,7 +368,17 @@ kind: Gateway
 metadata: {name: edge, namespace: shop}
 spec:
   gatewayClassName: fairway
-  listeners: [{name: http, port: 80, protocol: HTTP}]
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: db, port: 5432, protocol: TLS, tls: {mode: Passthrough}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TLSRoute
+metadata: {name: db, namespace: shop}
+spec:
+  parentRefs: [{name: edge, sectionName: db}]
+  hostnames: [db.test]
+  rules: [{backendRefs: [{name: web, port: 80}]}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -286,7 +391,20 @@ spec:
 
 /// Pages of [`SITE`], and what is on them.
 const PAGES: &[(&str, &[&str])] = &[
-    ("/dashboard/", &["ready: every worker", "4711", "more than 10 s", "upstream_timeout", "/config"]),
+    (
+        "/dashboard/",
+        &["ready: every worker", "4711", "1234", "more than 10 s", "upstream_timeout", "/config"],
+    ),
+    (
+        "/dashboard/",
+        &[
+            "1 of 3 serve another configuration than this one",
+            "1 did not say what they serve",
+            "fairway-0 (this one)",
+            "serves another one",
+            "no answer <now>",
+        ],
+    ),
     ("/dashboard/hosts", &["a.test", "b.test", "/cart", "shop/web:80", "Ingress shop/web", "site.yaml:"]),
     ("/dashboard/host?table=ingress&host=a.test", &["Host a.test", "/cart", "Which rule counts"]),
     (
@@ -300,8 +418,32 @@ const PAGES: &[(&str, &[&str])] = &[
             "<hidden>",
             "10.9.9.9:8080",
             "Http1",
+            "ejected by 1 of 2 workers for 1.5 s more",
+            "12.3 ms",
+            "0.6 ms",
+            "/dashboard/backend?name=shop%2Fweb%3A80",
         ],
     ),
+    (
+        "/dashboard/backend?name=shop%2Fweb%3A80",
+        &["Backend shop/web:80", "10.9.9.9:8080", "ejected by 1 of 2", "31"],
+    ),
+    (
+        "/dashboard/listeners",
+        &["1 to 4 of 4", "HTTPS", "table ingress", "3 hosts", "5 HTTP/1", "2 HTTP/2", "in use"],
+    ),
+    ("/dashboard/listeners?q=PASSED+db", &["1 to 1 of 1", "TLS, passed through", "1 route of connections"]),
+    (
+        "/dashboard/streams",
+        &["1 to 1 of 1", "db.test", "TLSRoute shop/db", "shop/web:80", "name=shop%2Fweb%3A80"],
+    ),
+    ("/dashboard/streams?table=elsewhere", &["Nothing found", "value=\"elsewhere\""]),
+    (
+        "/dashboard/connections",
+        &["HTTP/1", "q=http", "<dd>11</dd>", "<dd>310</dd>", "<dd>180</dd>", "<dd>170</dd>"],
+    ),
+    ("/dashboard/hosts?table=ingress&q=cart", &["1 to 1 of 1", "a.test"]),
+    ("/dashboard/hosts?table=none", &["Nothing found"]),
     ("/dashboard/rule?object=Ingress/shop/web", &["1 to 2 of 2", "a.test", "/cart", "shop/web:80"]),
     ("/dashboard/rule?object=Ingress%2Fshop%2Fother", &["b.test", "Diagnostics of the object"]),
     ("/dashboard/certificates", &["None expires within 14 days", "Nothing found"]),
@@ -316,8 +458,25 @@ const PAGES: &[(&str, &[&str])] = &[
         "/dashboard/requests",
         &["GET https://a.test/<cart>?...", "upstream_closed", "Ingress shop/web", "1.2 ms", "10.0.0.1:80"],
     ),
-    ("/dashboard/requests?id=4bf9", &["X-Request-ID 4bf9", "caused by: endpoint"]),
+    (
+        "/dashboard/requests?id=4bf9",
+        &["X-Request-ID 4bf9", "caused by: endpoint", "on the account of: configuration_change"],
+    ),
     ("/dashboard/requests?id=none&all=true", &["This replica remembers no such request"]),
+    (
+        "/dashboard/generations",
+        &[
+            "42 self-inflicted errors, on the account of 1 of 2 configurations",
+            "Ingress shop/<web>",
+            "and 3 more",
+            "977",
+            "this change: 42",
+            "clients: 7",
+            "endpoints: 5",
+            "1 to 2 of 2",
+            "The first one of this process",
+        ],
+    ),
     ("/dashboard/explain", &["URL", "Fairway sends nothing"]),
     (
         "/dashboard/explain?url=http%3A%2F%2Fa.test%2F&method=POST&headers=X-A%3A+b%0D%0AX-C%3A+d",
@@ -370,16 +529,48 @@ async fn names_and_paths_of_objects_are_escaped() {
         "/dashboard/certificates?q=%3Cscript%3E",
         "/dashboard/gateways?q=%3Cscript%3E",
         "/dashboard/explain?url=%3Cscript%3E",
+        "/dashboard/listeners?q=%3Cscript%3E",
+        "/dashboard/streams?table=%3Cscript%3E",
+        "/dashboard/backend?name=%3Cscript%3E",
         "/dashboard/hosts?page=%3Cscript%3E",
     ] {
         let page = response(address, path, "").await;
-        for raw in ["<script>", "<img", "<field>", "<b>now"] {
+        for raw in ["<script>", "<img", "<field>", "<b>now", "<now>"] {
             assert!(!page.contains(raw), "{path}: {raw}: {page}");
         }
         assert!(page.contains("&lt;script&gt;") || path == "/dashboard/", "{path}: {page}");
     }
     let requests = response(address, "/dashboard/requests", "").await;
     assert!(requests.contains("&lt;cart&gt;") && !requests.contains("<cart>"), "{requests}");
+    let changes = response(address, "/dashboard/generations", "").await;
+    assert!(changes.contains("&lt;web&gt;") && !changes.contains("<web>"), "{changes}");
+}
+
+#[tokio::test]
+async fn configurations_and_what_they_cost_are_json_too() {
+    let address = serve_outcome(of_manifests(SITE));
+    let response = response(address, "/generations", "").await;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("content-type: application/json"), "{head}");
+    let json: serde_json::Value = serde_json::from_str(body).unwrap();
+    let newest = &json["generations"][0];
+    for (pointer, expected) in [
+        ("/version", serde_json::json!(1)),
+        ("/origin", "change".into()),
+        ("/changes/0/kind", "Ingress".into()),
+        ("/changes/0/namespace", "shop".into()),
+        ("/changes/0/name", "<web>".into()),
+        ("/more_changes", 3.into()),
+        ("/requests", 977.into()),
+        ("/self_inflicted_errors", 42.into()),
+        ("/failed/client", 7.into()),
+        ("/repeated/endpoint", 5.into()),
+    ] {
+        assert_eq!(newest.pointer(pointer), Some(&expected), "{pointer}: {newest}");
+    }
+    assert!(newest["adopted_after_ms"].is_u64() && newest["published"].is_string(), "{newest}");
+    let first = &json["generations"][1];
+    assert_eq!((&first["origin"], &first["requests"]), (&"first".into(), &0.into()), "{first}");
 }
 
 #[tokio::test]
@@ -412,6 +603,11 @@ async fn a_bad_parameter_is_named() {
         ("/dashboard/rule?table=ingress&host=a.test&route=0&rule=x", 400, "rule"),
         ("/dashboard/rule?table=ingress&host=a.test&route=0&rule=9", 404, "rule"),
         ("/dashboard/rule?object=Ingress/shop/none", 404, "object"),
+        ("/dashboard/backend", 400, "name"),
+        ("/dashboard/backend?name=shop%2Fnone", 404, "name"),
+        ("/dashboard/listeners?page=0", 400, "page"),
+        ("/dashboard/streams?page=9", 404, "page"),
+        ("/dashboard/connections?page=x", 400, "page"),
         ("/dashboard/gateways?kind=Pod", 400, "kind"),
         ("/dashboard/diagnostics?severity=bad", 400, "severity"),
         ("/dashboard/explain?url=http%3A%2F%2Fa.test&method=A%20B", 400, "method"),
@@ -439,6 +635,7 @@ async fn every_response_keeps_other_sites_out() {
         ("/dashboard/hosts", 200),
         ("/dashboard/style.css", 200),
         ("/dashboard/live.js", 200),
+        ("/dashboard/icon.svg", 200),
         ("/requests", 200),
         ("/dashboard/none", 404),
     ] {
@@ -471,7 +668,7 @@ async fn probes_see_no_dashboard() {
     let viewer = Viewer::blank();
     viewer.show(of_manifests(SITE));
     let address = serve(viewer, Audience::Probes);
-    for path in ["/", "/dashboard/", "/dashboard/hosts", "/dashboard/style.css"] {
+    for path in ["/", "/dashboard/", "/dashboard/hosts", "/dashboard/style.css", "/generations"] {
         assert!(response(address, path, "").await.starts_with("HTTP/1.1 404 "), "{path}");
     }
 }

@@ -94,6 +94,25 @@ pub fn push_escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
+/// Appends the two lower-case hexadecimal digits of each byte.
+#[inline]
+pub fn push_hex<const N: usize>(bytes: [u8; N], out: &mut Vec<u8>) {
+    let pairs = bytes.map(|byte| PAIRS[usize::from(byte)]);
+    out.extend_from_slice(pairs.as_flattened());
+}
+
+/// The two digits of each byte.
+static PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

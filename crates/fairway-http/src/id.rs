@@ -1,5 +1,6 @@
 //! The number of a request, by which logs of several hops find it.
 
+use crate::bytes::push_hex;
 use crate::head::{Head, Known};
 
 /// Gives the request a number, unless its client did.
@@ -11,21 +12,8 @@ pub fn identify(request: &mut Head, id: impl FnOnce() -> u128) {
 
 /// 32 hexadecimal digits, as nginx's `$request_id`.
 fn write_id(into: &mut Vec<u8>, id: u128) {
-    let pairs = id.to_be_bytes().map(|byte| PAIRS[usize::from(byte)]);
-    into.extend_from_slice(pairs.as_flattened());
+    push_hex(id.to_be_bytes(), into);
 }
-
-/// The two digits of each byte.
-static PAIRS: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < pairs.len() {
-        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    pairs
-};
 
 #[cfg(test)]
 mod tests {

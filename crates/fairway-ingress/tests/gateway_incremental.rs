@@ -242,6 +242,7 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"proxyProtocol": {"mode": "Off"}}),
         json!({"limits": {"requestBody": "1Mi"}}),
         json!({"timeouts": {"idle": "soon"}}),
+        json!({"tracing": {"samplingRate": {"numerator": 1}}}),
     ]);
     let backend = prop::sample::select(vec![
         json!({"limits": {"requestsPerEndpoint": 7}}),

@@ -36,7 +36,7 @@ fn metadata(name: &str) -> Value {
     json!({"name": name, "namespace": "default"})
 }
 
-fn ingress() -> impl Strategy<Value = Value> {
+fn annotations() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let annotation = prop::sample::select(vec![
         ("use-regex", "true"),
         ("rewrite-target", "/$1"),
@@ -67,10 +67,18 @@ fn ingress() -> impl Strategy<Value = Value> {
         ("server-alias", "*.a.test"),
         ("from-to-www-redirect", "true"),
         ("ssl-passthrough", "true"),
+        ("enable-opentelemetry", "true"),
+        ("enable-opentelemetry", "false"),
+        ("opentelemetry-trust-incoming-span", "false"),
+        ("opentelemetry-operation-name", "$service_name"),
     ]);
     let verified =
         [("backend-protocol", "HTTPS"), ("proxy-ssl-secret", "default/c0"), ("proxy-ssl-verify", "on")];
-    let annotations = prop_oneof![3 => prop::collection::vec(annotation, 0..4), 1 => Just(verified.to_vec())];
+    prop_oneof![3 => prop::collection::vec(annotation, 0..4), 1 => Just(verified.to_vec())]
+}
+
+fn ingress() -> impl Strategy<Value = Value> {
+    let annotations = annotations();
     let host = || prop::sample::select(vec!["a.test", "b.a.test", "*.a.test", "*.test", ""]);
     let path = prop::sample::select(vec!["/", "/a", "/a/", "/a(.*)", "/(?!x)", "/b"]);
     let kind = prop::sample::select(vec!["Exact", "Prefix", "ImplementationSpecific"]);
@@ -172,6 +180,8 @@ fn others() -> impl Strategy<Value = Value> {
                 "add-headers": if redirect { "default/headers" } else { "" },
                 "proxy-set-headers": if redirect { "" } else { "default/headers" },
                 "proxy-stream-timeout": if redirect { "90s" } else { "600s" },
+                "enable-opentelemetry": redirect.to_string(),
+                "otlp-collector-host": if redirect { "collector" } else { "" },
             });
             match settings {
                 true => json!({"kind": "ConfigMap", "metadata": metadata("settings"), "data": data}),

@@ -42,9 +42,18 @@ fn keys_of_ingress_nginx() -> impl Iterator<Item = (&'static str, &'static str)>
     lines.map(|line| line.split_once(' ').expect("a key and its value"))
 }
 
+/// Keys that have no effect without another one, and that one.
+const BESIDE: &[(&str, (&str, &str))] = &[
+    ("otel-", ("otlp-collector-host", "collector")),
+    ("otel-sampler-ratio", ("otel-sampler", "TraceIdRatioBased")),
+    ("otlp-collector-port", ("otlp-collector-host", "collector")),
+];
+
 /// What is said about a key with this value.
 fn said(key: &str, value: &str) -> Vec<Diagnostic> {
-    let data: Map<String, Value> = [(key.to_owned(), json!(value))].into_iter().collect();
+    let beside = BESIDE.iter().filter(|(start, _)| key.starts_with(start)).map(|(_, beside)| *beside);
+    let pairs = beside.chain([(key, value)]);
+    let data: Map<String, Value> = pairs.map(|(key, value)| (key.to_owned(), json!(value))).collect();
     let metadata = |name: &str| json!({"name": name, "namespace": "default"});
     let mut resources = Resources::default();
     for map in [

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::authentication::Template;
 use crate::default::is_default;
 use crate::field::FieldTemplate;
+use crate::template::Template;
 
 /// A test of a text that is made of parts of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

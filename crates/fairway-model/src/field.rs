@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::authentication::Template;
+use crate::template::Template;
 
 /// A header with parts of the request in its value. One whose value comes out empty is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,9 +38,11 @@ mod redirect;
 mod route;
 mod settings;
 mod stream;
+mod template;
 mod text;
 mod tickets;
 mod tls;
+mod tracing;
 mod traffic;
 mod value_test;
 pub mod variables;
@@ -48,8 +50,7 @@ pub mod variables;
 pub use access::{AccessList, ConcurrencyLimit, RateLimit};
 pub use answer::{AnswerRate, CookieRewrite, ErrorPages, LocationRewrite, Replacement};
 pub use authentication::{
-    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, RuleLabel, Template,
-    TemplatePart, Users,
+    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, Users,
 };
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
@@ -93,8 +94,10 @@ pub use settings::{
     StreamSettings, UpstreamSettings,
 };
 pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
+pub use template::{RuleLabel, Template, TemplatePart};
 pub use text::{is_layout_control, on_one_line};
 pub use tickets::{Logout, SessionTickets, SharedTicketSecret, TicketSecret};
 pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
+pub use tracing::{Collector, OtlpProtocol, Propagation, SampleRatio, Tracing};
 pub use traffic::{BackendTraffic, ClientTraffic, Ejection};
 pub use value_test::{BlockedClients, ValueTest};

@@ -218,6 +218,10 @@ words! {
     Hostname: "hostname";
     /// The number of this process.
     Pid: "pid";
+    /// The trace that the request is part of.
+    TraceId: "opentelemetry_trace_id";
+    /// Its span in the trace.
+    SpanId: "opentelemetry_span_id";
     /// Why the answer is not the endpoint's.
     Reason: "fairway_reason";
 }

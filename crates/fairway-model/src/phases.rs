@@ -20,6 +20,7 @@ use crate::forwarding::{Fallback, Forwarding, Mirror};
 use crate::guard::Guard;
 use crate::hop::EndpointHop;
 use crate::redirect::Redirect;
+use crate::tracing::Tracing;
 
 /// What a rule does besides its action, in the order in which a request and its answer meet it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +47,9 @@ pub struct Phases {
     /// Whether the exchange is kept out of the access log; metrics count it.
     #[serde(skip_serializing_if = "is_default")]
     pub unlogged: bool,
+    /// How exchanges are traced; as the listener says where there is nothing.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tracing: Option<Arc<Tracing>>,
 }
 
 /// Who the client is, where others speak for it.
@@ -256,7 +260,7 @@ impl Phases {
 
     /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
     pub fn add(&mut self, more: impl Into<Self>) {
-        let Self { client, guards, request, forwarding, answers, bounds, unlogged } = more.into();
+        let Self { client, guards, request, forwarding, answers, bounds, unlogged, tracing } = more.into();
         self.client = client.or(self.client.take());
         self.guards.extend(guards);
         self.request.extend(request);
@@ -270,6 +274,7 @@ impl Phases {
         self.bounds.head = if bounds.head == 0 { self.bounds.head } else { bounds.head };
         self.bounds.rate = bounds.rate.or(self.bounds.rate);
         self.unlogged |= unlogged;
+        self.tracing = tracing.or(self.tracing.take());
     }
 
     /// As a rule keeps them: rules that are made one after the other and do the same share one.
@@ -302,11 +307,12 @@ impl Phases {
 
     /// Everything they do, one step after the other: for whoever shows or translates a rule.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let Self { client, guards, request, forwarding, answers, bounds, unlogged } = self;
+        let Self { client, guards, request, forwarding, answers, bounds, unlogged, tracing } = self;
         let last = [
             (bounds.head > 0).then_some(Step::HeadBound(bounds.head)),
             bounds.rate.map(Step::Rate),
             unlogged.then_some(Step::Unlogged),
+            tracing.as_deref().map(Step::Tracing),
         ];
         client
             .iter()
@@ -392,6 +398,8 @@ pub enum Step<'a> {
     Rate(AnswerRate),
     /// [`Phases::unlogged`].
     Unlogged,
+    /// [`Phases::tracing`].
+    Tracing(&'a Tracing),
 }
 
 #[cfg(test)]

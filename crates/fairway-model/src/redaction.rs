@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::authentication::{ExternalAuth, Template, TemplatePart};
+use crate::authentication::ExternalAuth;
 use crate::condition::{Condition, Test};
 use crate::config::Config;
 use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
@@ -13,6 +13,7 @@ use crate::identity::{Authorization, JwtAuth, JwtKeys, PublishedDocument};
 use crate::matches::TextMatch;
 use crate::phases::{Phases, RouteFilters};
 use crate::route::{Action, Rule, VirtualHost};
+use crate::template::{Template, TemplatePart};
 
 /// What is shown in the place of a text.
 pub const HIDDEN: &str = "<hidden>";
@@ -77,7 +78,8 @@ fn hide(rule: &mut Rule) -> bool {
 
 /// Lists every phase, so that a new part is decided on. Clients get what is not looked at, or it says who may pass, where to, or how.
 fn hide_in_phases(phases: &mut Phases) -> bool {
-    let Phases { client: _, guards, request, forwarding, answers, bounds: _, unlogged: _ } = phases;
+    let Phases { client: _, guards, request, forwarding, answers, bounds: _, unlogged: _, tracing: _ } =
+        phases;
     let mut hidden = false;
     for guard in guards {
         hidden |= match guard {

@@ -11,6 +11,7 @@ use crate::introduction::Introduction;
 use crate::log_format::LogFormat;
 use crate::tickets::SessionTickets;
 use crate::tls::TlsVersions;
+use crate::tracing::{Collector, Tracing};
 use crate::value_test::{BlockedClients, ValueTest};
 
 /// Settings that belong to no rule.
@@ -42,6 +43,12 @@ pub struct Settings {
     /// Requests that are not logged, by their targets as they were sent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unlogged_targets: Arc<[ValueTest]>,
+    /// How requests are traced; `None` leaves it to the flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Arc<Tracing>>,
+    /// Where spans are sent; `None` leaves it to the flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector: Option<Arc<Collector>>,
     /// The number of workers; `None` leaves it to the flag. Applied at restart only.
     pub workers: Option<u32>,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::introduction::Introduction;
 use crate::policy::Retry;
 use crate::settings::{ForwardedTrust, HeaderNames};
+use crate::tracing::Tracing;
 use crate::value_test::BlockedClients;
 
 /// What holds for the clients of a listener. `None` is as [`crate::Settings`] and the flags have it.
@@ -51,6 +52,9 @@ pub struct ClientTraffic {
     /// The largest request body in bytes; larger is answered 413. The smaller of this and a rule's `max_body` counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_body: Option<u64>,
+    /// How requests are traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Arc<Tracing>>,
 }
 
 /// How the endpoints of a backend are used. `None` is as everywhere.

@@ -1,6 +1,8 @@
 //! The thread that writes lines to standard output, so that no worker waits for whoever reads them.
 
-use std::io::Write;
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -14,6 +16,24 @@ pub struct OutputSender(Option<SyncSender<Vec<u8>>>);
 /// The writer.
 #[derive(Debug)]
 pub struct OutputThread(JoinHandle<()>);
+
+/// Who else gets every buffer, once it is written. It is called on the writer's thread and must not wait.
+#[derive(Clone)]
+pub struct OutputCopies(Arc<dyn Fn(Vec<u8>) + Send + Sync>);
+
+impl OutputCopies {
+    /// Whoever this gives them to.
+    #[must_use]
+    pub fn to(reader: impl Fn(Vec<u8>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(reader))
+    }
+}
+
+impl fmt::Debug for OutputCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputCopies").finish_non_exhaustive()
+    }
+}
 
 impl OutputSender {
     /// For a process that writes none.
@@ -47,9 +67,10 @@ impl OutputThread {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(name: &str) -> std::io::Result<(Self, OutputSender)> {
+    pub fn start(name: &str, copies: Option<OutputCopies>) -> io::Result<(Self, OutputSender)> {
         let (sender, receiver) = sync_channel(WAITING);
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || write_all(&receiver))?;
+        let write = move || write_all(&receiver, io::stdout().lock(), copies.as_ref());
+        let thread = std::thread::Builder::new().name(name.into()).spawn(write)?;
         Ok((Self(thread), OutputSender(Some(sender))))
     }
 
@@ -60,12 +81,56 @@ impl OutputThread {
     }
 }
 
-fn write_all(receiver: &Receiver<Vec<u8>>) {
-    let mut out = std::io::stdout().lock();
+fn write_all(receiver: &Receiver<Vec<u8>>, out: impl Write, copies: Option<&OutputCopies>) {
+    let mut out = Some(out);
     while let Ok(lines) = receiver.recv() {
-        // Whoever closed our standard output wants no log; the proxy goes on.
-        if out.write_all(&lines).and_then(|()| out.flush()).is_err() {
-            return;
+        // Whoever closed our standard output wants no log there; the proxy goes on.
+        out = out.and_then(|mut out| out.write_all(&lines).and_then(|()| out.flush()).is_ok().then_some(out));
+        match copies {
+            Some(OutputCopies(reader)) => reader(lines),
+            None if out.is_none() => return,
+            None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// An output that was closed.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(out: impl Write) -> String {
+        let (sender, receiver) = sync_channel(2);
+        let copied = Arc::new(Mutex::new(Vec::new()));
+        let reader = Arc::clone(&copied);
+        let copies = OutputCopies::to(move |lines| reader.lock().unwrap().extend_from_slice(&lines));
+        for lines in ["a\n", "b\n"] {
+            sender.send(lines.as_bytes().to_vec()).unwrap();
+        }
+        drop(sender);
+        write_all(&receiver, out, Some(&copies));
+        String::from_utf8(copied.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn copies_are_what_is_written_and_go_on_where_the_output_is_closed() {
+        let mut out = Vec::new();
+        assert_eq!(written(&mut out), "a\nb\n");
+        assert_eq!(out, b"a\nb\n");
+        assert_eq!(written(Closed), "a\nb\n");
     }
 }

@@ -92,6 +92,11 @@ impl<F: Future> Slots<F> {
         self.bell.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
     }
 
+    /// The same for all of them.
+    pub fn ring_all(&self) {
+        (0..self.slots.len()).for_each(|slot| self.ring(slot));
+    }
+
     /// The exchange that just began in this slot is not polled before it is released.
     pub fn hold(&mut self, slot: usize) {
         self.held[slot / 64] |= 1 << (slot % 64);

@@ -15,6 +15,8 @@ pub enum Phase {
     Leaving,
     /// No longer accepting; idle connections close, exchanges in flight finish.
     Draining,
+    /// The time for that is over: exchanges in flight end where they are.
+    Cutting,
 }
 
 /// The phase of one worker.
@@ -65,7 +67,7 @@ impl Stopping {
     pub async fn draining(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.phase() == Phase::Draining {
+            if self.phase() >= Phase::Draining {
                 return;
             }
             changed.await;

@@ -11,11 +11,12 @@ use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
     ApiKey, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec,
     BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader, ClaimValues, ClientCertificates,
-    ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec, CompressionCoding,
-    ConcurrencyLimit, CredentialSource, ExternalAuth, ForwardedHeaders, GROUP, HashPart, HeaderCondition,
-    HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, Oidc, OidcParameter, OutlierEjection,
-    ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, SecretOrConfigMapReference, SecretReference,
-    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
+    ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy, ClientTrafficPolicySpec,
+    CompressionCoding, ConcurrencyLimit, CredentialSource, ExternalAuth, ForwardedHeaders, GROUP, HashPart,
+    HeaderCondition, HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, Oidc, OidcParameter,
+    OutlierEjection, ParentBasedSampling, ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy,
+    SamplingRate, SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec,
+    ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -141,6 +142,12 @@ fn a_client_traffic_policy_has_the_fields_of_its_crd() {
             requests_per_connection: Some(1),
             concurrent_streams: Some(1),
             request_body: Some(Size("8Mi".into())),
+        }),
+        tracing: Some(ClientTracing {
+            sampling_rate: Some(SamplingRate { numerator: Some(1), denominator: Some(100) }),
+            parent_based_sampling: Some(ParentBasedSampling { mode: text("Disabled") }),
+            incoming_context: text("Continue"),
+            propagation: text("W3CAndB3"),
         }),
     });
 }

@@ -114,10 +114,13 @@ fn options() -> Result<ProxyOptions, Failure> {
     Ok(ProxyOptions {
         workers: 1,
         access_log: AccessLogFormat::Off,
+        access_log_copies: None,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
         recorder: RecorderOptions::default(),
+        tracing: None,
+        traces: None,
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::ZERO },
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

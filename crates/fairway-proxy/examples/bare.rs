@@ -1,4 +1,5 @@
-//! The data plane alone: one rule, one backend, no control side. For profilers: `bare LISTEN ENDPOINT [ENDPOINT ...]`.
+//! The data plane alone: one rule, one backend, no control side. For profilers: `bare [--trace] LISTEN ENDPOINT [ENDPOINT ...]`. With
+//! `--trace`, traces of clients are continued and sampled where they say so; those that begin here are not sampled.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use fairway_model::{
     Action, AnswerEdit, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern,
     Listener, ListenerProtocol, Match, Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder,
-    ServiceName, VirtualHost, WeightedBackend,
+    ServiceName, Tracing, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyOptions, ProxyProtocol,
@@ -14,17 +15,22 @@ use fairway_proxy::{
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let addresses: Vec<SocketAddr> =
-        std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
-    let (listen, endpoints) = addresses.split_first().ok_or("usage: bare LISTEN ENDPOINT...")?;
+    let (flags, addresses): (Vec<_>, Vec<_>) =
+        std::env::args().skip(1).partition(|text| text.starts_with("--"));
+    let addresses: Vec<SocketAddr> = addresses.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let (listen, endpoints) = addresses.split_first().ok_or("usage: bare [--trace] LISTEN ENDPOINT...")?;
+    let by_parent = Tracing { parent_based: true, trust_incoming: true, ..Tracing::default() };
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let options = ProxyOptions {
         workers: 1,
         access_log: AccessLogFormat::Off,
+        access_log_copies: None,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
         recorder: RecorderOptions::default(),
+        tracing: flags.iter().any(|flag| flag == "--trace").then(|| Arc::new(by_parent)),
+        traces: None,
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

@@ -172,7 +172,7 @@ async fn accept<N: Network>(
                 admit(&worker, port, address, stream);
             }
             Err(error) if Shortage::of(&error).is_some() => {
-                worker.counters.refused(Fault::Overloaded);
+                worker.refused(Fault::Overloaded);
                 accepting.refuse_one(&socket).await;
                 tokio::time::sleep(REST).await;
             }
@@ -204,10 +204,10 @@ fn waiting(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)>
 fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, stream: TcpStream) {
     let adopted = worker.adopted();
     // A port that is gone has nobody to serve: what still waited there is closed.
-    let Some(open_port) = adopted.listening().port(port) else { return };
+    let Some(open_port) = adopted.listening().port(port) else { return worker.refused(Fault::NoListener) };
     let scheme = scheme(&open_port.carries);
     if !worker.has_room_for_a_client() {
-        worker.counters.refused(Fault::Overloaded);
+        worker.refused(Fault::Overloaded);
         if scheme == Some(Scheme::Http) {
             refuse(&stream);
         }
@@ -245,7 +245,7 @@ fn serve_in_the_clear<N: Network>(
     let place = match open.adopted().listening().place(listener) {
         Ok(place) => place,
         Err(fault) => {
-            open.counters.refused(fault);
+            open.refused(fault);
             refuse(&stream);
             return None;
         }
@@ -264,7 +264,7 @@ fn forward<N: Network>(
     input: Vec<u8>,
 ) -> Option<impl Future<Output = ()>> {
     let place = open.adopted().listening().place(peer.listener);
-    peer._place = place.inspect_err(|fault| open.counters.refused(*fault)).ok()?;
+    peer._place = place.inspect_err(|fault| open.refused(*fault)).ok()?;
     Some(stream::serve(open, peer, stream, input))
 }
 
@@ -282,7 +282,7 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
     let introduced = Box::pin(introduce(&open, caller, stream)).await;
     let (caller, stream, rest) = match introduced {
         Ok(introduced) => introduced,
-        Err(fault) => return open.counters.refused(fault),
+        Err(fault) => return open.refused(fault),
     };
     let port = caller.port;
     let listener = open.adopted().listening().port(port).and_then(OpenPort::listener);
@@ -297,7 +297,7 @@ async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
                 Box::pin(serving).await;
             }
         }
-        (Some(Scheme::Http) | None, None) => open.counters.refused(Fault::NoListener),
+        (Some(Scheme::Http) | None, None) => open.refused(Fault::NoListener),
         (Some(Scheme::Https), _) => {
             let chosen = open.adopted().listening().port(port).map_or(Chosen::Alone, |port| port.chosen);
             match chosen {

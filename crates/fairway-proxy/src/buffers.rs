@@ -1,6 +1,6 @@
 //! What one exchange writes on: reused from exchange to exchange, so that none of it is allocated again.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use fairway_routing::session::{Belongs, Session};
 
 use crate::compression::Accepted;
 use crate::guards::VerifiedToken;
-use crate::metrics::record::FailedAttempt;
+use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros};
 use crate::request::body::RequestBody;
+use crate::trace::sampled::Sampled;
 
 /// Buffers of one exchange.
 pub(crate) struct Buffers {
@@ -115,6 +116,12 @@ pub(crate) struct Written {
     pub(crate) received: Head,
     /// Attempts whose response the client did not get.
     pub(crate) failed_attempts: Vec<FailedAttempt>,
+    /// When the last attempt began, counted from the beginning of the first.
+    pub(crate) attempt_began: Micros,
+    /// What TLS took of the connect of the last attempt.
+    pub(crate) handshake: Micros,
+    /// Of a sampled exchange. Boxed, as few exchanges are sampled.
+    pub(crate) sampled: Option<Box<Sampled>>,
 }
 
 /// Who asks, as far as guards found it out.
@@ -145,6 +152,9 @@ static NOTHING: Written = Written {
     identity: Identity::NONE,
     received: Head::new(),
     failed_attempts: Vec::new(),
+    attempt_began: Micros::ZERO,
+    handshake: Micros::ZERO,
+    sampled: None,
 };
 
 impl Forms {
@@ -172,7 +182,7 @@ impl Forms {
             written.login_cookies.clear();
             written.identity = Identity::NONE;
             written.received.clear();
-            written.failed_attempts.clear();
+            written.forget_attempts();
         }
     }
 
@@ -187,14 +197,37 @@ impl Forms {
         host.clone_from(&other.host);
     }
 
-    /// An attempt has failed. Of an exchange with very many only the first ones are noted.
+    /// An attempt has failed, so long after the beginning of the first one. Of an exchange with very many only the first ones are noted.
     #[cold]
-    pub(crate) fn note_failed_attempt(&mut self, failed: FailedAttempt) {
+    pub(crate) fn note_failed_attempt(
+        &mut self,
+        endpoint: SocketAddr,
+        outcome: AttemptOutcome,
+        after: Micros,
+    ) {
         const MOST: usize = 8;
-        let attempts = &mut self.write().failed_attempts;
+        let Written { failed_attempts: attempts, attempt_began: began, handshake, .. } = self.write();
         if attempts.len() < MOST {
-            attempts.push(failed);
+            attempts.push(FailedAttempt { endpoint, outcome, began: *began, after });
         }
+        (*began, *handshake) = (after, Micros::ZERO);
+    }
+
+    /// The attempt that comes now begins so long after the first one.
+    #[cold]
+    pub(crate) fn note_attempt_began(&mut self, after: Micros) {
+        self.write().attempt_began = after;
+    }
+
+    /// TLS took so much of the connect of this attempt.
+    #[cold]
+    pub(crate) fn note_handshake(&mut self, took: Micros) {
+        self.write().handshake = took;
+    }
+
+    /// The trace, where the exchange is sampled.
+    pub(crate) fn sampled_mut(&mut self) -> Option<&mut Sampled> {
+        self.0.as_mut()?.sampled.as_deref_mut()
     }
 
     /// What came from the endpoint is what came from another.
@@ -228,7 +261,7 @@ impl Forms {
             written.received = Head::new();
         }
         written.received.clear();
-        written.failed_attempts.clear();
+        written.forget_attempts();
         // Who asked is nobody of the next request, which may end before any guard is asked.
         written.identity = Identity::NONE;
         let Written {
@@ -270,6 +303,16 @@ impl Forms {
                 .map(Vec::capacity);
         let attempts = written.failed_attempts.capacity() * size_of::<FailedAttempt>();
         size_of::<Written>() + written.received.kept_bytes() + attempts + capacities.iter().sum::<usize>()
+    }
+}
+
+impl Written {
+    #[inline]
+    fn forget_attempts(&mut self) {
+        self.failed_attempts.clear();
+        self.attempt_began = Micros::ZERO;
+        self.handshake = Micros::ZERO;
+        self.sampled = None;
     }
 }
 

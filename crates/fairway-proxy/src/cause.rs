@@ -13,7 +13,7 @@ pub enum Cause {
     Endpoint,
     /// A service that Fairway asks before it forwards a request.
     Service,
-    /// Fairway: it has too little memory, room or connections.
+    /// Fairway: it has too little memory, room or connections, or it leaves.
     Fairway,
 }
 
@@ -85,6 +85,7 @@ impl Fault {
             Self::LocalShortage => {
                 "Fairway has no descriptor, port or buffer for a connection to an endpoint"
             }
+            Self::Drained => "Fairway was told to stop, and the time of its drain was over",
         }
     }
 
@@ -106,7 +107,11 @@ impl Fault {
             | Self::UpstreamMalformed(_)
             | Self::UpstreamNoWebsocket => Cause::Endpoint,
             Self::Undecided | Self::KeysUnavailable | Self::ProviderUnavailable => Cause::Service,
-            Self::BufferFull | Self::ListenerFull | Self::Overloaded | Self::LocalShortage => Cause::Fairway,
+            Self::BufferFull
+            | Self::ListenerFull
+            | Self::Overloaded
+            | Self::LocalShortage
+            | Self::Drained => Cause::Fairway,
             Self::Malformed(_)
             | Self::ClientGone
             | Self::ClientTimeout

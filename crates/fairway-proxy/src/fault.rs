@@ -90,11 +90,13 @@ pub enum Fault {
     Overloaded,
     /// Fairway has no descriptor, port or buffer for a connection to an endpoint.
     LocalShortage,
+    /// The process leaves, and the time that its drain gives exchanges is over.
+    Drained,
 }
 
 impl Fault {
     /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 is never sent,
-    /// nor is 421 to a client that has not shaken hands.
+    /// nor is 421 to a client that has not shaken hands, or what a drain cuts.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -131,7 +133,8 @@ impl Fault {
             | Self::ListenerFull
             | Self::BufferFull
             | Self::Overloaded
-            | Self::LocalShortage => 503,
+            | Self::LocalShortage
+            | Self::Drained => 503,
         }
     }
 
@@ -180,6 +183,7 @@ impl Fault {
             Self::ListenerFull => "listener_full",
             Self::Overloaded => "overloaded",
             Self::LocalShortage => "local_shortage",
+            Self::Drained => "drained",
         }
     }
 

@@ -76,7 +76,8 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::ListenerFull
         | Fault::BufferFull
         | Fault::Overloaded
-        | Fault::LocalShortage => Code::Unavailable,
+        | Fault::LocalShortage
+        | Fault::Drained => Code::Unavailable,
         // No answer: as gRPC's own connections that break.
         Fault::ConnectFailed
         | Fault::ConnectTimeout
@@ -192,6 +193,7 @@ mod tests {
             Fault::BufferFull,
             Fault::Overloaded,
             Fault::LocalShortage,
+            Fault::Drained,
         ];
         all.extend(Denial::all().map(Fault::Credential));
         all.extend(Malformed::ALL.iter().copied().map(Fault::Malformed));

@@ -5,7 +5,8 @@
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
 //! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. A [`stream`] has no exchanges, and neither have
 //! datagrams. Beside them stand [`worker`], [`publish`],
-//! [`access_log`] and [`recorder`].
+//! [`access_log`], [`recorder`] and [`trace`].
+//! [`access_log`], [`recorder`] and [`inspection`].
 //!
 //! An exchange may be dropped wherever it waits, and one whose client leaves ends at once. A request is never sent again after a byte
 //! of a response came, and a non-idempotent one never after it was written. A response that breaks is never ended cleanly, and no
@@ -19,6 +20,7 @@
 
 mod accept;
 mod access_log;
+mod attribution;
 mod body_step;
 mod body_steps;
 mod buffering;
@@ -33,6 +35,7 @@ mod grpc;
 mod guards;
 mod handshake;
 mod hello;
+mod inspection;
 mod l4;
 mod listener;
 mod listening;
@@ -52,14 +55,19 @@ mod stream;
 mod testing;
 mod thread;
 mod tls;
+pub mod trace;
 mod upstream;
 mod worker;
 
+pub use crate::attribution::{Attribution, Costs, RequestOutcome};
 pub use crate::cause::Cause;
 pub use crate::fault::Fault;
 pub use crate::guards::{Logouts, ShareLogout};
 pub use crate::tls::{IdentityError, SelfSigned, SessionTickets};
+pub use fairway_connection::upstream::EndpointState;
 pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};
+pub use fairway_net::output::OutputCopies;
+pub use inspection::{ClientProtocol, EndpointQuery, EndpointStates, OpenConnections};
 pub use listener::{BindError, TrustError};
 
 pub use options::{
@@ -69,5 +77,7 @@ pub use options::{
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};
 pub use recorder::{
-    QueryError, RecordedAttempt, RecordedExchange, RecordedQuery, RecordedRule, RecordedUpstream,
+    Before, QueryError, RecordedAttempt, RecordedExchange, RecordedQuery, RecordedRule, RecordedSamples,
+    RecordedUpstream, SampledRequest,
 };
+pub use trace::{SpanContext, TraceReceiver, TraceSender, TracedExchange};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// A listener of the configuration: the same from snapshot to snapshot while there is one of its name and protocol. Its
 /// slot may be given to another one later, with another generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListenerId {
     pub(crate) slot: u16,
     pub(crate) generation: u16,

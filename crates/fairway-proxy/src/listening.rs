@@ -460,6 +460,12 @@ impl Listening {
         self.entry(id)?.bounds.as_ref()
     }
 
+    /// The sessions of datagrams of each listener that has some, of all workers.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = (Arc<str>, u64)> {
+        let each = self.listeners.iter().flatten();
+        each.filter_map(|entry| Some((entry.model.name.clone(), entry.bounds.as_ref()?.open().into())))
+    }
+
     /// Whether a listener is here that `newer` does not have.
     pub(crate) fn is_more_than(&self, newer: &Self) -> bool {
         let gone = |(slot, entry): (usize, &Option<Entry>)| {

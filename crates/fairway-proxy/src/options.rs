@@ -1,15 +1,19 @@
 //! What the process fixes at its start: threads and hard limits. Everything else is configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
+use fairway_model::Tracing;
 use fairway_net::memory::{MemoryBudget, ReturnMemory};
+use fairway_net::output::OutputCopies;
 use ipnet::IpNet;
 
 use crate::guards::Logouts;
 use crate::peer::Scheme;
 use crate::tls::{SelfSigned, SessionTickets};
+use crate::trace::channel::TraceSender;
 
 /// How a [`crate::Proxy`] is started.
 #[derive(Clone, Debug)]
@@ -18,6 +22,8 @@ pub struct ProxyOptions {
     pub workers: usize,
     /// The format of the access log.
     pub access_log: AccessLogFormat,
+    /// Who gets its lines besides the standard output.
+    pub access_log_copies: Option<OutputCopies>,
     /// Which listeners expect a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
     /// Hard limits.
@@ -26,6 +32,10 @@ pub struct ProxyOptions {
     pub buffer: BufferOptions,
     /// What is remembered of the last exchanges.
     pub recorder: RecorderOptions,
+    /// How requests are traced, where neither their rule nor their listener says so. `None`: not at all.
+    pub tracing: Option<Arc<Tracing>>,
+    /// Where sampled exchanges go. `None`: they are not exported; endpoints get the context of their traces all the same.
+    pub traces: Option<TraceSender>,
     /// How the process stops.
     pub drain: DrainOptions,
     /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.

@@ -1,7 +1,9 @@
 //! The data plane as the rest of the process sees it: start, publish, measure, drain.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -15,14 +17,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
+use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections, merge_states};
 use crate::listener::BindError;
 use crate::metrics::{
-    Sample, Text, Totals, write_buffer_disk, write_cpu, write_memory, write_spent, write_spread,
-    write_tickets,
+    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_memory, write_spent,
+    write_spread, write_tickets,
 };
-use crate::options::{AccessLogFormat, ProxyOptions};
+use crate::options::{AccessLogFormat, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
-use crate::recorder::{RecordedExchange, RecordedQuery};
+use crate::recorder::{RecordedExchange, RecordedQuery, RecordedSamples, recorded_samples};
 use crate::thread::{Command, Launch, Question, run};
 use crate::tls::{IdentityError, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Shared, SharedGuards};
@@ -33,6 +36,8 @@ pub struct Proxy {
     handle: ProxyHandle,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     log: Option<OutputThread>,
+    /// Has an end once every worker has drained; nothing is ever sent.
+    drained: Mutex<std::sync::mpsc::Receiver<Infallible>>,
 }
 
 /// Asks the workers things; may be cloned and sent anywhere.
@@ -43,6 +48,7 @@ pub struct ProxyHandle {
     disk: Disk,
     spread: Arc<Spread>,
     tickets: SessionTickets,
+    recorder: RecorderOptions,
     started: SystemTime,
 }
 
@@ -93,7 +99,8 @@ impl Proxy {
         }
         let (log, sender) = match options.access_log {
             AccessLogFormat::Off => (None, OutputSender::none()),
-            _ => OutputThread::start("access-log").map(|(thread, sender)| (Some(thread), sender))?,
+            _ => OutputThread::start("access-log", options.access_log_copies.clone())
+                .map(|(thread, sender)| (Some(thread), sender))?,
         };
         warn_of_too_many_connections(&options);
         let options = Arc::new(options);
@@ -114,8 +121,10 @@ impl Proxy {
             disk,
             spread,
             tickets: options.tickets.clone(),
+            recorder: options.recorder,
             started: SystemTime::now(),
         };
+        let (undrained, drained) = std::sync::mpsc::channel();
         for (index, (neighbours, arrivals)) in neighbours.into_iter().enumerate() {
             let (commands, receiver) = mpsc::unbounded_channel();
             let launch = Launch {
@@ -127,13 +136,14 @@ impl Proxy {
                 shared: shared.clone(),
                 neighbours,
                 arrivals,
+                undrained: undrained.clone(),
             };
             handle.workers.push(commands);
             threads.push(
                 std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || run(launch))?,
             );
         }
-        Ok(Self { publisher, handle, threads, log })
+        Ok(Self { publisher, handle, threads, log, drained: Mutex::new(drained) })
     }
 
     /// Publishes snapshots; may be cloned and sent anywhere.
@@ -148,12 +158,25 @@ impl Proxy {
         self.handle.clone()
     }
 
-    /// Waits until every worker has drained. Blocks: call it on a thread of its own.
+    /// Waits until every worker has drained; they still say what they counted, until [`Self::join`]. Blocks: call it on a thread of its
+    /// own.
+    pub fn wait_until_drained(&self) {
+        let drained = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
+        // An error is the end that is waited for.
+        let Err(_) = drained.recv();
+    }
+
+    /// Waits until every worker has drained, and ends them. Blocks: call it on a thread of its own.
     ///
     /// # Errors
     /// The first error that ended a worker.
     pub fn join(self) -> std::io::Result<()> {
+        self.wait_until_drained();
         let Self { threads, log, handle, publisher, .. } = self;
+        for worker in &handle.workers {
+            // One that failed has ended.
+            let _ = worker.send(Command::End);
+        }
         let mut first = Ok(());
         for thread in threads {
             let ended = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a worker panicked")));
@@ -174,7 +197,7 @@ impl ProxyHandle {
         let (mut sum, mut cpu) = (Sample::default(), Vec::with_capacity(self.workers.len()));
         for (index, worker) in self.workers.iter().enumerate() {
             let (reply, sample) = oneshot::channel();
-            // A worker that has drained has no numbers left to give.
+            // A worker that failed has no numbers left to give.
             if worker.send(Command::Question(Question::Sample(reply))).is_ok()
                 && let Ok(sample) = sample.await
             {
@@ -199,7 +222,7 @@ impl ProxyHandle {
         let mut sum = Totals::default();
         for worker in &self.workers {
             let (reply, totals) = oneshot::channel();
-            // A worker that has drained has no numbers left to give.
+            // A worker that failed has no numbers left to give.
             if worker.send(Command::Question(Question::Totals(reply))).is_ok()
                 && let Ok(totals) = totals.await
             {
@@ -209,24 +232,76 @@ impl ProxyHandle {
         sum
     }
 
+    /// What each version of the configuration cost, the oldest first: as many of the last ones as workers keep apart.
+    pub async fn generations(&self) -> Vec<GenerationCounts> {
+        let mut sum = BTreeMap::<u64, GenerationCounts>::new();
+        for one in self.ask(Question::Generations).await.into_iter().flatten() {
+            let version = one.version;
+            sum.entry(version).or_insert(GenerationCounts { version, ..Default::default() }).merge(&one);
+        }
+        sum.into_values().collect()
+    }
+
     /// The exchanges that the workers remember and the query asks for, the last ones first.
     pub async fn recorded(&self, query: RecordedQuery) -> Vec<RecordedExchange> {
         let query = Arc::new(query);
         let mut found = Vec::new();
-        for worker in &self.workers {
+        let asked = |index: usize| query.before.is_none_or(|before| before.worker == index);
+        for (_, worker) in self.workers.iter().enumerate().filter(|(index, _)| asked(*index)) {
             let (reply, exchanges) = oneshot::channel();
             let question = Question::Recorded(Arc::clone(&query), reply);
-            // A worker that has drained remembers nothing.
+            // A worker that failed remembers nothing.
             if worker.send(Command::Question(question)).is_ok()
                 && let Ok(exchanges) = exchanges.await
             {
                 found.extend(exchanges);
             }
         }
-        // RFC 3339 in UTC sorts as the time does.
-        found.sort_by(|one, other| other.time.cmp(&one.time));
+        // Those of one worker are in the order of their numbers, which the next page goes on by.
+        if query.before.is_none() {
+            // RFC 3339 in UTC sorts as the time does.
+            found.sort_by(|one, other| other.time.cmp(&one.time));
+        }
         found.truncate(query.limit);
         found
+    }
+
+    /// A few requests of each rule, as the workers remember them.
+    pub async fn sampled(&self) -> RecordedSamples {
+        recorded_samples(self.ask(Question::Sampled).await, self.recorder)
+    }
+
+    /// What the workers know of endpoints of these backends. Takes as long for few routes as for many.
+    pub async fn endpoints(&self, query: EndpointQuery) -> EndpointStates {
+        let query = Arc::new(query);
+        let mut states = EndpointStates::new();
+        for known in self.ask(|reply| Question::Endpoints(Arc::clone(&query), reply)).await {
+            merge_states(&mut states, known);
+        }
+        states
+    }
+
+    /// The connections that are open now. Takes each worker as long as its sweep of once a second.
+    pub async fn open_connections(&self) -> OpenConnections {
+        let mut open = OpenConnections::default();
+        for of_worker in self.ask(Question::Connections).await {
+            open.merge(of_worker);
+        }
+        open
+    }
+
+    /// Asks one worker after the other. One that has drained has nothing left to tell.
+    async fn ask<T>(&self, question: impl Fn(oneshot::Sender<T>) -> Question) -> Vec<T> {
+        let mut told = Vec::with_capacity(self.workers.len());
+        for worker in &self.workers {
+            let (reply, answer) = oneshot::channel();
+            if worker.send(Command::Question(question(reply))).is_ok()
+                && let Ok(answer) = answer.await
+            {
+                told.push(answer);
+            }
+        }
+        told
     }
 
     /// Whether new requests have been refused for want of memory for 10 s although the load does not explain it.
@@ -238,7 +313,7 @@ impl ProxyHandle {
     /// Tells every worker to stop as the options say.
     pub fn drain(&self) {
         for worker in &self.workers {
-            // One that is gone has drained.
+            // One that failed is gone.
             let _ = worker.send(Command::Drain);
         }
     }

@@ -323,6 +323,19 @@ impl Stage {
         )
     }
 
+    /// The same, started with options that are what `edit` makes of them.
+    pub(crate) fn started_with(
+        edit: impl FnOnce(&mut ProxyOptions),
+        config: &Config,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let (network, connects) = ScriptedNetwork::new(script);
+        let guards = SharedGuards::new(1, SessionTickets::default(), Logouts::default());
+        let mut options = options();
+        edit(&mut options);
+        Self { worker: worker_started_with(options, &guards, network, config), connects }
+    }
+
     /// Two workers of one process, over what this configuration says.
     pub(crate) fn two_workers(
         config: &Config,
@@ -432,7 +445,15 @@ fn worker_within<N: Network>(
     limits: Limits,
     config: &Config,
 ) -> Rc<Worker<N>> {
-    let options = ProxyOptions { limits, ..options() };
+    worker_started_with(ProxyOptions { limits, ..options() }, guards, network, config)
+}
+
+fn worker_started_with<N: Network>(
+    options: ProxyOptions,
+    guards: &SharedGuards,
+    network: N,
+    config: &Config,
+) -> Rc<Worker<N>> {
     let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, fairway_net::output::OutputSender::none());
     let shared = Shared {
@@ -616,10 +637,13 @@ fn options() -> ProxyOptions {
     ProxyOptions {
         workers: 1,
         access_log: AccessLogFormat::Off,
+        access_log_copies: None,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
         recorder: RecorderOptions::default(),
+        tracing: None,
+        traces: None,
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

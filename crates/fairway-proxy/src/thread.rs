@@ -1,6 +1,7 @@
 //! A worker's thread from its start to its end.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +17,19 @@ use tokio::time::MissedTickBehavior;
 use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
 use crate::downstream;
-use crate::metrics::{Sample, Totals};
+use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections};
+use crate::metrics::{GenerationCounts, Sample, Totals};
 use crate::network::{Network, TcpNetwork};
-use crate::options::ProxyOptions;
+use crate::options::{DrainOptions, ProxyOptions};
 use crate::publish::{Published, Publisher};
-use crate::recorder::{RecordedExchange, RecordedQuery};
+use crate::recorder::{RecordedExchange, RecordedQuery, WorkerSamples};
 use crate::worker::{Arrivals, Neighbours, Open, Phase, Shared, Worker};
 
 /// How often pools are swept.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What the time of a drain cuts has this much more to end by itself: with a reset for its peers, and a line in the log.
+/// What the time of a drain cuts has this much more to end by itself: with a reset for its peers, a line in the log, and a number in the
+/// metrics.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// What a worker's thread is given.
@@ -39,6 +42,8 @@ pub(crate) struct Launch {
     pub(crate) shared: Shared,
     pub(crate) neighbours: Neighbours<Open<TcpNetwork>>,
     pub(crate) arrivals: Arrivals<Open<TcpNetwork>>,
+    /// Dropped once the worker has drained.
+    pub(crate) undrained: std::sync::mpsc::Sender<Infallible>,
 }
 
 /// What the rest of the process asks of a worker.
@@ -47,6 +52,8 @@ pub(crate) enum Command {
     Question(Question),
     /// Stop as the options say.
     Drain,
+    /// Nobody asks any more: a worker that has drained may end.
+    End,
 }
 
 /// What a worker answers at any time.
@@ -55,29 +62,61 @@ pub(crate) enum Question {
     Sample(oneshot::Sender<Sample>),
     /// What they add up to.
     Totals(oneshot::Sender<Totals>),
+    /// What each version of the configuration cost.
+    Generations(oneshot::Sender<Vec<GenerationCounts>>),
     /// What it remembers of its last exchanges.
     Recorded(Arc<RecordedQuery>, oneshot::Sender<Vec<RecordedExchange>>),
+    /// A few requests of each rule.
+    Sampled(oneshot::Sender<WorkerSamples>),
+    /// What it knows of endpoints.
+    Endpoints(Arc<EndpointQuery>, oneshot::Sender<EndpointStates>),
+    /// Its open connections.
+    Connections(oneshot::Sender<OpenConnections>),
 }
 
 impl Question {
     /// Whoever asks may have given up.
     fn answer(self, worker: &Worker<TcpNetwork>, index: usize) {
+        let names = |listener| worker.listener_name(listener);
         match self {
             Self::Sample(reply) => _ = reply.send(worker.sample()),
             Self::Totals(reply) => _ = reply.send(worker.counters.totals()),
-            Self::Recorded(query, reply) => _ = reply.send(worker.recorder.find(index, &query)),
+            Self::Generations(reply) => _ = reply.send(worker.counters.generations.counts()),
+            Self::Recorded(query, reply) => _ = reply.send(worker.recorder.find(index, &query, &names)),
+            Self::Sampled(reply) => _ = reply.send(worker.recorder.samples(&names)),
+            Self::Endpoints(query, reply) => _ = reply.send(worker.endpoint_states(&query)),
+            Self::Connections(reply) => _ = reply.send(worker.open_connections()),
         }
     }
 }
 
-/// Runs until the worker has drained.
+/// Serves until the worker has drained, then answers questions until nobody has any: its numbers stay, as long as others drain.
 pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-    LocalSet::new().block_on(&runtime, serve(launch))
+    let (local, index) = (LocalSet::new(), launch.index);
+    let (worker, mut commands, undrained) = local.block_on(&runtime, serve(launch))?;
+    // What is still open closes.
+    drop(local);
+    drop(undrained);
+    runtime.block_on(async {
+        loop {
+            match commands.recv().await {
+                Some(Command::Question(question)) => question.answer(&worker, index),
+                Some(Command::Drain) => {}
+                Some(Command::End) | None => return,
+            }
+        }
+    });
+    Ok(())
 }
 
-async fn serve(launch: Launch) -> std::io::Result<()> {
-    let Launch { index, options, publisher, mut commands, log, shared, neighbours, arrivals } = launch;
+/// A worker that has drained, what it is asked, and what says that it drains no more.
+type Drained =
+    (Rc<Worker<TcpNetwork>>, mpsc::UnboundedReceiver<Command>, std::sync::mpsc::Sender<Infallible>);
+
+async fn serve(launch: Launch) -> std::io::Result<Drained> {
+    let Launch { index, options, publisher, mut commands, log, shared, neighbours, arrivals, undrained } =
+        launch;
     let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
@@ -101,8 +140,9 @@ async fn serve(launch: Launch) -> std::io::Result<()> {
     drain(&worker, index, &mut commands).await;
     // Nobody ticks any more.
     worker.log.flush();
+    worker.traces.flush();
     loops.abort();
-    Ok(())
+    Ok((worker, commands, undrained))
 }
 
 /// Adopts each newer snapshot as soon as it is published.
@@ -150,20 +190,24 @@ async fn watch_memory(worker: Rc<Worker<TcpNetwork>>, index: usize) {
     }
 }
 
-/// Goes on accepting for a while, then waits for the exchanges in flight; answers questions all the time.
+/// Goes on accepting for a while, then waits for the exchanges in flight, and cuts those that take too long.
+pub(crate) async fn leave<N: Network>(worker: &Worker<N>, options: DrainOptions) {
+    worker.enter(Phase::Leaving);
+    tokio::time::sleep(options.delay).await;
+    worker.enter(Phase::Draining);
+    worker.counters.connections_closed(options.timeout).await;
+    worker.enter(Phase::Cutting);
+    // Counted from here, so that a worker that stood still gives what it cuts the time all the same.
+    worker.counters.connections_closed(LAST_WORDS).await;
+}
+
+/// Leaves, and answers questions all the time.
 async fn drain(
     worker: &Rc<Worker<TcpNetwork>>,
     index: usize,
     commands: &mut mpsc::UnboundedReceiver<Command>,
 ) {
-    worker.enter(Phase::Leaving);
-    let drained = async {
-        tokio::time::sleep(worker.options.drain.delay).await;
-        worker.enter(Phase::Draining);
-        worker.counters.connections_closed(worker.options.drain.timeout).await;
-        // Counted from here, so that a worker that stood still gives what it cuts the time all the same.
-        worker.counters.connections_closed(LAST_WORDS).await;
-    };
+    let drained = leave(worker, worker.options.drain);
     tokio::pin!(drained);
     let open = Cell::new(true);
     loop {
@@ -171,7 +215,7 @@ async fn drain(
             () = &mut drained => return,
             command = commands.recv(), if open.get() => match command {
                 Some(Command::Question(question)) => question.answer(worker, index),
-                Some(Command::Drain) => {}
+                Some(Command::Drain | Command::End) => {}
                 None => open.set(false),
             },
         }

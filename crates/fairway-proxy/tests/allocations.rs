@@ -19,9 +19,9 @@ use std::time::Duration;
 use fairway_model::{
     AnswerEdit, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, Backend, BackendKey, BackendTraffic,
     ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint, Guard,
-    HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol, Origin, Phases, Retry, SameSite,
-    SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
-    StickyFailure, StreamKey, StreamPolicy, StreamRoute, VirtualHost, WeightedBackend,
+    HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol, Origin, Phases, Propagation, Retry,
+    SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
+    StickyFailure, StreamKey, StreamPolicy, StreamRoute, Tracing, VirtualHost, WeightedBackend,
 };
 use fairway_testkit::tokens::{Signer, published};
 use serde_json::json;
@@ -198,12 +198,36 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
         println!("{name}: {allocations:.4} allocations per request");
         assert!(allocations < f64::from(most) + 0.05, "{name}: {allocations} allocations per request");
     }
+    traces_that_are_not_sampled_allocate_nothing();
     belonging_allocates_nothing();
     credentials_that_are_known_allocate_nothing();
     traffic_of_its_own_allocates_nothing();
     bytes_that_pass_through_allocate_nothing();
     datagrams_of_a_session_allocate_nothing();
     an_adoption_allocates_nothing_for_backends_that_stay();
+}
+
+/// Traces that are continued and that begin here: called by the only test, because what is counted is the process.
+fn traces_that_are_not_sampled_allocate_nothing() {
+    let traced = |propagation| {
+        move |mut config: Config| {
+            let tracing =
+                Tracing { parent_based: true, trust_incoming: true, propagation, ..Tracing::default() };
+            config.settings.tracing = Some(Arc::new(tracing));
+            config
+        }
+    };
+    let continued = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\ntracestate: a=b\r\n\
+                      traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n";
+    for (request, propagation) in [
+        (&continued[..], Propagation::W3c),
+        (continued, Propagation::W3cAndB3),
+        (GET, Propagation::W3c),
+        (GET, Propagation::W3cAndB3),
+    ] {
+        let allocations = per_request(request, PLAIN, b"\r\n\r\n", b"9", traced(propagation));
+        assert!(allocations < 0.05, "{propagation:?}: {allocations} allocations per request");
+    }
 }
 
 /// One of many backends changes: called by the only test, because what is counted is the process.

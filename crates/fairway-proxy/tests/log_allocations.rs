@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use fairway_http::Head;
 use fairway_model::{Escape, HostPattern, LogFormat, RuleLabels, ServiceName};
 use fairway_proxy::log::{
-    Amounts, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Upstream, WallClock,
+    Amounts, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Trace, Upstream,
+    WallClock,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -74,11 +75,13 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             attempts: 1,
             hedged: false,
         }),
+        trace: Trace::Sampled { trace_id: 1, span_id: 2 },
         reason: None,
         clock: &clock,
         process: &process,
     };
     let more = " $msec $time_iso8601 $arg_b $uri $cookie_a $hostname $geoip_city $remote_port $connection $jwt_claim_sub \
+                $opentelemetry_trace_id $opentelemetry_span_id \
                 $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $upstream_http_a $upstream_cookie_sid";
     let mut out = Vec::with_capacity(4096);
     for escape in [Escape::Nginx, Escape::Json] {

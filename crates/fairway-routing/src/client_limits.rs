@@ -1,9 +1,10 @@
 //! What holds for the clients of a listener: what it says itself, and else what holds for those of all listeners.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{ClientTraffic, ForwardedTrust, HeaderNames, Listener, Settings};
+use fairway_model::{ClientTraffic, ForwardedTrust, HeaderNames, Listener, Settings, Tracing};
 
 use crate::tested_values::BlockedBy;
 
@@ -35,6 +36,8 @@ pub struct ClientLimits {
     pub blocked: Option<BlockedBy>,
     /// The most bytes that the body of a request may have.
     pub max_body: Option<u64>,
+    /// How requests are traced, where their rule says nothing; `None` leaves it to the flags.
+    pub tracing: Option<Arc<Tracing>>,
     /// Whether headers have plain names only and nobody is blocked: one look instead of two at each request.
     pub is_usual: bool,
 }
@@ -65,6 +68,7 @@ impl ClientLimits {
             rejects_unknown_names: own.reject_unknown_names.unwrap_or(everywhere.reject_unknown_names),
             blocked,
             max_body: own.max_body,
+            tracing: own.tracing.as_ref().or(settings.tracing.as_ref()).cloned(),
         }
     }
 
@@ -159,6 +163,7 @@ mod tests {
             rejects_unknown_names: true,
             blocked: Some(BlockedBy::compiled(&blocked)),
             max_body: Some(6),
+            tracing: None,
             is_usual: false,
         };
         assert_eq!(ClientLimits::of(&Settings::default(), &own), expected);

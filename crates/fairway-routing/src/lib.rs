@@ -3,7 +3,8 @@
 //! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its `few_paths`, its path `tree` or
 //! its `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `steps`. [`compile()`] builds
 //! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
-//! that says what the right answer is, and [`explain`] tells it to people. [`session`] says which endpoint of a backend a request
+//! that says what the right answer is, and [`explain`] tells it to people. [`impact`] says what a change means for requests that were
+//! served. [`session`] says which endpoint of a backend a request
 //! belongs to.
 //!
 //! `ports` plans which listeners a port of TCP or UDP carries and which of them a TLS client gets. `unserved` lists what the model
@@ -25,6 +26,7 @@ mod guards;
 mod hash;
 mod host;
 mod hosts;
+pub mod impact;
 mod listed;
 mod matched;
 mod names;

@@ -12,7 +12,7 @@ use fairway_model::{
     ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback,
     FieldTemplate, Forwarding, Guard, HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm,
     PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect, RedirectTarget, RequestEdit,
-    RouteFilters, Timeouts,
+    RouteFilters, Timeouts, Tracing,
 };
 use fairway_pattern::Pattern;
 
@@ -46,6 +46,8 @@ pub struct Steps<R> {
     pub bounds: AnswerBounds,
     /// Whether the access log has no line for the exchange.
     pub unlogged: bool,
+    /// How the exchange is traced; as the listener says where there is nothing.
+    pub tracing: Option<Arc<Tracing>>,
 }
 
 /// A question that a request must pass.
@@ -306,6 +308,7 @@ impl<R> Default for Steps<R> {
             },
             bounds: AnswerBounds::default(),
             unlogged: false,
+            tracing: None,
         }
     }
 }
@@ -334,6 +337,7 @@ impl<R> Steps<R> {
             guards,
             bounds: phases.bounds,
             unlogged: phases.unlogged,
+            tracing: phases.tracing.clone(),
         })
     }
 
@@ -559,22 +563,13 @@ impl AnswerStep {
 pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
     if let Some(of_rule) = &rule.forwarding {
-        let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, .. } = &**of_rule;
-        phases.add(Forwarding {
-            fields: fields.clone(),
-            chosen: chosen.clone(),
-            hop: *hop,
-            retry_statuses: retry_statuses.clone(),
-            grpc_web: *grpc_web,
-            buffering: *buffering,
-            ..Forwarding::default()
-        });
+        let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, .. } = (**of_rule).clone();
+        let unset = Forwarding::default();
+        phases.add(Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, ..unset });
     }
-    phases.answers.received.clone_from(&rule.answers.received);
-    phases.answers.pages.clone_from(&rule.answers.pages);
     phases.answers.edits.extend_from_slice(&rule.answers.edits);
-    phases.answers.compression.clone_from(&rule.answers.compression);
-    Phases { bounds: rule.bounds, unlogged: rule.unlogged, ..phases }
+    phases.answers = Answers { edits: phases.answers.edits, ..rule.answers.clone() };
+    Phases { bounds: rule.bounds, unlogged: rule.unlogged, tracing: rule.tracing.clone(), ..phases }
 }
 
 impl CompiledRedirect {

@@ -36,7 +36,7 @@ pub(crate) enum Extent {
 /// # Errors
 /// It does not answer, or with another status than 200.
 pub(crate) async fn page(admin: SocketAddr, path: &str) -> Result<Vec<u8>> {
-    part(admin, path, Extent::Whole).await
+    part(admin, path, Extent::Whole).await.with_context(|| format!("--admin {admin}"))
 }
 
 /// The page `path` of the admin server at `admin`, as far as `extent` says.
@@ -44,12 +44,8 @@ pub(crate) async fn page(admin: SocketAddr, path: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// It does not answer, or with another status than 200.
 pub(crate) async fn part(admin: SocketAddr, path: &str, extent: Extent) -> Result<Vec<u8>> {
-    let answer = async {
-        let stream =
-            timeout(ANSWER_TIMEOUT, TcpStream::connect(admin)).await.context("no answer for 30 s")??;
-        read(stream, &admin.to_string(), path, extent).await
-    };
-    answer.await.with_context(|| format!("--admin {admin}"))
+    let stream = timeout(ANSWER_TIMEOUT, TcpStream::connect(admin)).await.context("no answer for 30 s")??;
+    read(stream, &admin.to_string(), path, extent).await
 }
 
 /// The page `path` of the admin server at the other end of `stream`, where it is called `host`.

@@ -10,7 +10,7 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::Compat;
 
 use crate::args::{CheckArgs, Output};
-use crate::offline::{Input, Offline};
+use crate::offline::{Input, Offline, Read};
 use crate::terminal::{EscapedJson, Plain};
 
 /// Says everything; 0 when there is nothing but notes, 1 otherwise.
@@ -19,11 +19,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let input = Input { manifests: manifests.as_deref(), cluster, translation, addresses: Some(addresses) };
     let read = input.read()?;
     let (prefix, compat) = (read.options.annotations_prefix.clone(), read.options.hosts.compat);
-    let given = read.given();
-    let left = fairway_migrate::left_to_ingress_nginx(&read.changes, &read.options);
-    let mut found = read.judged()?;
-    found.diagnostics.extend(left);
-    given.judge(&mut found.diagnostics);
+    let found = judged(read)?;
     let report = || report(&found, &prefix, compat);
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (args.output, args.report) {
@@ -38,8 +34,25 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         (Output::Html, _) => fairway_migrate::html(&mut Plain(&mut out), &report())?,
     }
     out.flush()?;
-    let clean = found.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Note);
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if is_clean(&found) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What objects mean, with everything that there is to say.
+///
+/// # Errors
+/// Never: the first update always has an outcome.
+pub(crate) fn judged(read: Read) -> Result<Offline> {
+    let given = read.given();
+    let left = fairway_migrate::left_to_ingress_nginx(&read.changes, &read.options);
+    let mut found = read.judged()?;
+    found.diagnostics.extend(left);
+    given.judge(&mut found.diagnostics);
+    Ok(found)
+}
+
+/// Whether there is nothing but notes.
+pub(crate) fn is_clean(found: &Offline) -> bool {
+    found.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Note)
 }
 
 fn report(found: &Offline, prefix: &str, compat: Compat) -> Report {
@@ -47,7 +60,8 @@ fn report(found: &Offline, prefix: &str, compat: Compat) -> Report {
     Report::of(&Objects { ingresses, translation: &outcome.translation, diagnostics, prefix, compat })
 }
 
-fn text(out: &mut impl Write, found: &Offline) -> Result<()> {
+/// Writes every diagnostic, and how many there are.
+pub(crate) fn text(out: &mut impl Write, found: &Offline) -> Result<()> {
     for diagnostic in &found.diagnostics {
         writeln!(out, "{}", line(diagnostic))?;
     }
@@ -90,7 +104,8 @@ pub(crate) fn worded(severity: &str, code: &str, origin: &Origin, problem: &str)
     on_one_line(&format!("{place}{severity}[{code}]: {object}{problem}"))
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// A number of things.
+pub(crate) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 

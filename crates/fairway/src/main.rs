@@ -5,6 +5,7 @@
 mod allocator;
 mod args;
 mod ask;
+mod blast_radius;
 mod check;
 mod compare;
 mod documents;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let (cli, lost) = command_line();
     let outcome = match cli.command {
         Command::Run(run) => run::run(&run, &lost),
+        Command::Check(check) if !check.against.against.is_empty() => blast_radius::check(&check),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Migrate(migrate) => migrate::migrate(&migrate.what),

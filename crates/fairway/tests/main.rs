@@ -4,8 +4,10 @@
 
 mod authentication;
 mod bad_input;
+mod blast_radius;
 mod body_policies;
 mod buffering;
+mod changes;
 mod chart;
 mod churn;
 mod combinations;
@@ -38,6 +40,7 @@ mod shared_services;
 mod silent_cluster;
 mod snippets;
 mod studies;
+mod telemetry;
 mod tenants;
 mod tokens;
 mod trust;

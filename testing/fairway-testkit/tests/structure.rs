@@ -27,6 +27,7 @@ const CRATES: &str = "
     connection: http http2 model net routing
     proxy: connection http http2 model net password routing token
     control: gateway ingress model objects routing
+    telemetry: http model proxy
     cluster: control gateway ingress model objects
     migrate: ingress model objects pattern snippet
     compare: http ingress migrate model objects routing
@@ -37,7 +38,7 @@ const CRATES: &str = "
     testkit:
     echo:
     bench: lab-measure lab-traffic testkit
-    fairway: cluster compare control echo gateway http ingress migrate model objects proxy routing
+    fairway: cluster compare control echo gateway http ingress migrate model objects proxy routing telemetry
 ";
 
 /// Crates, and what they must not depend on.

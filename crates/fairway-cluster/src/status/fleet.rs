@@ -26,6 +26,8 @@ pub(crate) struct Fleet {
     own: ObjectKey,
     labels: Labels,
     refusals: Arc<Refusals>,
+    /// What is lost where the pods may not be read.
+    lost: &'static str,
 }
 
 /// What the pods of the fleet have in common.
@@ -50,7 +52,13 @@ impl Fleet {
     /// The fleet of the pod `own`.
     pub(crate) fn new(client: &Client, own: ObjectKey, refusals: Arc<Refusals>) -> Self {
         let pods = Api::namespaced(client.clone(), &own.namespace);
-        Self { pods, own, labels: Labels::Unknown, refusals }
+        let lost = "whether this is the last replica is unknown, and status stays when the last one goes";
+        Self { pods, own, labels: Labels::Unknown, refusals, lost }
+    }
+
+    /// The same for whoever loses something else where the pods may not be read.
+    pub(crate) fn losing(self, lost: &'static str) -> Self {
+        Self { lost, ..self }
     }
 
     /// Reads the own labels while the own pod is there for sure. A pod that is deleted by force is gone before its
@@ -82,6 +90,14 @@ impl Fleet {
         Ok(other.map_or(Others::None, |pod| Others::Pod(name(pod))))
     }
 
+    /// All pods of the fleet that go on. None where this process is in no pod.
+    pub(crate) async fn pods(&mut self) -> Result<Vec<Pod>, Error> {
+        self.learn().await?;
+        let Some(selector) = self.selector() else { return Ok(Vec::new()) };
+        let list = self.pods.list(&ListParams::default().labels(&selector)).await;
+        Ok(self.judge("list", list)?.items.into_iter().filter(goes_on).collect())
+    }
+
     /// The nodes on which pods of the fleet are ready.
     pub(crate) async fn nodes(&mut self) -> Result<BTreeSet<String>, Error> {
         self.learn().await?;
@@ -103,8 +119,7 @@ impl Fleet {
     }
 
     fn judge<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
-        let lost = "whether this is the last replica is unknown, and status stays when the last one goes";
-        let namespace = self.own.namespace.clone();
+        let (namespace, lost) = (self.own.namespace.clone(), self.lost);
         self.refusals.judge(Permit { verb, resource: "pods".into(), namespace, lost }, answer)
     }
 }

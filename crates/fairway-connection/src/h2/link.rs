@@ -164,6 +164,11 @@ impl<S: Transport> Link<S> {
         Some(core.lent.take())
     }
 
+    /// Slots that exchanges have, or whose end is awaited.
+    pub(super) fn lent(&self) -> usize {
+        self.core.borrow().lent.taken()
+    }
+
     /// The exchange is over.
     pub(super) fn give_back(&self, slot: usize) {
         let mut core = self.core.borrow_mut();

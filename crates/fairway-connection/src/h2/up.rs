@@ -314,6 +314,10 @@ impl<S: Transport> Hop for H2Up<S> {
 
     fn rest(&mut self) {}
 
+    fn parts_lent(&self) -> usize {
+        self.link.lent()
+    }
+
     fn share(&mut self) -> Share<Self> {
         match self.link.take_slot() {
             Some(slot) => Share::Part(Self::of(Rc::clone(&self.link), Role::Stream(slot))),

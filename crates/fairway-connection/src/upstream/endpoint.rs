@@ -13,6 +13,7 @@ use fairway_net::clock::Instant;
 use crate::sides::{Hop, Share};
 use crate::upstream::health::{Blame, Ejecting, Health};
 use crate::upstream::high_water::HighWater;
+use crate::upstream::state::EndpointState;
 
 /// A non-idempotent request may go on a reused connection only when that answered within this time.
 const PROVEN: Duration = Duration::from_secs(1);
@@ -304,8 +305,7 @@ impl<H: Hop> Endpoint<H> {
 
     /// A connect begins. `None` where its connection will carry one exchange at a time.
     pub fn begin_connect(self: &Rc<Self>) -> Option<Underway<H>> {
-        let shares = matches!(self.identity.protocol, BackendProtocol::H2c | BackendProtocol::Http2);
-        shares.then(|| {
+        self.shares_connections().then(|| {
             self.opening.under_way.set(self.opening.under_way.get() + 1);
             Underway(Rc::clone(self))
         })
@@ -348,9 +348,38 @@ impl<H: Hop> Endpoint<H> {
         self.memberships.set(self.memberships.get() + 1);
     }
 
+    /// Whether each connection carries several exchanges. Of [`BackendProtocol::Auto`] only the handshake tells.
+    fn shares_connections(&self) -> bool {
+        matches!(self.identity.protocol, BackendProtocol::H2c | BackendProtocol::Http2)
+    }
+
     /// Idle connections to it.
     pub(crate) fn idle(&self) -> usize {
         self.idle.borrow().len()
+    }
+
+    /// What this worker knows of it.
+    pub(crate) fn state(&self, now: Instant) -> EndpointState {
+        let pool = self.idle.borrow();
+        let lent = pool.iter().map(|pooled| pooled.hop.as_ref().map_or(0, H::parts_lent));
+        let (shared, parts) = lent.fold((0, 0), |(shared, parts), lent| match lent {
+            0 => (shared, parts),
+            _ => (shared + 1, parts + lent),
+        });
+        let others = match self.shares_connections() {
+            true => self.opening.under_way.get(),
+            // Each has a connection of its own, or is making one.
+            false => (self.in_flight() as usize).saturating_sub(parts),
+        };
+        let known = |of: &PeakEwma| (of.micros() > 0).then(|| Duration::from_micros(of.micros().into()));
+        EndpointState {
+            under_way: self.in_flight(),
+            idle: pool.len() - shared,
+            busy: shared + others,
+            latency: known(&self.latency),
+            connect_time: known(&self.connect),
+            ..EndpointState::of_health(self.health.get(), now)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use fairway_routing::session::Belongs;
 use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::{Blame, Ejecting};
+use crate::upstream::state::EndpointState;
 
 /// The most endpoints that one exchange tries.
 const MOST_TRIES: usize = 8;
@@ -149,6 +151,33 @@ impl<H: Hop> Groups<H> {
     /// Attempts that are under way, of all endpoints.
     pub fn in_flight(&self) -> u32 {
         self.known.borrow().values().filter_map(Weak::upgrade).map(|endpoint| endpoint.in_flight()).sum()
+    }
+
+    /// What is known of the first `most` endpoints of a backend, by address and what carries it. Looks at no other endpoint.
+    pub fn states(
+        &self,
+        backend: &Backend,
+        most: usize,
+        now: Instant,
+    ) -> Vec<(SocketAddr, PortProtocol, EndpointState)> {
+        let known = self.known.borrow();
+        let state = |address, transport| {
+            let (protocol, tls) = (backend.protocol, backend.tls.clone());
+            let endpoint = known.get(&EndpointIdentity { address, transport, protocol, tls })?.upgrade()?;
+            Some((address, transport, endpoint.state(now)))
+        };
+        let shown = backend.endpoints.iter().take(most).map(|endpoint| endpoint.address);
+        let both = shown.flat_map(|address| [(address, PortProtocol::Tcp), (address, PortProtocol::Udp)]);
+        both.filter_map(|(address, transport)| state(address, transport)).collect()
+    }
+
+    /// What is known of all endpoints together; each counts as one worker does. Takes as long as a sweep.
+    pub fn state_of_all(&self, now: Instant) -> EndpointState {
+        let mut all = EndpointState::default();
+        for endpoint in self.known.borrow().values().filter_map(Weak::upgrade) {
+            all.merge(&endpoint.state(now));
+        }
+        all
     }
 
     /// Idle connections to all endpoints.

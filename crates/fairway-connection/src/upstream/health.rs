@@ -14,7 +14,7 @@ use fairway_model::Ejection;
 use fairway_net::clock::Instant;
 
 /// What a failure that counts in full is in the unit in which they are counted.
-const THIRDS: u16 = 3;
+pub(super) const THIRDS: u16 = 3;
 /// How long a probe, or a connect that lost a race, may take before another probe goes.
 const PROBE: Duration = Duration::from_secs(30);
 /// No ejection is longer.

@@ -7,6 +7,7 @@
 //! * [`health`]: what failures say of it.
 //! * [`lease`]: one exchange's worth of a connection, which the pool lends.
 //! * [`room`]: idle connections give way when descriptors run short.
+//! * [`state`]: what of all this others may look at.
 //!
 //! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
 //! everything that makes two connections to it alike. No group chooses an endpoint that has as many attempts
@@ -18,9 +19,11 @@ pub mod health;
 mod high_water;
 pub mod lease;
 pub mod room;
+pub mod state;
 
 pub use endpoint::{Awaited, Chosen, Endpoint, EndpointIdentity, Errand, Opened, PoolLimits, Underway};
 pub use group::{Group, Groups, Tried};
 pub use health::Blame;
 pub use lease::Lease;
 pub use room::Room;
+pub use state::EndpointState;

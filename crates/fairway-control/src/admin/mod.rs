@@ -19,6 +19,7 @@ mod served;
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
@@ -30,6 +31,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
 
 pub use audience::Audience;
 pub use body::Body;
@@ -45,8 +47,10 @@ use crate::places::{Pace, Places};
 const MAX_CONNECTIONS: usize = 64;
 /// How long a request head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may last: nothing here is slow, and nobody may keep the places.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// A connection that is so old takes no other request: nothing here is slow, and nobody may keep the places.
+const KEEP_ALIVE_TIME: Duration = Duration::from_secs(50);
+/// How long what is under way then may still take. Streams of events end before, so that none is cut.
+const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed accept (no descriptors left), so that it does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -114,11 +118,12 @@ async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>, audience: 
 }
 
 async fn serve(stream: TcpStream, pages: Arc<Pages>, audience: Audience, pace: Pace) {
+    let end = Instant::now() + KEEP_ALIVE_TIME;
     let answer = service_fn(move |request: Request<Incoming>| {
         let (pages, pace) = (pages.clone(), pace.clone());
         async move {
             pace.client();
-            Ok::<Response<Body>, Infallible>(pages.answer(&request, audience, &pace).await)
+            Ok::<Response<Body>, Infallible>(pages.answer(&request, audience, &pace, end).await)
         }
     });
     let connection = http1::Builder::new()
@@ -126,6 +131,10 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>, audience: Audience, pace: P
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(stream), answer);
-    // A client that goes away or is too slow is its own business.
-    _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+    let mut connection = pin!(connection);
+    if timeout_at(end, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        // A client that goes away or is too slow is its own business.
+        _ = timeout_at(end + LAST_RESPONSE_TIMEOUT, connection).await;
+    }
 }

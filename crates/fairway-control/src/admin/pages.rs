@@ -11,6 +11,7 @@ use http_body_util::Either;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::audience::Audience;
 use super::body::{Body, TEXT, page, respond};
@@ -67,12 +68,13 @@ struct ConfigPage<'a> {
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Pages {
-    /// The answer to `request`, which came on the connection `pace`.
+    /// The answer to `request`, which came on the connection `pace`; it has to be over by `end`.
     pub(super) async fn answer<B>(
         &self,
         request: &Request<B>,
         audience: Audience,
         pace: &Pace,
+        end: Instant,
     ) -> Response<Body> {
         let (method, uri) = (request.method(), request.uri());
         if audience == Audience::Operators && !hosts::is_answered(request) {
@@ -92,10 +94,20 @@ impl Pages {
             ("/config", Audience::Operators) => self.config(),
             (path, Audience::Operators) if Dashboard::has(path) => {
                 let process = Process { viewer: self.viewer.clone(), readiness: Arc::clone(&self.readiness) };
-                self.dashboard.answer(uri, request.headers(), process).await
+                self.dashboard.answer(uri, request.headers(), process, end).await
             }
             _ => page(StatusCode::NOT_FOUND, TEXT, "no such page here\n".into()),
         }
+    }
+
+    /// The text of `/metrics`.
+    pub async fn metrics_text(&self) -> Pieces {
+        let mut text = self.identity.build();
+        if let Some(view) = self.viewer.view() {
+            text.push_str(&metrics::text(&view));
+            text.push_str(&controller::text(&view, (self.adopted)(), &self.identity));
+        }
+        Box::new(iter::once(text).chain((self.metrics)().await))
     }
 
     fn healthz(&self) -> Response<Body> {
@@ -116,13 +128,7 @@ impl Pages {
         let Some(place) = self.scrapes.place(audience, pace).await else {
             return page(StatusCode::TOO_MANY_REQUESTS, TEXT, "too many scrapes of this address\n".into());
         };
-        let mut text = self.identity.build();
-        if let Some(view) = self.viewer.view() {
-            text.push_str(&metrics::text(&view));
-            text.push_str(&controller::text(&view, (self.adopted)(), &self.identity));
-        }
-        let pieces = iter::once(text).chain((self.metrics)().await);
-        let scrape = Scrape::new(Box::new(pieces), place);
+        let scrape = Scrape::new(self.metrics_text().await, place);
         respond(StatusCode::OK, PROMETHEUS, Either::Right(Either::Left(scrape)))
     }
 

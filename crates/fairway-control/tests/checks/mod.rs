@@ -14,6 +14,8 @@ use fairway_objects::resources::Change;
 
 const NOW: i64 = 1_767_225_600;
 
+const FILE: &str = "any.yaml";
+
 /// What must be served whatever stands beside it.
 const GOOD: &str = r#"
 ---
@@ -45,9 +47,9 @@ endpoints: [{addresses: [10.9.9.9]}]
 ---
 "#;
 
-/// What translation is told of a text.
-fn changes(text: &str) -> Vec<Change> {
-    let file: Arc<str> = "any.yaml".into();
+/// What translation is told of a text that is in this file. What cannot be read is left out.
+pub(crate) fn changes(text: &str, file: &str) -> Vec<Change> {
+    let file: Arc<str> = file.into();
     let mut changes = Vec::new();
     for section in manifest::sections(text) {
         if let Ok(Some(root)) = manifest::parse(&section) {
@@ -88,13 +90,13 @@ pub(crate) fn manifest(input: &[u8]) {
 /// The same text means the same, in whatever steps it is told, and an object that is right is served as it is alone.
 pub(crate) fn holds(text: &str) {
     let mut alone = engine();
-    alone.update(changes(GOOD), NOW);
+    alone.update(changes(GOOD, FILE), NOW);
     // A directive (`%`) belongs to the document that follows, so one that is wrong must not be the survivor's.
     for text in [format!("{GOOD}{text}"), format!("{text}\n...\n{GOOD}")] {
-        let all = changes(&text);
+        let all = changes(&text, FILE);
         let (mut at_once, mut again, mut in_steps) = (engine(), engine(), engine());
         at_once.update(all.clone(), NOW);
-        again.update(changes(&text), NOW);
+        again.update(changes(&text, FILE), NOW);
         assert_eq!(seen(&at_once), seen(&again), "the same text means the same");
         all.into_iter().for_each(|change| _ = in_steps.update(vec![change], NOW));
         if in_steps.current().is_some() {

@@ -11,6 +11,7 @@ use fairway_objects::policies::{
 use fairway_pattern::Pattern;
 
 use crate::policies::reading::{Reading, Warning, Wrong};
+use crate::policies::tracing;
 use crate::policies::value::{is_everybody, number, ranges, some_bytes, some_time, word};
 
 /// A connection of HTTP/2 never has more streams.
@@ -50,6 +51,7 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraff
         blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
         max_body: some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
         header_names: word("spec.headerNames", spec.header_names.as_deref(), &HEADER_NAMES)?,
+        tracing: spec.tracing.as_ref().map(tracing::read).transpose()?,
     };
     Ok(Reading { said, warnings })
 }
@@ -135,6 +137,7 @@ fn everybody(field: &str) -> Warning {
 mod tests {
     use std::time::Duration;
 
+    use fairway_model::{Propagation, SampleRatio, Tracing};
     use serde_json::{Value, json};
 
     use super::*;
@@ -158,6 +161,7 @@ mod tests {
             "blockedClients": {"userAgents": [{"value": "bot"}, {"type": "RegularExpression", "value": "(?i)^curl/"}]},
             "timeouts": {"idle": "1m", "requestHead": "5s", "tlsHandshake": "2s500ms"},
             "limits": {"connections": 1000, "requestsPerConnection": 50, "concurrentStreams": 16, "requestBody": "8Mi"},
+            "tracing": {"samplingRate": {"numerator": 1}, "incomingContext": "Continue", "propagation": "W3CAndB3"},
         }))
         .unwrap();
         let expected = ClientTraffic {
@@ -183,6 +187,13 @@ mod tests {
                     ValueTest::Found { pattern: "(?i)^curl/".into(), ignore_case: false },
                 ],
                 referers: Vec::new(),
+            })),
+            tracing: Some(Arc::new(Tracing {
+                ratio: SampleRatio::new(0.01).unwrap(),
+                parent_based: true,
+                trust_incoming: true,
+                propagation: Propagation::W3cAndB3,
+                span_name: None,
             })),
         };
         assert_eq!((read.said, read.warnings), (expected, Vec::new()));

@@ -11,6 +11,7 @@ mod compression;
 mod external;
 mod reading;
 pub(crate) mod security;
+mod tracing;
 mod value;
 
 pub(crate) use reading::{Warning, Wrong};

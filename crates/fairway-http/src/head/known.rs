@@ -68,6 +68,14 @@ known! {
     XAccelExpires = "X-Accel-Expires";
     XAccelLimitRate = "X-Accel-Limit-Rate";
     XAccelRedirect = "X-Accel-Redirect";
+    TraceParent = "traceparent";
+    TraceState = "tracestate";
+    B3 = "b3";
+    XB3TraceId = "X-B3-TraceId";
+    XB3SpanId = "X-B3-SpanId";
+    XB3ParentSpanId = "X-B3-ParentSpanId";
+    XB3Sampled = "X-B3-Sampled";
+    XB3Flags = "X-B3-Flags";
 }
 
 impl Known {
@@ -78,6 +86,7 @@ impl Known {
         let Some(&first) = name.first() else { return Other };
         match (name.len(), first | 0x20) {
             (2, b't') => pick(name, b"te", Te),
+            (2, b'b') => pick(name, b"b3", B3),
             (4, b'h') => pick(name, b"host", Host),
             (4, b'd') => pick(name, b"date", Date),
             (5, b'p') => pick(name, b"proxy", Proxy),
@@ -95,8 +104,10 @@ impl Known {
             (10, b'c') => pick(name, b"connection", Connection),
             (10, b'k') => pick(name, b"keep-alive", KeepAlive),
             (10, b'u') => pick(name, b"user-agent", UserAgent),
+            (10, b't') => pick(name, b"tracestate", TraceState),
+            (11, b't') => pick(name, b"traceparent", TraceParent),
             (12, b'c') => pick(name, b"content-type", ContentType),
-            (12, b'x') => pick(name, b"x-request-id", XRequestId),
+            (12, b'x') if name[2] | 0x20 == b'r' => pick(name, b"x-request-id", XRequestId),
             (14, b'c') => pick(name, b"content-length", ContentLength),
             (15, b'x') if name[14] | 0x20 == b'r' => pick(name, b"x-forwarded-for", XForwardedFor),
             _ => Known::of_long(name, first | 0x20),
@@ -106,6 +117,10 @@ impl Known {
     fn of_long(name: &[u8], first: u8) -> Known {
         use Known::*;
         match (name.len(), first, name[name.len() - 1] | 0x20) {
+            (10, b'x', _) => pick(name, b"x-b3-flags", XB3Flags),
+            (11, b'x', _) => pick(name, b"x-b3-spanid", XB3SpanId),
+            (12, b'x', _) if same(name, b"x-b3-traceid") => XB3TraceId,
+            (12, b'x', _) => pick(name, b"x-b3-sampled", XB3Sampled),
             (15, b'x', b't') => pick(name, b"x-accel-charset", XAccelCharset),
             (15, b'x', b's') => pick(name, b"x-accel-expires", XAccelExpires),
             (16, b'p', _) => pick(name, b"proxy-connection", ProxyConnection),
@@ -115,6 +130,7 @@ impl Known {
             (17, b't', _) => pick(name, b"transfer-encoding", TransferEncoding),
             (17, b'x', b'o') => pick(name, b"x-forwarded-proto", XForwardedProto),
             (17, b'x', b'g') => pick(name, b"x-accel-buffering", XAccelBuffering),
+            (17, b'x', b'd') => pick(name, b"x-b3-parentspanid", XB3ParentSpanId),
             (17, b's', _) => pick(name, b"sec-websocket-key", SecWebsocketKey),
             (18, _, b'e') if same(name, b"x-forwarded-scheme") => XForwardedScheme,
             (18, _, b'e') => pick(name, b"x-accel-limit-rate", XAccelLimitRate),
@@ -146,6 +162,16 @@ impl Known {
         | Known::XAccelLimitRate.bit()
         | Known::XAccelRedirect.bit();
 
+    /// The fields of W3C Trace Context.
+    pub const TRACE_CONTEXT: u64 = Known::TraceParent.bit() | Known::TraceState.bit();
+
+    /// The fields in which B3 sends the context of a trace, other than [`Known::B3`].
+    pub const X_B3: u64 = Known::XB3TraceId.bit()
+        | Known::XB3SpanId.bit()
+        | Known::XB3ParentSpanId.bit()
+        | Known::XB3Sampled.bit()
+        | Known::XB3Flags.bit();
+
     /// Fields that tell an endpoint of the client, which Fairway always writes anew.
     pub const OF_THE_CLIENT: [Known; 7] = [
         Known::XForwardedFor,
@@ -169,6 +195,13 @@ impl Known {
     #[must_use]
     pub const fn is_of_one_hop(self) -> bool {
         self.bit() & (Self::HOP_BY_HOP | Known::ContentLength.bit()) != 0
+    }
+
+    /// Whether a field of this name may be a trailer: it is not for routing, framing or one hop (RFC 9110 §6.5.1).
+    #[inline]
+    #[must_use]
+    pub const fn may_be_trailer(self) -> bool {
+        matches!(self, Known::Other | Known::B3) || self.bit() & (Self::TRACE_CONTEXT | Self::X_B3) != 0
     }
 
     /// This name's bit in a set of names.
@@ -230,6 +263,13 @@ mod tests {
             assert_eq!(Known::of(format!("{}s", known.name()).as_bytes()), Known::Other);
         }
         assert_eq!(Known::of(b""), Known::Other);
+    }
+
+    #[test]
+    fn trailers_may_have_the_context_of_a_trace_and_nothing_else_with_a_meaning() {
+        let may: Vec<_> = Known::ALL.iter().filter(|known| known.may_be_trailer()).collect();
+        assert_eq!(may.len(), 8, "{may:?}");
+        assert!(Known::Other.may_be_trailer() && !Known::Host.may_be_trailer());
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl<'h> Intake<'h> {
     /// Fields for routing, framing or one hop have no place in trailers (RFC 9110 §6.5.1).
     #[inline]
     fn lay_regular(&mut self, line: Line<'_>) {
-        if self.message == Message::Trailers && line.known != Known::Other {
+        if self.message == Message::Trailers && !line.known.may_be_trailer() {
             return;
         }
         self.regular = match self.regular {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairway_model::{
     AnswerEdit, Answers, Balancing, CodingRule, Compression, FieldTemplate, ForwardedPath, Forwarding,
-    HttpsRedirect, Origin, Phases, Policy, ReceivedEdit, Retry, Timeouts,
+    HttpsRedirect, Origin, Phases, Policy, Propagation, ReceivedEdit, Retry, SampleRatio, Timeouts, Tracing,
 };
 use fairway_objects::compression::{CODINGS, default_rule};
 use fairway_snippet::{Directive, HostSnippet, HttpSnippet, PathSnippet};
@@ -55,6 +55,7 @@ pub(crate) struct Defaults {
     pub(crate) headers: Headers,
     pub(crate) compression: CompressionDefaults,
     pub(crate) snippets: SnippetDefaults,
+    pub(crate) tracing: TracingDefaults,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
 }
@@ -164,6 +165,29 @@ impl Default for CompressionDefaults {
     }
 }
 
+/// How requests are traced.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TracingDefaults {
+    /// `enable-opentelemetry`, where the ConfigMap has it.
+    pub(crate) enabled: Option<bool>,
+    /// How they are traced where an Ingress or the ConfigMap turns it on.
+    pub(crate) traced: Tracing,
+}
+
+impl Default for TracingDefaults {
+    fn default() -> Self {
+        // ingress-nginx: `otel-sampler` AlwaysOn, `otel-sampler-parent-based` and `opentelemetry-trust-incoming-span` true.
+        let traced = Tracing {
+            ratio: SampleRatio::ALL,
+            parent_based: true,
+            trust_incoming: true,
+            propagation: Propagation::W3c,
+            span_name: None,
+        };
+        Self { enabled: None, traced }
+    }
+}
+
 /// Who is let in where an Ingress says nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AuthDefaults {
@@ -247,6 +271,7 @@ impl Default for Defaults {
             headers: Headers::default(),
             compression: CompressionDefaults::default(),
             snippets: SnippetDefaults::default(),
+            tracing: TracingDefaults::default(),
             closed: None,
         }
     }

@@ -39,6 +39,7 @@ pub(crate) mod shared_hosts;
 pub(crate) mod shared_service;
 pub(crate) mod sharing;
 mod snippets;
+pub(crate) mod span_name;
 pub(crate) mod to_https;
 pub(crate) mod trust;
 pub(crate) mod validation;

@@ -218,7 +218,7 @@ pub fn every_case(name: &str, found: impl Fn(&str) -> String) {
 /// What a rule does, in the order of the phases: guards one after the other, all else by its phase.
 pub fn phases(of: &Value) -> Vec<Value> {
     let guards = of["guards"].as_array().cloned().unwrap_or_default();
-    let others = ["client", "request", "forwarding", "answers", "bounds", "unlogged"];
+    let others = ["client", "request", "forwarding", "answers", "bounds", "unlogged", "tracing"];
     let others = others.into_iter().filter_map(|name| Some(json!({ name: of.get(name)? })));
     guards.into_iter().chain(others).collect()
 }

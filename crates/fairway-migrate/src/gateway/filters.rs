@@ -251,6 +251,11 @@ fn feature(step: Step<'_>) -> Option<Remark> {
         Step::Pages(_) => (&["custom-http-errors", "default-backend"], "error responses stay as they are"),
         Step::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
         Step::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
+        Step::Tracing(_) => (
+            &["enable-opentelemetry", "opentelemetry-operation-name", "opentelemetry-trust-incoming-span"],
+            "requests are traced as those of the whole listener: as tracing of its ClientTrafficPolicy says, else as the settings \
+             ConfigMap does",
+        ),
         Step::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
         Step::Fallback(fallback) if !is_of_canary(fallback) => {
             (&["default-backend"], "paths whose Service has no endpoints answer 503")
@@ -419,7 +424,10 @@ pub(crate) fn without_mirror(name: &str) -> Remark {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::gateway::remark::Fate;
 
     #[test]
     fn what_protects_closes_and_what_does_not_is_lost() {
@@ -430,6 +438,17 @@ mod tests {
             found.remarks,
             [Remark::lost(&["enable-access-log"], "requests are written to the access log")]
         );
+    }
+
+    #[test]
+    fn how_requests_are_traced_is_left_to_the_listener() {
+        let phases = Phases { tracing: Some(Arc::default()), ..Phases::default() };
+        let found = Filters::of(&phases);
+        assert!(found.closed.is_empty());
+        let [remark] = &found.remarks[..] else { panic!("{:?}", found.remarks) };
+        assert_eq!(remark.fate, Fate::Lost);
+        assert!(remark.about.contains(&"opentelemetry-trust-incoming-span"));
+        assert!(remark.what.contains("ClientTrafficPolicy"), "{}", remark.what);
     }
 
     #[test]

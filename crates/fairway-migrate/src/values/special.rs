@@ -38,6 +38,19 @@ pub(super) fn scope(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
     Ok(())
 }
 
+/// The module of nginx that traces requests. Its settings are keys of the ConfigMap.
+pub(super) fn opentelemetry(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+    match value.as_object().ok_or("a mapping")?.get("enabled") {
+        Some(Value::Bool(true)) => {
+            outcome
+                .note(path, "Fairway traces requests without a module, where enable-opentelemetry is true");
+            Ok(())
+        }
+        Some(Value::Bool(false) | Value::Null) | None => Ok(()),
+        Some(_) => Err("enabled: true or false"),
+    }
+}
+
 pub(super) fn default_certificate(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
     reference("defaultCertificate", outcome, path, value)
 }

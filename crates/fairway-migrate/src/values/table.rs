@@ -246,7 +246,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.publishService.pathOverride", Does(special::publish_service)),
     ("controller.reportNodeInternalIp", Nothing(NODE_ADDRESSES)),
     ("controller.maxmindLicenseKey", Lost(NO_COUNTRIES)),
-    ("controller.opentelemetry", IfEnabled("Fairway sends no traces yet")),
+    ("controller.opentelemetry", Does(special::opentelemetry)),
     ("controller.customTemplate.configMapName", Lost("there are no templates")),
     ("controller.customTemplate.configMapKey", Nothing("there are no templates")),
     // Flags that are values of Fairway's chart; the binary knows the others.

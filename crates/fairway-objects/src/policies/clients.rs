@@ -53,6 +53,9 @@ pub struct ClientTrafficPolicySpec {
     /// How much clients may ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<ClientLimits>,
+    /// How requests are traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<ClientTracing>,
 }
 
 /// The PROXY protocol.
@@ -138,4 +141,43 @@ pub struct ClientLimits {
     /// Bytes that the body of a request may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_body: Option<Size>,
+}
+
+/// How requests are traced. Fields are called as in XTelemetryPolicy of Gateway API, where it has them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClientTracing {
+    /// Which of the traces that begin here are sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling_rate: Option<SamplingRate>,
+    /// Whether the sampling decision of a trace that is continued counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_based_sampling: Option<ParentBasedSampling>,
+    /// `Restart` (default) or `Continue`: what becomes of the trace context of a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incoming_context: Option<String>,
+    /// `W3C` (default) or `W3CAndB3`: the headers in which contexts are read and sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<String>,
+}
+
+/// A share of all traces, as a fraction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SamplingRate {
+    /// From 0 to the denominator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numerator: Option<i64>,
+    /// From 1 on; 100 where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denominator: Option<i64>,
+}
+
+/// Whether the sampling decision of a trace that is continued counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ParentBasedSampling {
+    /// `Enabled` (default) or `Disabled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }

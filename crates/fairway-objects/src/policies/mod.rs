@@ -17,8 +17,8 @@ pub use backends::{
     SessionCookie,
 };
 pub use clients::{
-    BlockedClients, ClientLimits, ClientTimeouts, ClientTrafficPolicy, ClientTrafficPolicySpec,
-    ForwardedHeaders, HeaderValue, ProxyProtocol,
+    BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,
+    ClientTrafficPolicySpec, ForwardedHeaders, HeaderValue, ParentBasedSampling, ProxyProtocol, SamplingRate,
 };
 pub use identity::{
     ApiKey, Authorization, AuthorizationRule, ClaimHeader, ClaimValues, CredentialSource, HeaderCondition,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use fairway_connection::sides::Upgrade;
 use fairway_http::HeadLimits;
-use fairway_model::{Backend, Escape, LogFormat, Phases, ServiceName, Settings, ValueTest};
+use fairway_model::{
+    Backend, Escape, LogFormat, Phases, SampleRatio, ServiceName, Settings, Tracing, ValueTest,
+};
 use fairway_net::clock::Instant;
 use fairway_net::output::OutputSender;
 use fairway_routing::{CompiledRule, Matched, Request};
@@ -59,6 +61,7 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
         record.upstream = Some(UpstreamRecord {
             endpoint: endpoint(8080),
             status: 200,
+            sent: Duration::ZERO.into(),
             connect: Duration::from_micros(100).into(),
             header: Duration::from_millis(10).into(),
             response: Duration::from_millis(11).into(),
@@ -540,4 +543,31 @@ fn a_format_of_the_configuration_is_adopted_live_and_json_stays_json() {
         log.adopt(&Settings::default());
         assert_eq!((line().len(), log.shows_sender()), (before.len(), shown), "{format:?}");
     }
+}
+
+#[test]
+fn a_line_has_its_trace_sampled_or_not_and_none_where_nothing_is_traced() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+    let by_parent = Tracing { parent_based: true, trust_incoming: true, ..Tracing::default() };
+    let traced = |flags: &str, tracing: &Tracing| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\ntraceparent: 00-{TRACE}-{SPAN}-{flags}\r\n\r\n");
+        let (mut record, mut buffers) = (record(None, None), buffers(head.as_bytes()));
+        record.is_traced = crate::trace::begin(tracing, &mut buffers, &mut fastrand::Rng::with_seed(7));
+        let line =
+            line_in("$opentelemetry_trace_id $opentelemetry_span_id", Escape::Nginx, &record, &buffers);
+        let own = buffers.forms.read().sampled.as_ref().map(|it| format!("{:016x}", it.span_id));
+        (line, json_line(&record, &buffers), own)
+    };
+    let (line, json, own) = traced("01", &by_parent);
+    let own = own.unwrap();
+    assert_eq!(line, format!("{TRACE} {own}\n"));
+    assert_eq!((&json["trace_id"], &json["span_id"]), (&json!(TRACE), &json!(own)));
+    assert_ne!(own, SPAN);
+    let (line, json, own) = traced("00", &by_parent);
+    assert_eq!((line, own), (format!("{TRACE} {SPAN}\n"), None), "the span that the endpoint sees");
+    assert!(json.get("trace_id").is_none() && json.get("span_id").is_none(), "{json}");
+    let (line, json, _) = traced("01", &Tracing { ratio: SampleRatio::NONE, ..Tracing::default() });
+    assert_eq!(line, "- -\n");
+    assert!(json.get("trace_id").is_none(), "{json}");
 }

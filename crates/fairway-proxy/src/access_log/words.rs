@@ -3,7 +3,7 @@
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::log::{
-    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls,
+    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Trace,
     Upstream, WallClock,
 };
 use crate::metrics::record::Record;
@@ -74,6 +74,11 @@ pub(super) fn line<'a>(
             attempts: up.attempts,
             hedged: up.hedged,
         }),
+        trace: match &forms.sampled {
+            Some(sampled) => Trace::Sampled { trace_id: sampled.trace_id, span_id: sampled.span_id },
+            None if record.is_traced => Trace::Unsampled,
+            None => Trace::None,
+        },
         reason: record.fault.map(Fault::label),
         clock,
         process,

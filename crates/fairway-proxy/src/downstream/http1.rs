@@ -23,6 +23,7 @@ use fairway_net::wire::Wire;
 
 use crate::exchange::{ClientSide, Ending, Request, exchange};
 use crate::fault::Fault;
+use crate::inspection::ClientProtocol;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::worker::{Loan, Open, Phase, Worker};
@@ -63,11 +64,12 @@ type Connection<S> = ClientSide<H1<S>>;
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
 pub(crate) fn serve<N: Network, S: Transport + Send>(
-    open: Open<N>,
+    mut open: Open<N>,
     peer: Peer,
     stream: S,
     input: Vec<u8>,
 ) -> impl Future<Output = ()> {
+    open.served_by(peer.listener, ClientProtocol::Http1);
     let down = H1::new(Wire::with_input(stream, input), Rc::clone(&open.reuse.workspace));
     // Boxed, so that handing it to an exchange and back moves a pointer.
     let mut connection = Box::new(Connection::new(down, peer));
@@ -182,7 +184,7 @@ fn poll_next<N: Network, S: Transport>(
             buffers.give_back_untouched();
         }
     }
-    if worker.phase() == Phase::Draining {
+    if worker.phase() >= Phase::Draining {
         if connection.served > 0 {
             return Poll::Ready(Next::Over);
         }

@@ -30,6 +30,7 @@ use fairway_net::wire::{Wire, Workspace};
 use super::conduct::Conduct;
 use super::ledger::Ledger;
 use crate::exchange::{ClientSide, Ending, Request, exchange};
+use crate::inspection::ClientProtocol;
 use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::Peer;
@@ -52,11 +53,12 @@ type Over = (Box<ClientSide<H2Side>>, Ending, Instant);
 
 /// Serves streams until the connection ends.
 pub(crate) fn serve<N: Network, S: Transport>(
-    open: Open<N>,
+    mut open: Open<N>,
     peer: Peer,
     wire: Wire<S>,
     share: Share,
 ) -> impl Future<Output = ()> {
+    open.served_by(peer.listener, ClientProtocol::Http2);
     let frames = open.reuse.frames.of(exchange::<N, H2Side>);
     let slots = Slots::new(frames);
     let connection = Connection::new(&open, peer, wire, slots);
@@ -248,8 +250,13 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let goes = match worker.phase_of(self.peer.listener) {
             Phase::Running => self.conduct.served >= most || worker.is_unverified(&self.peer),
             Phase::Leaving => self.conduct.served > 0,
-            Phase::Draining => true,
+            Phase::Draining | Phase::Cutting => true,
         };
+        if worker.phase() == Phase::Cutting {
+            // Each exchange sees for itself that its time is over.
+            self.conduct.let_all_go(&mut self.slots);
+            self.slots.ring_all();
+        }
         if goes {
             let now = self.clock.micros(Instant::now());
             self.streams.borrow_mut().codec.go_away(now);

@@ -445,6 +445,29 @@ async fn a_worker_that_drains_ends_the_connection_behind_the_last_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_open_when_the_time_of_a_drain_is_over_is_reset() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::Silence);
+        let mut browser = Browser::new(&stage);
+        let ids = [browser.get("/1"), browser.get("/2")];
+        browser.flush().await;
+        sleep(Duration::from_millis(100)).await;
+        stage.worker.enter(Phase::Draining);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(stage.worker.exchanges(), 2);
+        stage.worker.enter(Phase::Cutting);
+        browser.until("the end", |browser| browser.is_closed).await;
+        for id in ids {
+            assert_eq!(browser.answers[&id].reset, Some(Code::Internal));
+        }
+        assert_eq!(stage.value("fairway_faults_total{reason=\"drained\"}"), 2);
+        assert_eq!(stage.value("fairway_self_inflicted_errors_total{cause=\"roll\"}"), 2);
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_comes_while_a_worker_leaves_is_served_before_it_is_told_to_go() {
     on_stage(async {
         let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));

@@ -42,7 +42,7 @@ pub(crate) fn serve<N: Network, S: Transport + Send>(
 fn begin<N: Network, S: Transport>(open: Open<N>, peer: Peer, mut wire: Wire<S>, share: Share) {
     match wire.settle() {
         Ok(()) => drop(tokio::task::spawn_local(http2::serve(open, peer, wire, share))),
-        Err(_) => open.counters.refused(Fault::Overloaded),
+        Err(_) => open.refused(Fault::Overloaded),
     }
 }
 
@@ -70,9 +70,9 @@ fn arrive<N: Network>(worker: &Rc<Worker<N>>, moved: Moved<Open<N>>) {
         return serve(Open::taken_over(worker), share);
     }
     drop(share);
-    let Some(from) = from else { return worker.counters.refused(Fault::Overloaded) };
+    let Some(from) = from else { return worker.refused(Fault::Overloaded) };
     let share = worker.neighbours().share_of(from);
     if worker.neighbours().send(Moved { share, from: None, listener, serve }).is_err() {
-        worker.counters.refused(Fault::Overloaded);
+        worker.refused(Fault::Overloaded);
     }
 }

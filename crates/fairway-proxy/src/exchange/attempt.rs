@@ -14,9 +14,10 @@ use fairway_net::clock::Instant;
 
 use super::environment::{Environment, Exchange};
 use super::transact::transact;
+use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::metrics::count;
-use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros, UpstreamRecord};
+use crate::metrics::record::{AttemptOutcome, Micros, UpstreamRecord};
 use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::blame::{blame, unpicked};
@@ -143,6 +144,9 @@ impl<'g, N: Network> Attempts<'g, N> {
         let Connection { mut lease, reused, connect, hedged } = connection;
         count(&exchange.env.worker.counters.attempts.sent);
         exchange.env.begin_attempt(self.now);
+        if exchange.record.is_traced {
+            propagate(exchange.buffers, self.made);
+        }
         let before = (lease.up().sent(), lease.up().received());
         let buffers = &*exchange.buffers;
         let rewritten = &buffers.forms.read().target;
@@ -225,7 +229,7 @@ impl<'g, N: Network> Attempts<'g, N> {
         let address = self.group.member(failure.endpoint).identity.address;
         record.upstream = Some(UpstreamRecord::failed(address, self.made, took));
         let outcome = AttemptOutcome::Fault(failure.fault);
-        buffers.forms.note_failed_attempt(FailedAttempt { endpoint: address, outcome, after: took.into() });
+        buffers.forms.note_failed_attempt(address, outcome, took.into());
         if self.may_follow(env, &buffers.body, failure) && !self.is_late(env, took) {
             count(&env.worker.counters.attempts.retried);
             return Ok(());
@@ -280,12 +284,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             let address = answer.lease.endpoint().identity.address;
             let upstream = UpstreamRecord::failed(address, self.made, took);
             record.upstream = Some(UpstreamRecord { status, ..upstream });
-            let outcome = AttemptOutcome::Status(status);
-            buffers.forms.note_failed_attempt(FailedAttempt {
-                endpoint: address,
-                outcome,
-                after: took.into(),
-            });
+            buffers.forms.note_failed_attempt(address, AttemptOutcome::Status(status), took.into());
             count(&env.worker.counters.attempts.retried);
         }
         may
@@ -385,6 +384,15 @@ fn fault_of_attempt<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, fault:
             Fault::UpstreamTimeout
         }
         fault => fault,
+    }
+}
+
+/// Tells the endpoint of an attempt, counted from 1, which span is the parent of its own, where the exchange is sampled.
+#[inline(never)]
+fn propagate(buffers: &mut Buffers, attempt: u8) {
+    let Buffers { request, forms, .. } = buffers;
+    if let Some(sampled) = &forms.read().sampled {
+        sampled.propagate_attempt(request, attempt);
     }
 }
 

@@ -166,7 +166,7 @@ impl Asker {
         count
     }
 
-    async fn finish(mut self) -> Came {
+    pub(super) async fn finish(mut self) -> Came {
         while !self.is_over {
             self.read().await;
         }

@@ -25,9 +25,10 @@ use crate::buffers::Buffers;
 use crate::compression;
 use crate::fault::Fault;
 use crate::filter::{self, Made};
-use crate::metrics::record::UpstreamRecord;
+use crate::metrics::record::{AttemptOutcome, FailedAttempt, UpstreamRecord};
 use crate::network::Network;
 use crate::peer::Scheme;
+use crate::trace::sampled::UnusedAttempt;
 use crate::upstream::Group;
 use crate::worker::ToEndpoint;
 
@@ -188,6 +189,9 @@ fn try_endpoints<'e, N: Network, D: Downstream>(
                 // Boxed, like all that is rare.
                 Box::pin(pause(exchange, backoff)).await?;
                 attempts.now = Instant::now();
+                let began = exchange.record.forwarding_began();
+                let after = attempts.now.saturating_duration_since(began).into();
+                exchange.buffers.forms.note_attempt_began(after);
             }
             let chosen = attempts.pick(exchange)?;
             let connection = match race::connect(exchange, &mut attempts, chosen).await {
@@ -260,8 +264,25 @@ fn judge<'a, N: Network, D: Downstream>(
     } else {
         return Ok(answer);
     };
+    note_unused(exchange, &answer, status);
     answer.put_aside(exchange);
     Err(instead)
+}
+
+/// Notes an attempt whose answer is replaced: it has a span of its own in the trace.
+#[cold]
+fn note_unused<N: Network, D>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    answer: &Answer<ToEndpoint<N>>,
+    status: u16,
+) {
+    let Exchange { buffers, record, .. } = exchange;
+    let began = buffers.forms.read().attempt_began;
+    let Some(sampled) = buffers.forms.sampled_mut() else { return };
+    let after = answer.headed.saturating_duration_since(record.forwarding_began()).into();
+    let (endpoint, outcome) = (answer.lease.endpoint().identity.address, AttemptOutcome::Status(status));
+    let attempt = FailedAttempt { endpoint, outcome, began, after };
+    sampled.unused = Some(UnusedAttempt { attempt, number: answer.attempts });
 }
 
 async fn give_instead<'a, N: Network, D: Downstream>(
@@ -271,7 +292,7 @@ async fn give_instead<'a, N: Network, D: Downstream>(
     match instead {
         Instead::Fault(Fault::ClientGone) => Outcome::Ended(respond::gone(exchange)),
         Instead::Fault(fault) => respond::refuse(exchange, fault, Made::ByRule).await,
-        Instead::Page(replacing, status) => Outcome::Replaced(replacing, status),
+        Instead::Page(replacing, status) => Outcome::Replaced(replacing, status, None),
     }
 }
 
@@ -288,8 +309,16 @@ fn hand_on<N: Network, D: Downstream>(
     let header = (headed - sent).into();
     let address = lease.endpoint().identity.address;
     let response = header;
-    let upstream = UpstreamRecord { endpoint: address, status, connect, header, response, attempts, hedged };
-    exchange.record.upstream = Some(upstream);
+    exchange.record.upstream = Some(UpstreamRecord {
+        endpoint: address,
+        status,
+        sent: sent.saturating_duration_since(exchange.record.forwarding_began()).into(),
+        connect,
+        header,
+        response,
+        attempts,
+        hedged,
+    });
     async move {
         if reply.upgrade == Upgrade::WebSocket {
             // Boxed: a tunnel is rare, and every connection's task would carry room for it.

@@ -1,9 +1,10 @@
-//! The rule of a request.
+//! The rule of a request, and whether its connection is the one for its host.
 
 use fairway_connection::sides::Hop;
 use fairway_routing::{CompiledHost, CompiledRule, Matched, TableId};
 
 use crate::buffers::Buffers;
+use crate::peer::Peer;
 use crate::request::intake::Intake;
 use crate::worker::Adopted;
 
@@ -18,4 +19,14 @@ pub(super) fn lookup<'a, H: Hop>(
         Matched::Rule { host, rule, prefix } => Some((host, rule, prefix)),
         Matched::NoRule(_) | Matched::NoHost => None,
     }
+}
+
+/// Whether another listener of the port is the one for the request's host, or its TLS does not end here at all: its connection
+/// was made for another name (RFC 9110 §15.5.20; Gateway API `Listener.hostname`).
+#[inline]
+pub(super) fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool {
+    let Some(by) = peer.chosen_by_other_than(host) else { return false };
+    adopted
+        .chosen(by.port, Some(host))
+        .is_some_and(|listener| listener != peer.listener || adopted.passes_through(listener, Some(host)))
 }

@@ -14,6 +14,9 @@ mod ahead_tests;
 mod any_split_tests;
 mod ask;
 mod attempt;
+mod attribute;
+#[cfg(test)]
+mod attribution_tests;
 #[cfg(test)]
 mod back_pressure_tests;
 #[cfg(test)]
@@ -22,6 +25,7 @@ mod black_hole_tests;
 mod body_limit_tests;
 #[cfg(test)]
 mod body_steps_tests;
+mod change;
 #[cfg(test)]
 mod compressed_bodies_tests;
 #[cfg(test)]
@@ -88,13 +92,19 @@ mod tests;
 mod token;
 #[cfg(test)]
 mod token_tests;
+mod traced;
+#[cfg(test)]
+mod traced_tests;
 #[cfg(test)]
 mod traffic_tests;
 mod transact;
 mod tunnel;
 mod web;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use fairway_connection::sides::{Arrival, Downstream, Hop, Persistence, Upgrade};
 use fairway_http::{Head, Malformed};
@@ -114,7 +124,7 @@ use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::fields;
 use crate::request::intake::Intake;
-use crate::worker::{Adopted, Loan, ToEndpoint, Worker};
+use crate::worker::{Adopted, Loan, Phase, ToEndpoint, Worker};
 use decide::decide;
 pub(crate) use environment::{ClientSide, Ending};
 use environment::{Environment, Exchange, Unroutable, earlier, limit_of_rule};
@@ -136,19 +146,35 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         buffers.parties = parties(&worker, &client_side);
         let (peer, is_gone) = (&client_side.peer, client_side.down.is_gone());
         let ending = match admit(&worker, &adopted, peer, is_gone, &mut buffers, arrival, &mut record) {
-            Ok((env, verdict)) => serve(env, verdict, &mut client_side, &mut buffers, &mut record).await,
+            Ok((env, verdict)) => {
+                let served = {
+                    let mut serving = pin!(serve(env, verdict, &mut client_side, &mut buffers, &mut record));
+                    let worker = &worker;
+                    let until_cut = poll_fn(move |cx| match serving.as_mut().poll(cx) {
+                        Poll::Pending if worker.phase() == Phase::Cutting => Poll::Ready(None),
+                        polled => polled.map(Some),
+                    });
+                    until_cut.await
+                };
+                served.unwrap_or_else(|| cut(&worker, &adopted, &mut client_side, &buffers, &mut record))
+            }
             // Boxed, like all that is rare: every exchange would carry room for it.
             Err(unroutable) => {
-                Box::pin(respond::unroutable(
+                traced::begin_unserved(&worker, &adopted, peer, &unroutable, &mut buffers, &mut record);
+                let ending = Box::pin(respond::unroutable(
                     &worker,
                     &mut client_side,
                     &mut buffers,
                     &unroutable,
                     &mut record,
                 ))
-                .await
+                .await;
+                let peer = &client_side.peer;
+                attribute::attribute_unroutable(&worker, &adopted, peer, &buffers, &unroutable, &mut record);
+                ending
             }
         };
+        adopted.count_request();
         let ended = record.ended().unwrap_or_else(Instant::now);
         record.end(ended);
         record.sent_bytes = client_side.down.sent() - record.sent_bytes;
@@ -157,7 +183,10 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         let port = adopted.listener(peer.listener).map(|facts| facts.public_port);
         let (introduced, served) = (peer.is_introduced(), u64::from(client_side.served));
         if !worker.is_shedding() {
-            worker.recorder.note(&record, &buffers, peer, adopted.snapshot().version());
+            worker.recorder.note(&record, &buffers, peer, adopted.version());
+        }
+        if record.is_traced {
+            traced::hand_over(&worker, &record, &buffers, peer, adopted.snapshot().version());
         }
         worker.log.write(&record, &buffers, Seen { peer, port, introduced, served });
         (client_side, ending, ended)
@@ -226,13 +255,40 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         };
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
-            Outcome::Replaced(replacing, status) => {
+            Outcome::Replaced(replacing, status, fault) => {
+                if let Some(fault) = fault {
+                    attribute::attribute_failed(&mut exchange, fault);
+                }
                 Box::pin(replace::replace(&mut exchange, replacing, status)).await
             }
         };
         exchange.record.request_bytes += exchange.buffers.body.received();
+        if exchange.record.is_traced {
+            traced::name(&mut exchange);
+        }
+        attribute::attribute(&mut exchange);
         ending
     }
+}
+
+/// The time of a drain is over: the client sees a failure, unless it has the whole answer already.
+#[cold]
+fn cut<N: Network, D: Downstream>(
+    worker: &Worker<N>,
+    adopted: &Adopted<ToEndpoint<N>>,
+    client_side: &mut ClientSide<D>,
+    buffers: &Buffers,
+    record: &mut Record<'_>,
+) -> Ending {
+    record.request_bytes += buffers.body.received();
+    if record.ended().is_none() {
+        attribute::attribute_cut(worker, adopted, record);
+        if record.status == 0 {
+            record.status = Fault::Drained.status();
+        }
+    }
+    client_side.down.abort();
+    Ending::Abort
 }
 
 /// Waits, and goes on with the guards behind the one that was waited for, until nothing is left to wait for.
@@ -287,7 +343,7 @@ fn admit<'a, N: Network>(
         intake.persistence = Persistence::Close;
         return Err(Unroutable::Unserved(intake, Fault::Misdirected));
     }
-    if is_misdirected(adopted, peer, &buffers.host) {
+    if lookup::is_misdirected(adopted, peer, &buffers.host) {
         return Err(Unroutable::Unserved(intake, Fault::Misdirected));
     }
     let table = listener.map(|facts| facts.table);
@@ -311,6 +367,7 @@ fn admit<'a, N: Network>(
         let accepted = Accepted::of(&buffers.request, peer.may_have_certificate());
         buffers.forms.accept(accepted);
     }
+    traced::begin(&env, limits, buffers, record);
     let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, peer, buffers) };
     Ok((env, verdict))
 }
@@ -324,16 +381,6 @@ fn call_limit(intake: &Intake, request: &Head, record: &mut Record<'_>) -> Optio
     }
     record.call.dialect = dialect_of_answers(request, intake.dialect);
     environment::limit_of_call(request, record.began)
-}
-
-/// Whether another listener of the port is the one for the request's host, or its TLS does not end here at all: its connection
-/// was made for another name (RFC 9110 §15.5.20; Gateway API `Listener.hostname`).
-#[inline]
-fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool {
-    let Some(by) = peer.chosen_by_other_than(host) else { return false };
-    adopted
-        .chosen(by.port, Some(host))
-        .is_some_and(|listener| listener != peer.listener || adopted.passes_through(listener, Some(host)))
 }
 
 /// The rule of the request, and how much of the path its prefix covers.

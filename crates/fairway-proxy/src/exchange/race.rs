@@ -21,7 +21,7 @@ use crate::metrics::record::Micros;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::blame::note_connect_failure;
-use crate::upstream::{Chosen, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
+use crate::upstream::{Chosen, Connected, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
 use crate::worker::{ToEndpoint, Worker};
 
 /// The most connects of one attempt at a time.
@@ -68,8 +68,16 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
         };
         let race = Race::begin(env, record.forwarding_began(), attempts, chosen, hedged);
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
-        let connected = Box::pin(race.run(client_side)).await;
-        connected.map_err(|(chosen, fault)| Failure::before_sending(fault, false, chosen.index))
+        let won = Box::pin(race.run(client_side)).await;
+        match won {
+            Ok(Won { connection, handshake }) => {
+                if handshake != Micros::ZERO {
+                    exchange.buffers.forms.note_handshake(handshake);
+                }
+                Ok(connection)
+            }
+            Err((chosen, fault)) => Err(Failure::before_sending(fault, false, chosen.index)),
+        }
     }
 }
 
@@ -227,7 +235,7 @@ struct Race<'a, 's, 'g, N: Network> {
 
 struct Racer<N: Network> {
     chosen: Chosen<To<N>>,
-    connecting: Connecting<N::Hop>,
+    connecting: Connecting<Connected<N::Hop>>,
     began: Instant,
     entry: Entry,
     /// Others may wait for it.
@@ -243,9 +251,16 @@ enum Entry {
     Paid,
 }
 
+/// What came of a race.
+struct Won<H: Hop> {
+    connection: Connection<H>,
+    /// What TLS took of its connect.
+    handshake: Micros,
+}
+
 /// What happened in a race.
 enum Event<H> {
-    Connected(usize, H),
+    Connected(usize, Connected<H>),
     Failed(usize, Fault),
     Late,
     /// The client has gone, or its time for the call is over.
@@ -268,7 +283,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
     async fn run<D: Downstream>(
         mut self,
         client_side: &mut ClientSide<D>,
-    ) -> Result<Connection<To<N>>, (Chosen<To<N>>, Fault)> {
+    ) -> Result<Won<To<N>>, (Chosen<To<N>>, Fault)> {
         loop {
             let event = poll_fn(|cx| match self.poll_event(cx) {
                 Poll::Pending => self.poll_deserted(cx, client_side).map(Event::Deserted),
@@ -280,7 +295,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
                     let racer = self.racers.swap_remove(0);
                     return Err((racer.chosen, fault));
                 }
-                Event::Connected(which, stream) => return Ok(self.won(which, stream)),
+                Event::Connected(which, connected) => return Ok(self.won(which, connected)),
                 Event::Failed(which, fault) => {
                     let racer = self.racers.swap_remove(which);
                     racer.lost(self.hedges());
@@ -290,8 +305,8 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
                     }
                 }
                 Event::Late => {
-                    if let Some(idle) = self.hedge() {
-                        return Ok(idle);
+                    if let Some(connection) = self.hedge() {
+                        return Ok(Won { connection, handshake: Micros::ZERO });
                     }
                 }
             }
@@ -301,7 +316,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event<To<N>>> {
         for (which, racer) in self.racers.iter_mut().enumerate() {
             match racer.connecting.as_mut().poll(cx) {
-                Poll::Ready(Ok(stream)) => return Poll::Ready(Event::Connected(which, stream)),
+                Poll::Ready(Ok(connected)) => return Poll::Ready(Event::Connected(which, connected)),
                 Poll::Ready(Err(fault)) => return Poll::Ready(Event::Failed(which, fault)),
                 Poll::Pending => {}
             }
@@ -380,7 +395,8 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         None
     }
 
-    fn won(mut self, which: usize, hop: To<N>) -> Connection<To<N>> {
+    fn won(mut self, which: usize, connected: Connected<To<N>>) -> Won<To<N>> {
+        let Connected { hop, handshake } = connected;
         let Racer { chosen, began, entry, _underway, .. } = self.racers.swap_remove(which);
         if entry == Entry::Paid {
             count(&self.hedges().won);
@@ -389,7 +405,8 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         self.attempts.now = began + connect;
         let lease = welcome(self.env.worker, chosen, hop, connect);
         self.leave_behind();
-        Connection { lease, reused: false, connect: connect.into(), hedged: self.hedged }
+        let connection = Connection { lease, reused: false, connect: connect.into(), hedged: self.hedged };
+        Won { connection, handshake }
     }
 
     /// What is still on its way goes on without this exchange.
@@ -429,8 +446,9 @@ impl<N: Network> Racer<N> {
     async fn finish(self, worker: Rc<Worker<N>>, group: Rc<Group<To<N>>>) {
         let Self { chosen, connecting, began, _underway, .. } = self;
         match connecting.await {
-            Ok(stream) => {
-                welcome(&worker, chosen, stream, began.elapsed()).give_back_unused(&worker.pool_limits());
+            Ok(connected) => {
+                let lease = welcome(&worker, chosen, connected.hop, began.elapsed());
+                lease.give_back_unused(&worker.pool_limits());
             }
             Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
         }

@@ -45,6 +45,9 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     // Counted and logged as the client's own, by its own rule. Its time begins here: nobody who makes a page is late for what
     // came before.
     let mut own = Record::new(Instant::now(), 0);
+    own.is_traced = share_trace(record, buffers, &mut question);
+    let after = own.began.saturating_duration_since(record.forwarding_began());
+    buffers.forms.note_attempt_began(after.into());
     let ending = {
         let mut inner =
             Exchange { env, client_side: &mut **client_side, buffers: &mut question, record: &mut own };
@@ -57,7 +60,17 @@ pub(super) async fn replace<N: Network, D: Downstream>(
     // The log shows the answer that the client got.
     std::mem::swap(&mut buffers.answer, &mut question.answer);
     buffers.forms.take_received(&mut question.forms);
+    buffers.forms.note_handshake(question.forms.read().handshake);
     ending
+}
+
+/// The request for a page is one more attempt in the trace of a sampled exchange. Says whether it is sampled.
+fn share_trace(record: &Record<'_>, buffers: &mut Buffers, question: &mut Buffers) -> bool {
+    let Some(sampled) = buffers.forms.sampled_mut() else { return false };
+    let last = record.upstream.map_or(0, |upstream| upstream.attempts);
+    sampled.attempts_before_page = sampled.unused.map_or(last, |unused| unused.number);
+    question.forms.write().sampled = Some(Box::new(sampled.clone()));
+    true
 }
 
 /// The fields of the client, without those that tell endpoints of its connection, but for its address.

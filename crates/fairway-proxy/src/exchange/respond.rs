@@ -97,7 +97,7 @@ pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
 ) -> Outcome<'a> {
     let has_pages = made == Made::ByRule && !exchange.env.is_for_fairway;
     match replacing(&exchange.env, fault.status()).filter(|_| has_pages) {
-        Some(replacing) => Outcome::Replaced(replacing, fault.status()),
+        Some(replacing) => Outcome::Replaced(replacing, fault.status(), Some(fault)),
         None => Outcome::Ended(refuse_without_page(exchange, fault, made).await),
     }
 }
@@ -106,8 +106,8 @@ pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
 pub(crate) enum Outcome<'a> {
     /// The client has its answer, or will have none.
     Ended(Ending),
-    /// Another backend answers instead of this status.
-    Replaced(&'a Replacing, u16),
+    /// Another backend answers instead of this status, which is an endpoint's, or comes of a fault.
+    Replaced(&'a Replacing, u16, Option<Fault>),
 }
 
 /// Answers a fault, whatever pages the rule has.

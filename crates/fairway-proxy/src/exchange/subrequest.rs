@@ -79,7 +79,7 @@ pub(super) async fn run<N: Network>(
     match (outcome, record.fault) {
         (Outcome::Ended(_), None) => Ok(()),
         // A page would take the place of the answer, whose head stands in the buffers, or of a failure.
-        (Outcome::Replaced(_, status), None) if buffers.answer.status() == status => Ok(()),
+        (Outcome::Replaced(_, status, _), None) if buffers.answer.status() == status => Ok(()),
         (_, fault) => Err(fault.unwrap_or(Fault::Undecided)),
     }
 }

@@ -76,7 +76,6 @@ impl SessionBounds {
     }
 
     /// Sessions that are open.
-    #[cfg(test)]
     pub(crate) fn open(&self) -> u32 {
         self.open.load(Ordering::Acquire)
     }

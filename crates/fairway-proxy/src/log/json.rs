@@ -10,7 +10,7 @@ use fairway_model::is_layout_control;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 
-use crate::log::line::Line;
+use crate::log::line::{Line, SpanId, Trace, TraceId};
 
 /// What is written as it is shown.
 struct Text<T>(T);
@@ -59,6 +59,10 @@ struct Members<'a> {
     took_us: u128,
     rule: Option<RulePart<'a>>,
     upstream: Option<UpstreamPart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<Text<TraceId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_id: Option<Text<SpanId>>,
 }
 
 #[derive(Serialize)]
@@ -96,6 +100,12 @@ impl Line<'_> {
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let Line { request, amounts, parties, .. } = self;
         let field = |known| request.first(known).map(String::from_utf8_lossy);
+        let (trace_id, span_id) = match self.trace {
+            Trace::Sampled { trace_id, span_id } => {
+                (Some(Text(TraceId(trace_id))), Some(Text(SpanId(span_id))))
+            }
+            Trace::None | Trace::Unsampled => (None, None),
+        };
         let members = Members {
             time: self.clock.iso(),
             client: parties.client.map(Text),
@@ -130,6 +140,8 @@ impl Line<'_> {
                 header_us: up.header.as_micros(),
                 response_us: up.response.as_micros(),
             }),
+            trace_id,
+            span_id,
         };
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, OneLine);
         members.serialize(&mut serializer).expect("the line has only text and numbers");

@@ -1,5 +1,6 @@
 //! What is known of an exchange when it is over.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Line<'a> {
     pub served_by: ServedBy<'a>,
     /// The last attempt.
     pub upstream: Option<Upstream<'a>>,
+    /// The trace that it is part of.
+    pub trace: Trace,
     /// Why the answer is not the endpoint's.
     pub reason: Option<&'static str>,
     /// When it was over.
@@ -174,6 +177,41 @@ pub struct Upstream<'a> {
     pub attempts: u8,
     /// Whether a late connect made the attempt look at another endpoint.
     pub hedged: bool,
+}
+
+/// The trace that an exchange is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trace {
+    /// None.
+    #[default]
+    None,
+    /// One that is not sampled; `traceparent` of the request has it.
+    Unsampled,
+    /// One that is sampled, and the span of the exchange.
+    Sampled {
+        /// The trace.
+        trace_id: u128,
+        /// The span.
+        span_id: u64,
+    },
+}
+
+/// A trace id, which is shown as 32 hexadecimal digits.
+pub(super) struct TraceId(pub(super) u128);
+
+/// The identifier of a span, which is shown as 16 hexadecimal digits.
+pub(super) struct SpanId(pub(super) u64);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 /// Who writes the log.

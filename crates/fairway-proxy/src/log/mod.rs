@@ -13,7 +13,7 @@ mod value;
 
 pub use clock::WallClock;
 pub use line::{
-    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls,
+    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Trace,
     Upstream, argument,
 };
 pub use stream::{Forwarded, StreamLine, StreamUpstream};

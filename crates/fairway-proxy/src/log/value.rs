@@ -8,7 +8,7 @@ use fairway_http::{Known, Version};
 use fairway_model::{HostPattern, ServiceName, Word};
 
 use crate::log::escape::Escaped;
-use crate::log::line::Line;
+use crate::log::line::{Line, SpanId, Trace, TraceId};
 use crate::log::user::user;
 
 /// Seconds with milliseconds.
@@ -52,6 +52,7 @@ impl<'a> Line<'a> {
             Word::Pid => out.number(self.process.id),
             Word::Hostname => out.text(present(self.process.hostname.as_bytes())?),
             Word::Reason => out.plain(self.reason?),
+            Word::TraceId | Word::SpanId => return self.trace(word, out),
             Word::Namespace
             | Word::IngressName
             | Word::ServiceName
@@ -130,6 +131,20 @@ impl<'a> Line<'a> {
             Word::UpstreamHeaderTime => out.display(Seconds(upstream.header)),
             Word::UpstreamResponseLength => out.number(self.amounts.body),
             _ => out.display(Seconds(upstream.response)),
+        }
+        Some(())
+    }
+
+    /// As nginx, also of a trace that is not sampled. The span is then the one that the endpoint sees as its parent.
+    fn trace(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+        match self.trace {
+            Trace::None => return None,
+            Trace::Unsampled => {
+                let mut parts = self.request.first(Known::TraceParent)?.split(|byte| *byte == b'-');
+                out.text(parts.nth(if word == Word::TraceId { 1 } else { 2 })?);
+            }
+            Trace::Sampled { trace_id, .. } if word == Word::TraceId => out.display(TraceId(trace_id)),
+            Trace::Sampled { span_id, .. } => out.display(SpanId(span_id)),
         }
         Some(())
     }

@@ -12,6 +12,7 @@ use tokio_rustls::server::TlsStream;
 use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::metrics::compression::CompressedBytes;
+use crate::metrics::generations::Generations;
 use crate::metrics::http2::Http2;
 use crate::metrics::reason::{Reason, Stage};
 use crate::metrics::record::Record;
@@ -44,6 +45,8 @@ pub struct Counters {
     reasons: RefCell<BTreeMap<Reason, u64>>,
     /// Faults of exchanges by who caused them.
     faults: RefCell<BTreeMap<(Cause, &'static str), u64>>,
+    /// What versions of the configuration cost.
+    pub(crate) generations: Generations,
     series: RefCell<SeriesTable>,
 }
 
@@ -229,6 +232,7 @@ impl Default for Counters {
             bytes: Bytes::default(),
             reasons: RefCell::default(),
             faults: RefCell::default(),
+            generations: Generations::default(),
             series: RefCell::new(SeriesTable::new()),
         }
     }
@@ -345,6 +349,7 @@ impl Counters {
         let mut totals = Totals {
             faults: self.faults.borrow().clone(),
             open_connections: self.open_connections(),
+            self_inflicted_last_day: self.generations.last_day(),
             ..Totals::default()
         };
         self.series.borrow().add_to(&mut totals);
@@ -387,6 +392,7 @@ impl Counters {
             http2: self.http2.clients.counted(),
             upstream_http2: self.http2.endpoints.counted(),
             compressed: self.compressed.counted(),
+            costs: self.generations.total(),
             series: self.series.borrow().series(),
         }
     }

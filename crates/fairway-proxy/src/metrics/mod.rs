@@ -4,6 +4,7 @@
 
 mod compression;
 mod counters;
+mod generations;
 pub mod histogram;
 mod http2;
 mod lines;
@@ -17,6 +18,8 @@ mod totals;
 
 pub use compression::{CompressedBytes, Volume};
 pub use counters::{Counters, Datagrams, Hedges, Streams, count};
+pub(crate) use generations::Generation;
+pub use generations::GenerationCounts;
 pub use http2::Events;
 pub use process::write_spent;
 pub use sample::{Gauges, Sample};

@@ -10,6 +10,7 @@ use fairway_model::{Backend, HostPattern};
 use fairway_net::clock::Instant;
 use fairway_routing::CompiledRule;
 
+use crate::attribution::Attribution;
 use crate::fault::Fault;
 use crate::grpc::Call;
 
@@ -31,6 +32,8 @@ pub struct Record<'a> {
     pub sent_bytes: u64,
     /// Why the answer is not the endpoint's, or incomplete.
     pub fault: Option<Fault>,
+    /// On whose account it failed or was repeated, once that was judged.
+    pub(crate) attribution: Option<Attribution>,
     /// What of the configuration served it.
     pub served_by: ServedBy<'a>,
     /// The last attempt, where there was one.
@@ -39,6 +42,8 @@ pub struct Record<'a> {
     pub call: Call,
     /// How long it waited for the word of others before it was forwarded.
     waited: Micros,
+    /// Whether it is part of a trace, sampled or not.
+    pub(crate) is_traced: bool,
 }
 
 /// What of the configuration a request belongs to.
@@ -57,6 +62,9 @@ pub struct ServedBy<'a> {
 pub struct Micros(u32);
 
 impl Micros {
+    /// None.
+    pub(crate) const ZERO: Self = Self(0);
+
     /// The same as a duration.
     pub fn duration(self) -> Duration {
         Duration::from_micros(self.number())
@@ -81,6 +89,8 @@ pub struct UpstreamRecord {
     pub endpoint: SocketAddr,
     /// 0 when no answer came.
     pub status: u16,
+    /// When its request was sent, counted from when forwarding began; 0 where no answer came.
+    pub sent: Micros,
     /// 0 for a reused connection.
     pub connect: Micros,
     /// From the first byte sent to the answer's head.
@@ -100,6 +110,8 @@ pub(crate) struct FailedAttempt {
     pub(crate) endpoint: SocketAddr,
     /// What went wrong, or the status that made Fairway ask another endpoint.
     pub(crate) outcome: AttemptOutcome,
+    /// From the beginning of the first attempt to that of this one.
+    pub(crate) began: Micros,
     /// From the beginning of the first attempt to the end of this one.
     pub(crate) after: Micros,
 }
@@ -118,6 +130,7 @@ impl UpstreamRecord {
         Self {
             endpoint,
             status: 0,
+            sent: none,
             connect: none,
             header: none,
             response: took.into(),
@@ -197,10 +210,12 @@ impl Record<'_> {
             body_bytes: 0,
             sent_bytes: 0,
             fault: None,
+            attribution: None,
             served_by: ServedBy::default(),
             upstream: None,
             call: Call::default(),
             waited: Micros::default(),
+            is_traced: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::attribution::Costs;
 use crate::metrics::http2::Event;
 use crate::metrics::reason::Reason;
 use crate::metrics::series::AllSeries;
@@ -26,6 +27,8 @@ pub struct Sample {
     pub upstream_http2: BTreeMap<Event, u64>,
     /// Bytes of responses that were compressed, by coding and side.
     pub compressed: BTreeMap<(&'static str, &'static str), u64>,
+    /// Exchanges that failed or were repeated.
+    pub costs: Costs,
     /// Requests by their labels.
     pub series: AllSeries,
 }
@@ -78,6 +81,7 @@ impl Sample {
         for (side, value) in other.compressed {
             *self.compressed.entry(side).or_default() += value;
         }
+        self.costs.merge(&other.costs);
         self.gauges.http2_streams += other.gauges.http2_streams;
         self.gauges.http2_window += other.gauges.http2_window;
         self.gauges.buffer_memory += other.gauges.buffer_memory;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::attribution::{Attribution, Costs, RequestOutcome};
 use crate::metrics::histogram::{LENGTH, Observed, SIZE, TIME};
 use crate::metrics::lines::{escape, head, joined, line, single};
 use crate::metrics::process::Traffic;
@@ -86,6 +87,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         http2,
         upstream_http2,
         compressed,
+        costs,
         series,
     } = sample;
     for (name, value) in &counts {
@@ -110,6 +112,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
     }
     single(out, "fairway_config_adoption_seconds", "gauge", "", gauges.adoption.as_secs_f64());
     write_reasons(&reasons, out);
+    write_costs(&costs, out);
     for (name, events) in
         [("fairway_http2_events_total", &http2), ("fairway_upstream_http2_events_total", &upstream_http2)]
     {
@@ -142,6 +145,25 @@ fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
     for ((stage, reason), value) in reasons {
         let (name, label) = of(stage);
         line(out, name, &format!("{label}=\"{reason}\""), *value);
+    }
+}
+
+/// Writes which requests failed or were repeated, on whose account. Every series is there from the start: an alert on the increase of one
+/// that appears with its first error would miss that error.
+fn write_costs(costs: &Costs, out: &mut String) {
+    let name = "fairway_attributed_requests_total";
+    head(out, name, "counter");
+    for attribution in Attribution::ALL {
+        for outcome in RequestOutcome::ALL {
+            let labels = format!("attribution=\"{}\",outcome=\"{}\"", attribution.label(), outcome.label());
+            line(out, name, &labels, costs.count(attribution, outcome));
+        }
+    }
+    let name = "fairway_self_inflicted_errors_total";
+    head(out, name, "counter");
+    for attribution in Attribution::ALL.into_iter().filter(|it| it.is_self_inflicted()) {
+        let labels = format!("cause=\"{}\"", attribution.label());
+        line(out, name, &labels, costs.count(attribution, RequestOutcome::Failed));
     }
 }
 
@@ -342,6 +364,20 @@ mod tests {
         metrics.sort_unstable();
         metrics.dedup();
         assert_eq!(metrics.len(), count);
+    }
+
+    #[test]
+    fn errors_have_their_series_before_there_are_any() {
+        let text: String = Text::of(Sample::default(), "").collect();
+        for series in [
+            "fairway_self_inflicted_errors_total{cause=\"fairway\"} 0",
+            "fairway_self_inflicted_errors_total{cause=\"configuration_change\"} 0",
+            "fairway_self_inflicted_errors_total{cause=\"roll\"} 0",
+            "fairway_attributed_requests_total{attribution=\"client\",outcome=\"failed\"} 0",
+            "fairway_attributed_requests_total{attribution=\"endpoint\",outcome=\"repeated\"} 0",
+        ] {
+            assert!(text.lines().any(|line| line == series), "{series}\n{text}");
+        }
     }
 
     #[test]

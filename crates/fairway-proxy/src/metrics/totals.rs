@@ -19,6 +19,8 @@ pub struct Totals {
     pub request_time: Histogram<11>,
     /// Connections of clients that are open now.
     pub open_connections: u64,
+    /// Exchanges of the last 24 hours that failed on nobody else's account: [`crate::Attribution::is_self_inflicted`].
+    pub self_inflicted_last_day: u64,
 }
 
 /// What the buckets of a histogram say of a percentile.
@@ -71,6 +73,7 @@ impl Totals {
         }
         self.request_time.merge(&other.request_time);
         self.open_connections += other.open_connections;
+        self.self_inflicted_last_day += other.self_inflicted_last_day;
     }
 }
 

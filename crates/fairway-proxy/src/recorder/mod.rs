@@ -7,11 +7,17 @@
 //! Entries have no credentials: neither header values besides the few that [`exchange::RecordedExchange`] lists, nor the query,
 //! nor any byte of a body. They never leave memory, and are erased when they are older than the options allow. Each worker has a
 //! recorder of its own; nothing on the path of a request that succeeds waits, locks or, once the rings are full, allocates for it.
+//!
+//! Once a second, [`samples`] takes a few of the last exchanges of each rule: less of each, so that there is something of rules that
+//! are rarely asked for, too.
 
-mod entry;
-mod exchange;
+pub(crate) mod entry;
+pub(crate) mod exchange;
 mod query;
 mod ring;
+mod samples;
+#[cfg(test)]
+mod samples_tests;
 #[cfg(test)]
 mod tests;
 
@@ -27,9 +33,13 @@ use crate::options::RecorderOptions;
 use crate::peer::Peer;
 use entry::Entry;
 use ring::Ring;
+use samples::{ListenerNames, Samples};
 
-pub use exchange::{RecordedAttempt, RecordedExchange, RecordedRule, RecordedUpstream};
-pub use query::{QueryError, RecordedQuery};
+pub use exchange::{
+    RecordedAttempt, RecordedExchange, RecordedRule, RecordedSamples, RecordedUpstream, SampledRequest,
+};
+pub use query::{Before, QueryError, RecordedQuery};
+pub(crate) use samples::{WorkerSamples, recorded_samples};
 
 /// How many exchanges before and after a failed one are kept with it.
 const NEIGHBOURS: u8 = 4;
@@ -60,6 +70,8 @@ struct Rings {
     client_faults_left: u32,
     /// Failed exchanges that were not kept because there were too many of them.
     passed_over: u64,
+    /// A few exchanges of each rule.
+    samples: Samples,
 }
 
 impl Recorder {
@@ -76,6 +88,7 @@ impl Recorder {
             left: FAILURES_PER_SECOND,
             client_faults_left: CLIENT_FAULTS_PER_SECOND,
             passed_over: 0,
+            samples: Samples::new(keep),
         };
         Self((exchanges > 0).then(|| RefCell::new(rings())))
     }
@@ -88,7 +101,7 @@ impl Recorder {
         }
     }
 
-    /// Erases what is too old. Once a second.
+    /// Takes samples, and erases what is too old. Once a second.
     pub(crate) fn tick(&self, now: Instant) {
         if let Some(rings) = &self.0 {
             rings.borrow_mut().tick(now);
@@ -100,13 +113,30 @@ impl Recorder {
         if let Some(rings) = &self.0 {
             let mut rings = rings.borrow_mut();
             rings.all().into_iter().for_each(Ring::forget);
+            rings.samples.forget();
         }
     }
 
     /// The exchanges of worker number `worker` that the query asks for, the last ones first.
-    pub(crate) fn find(&self, worker: usize, query: &RecordedQuery) -> Vec<RecordedExchange> {
+    pub(crate) fn find(
+        &self,
+        worker: usize,
+        query: &RecordedQuery,
+        names: ListenerNames<'_>,
+    ) -> Vec<RecordedExchange> {
         let Some(rings) = &self.0 else { return Vec::new() };
-        rings.borrow().find(worker, query, Instant::now(), SystemTime::now())
+        rings.borrow().find(worker, query, Instant::now(), names)
+    }
+
+    /// A few requests of each rule, and since when there are exchanges.
+    pub(crate) fn samples(&self, names: ListenerNames<'_>) -> WorkerSamples {
+        let Some(rings) = &self.0 else { return WorkerSamples::default() };
+        let (rings, now) = (rings.borrow(), Instant::now());
+        WorkerSamples {
+            samples: rings.samples.kept(now, SystemTime::now(), names),
+            oldest: rings.oldest(now),
+            complete: rings.complete(now),
+        }
     }
 
     /// Failed exchanges that were not kept because there were too many of them in one second.
@@ -171,6 +201,7 @@ impl Rings {
     fn tick(&mut self, now: Instant) {
         self.left = FAILURES_PER_SECOND;
         self.client_faults_left = CLIENT_FAULTS_PER_SECOND;
+        self.samples.take(&self.recent, now);
         let keep = self.keep;
         self.all().into_iter().for_each(|ring| ring.erase_older(now, keep));
     }
@@ -179,13 +210,27 @@ impl Rings {
         [&mut self.recent, &mut self.failed, &mut self.client_faults]
     }
 
+    /// How long ago the oldest exchange began that is remembered.
+    fn oldest(&self, now: Instant) -> Option<Duration> {
+        let rings = [&self.recent, &self.failed, &self.client_faults];
+        let began = rings.into_iter().flat_map(Ring::newest_first).map(|entry| entry.began);
+        began.min().map(|began| now.saturating_duration_since(began))
+    }
+
+    /// For how long all exchanges are remembered, where some had to make room.
+    fn complete(&self, now: Instant) -> Option<Duration> {
+        let oldest = self.recent.newest_first().last().filter(|_| self.recent.is_full())?;
+        Some(now.saturating_duration_since(oldest.ended()))
+    }
+
     fn find(
         &self,
         worker: usize,
         query: &RecordedQuery,
         now: Instant,
-        wall: SystemTime,
+        names: ListenerNames<'_>,
     ) -> Vec<RecordedExchange> {
+        let wall = SystemTime::now();
         let oldest_recent = self.recent.newest_first().last().map_or(u64::MAX, |entry| entry.number);
         let kept = self.failed.newest_first().chain(self.client_faults.newest_first());
         let mut kept: Vec<_> = kept.filter(|entry| entry.number < oldest_recent).collect();
@@ -198,7 +243,8 @@ impl Rings {
         wanted
             .map(|entry| {
                 let age = now.saturating_duration_since(entry.began);
-                entry.exchange(worker, wall.checked_sub(age).unwrap_or(wall))
+                let began = wall.checked_sub(age).unwrap_or(wall);
+                entry.exchange(worker, began, names(entry.listener).as_deref())
             })
             .collect()
     }

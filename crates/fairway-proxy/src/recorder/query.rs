@@ -22,15 +22,26 @@ pub struct RecordedQuery {
     pub failed: bool,
     /// Only those that ended within this time.
     pub within: Option<Duration>,
+    /// Only those of one worker before one of its exchanges.
+    pub before: Option<Before>,
     /// How many, the last ones first.
     pub limit: usize,
+}
+
+/// A place among the exchanges of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// The worker.
+    pub worker: usize,
+    /// The number of its exchange.
+    pub number: u64,
 }
 
 /// Why a query cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// There is no such parameter.
-    #[error("unknown parameter {0:?}: use id, host, status, failed, within or limit")]
+    #[error("unknown parameter {0:?}: use id, host, status, failed, within, before or limit")]
     Unknown(String),
     /// The value of a parameter is not what it should be.
     #[error("{parameter}={value:?}: expected {expected}")]
@@ -74,6 +85,11 @@ impl RecordedQuery {
                     let seconds = value.parse().map_err(|_| wrong("within", "a number of seconds"))?;
                     query.within = Some(Duration::from_secs(seconds));
                 }
+                "before" => {
+                    let expected =
+                        "the number of an exchange such as 0-17, or 0- for the last ones of worker 0";
+                    query.before = Some(before(value).ok_or_else(|| wrong("before", expected))?);
+                }
                 "limit" => {
                     let limit: usize = value.parse().map_err(|_| wrong("limit", "a number from 1 to 250"))?;
                     query.limit = limit.clamp(1, MAX_LIMIT);
@@ -86,11 +102,12 @@ impl RecordedQuery {
 
     /// Whether it asks for this exchange.
     pub(super) fn wants(&self, entry: &Entry, now: Instant) -> bool {
-        let Self { request_id, host, status, failed, within, limit: _ } = self;
+        let Self { request_id, host, status, failed, within, before, limit: _ } = self;
         request_id.as_ref().is_none_or(|id| entry.has_request_id(id.as_bytes()))
             && host.as_ref().is_none_or(|host| entry.has_host(host.as_bytes()))
             && status.is_none_or(|(first, last)| (first..=last).contains(&entry.status))
             && (!failed || entry.is_failed())
+            && before.is_none_or(|before| entry.number < before.number)
             && within.is_none_or(|within| now.saturating_duration_since(entry.ended()) <= within)
     }
 }
@@ -104,4 +121,11 @@ fn status(text: &str) -> Option<(u16, u16)> {
         }
         None => text.parse().ok().map(|status| (status, status)),
     }
+}
+
+/// `0-17`, or `0-` for the end.
+fn before(text: &str) -> Option<Before> {
+    let (worker, number) = text.split_once('-')?;
+    let number = if number.is_empty() { u64::MAX } else { number.parse().ok()? };
+    Some(Before { worker: worker.parse().ok()?, number })
 }

@@ -49,6 +49,11 @@ impl Ring {
         (0..self.len).map(|back| &self.places[(self.next + self.capacity - 1 - back) % self.capacity])
     }
 
+    /// Whether the next entry takes the place of another one.
+    pub(super) fn is_full(&self) -> bool {
+        self.len == self.capacity
+    }
+
     /// Erases entries that are older than `keep`.
     pub(super) fn erase_older(&mut self, now: Instant, keep: Duration) {
         while self.len > 0 {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
@@ -11,7 +12,7 @@ use super::{FAILURES_PER_SECOND, NEIGHBOURS, RecordedExchange, RecordedQuery, Re
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::listener::ListenerId;
-use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros, Record};
+use crate::metrics::record::{AttemptOutcome, Micros, Record};
 use crate::options::RecorderOptions;
 use crate::peer::{Peer, Scheme, Sender};
 use crate::testing::endpoint;
@@ -46,8 +47,12 @@ fn note(recorder: &Recorder, id: &str, fault: Option<Fault>) {
     recorder.note(&record, &buffers(id, ""), &peer(), 3);
 }
 
+fn named(listener: ListenerId) -> Option<Arc<str>> {
+    (listener == peer().listener).then(|| "https".into())
+}
+
 fn find(recorder: &Recorder, query: RecordedQuery) -> Vec<RecordedExchange> {
-    recorder.find(1, &RecordedQuery { limit: 1_000, ..query })
+    recorder.find(1, &RecordedQuery { limit: 1_000, ..query }, &named)
 }
 
 fn ids(recorder: &Recorder, query: RecordedQuery) -> Vec<String> {
@@ -145,12 +150,8 @@ async fn an_exchange_is_shown_without_its_query_and_its_credentials() {
         "Authorization: Bearer secret\r\nCookie: a=secret\r\nX-Api-Key: secret\r\nUser-Agent: curl/8\r\n";
     let mut buffers = buffers("4bf9", more);
     buffers.parties.client = Some("203.0.113.7".parse().unwrap());
-    let attempt = FailedAttempt {
-        endpoint: endpoint(8080),
-        outcome: AttemptOutcome::Fault(Fault::ConnectFailed),
-        after: Micros::from(Duration::from_millis(2)),
-    };
-    buffers.forms.note_failed_attempt(attempt);
+    let outcome = AttemptOutcome::Fault(Fault::ConnectFailed);
+    buffers.forms.note_failed_attempt(endpoint(8080), outcome, Micros::from(Duration::from_millis(2)));
     let mut record = Record::new(Instant::now(), 100);
     record.status = 200;
     record.body_bytes = 10;
@@ -165,6 +166,7 @@ async fn an_exchange_is_shown_without_its_query_and_its_credentials() {
         ("/number", serde_json::json!("1-1")),
         ("/configuration", 3.into()),
         ("/client", "203.0.113.7".into()),
+        ("/listener", "https".into()),
         ("/scheme", "https".into()),
         ("/version", "HTTP/1.1".into()),
         ("/method", "GET".into()),
@@ -281,12 +283,15 @@ async fn exchanges_are_found_by_what_is_asked_for() {
         ("failed", vec!["c", "b"]),
         ("within=10", vec!["c", "b"]),
         ("within=20", vec!["c", "b", "a"]),
+        ("before=0-3", vec!["b", "a"]),
+        ("before=0-3&limit=1", vec!["b"]),
+        ("before=0-", vec!["c", "b", "a"]),
     ] {
-        let found = recorder.find(0, &read(query).unwrap());
+        let found = recorder.find(0, &read(query).unwrap(), &named);
         let found: Vec<_> = found.iter().filter_map(|it| it.request_id.as_deref()).collect();
         assert_eq!(found, expected, "{query}");
     }
-    for wrong in ["status=9xx", "status=x", "within=x", "limit=x", "ID=a"] {
+    for wrong in ["status=9xx", "status=x", "within=x", "limit=x", "before=3", "before=a-3", "ID=a"] {
         assert!(read(wrong).is_err(), "{wrong}");
     }
 }

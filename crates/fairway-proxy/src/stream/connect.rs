@@ -191,7 +191,7 @@ impl<N: Network, S: Transport> Waiting<'_, N, S> {
         if has_left {
             return Poll::Ready(End::Failed(Fault::ClientGone));
         }
-        if phase(self.worker, self.peer) == Phase::Draining {
+        if phase(self.worker, self.peer) >= Phase::Draining {
             self.drained.set_once(self.worker.options.drain.timeout);
         }
         self.drained.poll_passed(cx).map(|()| End::Drained)

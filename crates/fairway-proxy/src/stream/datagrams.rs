@@ -153,7 +153,7 @@ impl<N: Network> Forward for Forwarder<N> {
 
     fn begin(&self, from: SocketAddr, datagram: &[u8]) -> Result<Beginning<Held<N>>, &'static str> {
         let adopted = self.worker.adopted();
-        if self.worker.phase() == Phase::Draining {
+        if self.worker.phase() >= Phase::Draining {
             return Err(End::Drained.label());
         }
         let port = adopted.listening().port(self.port).ok_or(Fault::NoListener.label())?;

@@ -24,6 +24,7 @@ use fairway_net::transport::Transport;
 use fairway_net::wire::Wire;
 
 use crate::access_log::StreamSeen;
+use crate::inspection::ClientProtocol;
 use crate::log::Forwarded;
 use crate::network::Network;
 use crate::worker::Open;
@@ -37,11 +38,12 @@ pub(crate) use peer::StreamPeer;
 ///
 /// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
 pub(crate) fn serve<N: Network, S: Transport>(
-    open: Open<N>,
+    mut open: Open<N>,
     peer: StreamPeer,
     stream: S,
     input: Vec<u8>,
 ) -> impl Future<Output = ()> {
+    open.served_by(peer.listener, ClientProtocol::Forwarded);
     let ahead = input.len() as u64;
     let mut client = Wire::with_input(stream, input);
     async move {

@@ -121,7 +121,7 @@ impl<N: Network> Watching<'_, N> {
 
     /// Ready when it has to end although neither side ended it.
     fn poll_end(&mut self, cx: &mut Context<'_>, reached: &mut Reached<N>) -> Poll<End> {
-        if phase(self.worker, self.peer) == Phase::Draining {
+        if phase(self.worker, self.peer) >= Phase::Draining {
             self.drained.set_once(self.worker.options.drain.timeout);
         }
         if self.drained.poll_passed(cx).is_ready() {

@@ -16,6 +16,7 @@ use fairway_connection::upstream::endpoint::EndpointIdentity;
 use fairway_http::HeadLimits;
 use fairway_http2::{Note, Noted};
 use fairway_model::{BackendProtocol, UpstreamTls};
+use fairway_net::clock::Instant;
 use fairway_net::shortage::Shortage;
 use fairway_net::transport::{Secured, UpstreamStream};
 use fairway_net::wire::Workspace;
@@ -28,11 +29,19 @@ use tokio_rustls::TlsConnector;
 
 use crate::fault::Fault;
 use crate::metrics::Events;
+use crate::metrics::record::Micros;
 use crate::network::Network;
 use crate::tls::{Identities, client_config};
 
 /// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
+
+/// A connection that was made.
+pub(crate) struct Connected<H> {
+    pub(crate) hop: H,
+    /// What TLS took of the connect; 0 in the clear.
+    pub(crate) handshake: Micros,
+}
 
 /// What TLS settings depend on, besides the certificate that they show.
 type Kind = (UpstreamTls, BackendProtocol);
@@ -87,7 +96,7 @@ impl<N: Network> Connector<N> {
         to: &EndpointIdentity,
         identities: &Identities,
         limit: Duration,
-    ) -> Connecting<N::Hop> {
+    ) -> Connecting<Connected<N::Hop>> {
         let means = Rc::clone(&self.means);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
         let (address, protocol, events) = (to.address, to.protocol, self.events.clone());
@@ -105,17 +114,24 @@ impl<N: Network> Connector<N> {
                         BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
                         BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
                     };
-                    return Ok(means.network.hop(Secured::Plain(stream), spoken, &workspace, means.heads));
+                    let hop = means.network.hop(Secured::Plain(stream), spoken, &workspace, means.heads);
+                    return Ok(Connected { hop, handshake: Micros::ZERO });
                 };
                 // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
-                let tls = TlsConnector::from(tls);
-                let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
+                let handshake = Box::pin(async move {
+                    let began = Instant::now();
+                    let stream = TlsConnector::from(tls).connect(name, stream).await;
+                    stream.map(|stream| (stream, began.elapsed()))
+                });
+                let (stream, took) = handshake.await.map_err(|_| Fault::UpstreamTls)?;
                 let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
-                Ok(means.network.hop(Secured::Tls(Box::new(stream)), spoken, &workspace, means.heads))
+                let secured = Secured::Tls(Box::new(stream));
+                let hop = means.network.hop(secured, spoken, &workspace, means.heads);
+                Ok(Connected { hop, handshake: took.into() })
             };
-            let mut hop = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
-            hop.tell(watch(address, events));
-            Ok(hop)
+            let mut connected = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
+            connected.hop.tell(watch(address, events));
+            Ok(connected)
         })
     }
 

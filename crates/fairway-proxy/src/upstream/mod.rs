@@ -6,7 +6,7 @@ pub(crate) mod connect;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connect::{Connecting, Connector, fault_of};
+pub(crate) use connect::{Connected, Connecting, Connector, fault_of};
 pub(crate) use fairway_connection::upstream::{
     Chosen, Endpoint, Errand, Group, Groups, Lease, Opened, Room, Tried, Underway, endpoint, health,
 };

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use fairway_connection::sides::Hop;
 use fairway_model::{ClientVerification, HostPattern, Listener, ListenerProtocol, PortProtocol, Settings};
+use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
 use rustls::ServerConfig;
 
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
 use crate::listening::{Choice, ListenerFacts, Listening, Verification};
+use crate::metrics::Generation;
 use crate::peer::Peer;
 use crate::publish::Published;
 use crate::tls::{ClientTrust, Clients, Identities, for_host};
@@ -26,24 +28,33 @@ pub(crate) struct Adopted<H> {
     groups: Rc<GroupTable<H>>,
     /// Whether the worker has adopted nothing newer: then `groups` are those of this snapshot.
     is_newest: Cell<bool>,
+    /// When the worker began to serve by it.
+    pub(crate) since: Instant,
+    generation: Rc<Generation>,
 }
 
 impl<H: Hop> Adopted<H> {
     /// The first one.
-    pub(crate) fn first(published: &Arc<Published>) -> Self {
-        Self::with(published, Rc::default())
+    pub(crate) fn first(published: &Arc<Published>, generation: Rc<Generation>) -> Self {
+        Self::with(published, Rc::default(), generation)
     }
 
     /// The next one: groups whose backend did not change stay, those whose backend did keep the endpoints that stay, and
     /// idle connections to endpoints that left are closed.
-    pub(crate) fn next(published: &Arc<Published>, older: &Self, groups: &Groups<H>) -> Self {
+    pub(crate) fn next(
+        published: &Arc<Published>,
+        older: &Self,
+        groups: &Groups<H>,
+        generation: Rc<Generation>,
+    ) -> Self {
         older.is_newest.set(false);
         older.groups.adopt(older.snapshot(), &published.snapshot, groups);
-        Self::with(published, Rc::clone(&older.groups))
+        Self::with(published, Rc::clone(&older.groups), generation)
     }
 
-    fn with(published: &Arc<Published>, groups: Rc<GroupTable<H>>) -> Self {
-        Self { published: Arc::clone(published), groups, is_newest: Cell::new(true) }
+    fn with(published: &Arc<Published>, groups: Rc<GroupTable<H>>, generation: Rc<Generation>) -> Self {
+        let (is_newest, since) = (Cell::new(true), Instant::now());
+        Self { published: Arc::clone(published), groups, is_newest, since, generation }
     }
 
     /// Whether it is this one.
@@ -53,6 +64,17 @@ impl<H: Hop> Adopted<H> {
 
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.published.snapshot
+    }
+
+    /// The version of its snapshot.
+    pub(crate) fn version(&self) -> u64 {
+        self.published.snapshot.version()
+    }
+
+    /// A request that was served by it is over.
+    #[inline]
+    pub(crate) fn count_request(&self) {
+        self.generation.count_request();
     }
 
     pub(crate) fn settings(&self) -> &Settings {

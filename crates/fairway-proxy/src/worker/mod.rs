@@ -6,8 +6,10 @@ mod group_table;
 #[cfg(test)]
 mod group_table_tests;
 mod guards;
+mod history;
 mod neighbours;
 mod reuse;
+mod tally;
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -25,8 +27,12 @@ use fairway_net::waits::Waits;
 use fairway_routing::ClientLimits;
 
 use crate::access_log::AccessLog;
+use crate::attribution::{Attribution, RequestOutcome};
 use crate::buffering::Disk;
 use crate::buffers::Buffers;
+use crate::cause::Cause;
+use crate::fault::Fault;
+use crate::inspection::{ClientProtocol, EndpointQuery, EndpointStates, OpenConnections};
 use crate::listener::ListenerId;
 use crate::memory_share::MemoryShares;
 use crate::metrics::{Counters, Gauges, Sample};
@@ -35,6 +41,7 @@ use crate::options::ProxyOptions;
 use crate::peer::Peer;
 use crate::publish::Published;
 use crate::recorder::Recorder;
+use crate::trace::Traces;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
 use crate::upstream::{Connector, Groups, Room};
 
@@ -44,7 +51,9 @@ pub(crate) use guards::{Guards, SharedGuards, Trusts};
 pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
 
 use admission::Admission;
+pub(crate) use history::{History, Subject};
 use reuse::Reuse;
+use tally::{Progress, Tallies, Tally};
 
 /// What the windows of clients' uploads may grow by in a worker, all connections together.
 const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
@@ -69,6 +78,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) waits: Waits,
     pub(crate) reuse: Reuse,
     pub(crate) counters: Counters,
+    tallies: Tallies<Self>,
     /// What compressors of responses take.
     pub(crate) compressors: MemoryShares,
     /// What bodies that are held take of memory.
@@ -77,10 +87,12 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) disk: Disk,
     pub(crate) log: AccessLog,
     pub(crate) recorder: Recorder,
+    pub(crate) traces: Traces,
     pub(crate) guards: Guards,
     /// When it began: what its exchanges count time from.
     pub(crate) began: Instant,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
+    pub(crate) history: History<ToEndpoint<N>>,
     random: RefCell<fastrand::Rng>,
     admission: Admission<ToEndpoint<N>, Open<N>>,
 }
@@ -102,9 +114,11 @@ impl<N: Network> Worker<N> {
         let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
         let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
         let reuse = Reuse::new();
-        let adopted = Rc::new(Adopted::first(first));
+        let generation = counters.generations.begin(first.snapshot.version());
+        let adopted = Rc::new(Adopted::first(first, generation));
         log.adopt(adopted.settings());
         let recorder = Recorder::new(options.recorder);
+        let traces = Traces::new(options.traces.clone());
         Self {
             options,
             began: Instant::now(),
@@ -120,13 +134,16 @@ impl<N: Network> Worker<N> {
             waits: Waits::new(),
             reuse,
             counters,
+            tallies: Tallies::default(),
             compressors: MemoryShares::default(),
             held: MemoryShares::default(),
             disk,
             log,
             recorder,
+            traces,
             guards: guards.of_worker(),
             adopted: RefCell::new(adopted),
+            history: History::default(),
             random: RefCell::new(fastrand::Rng::new()),
             admission: Admission::new(memory, room, neighbours),
         }
@@ -143,14 +160,43 @@ impl<N: Network> Worker<N> {
         if older.is(published) {
             return;
         }
-        let next = Rc::new(Adopted::next(published, &older, &self.groups));
+        let generation = self.counters.generations.begin(published.snapshot.version());
+        let next = Rc::new(Adopted::next(published, &older, &self.groups, generation));
         self.log.adopt(next.settings());
         let loses_a_listener = older.listening().is_more_than(next.listening());
         *self.adopted.borrow_mut() = next;
+        self.history.replaced(older);
         if loses_a_listener {
             self.admission.stopping.wake();
         }
         self.counters.adoptions.set(self.counters.adoptions.get() + 1);
+    }
+
+    /// The snapshots of the last [`history::CHANGE_WINDOW`] and the one before them, the newest first: each may differ from the next in the list in
+    /// what makes a request fail now. None where nothing changed.
+    pub(crate) fn recent_snapshots(&self, now: Instant) -> Vec<Rc<Adopted<ToEndpoint<N>>>> {
+        if self.history.is_empty() { Vec::new() } else { self.history.recent(self.adopted(), now) }
+    }
+
+    /// A connection was refused before its first request.
+    #[cold]
+    pub(crate) fn refused(&self, fault: Fault) {
+        self.counters.refused(fault);
+        let judged = match fault {
+            Fault::NoListener => {
+                let recent = self.recent_snapshots(Instant::now());
+                let mut changes = recent.windows(2);
+                let lost = changes.find(|pair| pair[1].listening().is_more_than(pair[0].listening()));
+                lost.map(|pair| (pair[0].version(), Attribution::ConfigurationChange))
+            }
+            _ if fault.cause() == Cause::Fairway => {
+                Some((self.adopted.borrow().version(), Attribution::Fairway))
+            }
+            _ => None,
+        };
+        if let Some((version, attribution)) = judged {
+            self.counters.generations.note(version, attribution, RequestOutcome::Failed);
+        }
     }
 
     /// What is kept of idle connections to endpoints.
@@ -177,6 +223,8 @@ impl<N: Network> Worker<N> {
         self.reuse.trim();
         self.log.flush();
         self.recorder.tick(Instant::now());
+        self.traces.flush();
+        self.history.forget_old(&self.adopted.borrow(), Instant::now());
         match self.takebacks().tick() {
             Some(true) => tracing::warn!(
                 "clients take back many requests over HTTP/2: those of connections that had few answers are held"
@@ -203,7 +251,40 @@ impl<N: Network> Worker<N> {
         };
         let mut sample = self.counters.sample(gauges);
         sample.counts.insert("recorder_dropped_failures_total", self.recorder.passed_over());
+        sample.counts.insert("trace_exchanges_dropped_total", self.traces.dropped());
         sample
+    }
+
+    /// What it knows of the endpoints that are asked about.
+    pub(crate) fn endpoint_states(&self, query: &EndpointQuery) -> EndpointStates {
+        let (adopted, now) = (self.adopted(), Instant::now());
+        let snapshot = adopted.snapshot();
+        let mut states = EndpointStates::new();
+        for key in &query.backends {
+            let Some(backend) = snapshot.slot(key).and_then(|slot| snapshot.backend(slot)) else { continue };
+            let known = self.groups.states(backend, query.most, now).into_iter();
+            states.extend(known.map(|(address, carrier, state)| ((key.clone(), address, carrier), state)));
+        }
+        states
+    }
+
+    /// The connections that are open now.
+    pub(crate) fn open_connections(&self) -> OpenConnections {
+        let adopted = self.adopted();
+        let listening = adopted.listening();
+        let sessions = listening.sessions().collect();
+        let endpoints = self.groups.state_of_all(Instant::now());
+        let mut open = OpenConnections { sessions, endpoints, ..OpenConnections::default() };
+        for (progress, count) in self.tallies.counts() {
+            match progress {
+                Progress::Greeted => open.greeted += count,
+                Progress::Served(listener, protocol) => match listening.model(listener) {
+                    Some(model) => *open.clients.entry((model.name.clone(), protocol)).or_default() += count,
+                    None => open.orphaned += count,
+                },
+            }
+        }
+        open
     }
 
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
@@ -259,7 +340,7 @@ impl<N: Network> Worker<N> {
     /// memory, or because half of the connections that it may have are open.
     pub(crate) fn has_scarce_connections(&self) -> bool {
         let is_half_full = self.counters.open_connections() > self.max_connections() / 2;
-        self.phase() == Phase::Draining || self.is_shedding() || is_half_full
+        self.phase() >= Phase::Draining || self.is_shedding() || is_half_full
     }
 
     /// What clients took back lately.
@@ -287,6 +368,11 @@ impl<N: Network> Worker<N> {
     /// Whether the listener is in the snapshot to serve by.
     pub(crate) fn has(&self, listener: ListenerId) -> bool {
         self.adopted.borrow().listening().has(listener)
+    }
+
+    /// What the listener is called, while it is in the snapshot to serve by.
+    pub(crate) fn listener_name(&self, listener: ListenerId) -> Option<Arc<str>> {
+        self.adopted.borrow().listening().model(listener).map(|model| Arc::clone(&model.name))
     }
 
     /// Whether the client's listener verifies clients in the snapshot to serve by, but did not verify this one as it does now.
@@ -448,19 +534,25 @@ impl<N: Network> Drop for SessionTicket<N> {
 }
 
 /// A client's connection, counted as open until this is dropped.
-pub(crate) struct Open<N: Network>(Rc<Worker<N>>);
+pub(crate) struct Open<N: Network>(Rc<Tally<Worker<N>>>);
 
 impl<N: Network> Open<N> {
     /// One was accepted.
     pub(crate) fn new(worker: &Rc<Worker<N>>) -> Self {
         worker.counters.connection_opened();
-        Self(Rc::clone(worker))
+        Self(worker.tallies.tally(worker, Progress::Greeted))
     }
 
     /// One that another worker accepted.
     pub(crate) fn taken_over(worker: &Rc<Worker<N>>) -> Self {
         worker.counters.connection_taken_over();
-        Self(Rc::clone(worker))
+        Self(worker.tallies.tally(worker, Progress::Greeted))
+    }
+
+    /// From now on it is one of this listener.
+    pub(crate) fn served_by(&mut self, listener: ListenerId, protocol: ClientProtocol) {
+        let worker: &Rc<Worker<N>> = self;
+        self.0 = worker.tallies.tally(worker, Progress::Served(listener, protocol));
     }
 }
 
@@ -474,7 +566,7 @@ impl<N: Network> Deref for Open<N> {
 
 impl<N: Network> Drop for Open<N> {
     fn drop(&mut self) {
-        self.0.counters.connection_closed();
+        self.counters.connection_closed();
     }
 }
 

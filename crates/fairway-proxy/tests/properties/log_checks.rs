@@ -7,7 +7,7 @@ use fairway_http::Head;
 use fairway_http::bytes::{is_token, is_value_byte};
 use fairway_model::{Escape, LogFormat, Piece};
 
-use crate::log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, WallClock};
+use crate::log::{Amounts, Connection, Line, Parties, Process, ServedBy, Target, Trace, WallClock};
 
 /// A format with values of clients, each in quotes, and how many values it has.
 const QUOTED: (&str, usize) = (
@@ -142,6 +142,7 @@ fn written(asked: &Asked<'_>, format: &LogFormat) -> Vec<u8> {
         },
         served_by: ServedBy::default(),
         upstream: None,
+        trace: Trace::None,
         reason: None,
         clock: &clock,
         process: &process,

@@ -207,10 +207,13 @@ fn options() -> ProxyOptions {
     ProxyOptions {
         workers: 1,
         access_log: AccessLogFormat::Off,
+        access_log_copies: None,
         proxy_protocol: ProxyProtocol::default(),
         limits: Limits::default(),
         buffer: BufferOptions::default(),
         recorder: RecorderOptions::default(),
+        tracing: None,
+        traces: None,
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),

@@ -6,9 +6,11 @@ use fairway_model::{
     Certificate, ChosenBy, CipherSuite, HostPattern, HostSuites, PrivateKey, SubjectName, TlsVersions,
     TrustedRoots, UpstreamTls, UpstreamVerification, WildcardSpan,
 };
+use fairway_proxy::RecordedQuery;
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
+use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventually};
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -304,6 +306,25 @@ async fn status_of(leaf: &Leaf, tls: UpstreamTls) -> (u16, Backend) {
     setup.tls = Some(tls);
     let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
     (answer.status, backend)
+}
+
+#[tokio::test]
+async fn what_tls_takes_of_a_connect_is_recorded_and_nothing_for_a_connection_that_is_open() {
+    let leaf = Authority::new("ours").leaf(&["inner.example"]);
+    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("ok")).await;
+    let mut setup = Setup::to(&[backend.address()]);
+    setup.tls = Some(trusting());
+    let proxy = setup.start();
+    let mut client = proxy.client().await;
+    let recorded =
+        async || proxy.handle.recorded(RecordedQuery { limit: 2, ..RecordedQuery::default() }).await;
+    for (count, is_open) in [(1, false), (2, true)] {
+        assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
+        eventually("it is recorded", PATIENCE, || async { recorded().await.len() == count }).await;
+        let upstream = recorded().await.remove(0).upstream.unwrap();
+        assert_eq!((upstream.connect_us == 0, upstream.tls_us == 0), (is_open, is_open), "{upstream:?}");
+        assert!(upstream.tls_us <= upstream.connect_us, "{upstream:?}");
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use super::addresses::AddressArgs;
+use super::against::AgainstArgs;
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 
@@ -20,11 +21,13 @@ Examples:
   fairway check --kubernetes --watch-namespace shop
   fairway check --kubernetes --ingress-class-compat --output html >report.html
   kubectl get ingress,ingressclass,service -A -o yaml | fairway check --ingress-class-compat --report -
+  fairway check manifests --against kubernetes --context production
 
 The report has each Ingress with its annotations (same as with ingress-nginx, different, or refused), the peculiarities of
 ingress-nginx that it depends on, and annotations for what its snippets do.
 
-Exit codes: 0 nothing but notes, 1 problems, 2 the directory or the cluster cannot be read, or there is no manifest.")]
+Exit codes: 0 nothing but notes, 1 problems (with --fail-on-change also if a request would be treated otherwise), 2 the directory,
+the cluster or the processes of --against cannot be read, or there is no manifest.")]
 pub(crate) struct CheckArgs {
     /// The directory, or a single file; - is the standard input
     #[arg(value_name = "DIR", group = "source")]
@@ -44,6 +47,9 @@ pub(crate) struct CheckArgs {
     /// Text for people, or one JSON object per line (of a report one in all); Markdown and HTML are reports
     #[arg(long, env = "FAIRWAY_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
+    /// What the change would have meant for requests that were served
+    #[command(flatten)]
+    pub(crate) against: AgainstArgs,
     /// What objects mean
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,

@@ -1,6 +1,7 @@
 //! The command line: every flag is also an environment variable `FAIRWAY_*`.
 
 mod addresses;
+mod against;
 mod compare;
 mod documents;
 mod gateways;
@@ -12,6 +13,7 @@ mod ports;
 mod run;
 mod seconds;
 mod source;
+mod telemetry;
 mod translation;
 mod trust;
 mod wait;
@@ -19,6 +21,7 @@ mod wait;
 use clap::{Parser, Subcommand};
 
 pub(crate) use addresses::AddressArgs;
+pub(crate) use against::Against;
 pub(crate) use compare::{CompareArgs, Format};
 pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
@@ -29,6 +32,7 @@ pub(crate) use kubectl::{
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, NodeAddressChoice, ReportArgs, Source, WebhookArgs};
+pub(crate) use telemetry::TelemetryFlags;
 pub(crate) use translation::TranslationArgs;
 pub(crate) use wait::{FleetArgs, WaitArgs};
 

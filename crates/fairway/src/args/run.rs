@@ -13,6 +13,7 @@ use super::gateways::GatewayPlaceArgs;
 use super::limits::LimitArgs;
 use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
+use super::telemetry::TelemetryArgs;
 use super::translation::TranslationArgs;
 use crate::own_addresses;
 
@@ -48,6 +49,9 @@ pub(crate) struct RunArgs {
     /// What is remembered of the last requests
     #[command(flatten)]
     pub(crate) recorder: RecorderArgs,
+    /// Which requests are traced, and where telemetry goes
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
     /// How the process stops
     #[command(flatten)]
     pub(crate) drain: DrainArgs,
@@ -201,6 +205,7 @@ impl RunArgs {
         }
         self.listen.addresses.validate(self.report.webhook.address)?;
         self.translation.trust()?;
+        self.telemetry.validate(!matches!(self.logs.access_log, AccessLogChoice::Off))?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
                 "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"

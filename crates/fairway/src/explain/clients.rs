@@ -6,6 +6,7 @@ use fairway_routing::{ClientLimits, Snapshot};
 use ipnet::IpNet;
 
 use super::asked::{Asked, Scheme};
+use super::words;
 
 /// What there is to say of the clients of a listener, and why the request is refused, where it is.
 pub(super) struct Admission {
@@ -31,6 +32,7 @@ pub(super) fn admission(snapshot: &Snapshot, listener: &Listener, asked: &Asked)
     if let Some(most) = limits.max_body {
         rows.push(format!("bodies of requests have at most {most} bytes"));
     }
+    rows.extend(limits.tracing.as_deref().map(words::traced));
     let refused = unknown_name(snapshot, listener, asked, &limits).or_else(|| blocked(asked, &limits));
     Admission { rows, refused }
 }

@@ -84,6 +84,9 @@ pub(crate) fn write(out: &mut String, it: &RecordedExchange) {
         let by = it.caused_by.as_deref().unwrap_or_default();
         row(out, "because", &format!("{description} (caused by: {by})"));
     }
+    if let Some(account) = it.attribution.as_ref().filter(|account| Some(*account) != it.caused_by.as_ref()) {
+        row(out, "account", account);
+    }
     let waited = match it.waited_us {
         0 => String::new(),
         waited => format!(", {} of it waiting for guards", time(waited)),

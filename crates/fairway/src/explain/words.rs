@@ -7,8 +7,9 @@ use fairway_model::{
     Balancing, BasicAuth, BodyBuffer, Buffering, ChosenFields, ClientCertificate, ClientDemand, CodingRule,
     Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, ExternalAuth, FieldMatch,
     FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, JwtAuth, JwtIssuer, JwtKeys,
-    Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy, ReceivedEdit, RedirectTarget, RequestEdit,
-    SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, UpstreamVerification,
+    Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy, Propagation, ReceivedEdit, RedirectTarget,
+    RequestEdit, SampleRatio, SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, Tracing,
+    UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -120,7 +121,31 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::HeadBound(bytes) => format!("heads of answers may have {bytes} bytes"),
         Step::Rate(it) => format!("answers go at {} bytes per second after the first {}", it.bytes, it.after),
         Step::Unlogged => "not in the access log".to_owned(),
+        Step::Tracing(tracing) => traced(tracing),
     }
+}
+
+/// How requests are traced.
+pub(super) fn traced(it: &Tracing) -> String {
+    if it.is_off() {
+        return "not traced".to_owned();
+    }
+    let clients = match (it.trust_incoming, it.parent_based) {
+        (false, _) => "the trace of a client is not continued",
+        (true, true) => "the trace of a client is continued, and sampled where the client has sampled it",
+        (true, false) => "the trace of a client is continued, and sampled at the same rate",
+    };
+    let b3 = match it.propagation {
+        Propagation::W3c => "",
+        Propagation::W3cAndB3 => "; headers of B3, too",
+    };
+    let name = it.span_name.as_ref().map(|name| format!("; spans are called {name}")).unwrap_or_default();
+    format!("traced: {} of new traces are sampled; {clients}{b3}{name}", percent(it.ratio))
+}
+
+fn percent(share: SampleRatio) -> String {
+    let text = format!("{:.4}", share.ratio() * 100.0);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn buffering(it: Buffering) -> String {
@@ -442,4 +467,34 @@ fn certificate(it: &ClientCertificate) -> String {
     let page = it.error_page.iter().map(|page| format!("; others are sent to {page}"));
     let forwarded = it.forwarded.then(|| "; forwarded".to_owned());
     [demand.to_owned()].into_iter().chain(subject).chain(page).chain(forwarded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairway_model::Template;
+
+    use super::*;
+
+    #[test]
+    fn how_requests_are_traced_is_said_in_percent() {
+        assert_eq!(traced(&Tracing::default()), "not traced");
+        for (ratio, said) in [(1.0, "100%"), (0.1, "10%"), (0.01, "1%"), (0.0005, "0.05%")] {
+            let tracing = Tracing { ratio: SampleRatio::new(ratio).unwrap(), ..Tracing::default() };
+            let begin =
+                format!("traced: {said} of new traces are sampled; the trace of a client is not continued");
+            assert_eq!(traced(&tracing), begin);
+        }
+        let tracing = Tracing {
+            ratio: SampleRatio::NONE,
+            parent_based: true,
+            trust_incoming: true,
+            propagation: Propagation::W3cAndB3,
+            span_name: Some(Arc::new(Template::text("cart"))),
+        };
+        let said = "traced: 0% of new traces are sampled; the trace of a client is continued, and sampled where the client \
+                    has sampled it; headers of B3, too; spans are called cart";
+        assert_eq!(traced(&tracing), said);
+    }
 }

@@ -14,7 +14,7 @@ pub(super) fn now() -> i64 {
 }
 
 /// Two units where the first one is small, else one: `90s`, `5m30s`, `4h20m`, `3d4h`, `12d`.
-pub(super) fn age(seconds: i64) -> String {
+pub(crate) fn age(seconds: i64) -> String {
     let one = |unit: i64, name: char| format!("{}{name}", seconds / unit);
     let two = |unit: i64, name: char, smaller: i64, smaller_name: char| match seconds % unit / smaller {
         0 => one(unit, name),

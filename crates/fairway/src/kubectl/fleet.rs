@@ -16,7 +16,7 @@ const HOST: &str = "localhost";
 
 /// One process.
 #[derive(Clone)]
-pub(super) enum Replica {
+pub(crate) enum Replica {
     /// By the address of its admin server.
     Process(SocketAddr),
     /// In a pod.
@@ -24,17 +24,17 @@ pub(super) enum Replica {
 }
 
 /// The replicas that are asked; at least one.
-pub(super) struct Fleet {
-    pub(super) replicas: Vec<Replica>,
+pub(crate) struct Fleet {
+    pub(crate) replicas: Vec<Replica>,
     /// The cluster that they are in.
     cluster: Option<Cluster>,
 }
 
 /// A page of one replica.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// Whose it is.
-    pub(super) replica: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) replica: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Fleet {
@@ -53,12 +53,17 @@ impl Fleet {
     ///
     /// # Errors
     /// There is none, there are several installations, or the cluster cannot be asked.
-    pub(super) async fn find_one(args: &AskedArgs) -> Result<Self> {
+    pub(crate) async fn find_one(args: &AskedArgs) -> Result<Self> {
         let Self { replicas, cluster } = Self::find(args).await?;
         match cluster {
             Some(cluster) => Ok(Self::of(cluster.one_installation()?)),
             None => Ok(Self { replicas, cluster: None }),
         }
+    }
+
+    /// The processes with these admin addresses.
+    pub(crate) fn of_processes(admins: &[SocketAddr]) -> Self {
+        Self { replicas: admins.iter().copied().map(Replica::Process).collect(), cluster: None }
     }
 
     fn of(cluster: Cluster) -> Self {
@@ -82,7 +87,7 @@ impl Fleet {
     }
 
     /// What each replica gives, in their order. All are asked at the same time.
-    pub(super) async fn each<T, F>(&self, ask: impl Fn(Replica) -> F) -> Result<Vec<T>>
+    pub(crate) async fn each<T, F>(&self, ask: impl Fn(Replica) -> F) -> Result<Vec<T>>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -99,7 +104,7 @@ impl Fleet {
     ///
     /// # Errors
     /// No replica answers.
-    pub(super) async fn any(&self, path: &str) -> Result<Answer> {
+    pub(crate) async fn any(&self, path: &str) -> Result<Answer> {
         let (ready, others): (Vec<_>, Vec<_>) = self.replicas.iter().partition(|it| it.is_ready());
         let mut problems = Vec::new();
         for replica in ready.into_iter().chain(others) {
@@ -125,9 +130,9 @@ impl Replica {
     ///
     /// # Errors
     /// It cannot be reached, or does not answer with the page.
-    pub(super) async fn page(&self, path: &str, extent: Extent) -> Result<Vec<u8>> {
+    pub(crate) async fn page(&self, path: &str, extent: Extent) -> Result<Vec<u8>> {
         match self {
-            Self::Process(admin) => ask::part(*admin, path, extent).await,
+            Self::Process(admin) => ask::part(*admin, path, extent).await.with_context(|| self.to_string()),
             Self::Pod { client, pod } => {
                 // Its errors name the pod.
                 let Tunnel { stream, refusal } = pods::connect(client, pod, pod.admin_port).await?;

@@ -3,7 +3,7 @@
 //! [`cluster`] finds the pods, [`fleet`] asks them for pages of their admin servers ([`page`], [`exposition`]), and a file for each
 //! command makes rows of these, which [`listing`] prints. It changes nothing in the cluster.
 
-mod age;
+pub(crate) mod age;
 mod certificates;
 mod check;
 mod cluster;
@@ -11,7 +11,7 @@ mod dashboard;
 mod endpoints;
 mod explain;
 mod exposition;
-mod fleet;
+pub(crate) mod fleet;
 mod host;
 mod listing;
 mod log_line;
@@ -21,7 +21,7 @@ mod relay;
 mod routes;
 mod scope;
 mod status;
-mod table;
+pub(crate) mod table;
 mod top;
 
 use std::ffi::OsStr;

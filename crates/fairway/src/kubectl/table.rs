@@ -12,22 +12,22 @@ const NONE: &str = "<none>";
 
 /// A table; its first row has the headings.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(headings: impl IntoIterator<Item = &'static str>) -> Self {
+    pub(crate) fn new(headings: impl IntoIterator<Item = &'static str>) -> Self {
         Self { rows: vec![headings.into_iter().map(str::to_owned).collect()] }
     }
 
     /// Adds a row, which has as many cells as there are headings.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| shown(&cell)).collect());
     }
 
     /// Its lines. Only the last cell of a line is not padded.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -37,7 +37,7 @@ impl Table {
         self.rows.iter().map(|row| line(row, &widths)).collect()
     }
 
-    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         self.lines().iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use fairway_cluster::Replicas;
 use fairway_cluster::source::Cluster;
 use fairway_control::admin::Readiness;
 use fairway_control::directory::{Directory, News};
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Batch, Freshness, Pipeline};
+use fairway_objects::object::ObjectKey;
 
 use super::gate::Gate;
 use super::reporting::{Reporting, SharedWithDataPlane};
@@ -29,6 +31,17 @@ pub(super) enum Feed {
     Directory(Directory, PathBuf),
     /// A cluster, and what it is told in return.
     Cluster(Arc<Cluster>, Reporting),
+}
+
+/// Which replicas there are besides this one.
+#[derive(Clone)]
+pub(super) enum Fleet {
+    /// None: files are read by each process for itself.
+    Alone,
+    /// Nobody said which pod this is.
+    Unknown,
+    /// Those that this tells of.
+    Of(Arc<Replicas>),
 }
 
 /// What a source says about itself, for other threads.
@@ -94,6 +107,16 @@ impl Feed {
             }
         }
         Ok(())
+    }
+
+    /// Which replicas there are besides this one.
+    pub(super) fn replicas(&self, args: &RunArgs) -> Fleet {
+        let Self::Cluster(cluster, _) = self else { return Fleet::Alone };
+        let (Some(namespace), Some(name)) = (&args.report.pod_namespace, &args.report.pod_name) else {
+            return Fleet::Unknown;
+        };
+        let (own, probe) = (ObjectKey::new(namespace, name), args.listen.addresses.probe.first().copied());
+        Fleet::Of(Arc::new(Replicas::new(&cluster.client(), own, probe)))
     }
 
     pub(super) fn condition(&self) -> Condition {

@@ -9,16 +9,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use fairway_cluster::status::Bindings;
 use fairway_control::admin::Readiness;
+use fairway_control::generations::Generations;
 use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
     BindError, CertificateProblem, Logouts, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher,
-    SessionTickets, StartError,
+    SessionTickets, StartError, Unbound,
 };
 
 use super::bound::BoundAddresses;
 use super::reporting::Reporting;
+use super::telemetry::Telemetry;
 
 /// How often an address that cannot be bound is tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -30,9 +32,12 @@ pub(super) struct Gate {
     state: Mutex<GateState>,
     draining: AtomicBool,
     propagation: Arc<Propagation>,
+    generations: Arc<Generations>,
     bound: Arc<BoundAddresses>,
     tickets: SessionTickets,
     logouts: Logouts,
+    /// Follows the collector of the configuration.
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 #[derive(Default)]
@@ -53,8 +58,8 @@ struct Serving {
 
 impl Gate {
     /// Nothing is published yet; clients will resume their sessions by `tickets`.
-    pub(super) fn new(tickets: SessionTickets) -> Self {
-        Self { tickets, ..Self::default() }
+    pub(super) fn new(tickets: SessionTickets, telemetry: Arc<Telemetry>) -> Self {
+        Self { tickets, telemetry: Some(telemetry), ..Self::default() }
     }
 
     /// What clients resume their sessions by.
@@ -78,7 +83,11 @@ impl Gate {
     }
 
     pub(super) fn publish(&self, publication: Publication) {
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.adopt(&publication.outcome.snapshot.config().settings);
+        }
         let mut state = self.lock();
+        self.generations.note_publication(&publication);
         if let Some(serving) = &state.serving {
             let problems = serving.publisher.publish(publication.outcome.snapshot.clone());
             problems.iter().for_each(warn_of);
@@ -108,10 +117,11 @@ impl Gate {
         let adoption = Adoption {
             publisher: proxy.publisher(),
             propagation: self.propagation.clone(),
+            generations: self.generations.clone(),
             bound: self.bound.clone(),
             config: first.config().clone(),
         };
-        let published = adoption.watch()?;
+        let published = adoption.watch(first.version())?;
         state.serving = Some(Serving { publisher: proxy.publisher(), handle: proxy.handle(), published });
         Ok(proxy)
     }
@@ -137,6 +147,17 @@ impl Gate {
     /// Which addresses of Gateways are bound.
     pub(super) fn bindings(&self) -> Bindings {
         self.bound.bindings()
+    }
+
+    /// The configurations of the last day.
+    pub(super) fn generations(&self) -> Arc<Generations> {
+        self.generations.clone()
+    }
+
+    /// Where listeners of the latest snapshot are not served, and why.
+    pub(super) fn unbound(&self) -> Vec<Unbound> {
+        let publisher = self.lock().serving.as_ref().map(|serving| serving.publisher.clone());
+        publisher.map(|publisher| publisher.unbound()).unwrap_or_default()
     }
 
     pub(super) fn propagation(&self) -> &Propagation {
@@ -185,21 +206,25 @@ fn warn_of(problem: &PublishProblem) {
 struct Adoption {
     publisher: Publisher,
     propagation: Arc<Propagation>,
+    generations: Arc<Generations>,
     bound: Arc<BoundAddresses>,
     /// The one that was published last.
     config: Config,
 }
 
 impl Adoption {
-    /// Starts the thread.
-    fn watch(mut self) -> Result<Sender<Publication>> {
+    /// Starts the thread; the data plane began with version `first`.
+    fn watch(mut self, first: u64) -> Result<Sender<Publication>> {
         let (sender, receiver): (_, Receiver<Publication>) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let watch = move || {
+            runtime.block_on(self.publisher.adopted(first));
+            self.generations.note_adoption(first);
             while let Some(publication) = self.next(&receiver) {
                 let Publication { outcome, heard, written, freshness } = publication;
                 self.config = outcome.translation.config;
                 runtime.block_on(self.publisher.adopted(outcome.snapshot.version()));
+                self.generations.note_adoption(outcome.snapshot.version());
                 if freshness == Freshness::Current {
                     // A clock that was set back shows no time at all.
                     let written = written.map(|written| written.elapsed().unwrap_or_default());

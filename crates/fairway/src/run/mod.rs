@@ -2,14 +2,17 @@
 //! binary that knows how they are started, fed and stopped.
 //!
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
-//! plane, [`mod@dashboard`] gives the pages for people their content, [`signals`] says when to stop.
+//! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`signals`] says when
+//! to stop, and [`last_words`] what that cost.
 
 mod bound;
 mod dashboard;
 mod feed;
 mod gate;
+mod last_words;
 mod reporting;
 mod signals;
+mod telemetry;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -19,12 +22,13 @@ use std::{iter, thread};
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
-use fairway_proxy::{ProxyOptions, SelfSigned, SessionTickets, refuse_huge_pages};
+use fairway_proxy::{ProxyOptions, SelfSigned, SessionTickets, TraceSender, refuse_huge_pages};
 
-use crate::args::{ReportArgs, RunArgs};
+use crate::args::{ReportArgs, RunArgs, TelemetryFlags};
 use crate::{allocator, logging, version};
 use feed::Feed;
 use gate::Gate;
+use telemetry::Telemetry;
 
 /// Serves until it is told to stop.
 ///
@@ -42,23 +46,37 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
              client can claim any address; source ranges of Ingresses keep nobody out"
         );
     }
+    let flags = args.telemetry.read()?;
     let admins = bind_admins(args)?;
-    let gate = Arc::new(Gate::new(SessionTickets::rotating(args.listen.session_ticket_rotation)));
+    let (telemetry, traces) = Telemetry::start(args, &flags)?;
+    let telemetry = Arc::new(telemetry);
+    let tickets = SessionTickets::rotating(args.listen.session_ticket_rotation);
+    let gate = Arc::new(Gate::new(tickets, telemetry.clone()));
     signals::stop_on_signals(gate.clone())?;
     let pipeline = start_pipeline(args, &gate)?;
     let feed = Feed::start(args, &source, &pipeline, &gate)?;
     gate.tell(feed.reporting());
-    serve_admins(admins, pages(args, &pipeline, &gate, &feed))?;
+    let pages = Arc::new(pages(args, &pipeline, &gate, &feed, &telemetry));
+    if let Some(interval) = args.telemetry.otlp_metrics_interval {
+        telemetry.export_metrics(interval, pages.clone());
+    }
+    serve_admins(admins, &pages)?;
     feed.wait_for_first(args, &pipeline)?;
-    let proxy = gate.open(options(args, &gate)?)?;
+    let traced = Traced { flags, traces, telemetry: &telemetry };
+    let proxy = gate.open(options(args, &gate, traced)?)?;
     let addresses = &args.listen.addresses;
     tracing::info!(
         http = ?addresses.http, https = ?addresses.https, admin = %addresses.admin,
         source = %feed, version = env!("CARGO_PKG_VERSION"), "serving"
     );
+    proxy.wait_until_drained();
+    if let Err(error) = last_words::tell_what_was_cut(&proxy.handle(), args.drain.options().timeout) {
+        tracing::warn!(%error, "nobody knows whether requests were cut");
+    }
     let ended = proxy.join();
     feed.stop();
     pipeline.stop();
+    telemetry.stop();
     ended.context("a worker failed")?;
     tracing::info!("drained");
     Ok(ExitCode::SUCCESS)
@@ -80,9 +98,10 @@ fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
     Ok(admins)
 }
 
-fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> Pages {
+fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed, telemetry: &Telemetry) -> Pages {
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());
+    let exported = telemetry.counts();
     let bindings = gate.bindings();
     let identity = identity(args);
     let labels: Arc<str> = identity.labels().into();
@@ -95,7 +114,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
         identity,
         metrics: Box::new(move || {
             let (handle, labels) = (for_metrics.handle(), labels.clone());
-            let control = for_metrics.propagation().text() + &told.metrics_text(&labels);
+            let control = for_metrics.propagation().text() + &told.metrics_text(&labels) + &exported.text();
             Box::pin(async move {
                 let proxy = match handle {
                     Some(handle) => Some(handle.metrics(&labels).await),
@@ -105,7 +124,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed) -> 
             })
         }),
         scrapes: Scrapes::default(),
-        dashboard: dashboard::dashboard(gate),
+        dashboard: dashboard::dashboard(gate, feed.replicas(args)),
     }
 }
 
@@ -117,15 +136,22 @@ fn identity(args: &RunArgs) -> Identity {
     Identity::new(class, namespace, pod_name.as_deref().unwrap_or_default(), version::REVISION)
 }
 
-fn serve_admins(admins: Vec<(Admin, Audience)>, pages: Pages) -> Result<()> {
-    let pages = Arc::new(pages);
+fn serve_admins(admins: Vec<(Admin, Audience)>, pages: &Arc<Pages>) -> Result<()> {
     for (admin, audience) in admins {
         admin.serve(pages.clone(), audience).context("the admin server")?;
     }
     Ok(())
 }
 
-fn options(args: &RunArgs, gate: &Gate) -> Result<ProxyOptions> {
+/// What the data plane is told of telemetry.
+struct Traced<'a> {
+    flags: TelemetryFlags,
+    traces: TraceSender,
+    telemetry: &'a Telemetry,
+}
+
+fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptions> {
+    let Traced { flags, traces, telemetry } = traced;
     Ok(ProxyOptions {
         workers: match args.listen.workers {
             Some(workers) => usize::from(workers),
@@ -133,10 +159,13 @@ fn options(args: &RunArgs, gate: &Gate) -> Result<ProxyOptions> {
             None => thread::available_parallelism().map_or(1, usize::from),
         },
         access_log: args.logs.access_log.into(),
+        access_log_copies: args.telemetry.otlp_logs.then(|| telemetry.line_copies()),
         proxy_protocol: args.translation.trust.proxy_protocol(),
         limits: args.limits.limits(),
         buffer: args.limits.buffer.options(),
         recorder: args.recorder.options(),
+        tracing: flags.tracing,
+        traces: Some(traces),
         drain: args.drain.options(),
         tickets: gate.tickets(),
         logouts: gate.logouts(),

@@ -3,6 +3,7 @@
 //! `page`.
 
 mod gateway;
+mod otel;
 mod page;
 mod peers;
 mod scan;

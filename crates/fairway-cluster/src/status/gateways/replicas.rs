@@ -12,12 +12,11 @@ use fairway_gateway::fleet::agreement::{Agreement, ServedGateways};
 use fairway_objects::object::ObjectKey;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::efforts::Efforts;
+use crate::served;
 
 /// Between two questions to the same replica.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -42,7 +41,10 @@ impl Asker {
     pub fn at(probe: SocketAddr) -> Self {
         let port = probe.port();
         let ask = move |ip| -> BoxFuture<'static, Option<ServedGateways>> {
-            Box::pin(async move { timeout(PATIENCE, served(SocketAddr::new(ip, port))).await.ok()? })
+            Box::pin(async move {
+                let answer = served::ask(SocketAddr::new(ip, port), "?gateways", LARGEST);
+                timeout(PATIENCE, answer).await.ok()?.ok().map(gateways)
+            })
         };
         Self { ask: Arc::new(ask), is_ipv4: probe.is_ipv4() }
     }
@@ -59,24 +61,11 @@ impl fmt::Debug for Asker {
     }
 }
 
-/// What a replica says that it serves. HTTP/1.0: the answer ends with the connection.
-async fn served(address: SocketAddr) -> Option<ServedGateways> {
-    let mut stream = TcpStream::connect(address).await.ok()?;
-    let question = format!("GET /served?gateways HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    stream.write_all(question.as_bytes()).await.ok()?;
-    let mut answer = Vec::new();
-    stream.take(LARGEST).read_to_end(&mut answer).await.ok()?;
-    read(&answer)
-}
-
-fn read(answer: &[u8]) -> Option<ServedGateways> {
-    let head = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let status = answer.split(|byte| *byte == b' ').nth(1)?;
-    let served: Served = (status == b"200").then(|| serde_json::from_slice(&answer[head + 4..]).ok())??;
+/// The Gateways of a replica. What its workers have not adopted it does not serve.
+fn gateways(served: Served) -> ServedGateways {
     let gateways = served.gateways.unwrap_or_default();
-    // What its workers have not adopted it does not serve.
     let all = gateways.into_iter().filter(|_| served.adopted);
-    Some(all.filter_map(|(name, gateway)| Some((ObjectKey::parse(&name)?, gateway))).collect())
+    all.filter_map(|(name, gateway)| Some((ObjectKey::parse(&name)?, gateway))).collect()
 }
 
 /// The other replicas, as far as the leader must know.
@@ -208,13 +197,14 @@ mod tests {
             });
             format!("HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{served}\n")
         };
-        let found = read(page(true).as_bytes()).unwrap();
+        let read = |page: &str| served::read(page.as_bytes()).ok().map(gateways);
+        let found = read(&page(true)).unwrap();
         assert_eq!(found[&ObjectKey::new("shop", "edge")].generation, 3);
-        assert_eq!(read(page(false).as_bytes()), Some(ServedGateways::new()));
+        assert_eq!(read(&page(false)), Some(ServedGateways::new()));
         for wrong in
             ["HTTP/1.0 503 x\r\n\r\nloading\n", "HTTP/1.0 200 OK\r\n\r\n{\"digest\":", "HTTP/1.0 200"]
         {
-            assert_eq!(read(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(read(wrong), None, "{wrong}");
         }
     }
 

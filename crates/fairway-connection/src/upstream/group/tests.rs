@@ -224,6 +224,27 @@ fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them()
     assert_eq!(pick(&after, &[], Belongs::Anywhere).unwrap().index, 1, "it goes on where the older one was");
 }
 
+#[test]
+fn the_state_of_a_backend_is_that_of_its_first_endpoints_that_are_known() {
+    let groups = Groups::<Hops>::default();
+    let of = backend(4, Balancing::RoundRobin, BackendTraffic::default());
+    let now = Instant::now();
+    assert!(groups.states(&of, 4, now).is_empty(), "nothing is known before the first request");
+    let group = groups.group(Arc::clone(&of), PortProtocol::Tcp, None);
+    assert!(group.failed(group.member(1), Blame::Connect, now));
+    group.member(0).succeeded(Duration::from_millis(7));
+    let held = pick(&group, &[], Belongs::Anywhere).unwrap();
+    let states = groups.states(&of, 3, now);
+    let found: Vec<_> = states.iter().map(|(address, _, state)| (address.port(), state.ejected_by)).collect();
+    assert_eq!((held.index, found), (0, vec![(0, 0), (1, 1), (2, 0)]));
+    let first = states[0].2;
+    assert_eq!((first.workers, first.under_way, first.busy, first.idle), (1, 1, 1, 0));
+    assert_eq!((first.latency, first.connect_time), (Some(Duration::from_millis(7)), None));
+    assert_eq!((groups.state_of_all(now).workers, groups.state_of_all(now).busy), (4, 1));
+    let other = Backend { protocol: BackendProtocol::H2c, ..Backend::clone(&of) };
+    assert!(groups.states(&other, 4, now).is_empty(), "what is spoken with is another endpoint");
+}
+
 /// What may happen to attempts.
 #[derive(Clone, Debug)]
 enum Act {

@@ -15,6 +15,7 @@ use crate::pipeline::View;
 struct AllHosts<'q> {
     q: &'q str,
     object: &'q str,
+    table: &'q str,
     paging: Paging,
     rules: Vec<RuleRow>,
 }
@@ -37,6 +38,7 @@ pub(super) fn all(view: &View, words: &dyn Words, query: &Query) -> Result<Page,
     let content = AllHosts {
         q: query.value("q").unwrap_or_default(),
         object: query.value("object").unwrap_or_default(),
+        table: query.value("table").unwrap_or_default(),
         paging,
         rules: found.iter().map(|place| place.row(words)).collect(),
     };

@@ -20,9 +20,7 @@ use crate::pipeline::View;
 
 /// Between two events.
 const EVENT_INTERVAL: Duration = Duration::from_secs(2);
-/// A stream ends before its connection does, which lasts for 60 s: the browser connects again.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(50);
-/// How long the browser waits before that.
+/// How long the browser waits until it opens the stream again.
 const RECONNECT: &str = "retry: 2000\n";
 
 const UNKNOWN: &str = "–";
@@ -65,6 +63,7 @@ pub(super) fn values(
         ("requests", count(&|it| it.requests)),
         ("rate", per_second.map_or_else(unknown, |rate| format!("{rate:.1}"))),
         ("connections", count(&|it| it.open_connections)),
+        ("self_inflicted", count(&|it| it.self_inflicted_last_day)),
         ("p50", time(numbers.and_then(|it| it.p50))),
         ("p99", time(numbers.and_then(|it| it.p99))),
     ]);
@@ -77,11 +76,16 @@ pub(super) fn values(
     values
 }
 
-/// A stream of events in its place, until it is over or the client leaves.
-pub(super) fn events(process: Process, counter: Arc<Counter>, place: OwnedSemaphorePermit) -> Events {
+/// A stream of events in its place, until `end` or until the client leaves. It ends before its connection is cut: the browser opens
+/// another one then, and its console has no error.
+pub(super) fn events(
+    process: Process,
+    counter: Arc<Counter>,
+    place: OwnedSemaphorePermit,
+    end: Instant,
+) -> Events {
     let mut ticks = interval(EVENT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let end = Instant::now() + STREAM_TIMEOUT;
     let updates = Updates { process, counter, ticks, end, before: None, _place: place };
     let next = |mut updates: Updates| async move {
         let event = updates.next().await?;
@@ -138,7 +142,8 @@ mod tests {
     use super::*;
     use crate::pipeline::Viewer;
 
-    fn stream(places: &Arc<Semaphore>) -> Events {
+    /// One that may last so long.
+    fn stream(places: &Arc<Semaphore>, time: Duration) -> Events {
         let process = Process { viewer: Viewer::blank(), readiness: Arc::new(|| Readiness::Draining) };
         let requests = AtomicU64::new(0);
         let count = move || {
@@ -147,28 +152,37 @@ mod tests {
             Box::pin(async move { Some(counted) }) as Pin<Box<dyn Future<Output = Option<Numbers>> + Send>>
         };
         let place = Arc::clone(places).try_acquire_owned().unwrap();
-        events(process, Arc::new(Counter::new(Box::new(count))), place)
+        events(process, Arc::new(Counter::new(Box::new(count))), place, Instant::now() + time)
     }
 
     #[tokio::test(start_paused = true)]
     async fn events_come_every_other_second_and_end_before_the_connection() {
-        let places = Arc::new(Semaphore::new(1));
-        let began = Instant::now();
-        let body = stream(&places).collect().await.unwrap().to_bytes();
-        assert!((STREAM_TIMEOUT..STREAM_TIMEOUT + EVENT_INTERVAL).contains(&began.elapsed()));
+        for (time, count) in [(50, 25), (10, 5), (0, 0)] {
+            let (places, time) = (Arc::new(Semaphore::new(1)), Duration::from_secs(time));
+            let began = Instant::now();
+            let body = stream(&places, time).collect().await.unwrap().to_bytes();
+            assert!((time..time + EVENT_INTERVAL).contains(&began.elapsed()));
+            let text = String::from_utf8(body.to_vec()).unwrap();
+            assert_eq!(text.matches("data: ").count(), count);
+            assert_eq!(places.available_permits(), 1, "its place is free again");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_says_what_the_page_shows() {
+        let body =
+            stream(&Arc::new(Semaphore::new(1)), 2 * EVENT_INTERVAL).collect().await.unwrap().to_bytes();
         let text = String::from_utf8(body.to_vec()).unwrap();
-        assert_eq!(text.matches("data: ").count(), 25);
-        assert!(
-            text.contains("\"state\":\"not ready: draining\"") && text.contains("\"rate\":\"3.5\""),
-            "{text}"
-        );
-        assert_eq!(places.available_permits(), 1, "its place is free again");
+        assert!(text.starts_with(RECONNECT), "{text}");
+        for part in ["\"state\":\"not ready: draining\"", "\"rate\":\"3.5\""] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_makes_room() {
         let places = Arc::new(Semaphore::new(1));
-        let mut body = stream(&places);
+        let mut body = stream(&places, EVENT_INTERVAL);
         assert!(body.frame().await.unwrap().unwrap().is_data());
         assert_eq!(places.available_permits(), 0);
         drop(body);

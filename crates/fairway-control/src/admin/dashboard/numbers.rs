@@ -14,6 +14,8 @@ pub struct Numbers {
     pub faults: Vec<FaultCount>,
     /// Connections of clients that are open now.
     pub open_connections: u64,
+    /// Requests of the last 24 hours that failed on nobody else's account.
+    pub self_inflicted_last_day: u64,
     /// How long half of the requests took at most.
     pub p50: Option<TimeBound>,
     /// How long 99 of 100 requests took at most.

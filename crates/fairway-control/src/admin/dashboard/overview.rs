@@ -7,10 +7,12 @@ use serde::Serialize;
 
 use super::counter::Counted;
 use super::diagnostics;
+use super::inspector::Replicas;
 use super::live;
 use super::moment::utc_of;
 use super::page::Page;
 use super::process::Process;
+use super::replicas::{self, ReplicasView};
 use crate::pipeline::{Freshness, View};
 
 /// Of the reasons of faults no more are shown.
@@ -25,6 +27,7 @@ struct Overview {
     classes: [&'static str; 5],
     reasons: Vec<ReasonRow>,
     configuration: Option<Configuration>,
+    replicas: ReplicasView,
 }
 
 #[derive(Serialize)]
@@ -53,7 +56,7 @@ struct CountRow {
 }
 
 /// The first page.
-pub(super) fn page(process: &Process, counted: &Counted) -> Page {
+pub(super) fn page(process: &Process, counted: &Counted, replicas: &Replicas) -> Page {
     let view = process.viewer.view();
     let readiness = (process.readiness)();
     let numbers = counted.numbers.as_ref();
@@ -71,6 +74,7 @@ pub(super) fn page(process: &Process, counted: &Counted) -> Page {
         classes: live::CLASSES,
         reasons,
         configuration: view.as_ref().map(configuration),
+        replicas: replicas::view(replicas, view.as_ref()),
     };
     Page::new("overview.html", "overview", "Overview", content)
 }
@@ -79,10 +83,10 @@ fn configuration(view: &View) -> Configuration {
     let config = &view.outcome.translation.config;
     let routes: usize = config.hosts.values().map(|host| host.routes.len()).sum();
     let counts = [
-        ("Listeners", config.listeners.len(), ""),
+        ("Listeners", config.listeners.len(), "listeners"),
         ("Hosts", config.hosts.len(), "hosts"),
         ("Routes", routes, "hosts"),
-        ("TCP, UDP and TLS routes", config.streams.len(), ""),
+        ("TCP, UDP and TLS routes", config.streams.len(), "streams"),
         ("Backends", config.backends.len(), ""),
         ("Certificates", config.certificates.len(), "certificates"),
         ("Gateways, routes and policies", view.outcome.translation.gateway.statuses.len(), "gateways"),

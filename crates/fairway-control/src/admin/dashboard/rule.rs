@@ -1,13 +1,16 @@
 //! One rule: what it asks of requests, what it does with them, and where they go.
 
 use fairway_model::{
-    Action, Backend, Config, Endpoint, ListenerProtocol, Origin, Phases, Reference, Step, WeightedBackend,
+    Action, Backend, Config, ListenerProtocol, Origin, Phases, Reference, Step, WeightedBackend,
 };
 use fairway_routing::{HostVerdict, MatchVerdict};
 use serde::Serialize;
 
+use super::backend::backend_query;
 use super::diagnostics::{self, DiagnosticRow};
+use super::endpoints::{EndpointTable, LiveEndpoints};
 use super::hosts;
+use super::inspector::Inspector;
 use super::object::{ObjectLink, ObjectName};
 use super::page::Page;
 use super::problem::Problem;
@@ -17,7 +20,7 @@ use super::sample::Sample;
 use super::words::Words;
 use crate::pipeline::View;
 
-/// Of candidates, endpoints and diagnostics no more are shown.
+/// Of candidates and diagnostics no more are shown.
 const MAX_SHOWN: usize = 100;
 
 #[derive(Serialize)]
@@ -30,6 +33,8 @@ struct OneRule {
     filters: Vec<FilterView>,
     answer: Option<String>,
     shares: Vec<ShareView>,
+    /// Whether some share has endpoints.
+    has_endpoints: bool,
     policy: String,
     diagnostics: Vec<DiagnosticRow>,
 }
@@ -66,31 +71,42 @@ struct ShareView {
     /// Why it serves nothing, where that is so.
     problem: &'static str,
     filters: Vec<FilterView>,
-    endpoints: Vec<EndpointView>,
-    more_endpoints: usize,
-}
-
-#[derive(Serialize)]
-struct EndpointView {
-    address: String,
-    pod: String,
+    /// `None` for a backend that is not there, or that has no endpoint.
+    endpoints: Option<EndpointTable>,
+    /// The parameters of the page of the backend; empty where it is not there.
+    query: String,
 }
 
 /// The rule that the parameters name: by host and position, or as the only one of an object. Of an object with several rules, a list.
-pub(super) fn page(view: &View, words: &dyn Words, query: &Query) -> Result<Page, Problem> {
+pub(super) async fn page(
+    view: &View,
+    words: &dyn Words,
+    inspector: &dyn Inspector,
+    query: &Query,
+) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
     let Some(object) = ObjectName::read(query)? else {
-        return Ok(show(view, words, rules::rule(rules::host(config, query)?, query)?));
+        let place = rules::rule(rules::host(config, query)?, query)?;
+        return Ok(show(view, words, place, &live(inspector, place).await));
     };
-    let mut found = rules::all(config).filter(|place| place.is_of(object));
-    match (found.next(), found.next()) {
-        (None, _) => Err(Problem::missing("object", "no rule is served that this object gave")),
-        (Some(only), None) => Ok(show(view, words, only)),
-        (Some(_), Some(_)) => hosts::all(view, words, query),
+    let found: Vec<_> = rules::all(config).filter(|place| place.is_of(object)).take(2).collect();
+    match found[..] {
+        [] => Err(Problem::missing("object", "no rule is served that this object gave")),
+        [only] => Ok(show(view, words, only, &live(inspector, only).await)),
+        _ => hosts::all(view, words, query),
     }
 }
 
-fn show(view: &View, words: &dyn Words, place: RulePlace<'_>) -> Page {
+/// What is known now of the endpoints that the requests of a rule go to.
+async fn live(inspector: &dyn Inspector, place: RulePlace<'_>) -> LiveEndpoints {
+    let backends = match &place.rule.action {
+        Action::Answer(_) => Vec::new(),
+        Action::Forward(shares) => shares.iter().map(|share| share.backend.clone()).collect(),
+    };
+    LiveEndpoints::ask(inspector, backends).await
+}
+
+fn show(view: &View, words: &dyn Words, place: RulePlace<'_>, live: &LiveEndpoints) -> Page {
     let config = &view.outcome.translation.config;
     let rule = place.rule.without_secrets();
     let host = &place.host.key.host;
@@ -98,7 +114,7 @@ fn show(view: &View, words: &dyn Words, place: RulePlace<'_>) -> Page {
     let title = format!("{host}: {}", matches.first().map_or("a rule", String::as_str));
     let (answer, shares) = match &rule.action {
         Action::Answer(it) => (Some(format!("{}: {}", it.status, words.reason(it.reason))), Vec::new()),
-        Action::Forward(shares) => (None, share_views(config, words, shares)),
+        Action::Forward(shares) => (None, share_views(config, words, shares, live)),
     };
     let about = |origin: &Origin| {
         (&origin.kind, &origin.namespace, &origin.name)
@@ -112,6 +128,7 @@ fn show(view: &View, words: &dyn Words, place: RulePlace<'_>) -> Page {
         sample: sample(view, words, place),
         filters: filters(&rule.phases, words),
         answer,
+        has_endpoints: shares.iter().any(|share| share.endpoints.is_some()),
         shares,
         policy: words.policy(&rule.policy),
         diagnostics: found.map(diagnostics::row).collect(),
@@ -151,15 +168,16 @@ fn scheme(config: &Config, table: &str) -> &'static str {
     }
 }
 
-fn share_views(config: &Config, words: &dyn Words, shares: &[WeightedBackend]) -> Vec<ShareView> {
+fn share_views(
+    config: &Config,
+    words: &dyn Words,
+    shares: &[WeightedBackend],
+    live: &LiveEndpoints,
+) -> Vec<ShareView> {
     let whole: u32 = shares.iter().map(|share| share.weight).sum();
     let of = |share: &WeightedBackend| {
         let backend = config.backends.get(&share.backend);
-        let endpoints: &[Endpoint] = backend.map_or(&[], |backend| &backend.endpoints);
-        let shown = endpoints.iter().take(MAX_SHOWN).map(|endpoint| EndpointView {
-            address: endpoint.address.to_string(),
-            pod: endpoint.name.as_deref().unwrap_or_default().to_owned(),
-        });
+        let used = backend.filter(|backend| !backend.endpoints.is_empty());
         ShareView {
             backend: share.backend.to_string(),
             share: if shares.len() > 1 { format!("{} of {whole}", share.weight) } else { "all".to_owned() },
@@ -167,8 +185,8 @@ fn share_views(config: &Config, words: &dyn Words, shares: &[WeightedBackend]) -
             object: backend.map(|backend| ObjectLink::from_origin(&backend.origin)),
             problem: problem(share, backend.map(|backend| &**backend)),
             filters: own_filters(share, words),
-            endpoints: shown.collect(),
-            more_endpoints: endpoints.len().saturating_sub(MAX_SHOWN),
+            endpoints: used.map(|backend| live.table(backend)),
+            query: backend.map(|backend| backend_query(&backend.key)).unwrap_or_default(),
         }
     };
     shares.iter().map(of).collect()
@@ -212,6 +230,6 @@ fn phase(step: &Step<'_>) -> &'static str {
         | Step::Mirror(_) => "forwarding",
         Step::Received(_) | Step::Pages(_) | Step::Answer(_) | Step::Compression(_) => "response",
         Step::HeadBound(_) | Step::Rate(_) => "bounds",
-        Step::Unlogged => "log",
+        Step::Unlogged | Step::Tracing(_) => "log",
     }
 }

@@ -79,15 +79,16 @@ pub(super) fn rule<'c>(host: &'c Arc<VirtualHost>, query: &Query) -> Result<Rule
     Ok(RulePlace { host, rule, route, route_at, rule_at })
 }
 
-/// Those of `rules` that the parameters `q` and `object` ask for.
+/// Those of `rules` that the parameters `q`, `object` and `table` ask for.
 pub(super) fn wanted<'c>(
     rules: impl Iterator<Item = RulePlace<'c>>,
     query: &Query,
 ) -> Result<impl Iterator<Item = RulePlace<'c>>, Problem> {
-    let (search, object) = (Search::read(query), ObjectName::read(query)?);
+    let (search, object, table) = (Search::read(query), ObjectName::read(query)?, query.value("table"));
     let mut text = String::new();
     Ok(rules.filter(move |place| {
-        if object.is_some_and(|object| !place.is_of(object)) {
+        let is_of_table = table.is_none_or(|table| table == &*place.host.key.table);
+        if !is_of_table || object.is_some_and(|object| !place.is_of(object)) {
             return false;
         }
         if search.is_empty() {

@@ -9,21 +9,30 @@ use crate::admin::body::{Body, TEXT, page};
 const HTML: &str = "text/html; charset=utf-8";
 
 /// The engine escapes what templates print whose name ends in `.html`.
-const SOURCES: [(&str, &str); 15] = [
+const SOURCES: [(&str, &str); 24] = [
     ("layout.html", include_str!("layout.html")),
     ("overview.html", include_str!("overview.html")),
     ("hosts.html", include_str!("hosts.html")),
     ("host.html", include_str!("host.html")),
     ("rules.html", include_str!("rules.html")),
     ("rule.html", include_str!("rule.html")),
+    ("backend.html", include_str!("backend.html")),
+    ("endpoints.html", include_str!("endpoints.html")),
+    ("endpoints_note.html", include_str!("endpoints_note.html")),
+    ("listeners.html", include_str!("listeners.html")),
+    ("streams.html", include_str!("streams.html")),
+    ("connections.html", include_str!("connections.html")),
     ("certificates.html", include_str!("certificates.html")),
     ("statuses.html", include_str!("statuses.html")),
     ("diagnostics.html", include_str!("diagnostics.html")),
     ("diagnostic_rows.html", include_str!("diagnostic_rows.html")),
     ("explain.html", include_str!("explain.html")),
     ("requests.html", include_str!("requests.html")),
+    ("generations.html", include_str!("generations.html")),
+    ("generation_rows.html", include_str!("generation_rows.html")),
     ("object.html", include_str!("object.html")),
     ("paging.html", include_str!("paging.html")),
+    ("table.html", include_str!("table.html")),
     ("problem.html", include_str!("problem.html")),
 ];
 

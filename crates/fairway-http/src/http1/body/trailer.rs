@@ -38,9 +38,9 @@ const FORBIDDEN: [&str; 28] = [
     "x-http-method-override",
 ];
 
-/// Whether a field may be a trailer. Every [`Known`] name is for routing, framing or one hop.
+/// Whether a field may be a trailer. Nearly every [`Known`] name is for routing, framing or one hop.
 pub(super) fn is_allowed(name: &[u8]) -> bool {
-    Known::of(name) == Known::Other
+    Known::of(name).may_be_trailer()
         && !FORBIDDEN.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 

@@ -15,6 +15,7 @@ use crate::ingress::settings::log_format::LogFormatKeys;
 use crate::ingress::settings::map_entries::MapKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::settings::snippets::SnippetKeys;
+use crate::ingress::settings::tracing::TracingKeys;
 use crate::ingress::trust::TrustsEverybody;
 
 /// What reading the ConfigMap gives.
@@ -41,6 +42,7 @@ pub(super) struct Draft<'a> {
     pub(super) headers: HeaderKeys,
     pub(super) maps: MapKeys,
     pub(super) snippets: SnippetKeys,
+    pub(super) tracing: TracingKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -97,6 +99,7 @@ impl<'a> Draft<'a> {
             headers: HeaderKeys::default(),
             maps: MapKeys::default(),
             snippets: SnippetKeys::default(),
+            tracing: TracingKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -170,6 +173,8 @@ impl<'a> Draft<'a> {
         self.diagnostics.extend(problem);
         let choice = self.options.hosts.log_format;
         self.diagnostics.extend(self.log_format.settle(choice, &mut self.settings, &at));
+        let of_tracing = self.tracing.settle(&mut self.settings, &mut self.defaults.tracing, &at);
+        self.diagnostics.extend(of_tracing);
         let protection = self.options.hosts.unsupported_protection;
         self.diagnostics.extend(self.snippets.settle(&mut self.defaults, protection, &at));
         self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, protection, at));

@@ -271,6 +271,7 @@ impl Draft<'_> {
         let read = read.or_else(|| tickets::read(&mut self.settings.tickets, name, value));
         let read = read.or_else(|| self.maps.read(name, value));
         let read = read.or_else(|| self.compression.read(name, value));
+        let read = read.or_else(|| self.tracing.read(name, value));
         if let Some(read) = read {
             return read;
         }

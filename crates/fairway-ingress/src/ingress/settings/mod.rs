@@ -14,6 +14,7 @@ mod needless;
 mod problem;
 mod snippets;
 mod tickets;
+mod tracing;
 
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};

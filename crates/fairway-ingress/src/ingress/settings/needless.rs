@@ -244,13 +244,13 @@ const GROUPS: &[Group] = &[
     lost(&["server-tokens"], "Fairway does not name itself in answers", NO_EFFECT),
     lost(&["enable-syslog"], "the access log goes to standard output", "nothing is sent to syslog"),
     lost(
-        &["enable-opentelemetry", "enable-opentracing", "opentracing", "otel-trace-in-http"],
-        "requests are not traced yet",
-        "no spans are sent; trace headers of clients reach backends",
+        &["enable-opentracing", "opentracing", "otel-trace-in-http"],
+        "enable-opentelemetry is the key that turns tracing on, and spans are sent with OpenTelemetry's protocol alone",
+        "requests are not traced because of this key",
     ),
     needless(
         &["datadog-*", "jaeger-*", "opentelemetry-*", "opentracing-*", "otel-*", "otlp-*", "zipkin-*"],
-        "requests are not traced yet",
+        "enable-opentelemetry and the keys beside it say what is traced and where spans go",
         NO_EFFECT,
     ),
     needless(&["app-protect-*"], "there is no App Protect", NO_EFFECT),
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_key_that_asks_for_nothing_is_not_spoken_of() {
         let quiet = [
-            ("enable-opentelemetry", "false"),
+            ("enable-opentracing", "false"),
             ("server-tokens", "false"),
             ("http-snippets", ""),
             ("generate-request-id", "true"),
@@ -360,8 +360,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_a_warning_and_what_protects_closes() {
-        assert!(matches!(read("enable-opentelemetry", "true"), Err(KeyProblem::Lost(..))));
-        assert!(matches!(read("otel-sampler", "AlwaysOn"), Err(KeyProblem::Note(..))));
+        assert!(matches!(read("enable-opentracing", "true"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(read("zipkin-sample-rate", "1.0"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
         assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
         assert!(matches!(read("http-snippets", "deny all;"), Err(KeyProblem::Unprotected(_))));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{gateway, peers, scan};
+use super::{gateway, otel, peers, scan};
 
 const BEGIN: &str = "\
 # Conformance
@@ -116,6 +116,7 @@ pub(super) fn of(results: &Value) -> String {
     websocket(&mut page, own);
     scan::section(&mut page, own);
     gateway::section(&mut page);
+    otel::section(&mut page);
     page
 }
 

@@ -1,0 +1,61 @@
+//! The connections that are open now: those of clients by listener and by what they speak, and those to endpoints.
+
+use serde::Serialize;
+
+use super::inspector::{ClientConnections, Connections, Inspector};
+use super::listing::{Paging, list};
+use super::page::Page;
+use super::problem::Problem;
+use super::query::{Query, parameters};
+
+#[derive(Serialize)]
+struct OpenNow {
+    /// `None` while the data plane has not started.
+    totals: Option<Totals>,
+    paging: Paging,
+    clients: Vec<ClientRow>,
+}
+
+#[derive(Serialize)]
+struct Totals {
+    clients: u64,
+    greeted: u64,
+    orphaned: u64,
+    busy: usize,
+    idle: usize,
+    under_way: u32,
+}
+
+#[derive(Serialize)]
+struct ClientRow {
+    listener: String,
+    /// The parameters of the page with the listener.
+    query: String,
+    speaks: &'static str,
+    count: u64,
+}
+
+/// What is open now.
+pub(super) async fn page(inspector: &dyn Inspector, query: &Query) -> Result<Page, Problem> {
+    let open = inspector.connections().await;
+    let all = open.iter().flat_map(|open| &open.clients);
+    let (shown, paging) = list(all, query)?;
+    let content =
+        OpenNow { totals: open.as_ref().map(totals), paging, clients: shown.into_iter().map(row).collect() };
+    Ok(Page::new("connections.html", "connections", "Connections", content))
+}
+
+fn totals(open: &Connections) -> Totals {
+    let &Connections { greeted, orphaned, busy, idle, under_way, .. } = open;
+    let served: u64 = open.clients.iter().map(|of| of.count).sum();
+    Totals { clients: served + greeted + orphaned, greeted, orphaned, busy, idle, under_way }
+}
+
+fn row(of: &ClientConnections) -> ClientRow {
+    ClientRow {
+        listener: of.listener.to_string(),
+        query: parameters(&[("q", &of.listener)]),
+        speaks: of.speaks,
+        count: of.count,
+    }
+}

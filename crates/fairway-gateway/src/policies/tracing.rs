@@ -1,0 +1,118 @@
+//! `tracing` of ClientTrafficPolicies: how the requests of a listener are traced.
+
+use std::sync::Arc;
+
+use fairway_model::{Propagation, SampleRatio, Tracing};
+use fairway_objects::policies::{ClientTracing, SamplingRate};
+
+use crate::policies::reading::Wrong;
+use crate::policies::value::{number, word};
+
+const MODES: [(&str, bool); 2] = [("Enabled", true), ("Disabled", false)];
+
+const CONTEXTS: [(&str, bool); 2] = [("Restart", false), ("Continue", true)];
+
+const PROPAGATIONS: [(&str, Propagation); 2] =
+    [("W3C", Propagation::W3c), ("W3CAndB3", Propagation::W3cAndB3)];
+
+/// Reads how requests are traced.
+///
+/// # Errors
+/// The first value that cannot be used.
+pub(crate) fn read(of: &ClientTracing) -> Result<Arc<Tracing>, Wrong> {
+    let Some(rate) = &of.sampling_rate else {
+        return Err(Wrong::new("spec.tracing.samplingRate", "it is missing"));
+    };
+    let ratio = ratio(rate)?;
+    let context = word("spec.tracing.incomingContext", of.incoming_context.as_deref(), &CONTEXTS)?;
+    let trust_incoming = context.unwrap_or_default();
+    let propagation = word("spec.tracing.propagation", of.propagation.as_deref(), &PROPAGATIONS)?;
+    Ok(Arc::new(Tracing {
+        ratio,
+        parent_based: parent_based(of, trust_incoming)?,
+        trust_incoming,
+        propagation: propagation.unwrap_or_default(),
+        span_name: None,
+    }))
+}
+
+/// Whether the decision of a client counts. A trace that begins here has none.
+fn parent_based(of: &ClientTracing, trust_incoming: bool) -> Result<bool, Wrong> {
+    let field = "spec.tracing.parentBasedSampling";
+    match &of.parent_based_sampling {
+        None => Ok(trust_incoming),
+        Some(_) if !trust_incoming => Err(Wrong::new(field, "it needs incomingContext Continue")),
+        Some(it) => Ok(word(&format!("{field}.mode"), it.mode.as_deref(), &MODES)?.unwrap_or(true)),
+    }
+}
+
+fn ratio(rate: &SamplingRate) -> Result<SampleRatio, Wrong> {
+    let field = "spec.tracing.samplingRate";
+    let at = format!("{field}.numerator");
+    let Some(numerator) = number::<u32>(&at, rate.numerator, 0)? else {
+        return Err(Wrong::new(at, "it is missing"));
+    };
+    let denominator = number::<u32>(&format!("{field}.denominator"), rate.denominator, 1)?.unwrap_or(100);
+    SampleRatio::new(f64::from(numerator) / f64::from(denominator))
+        .ok_or_else(|| Wrong::new(field, format!("{numerator} is more than {denominator}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(tracing: Value) -> Result<Tracing, Wrong> {
+        let read = read(&serde_json::from_value(tracing).expect("tracing of a policy"))?;
+        Ok(Tracing::clone(&read))
+    }
+
+    #[test]
+    fn a_rate_alone_begins_traces_and_believes_no_client() {
+        let tracing = of(json!({"samplingRate": {"numerator": 5}})).unwrap();
+        assert_eq!(tracing, Tracing { ratio: SampleRatio::new(0.05).unwrap(), ..Tracing::default() });
+        assert!(of(json!({"samplingRate": {"numerator": 0}})).unwrap().is_off());
+        let all = of(json!({"samplingRate": {"numerator": 7, "denominator": 7}})).unwrap();
+        assert_eq!(all.ratio, SampleRatio::ALL);
+    }
+
+    #[test]
+    fn a_client_whose_trace_is_continued_decides_unless_the_policy_says_otherwise() {
+        let of = |parent: Value| {
+            let mut tracing = json!({"samplingRate": {"numerator": 0}, "incomingContext": "Continue"});
+            if !parent.is_null() {
+                tracing["parentBasedSampling"] = parent;
+            }
+            let tracing = of(tracing).unwrap();
+            assert!(tracing.trust_incoming);
+            tracing.parent_based
+        };
+        assert!(of(Value::Null) && of(json!({})) && of(json!({"mode": "Enabled"})));
+        assert!(!of(json!({"mode": "Disabled"})));
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_named() {
+        let rate = json!({"numerator": 1});
+        for (tracing, field) in [
+            (json!({}), "samplingRate"),
+            (json!({"samplingRate": {}}), "samplingRate.numerator"),
+            (json!({"samplingRate": {"numerator": -1}}), "samplingRate.numerator"),
+            (json!({"samplingRate": {"numerator": 1, "denominator": 0}}), "samplingRate.denominator"),
+            (json!({"samplingRate": {"numerator": 101}}), "samplingRate"),
+            (json!({"samplingRate": rate, "incomingContext": "Trust"}), "incomingContext"),
+            (json!({"samplingRate": rate, "propagation": "B3"}), "propagation"),
+            (
+                json!({"samplingRate": rate, "parentBasedSampling": {"mode": "Enabled"}}),
+                "parentBasedSampling",
+            ),
+            (
+                json!({"samplingRate": rate, "incomingContext": "Continue", "parentBasedSampling": {"mode": "On"}}),
+                "parentBasedSampling.mode",
+            ),
+        ] {
+            assert_eq!(of(tracing.clone()).unwrap_err().field, format!("spec.tracing.{field}"), "{tracing}");
+        }
+    }
+}

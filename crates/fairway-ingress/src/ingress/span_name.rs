@@ -1,0 +1,75 @@
+//! What spans are called (`opentelemetry-operation-name`): a text with variables of nginx. Never sends a credential to a collector.
+
+use fairway_model::{Template, TemplatePart, variables};
+
+/// The longest text, in bytes.
+const MAX_BYTES: usize = 256;
+
+/// Headers whose values let somebody in, as variables write their names.
+const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy_authorization"];
+
+/// Reads a name; the error says what is wrong with it.
+pub(crate) fn read(text: &str) -> Result<Template, String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err("it has a control character".to_owned());
+    }
+    let name = variables::header(text)
+        .map_err(|variable| format!("\"{text}\" has {variable}, which is not a known variable"))?;
+    match name.0.iter().find(|part| is_credential(part)) {
+        Some(part) => {
+            let variable = Template(vec![part.clone()]);
+            Err(format!("\"{text}\" has {variable}, which would send credentials to the collector"))
+        }
+        None => Ok(name),
+    }
+}
+
+fn is_credential(part: &TemplatePart) -> bool {
+    match part {
+        TemplatePart::Cookie(_) => true,
+        TemplatePart::Field(name) => CREDENTIALS.contains(&&**name),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairway_model::RuleLabel;
+
+    use super::*;
+
+    #[test]
+    fn a_name_has_variables_of_the_request_and_of_its_rule() {
+        let text = |text: &str| TemplatePart::Text(text.into());
+        let read = read("HTTP $request_method $service_name ${uri}").unwrap();
+        let parts = [
+            text("HTTP "),
+            TemplatePart::Method,
+            text(" "),
+            TemplatePart::Label(RuleLabel::Service),
+            text(" "),
+            TemplatePart::Path,
+        ];
+        assert_eq!(read.0, parts);
+    }
+
+    #[test]
+    fn a_variable_that_is_not_known_and_a_credential_are_named() {
+        for (wrong, named) in [
+            ("GET $upstream_addr", "$upstream_addr, which is not a known variable"),
+            ("$1", "$1"),
+            ("$http_Authorization", "$http_authorization, which would send credentials"),
+            ("$http_cookie", "$http_cookie"),
+            ("a ${cookie_Sid}", "$cookie_Sid"),
+            ("a\tb", "a control character"),
+        ] {
+            let problem = read(wrong).unwrap_err();
+            assert!(problem.contains(named), "{wrong:?}: {problem}");
+        }
+        assert!(read(&"x".repeat(MAX_BYTES)).is_ok());
+        assert!(read(&"x".repeat(MAX_BYTES + 1)).unwrap_err().contains("256 bytes"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Texts with parts of the request in them, as variables of nginx name these.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A text with parts of the request in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Template(pub Vec<TemplatePart>);
+
+/// A part of a [`Template`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TemplatePart {
+    /// This text.
+    Text(Arc<str>),
+    /// `http` or `https`, as the client asked once trust is settled.
+    Scheme,
+    /// The host that routes: lower case, without port.
+    Host,
+    /// `Host` as the client sent it.
+    HttpHost,
+    /// Path and query as received.
+    RequestUri,
+    /// The same, with everything but letters, digits and `-._~` percent-encoded.
+    EscapedRequestUri,
+    /// The method.
+    Method,
+    /// The client's address once trust is settled.
+    Address,
+    /// The user that `Authorization: Basic` names; nothing of it is verified.
+    BasicUser,
+    /// The values of a field, comma-separated. By its name as variables of nginx write it: lower case, `_` for `-`.
+    Field(Arc<str>),
+    /// The value of a cookie.
+    Cookie(Arc<str>),
+    /// The path, normalised and decoded.
+    Path,
+    /// What is behind the question mark.
+    Query,
+    /// `?` where there is a query.
+    QueryMark,
+    /// The value of a parameter of the query, as received.
+    Argument(Arc<str>),
+    /// The version of HTTP that the client speaks.
+    Protocol,
+    /// The port on which the client asked, once trust is settled.
+    Port,
+    /// `X-Request-ID`, sent by the client or generated.
+    RequestId,
+    /// Seconds since 1970, with milliseconds.
+    Now,
+    /// Something that is the same for all requests of the rule.
+    Label(RuleLabel),
+}
+
+/// One of the labels of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RuleLabel {
+    /// The namespace of its object.
+    Namespace,
+    /// The name of its object.
+    Ingress,
+    /// Its Service.
+    Service,
+    /// The port of its Service.
+    ServicePort,
+}
+
+impl Template {
+    /// A text without parts of the request.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self(vec![TemplatePart::Text(text.into())])
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| match part {
+            TemplatePart::Text(text) => f.write_str(text),
+            TemplatePart::Scheme => f.write_str("$scheme"),
+            TemplatePart::Host => f.write_str("$host"),
+            TemplatePart::HttpHost => f.write_str("$http_host"),
+            TemplatePart::RequestUri => f.write_str("$request_uri"),
+            TemplatePart::EscapedRequestUri => f.write_str("$escaped_request_uri"),
+            TemplatePart::Method => f.write_str("$request_method"),
+            TemplatePart::Address => f.write_str("$remote_addr"),
+            TemplatePart::BasicUser => f.write_str("$remote_user"),
+            TemplatePart::Field(name) => write!(f, "$http_{name}"),
+            TemplatePart::Cookie(name) => write!(f, "$cookie_{name}"),
+            TemplatePart::Path => f.write_str("$uri"),
+            TemplatePart::Query => f.write_str("$args"),
+            TemplatePart::QueryMark => f.write_str("$is_args"),
+            TemplatePart::Argument(name) => write!(f, "$arg_{name}"),
+            TemplatePart::Protocol => f.write_str("$server_protocol"),
+            TemplatePart::Port => f.write_str("$server_port"),
+            TemplatePart::RequestId => f.write_str("$req_id"),
+            TemplatePart::Now => f.write_str("$msec"),
+            TemplatePart::Label(RuleLabel::Namespace) => f.write_str("$namespace"),
+            TemplatePart::Label(RuleLabel::Ingress) => f.write_str("$ingress_name"),
+            TemplatePart::Label(RuleLabel::Service) => f.write_str("$service_name"),
+            TemplatePart::Label(RuleLabel::ServicePort) => f.write_str("$service_port"),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! On whose account requests fail or are repeated, and how many did. Judges no request.
+
+use crate::cause::Cause;
+
+/// On whose account a request failed or was repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attribution {
+    /// The client.
+    Client,
+    /// An endpoint, or that there is none.
+    Endpoint,
+    /// A service that Fairway asks before it forwards a request.
+    Service,
+    /// An object that has asked for what cannot be done for a while.
+    Configuration,
+    /// Fairway: it had too little memory, room or connections.
+    Fairway,
+    /// A change of the configuration that the worker adopted a moment before: without it, the request would not have failed in this way.
+    ConfigurationChange,
+    /// The process leaves, and the time of its drain was over.
+    Roll,
+}
+
+/// How many there are.
+const ATTRIBUTIONS: usize = Attribution::ALL.len();
+
+impl Attribution {
+    /// All of them, in the order of [`Costs`].
+    pub const ALL: [Self; 7] = [
+        Self::Client,
+        Self::Endpoint,
+        Self::Service,
+        Self::Configuration,
+        Self::Fairway,
+        Self::ConfigurationChange,
+        Self::Roll,
+    ];
+
+    /// As metrics and pages write it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Endpoint => "endpoint",
+            Self::Service => "service",
+            Self::Configuration => "configuration",
+            Self::Fairway => "fairway",
+            Self::ConfigurationChange => "configuration_change",
+            Self::Roll => "roll",
+        }
+    }
+
+    /// Whether nobody but Fairway, or whoever runs and configures it, made the request fail.
+    #[must_use]
+    pub const fn is_self_inflicted(self) -> bool {
+        matches!(self, Self::Fairway | Self::ConfigurationChange | Self::Roll)
+    }
+}
+
+impl From<Cause> for Attribution {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Client => Self::Client,
+            Cause::Configuration => Self::Configuration,
+            Cause::Endpoint => Self::Endpoint,
+            Cause::Service => Self::Service,
+            Cause::Fairway => Self::Fairway,
+        }
+    }
+}
+
+/// What became of a request that did not simply go well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestOutcome {
+    /// The client got no complete response of an endpoint.
+    Failed,
+    /// The client got one, after an attempt that brought none.
+    Repeated,
+}
+
+impl RequestOutcome {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Failed, Self::Repeated];
+
+    /// As metrics and pages write it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Repeated => "repeated",
+        }
+    }
+}
+
+/// How many requests failed or were repeated, by on whose account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    failed: [u64; ATTRIBUTIONS],
+    repeated: [u64; ATTRIBUTIONS],
+}
+
+impl Costs {
+    /// How many there were of a kind.
+    #[must_use]
+    pub const fn count(&self, attribution: Attribution, outcome: RequestOutcome) -> u64 {
+        match outcome {
+            RequestOutcome::Failed => self.failed[attribution as usize],
+            RequestOutcome::Repeated => self.repeated[attribution as usize],
+        }
+    }
+
+    /// Requests that failed, and on nobody else's account.
+    #[must_use]
+    pub fn self_inflicted(&self) -> u64 {
+        let own = Attribution::ALL.into_iter().filter(|it| it.is_self_inflicted());
+        own.map(|it| self.count(it, RequestOutcome::Failed)).sum()
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, attribution: Attribution, outcome: RequestOutcome) {
+        match outcome {
+            RequestOutcome::Failed => self.failed[attribution as usize] += 1,
+            RequestOutcome::Repeated => self.repeated[attribution as usize] += 1,
+        }
+    }
+
+    /// Adds those of another worker.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (own, more) in self.failed.iter_mut().zip(other.failed) {
+            *own += more;
+        }
+        for (own, more) in self.repeated.iter_mut().zip(other.repeated) {
+            *own += more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_found_under_its_own_name_only() {
+        let mut costs = Costs::default();
+        for attribution in Attribution::ALL {
+            costs.add(attribution, RequestOutcome::Failed);
+        }
+        costs.add(Attribution::Roll, RequestOutcome::Repeated);
+        let mut sum = costs;
+        sum.merge(&costs);
+        for attribution in Attribution::ALL {
+            let expected = (2, if attribution == Attribution::Roll { 2 } else { 0 });
+            let found = RequestOutcome::ALL.map(|outcome| sum.count(attribution, outcome));
+            assert_eq!((found[0], found[1]), expected, "{}", attribution.label());
+        }
+        assert_eq!(sum.self_inflicted(), 6, "a repeated request ended well");
+    }
+}

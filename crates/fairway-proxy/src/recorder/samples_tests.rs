@@ -1,0 +1,246 @@
+//! Which requests stand for a rule, how many, and for how long.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_http::HeadLimits;
+use fairway_model::{Route, VirtualHost};
+use fairway_net::clock::Instant;
+use fairway_routing::{CompiledRule, Snapshot, compile};
+
+use super::samples::{MAX_RULES, SAMPLES_PER_RULE, merged_samples};
+use super::{Recorder, SampledRequest, recorded_samples};
+use crate::buffers::Buffers;
+use crate::fault::Fault;
+use crate::listener::ListenerId;
+use crate::metrics::record::{Record, UpstreamRecord};
+use crate::options::RecorderOptions;
+use crate::peer::{Peer, Scheme, Sender};
+use crate::testing::{endpoint, filtered};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A recorder, and as many rules as it may be asked about.
+struct Stage {
+    recorder: Recorder,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Stage {
+    fn new(keep: Duration, rules: usize) -> Self {
+        let mut config = filtered(1, Vec::new());
+        let host = VirtualHost::clone(config.hosts.values().next().unwrap());
+        let mut route = Route::clone(&host.routes[0]);
+        let rule = route.rules[0].clone();
+        let numbered = |number: usize| {
+            let mut rule = rule.clone();
+            rule.origin = rule.origin.at(format!("spec.rules[{number}]"));
+            rule
+        };
+        route.rules = (0..rules).map(numbered).collect();
+        let host = VirtualHost { routes: vec![Arc::new(route)], ..host };
+        config.hosts.insert(host.key.clone(), Arc::new(host));
+        let recorder = Recorder::new(RecorderOptions { exchanges: 40, keep });
+        Self { recorder, snapshot: compile(&config, None).snapshot }
+    }
+
+    fn rule(&self, number: usize) -> &CompiledRule {
+        let host = self.snapshot.config().hosts.keys().next().unwrap();
+        let table = self.snapshot.table(&host.table).unwrap();
+        let covering = self.snapshot.covering(table, "a.test");
+        &covering[0].rules()[number]
+    }
+
+    /// A request for `target` that the rule has served, and is over now.
+    fn serve(&self, rule: usize, target: &str) {
+        let mut record = Record::new(Instant::now(), 10);
+        record.status = 200;
+        record.served_by.rule = Some(self.rule(rule));
+        record.upstream = Some(UpstreamRecord {
+            endpoint: endpoint(8080),
+            status: 200,
+            sent: Duration::ZERO.into(),
+            connect: Duration::ZERO.into(),
+            header: Duration::ZERO.into(),
+            response: Duration::ZERO.into(),
+            attempts: 1,
+            hedged: false,
+        });
+        self.recorder.note(&record, &buffers(target), &peer(), 1);
+    }
+
+    /// Lets a second go by.
+    async fn tick(&self) {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        self.recorder.tick(Instant::now());
+    }
+
+    fn samples(&self) -> Vec<SampledRequest> {
+        let names = |listener| (listener == peer().listener).then(|| "http".into());
+        merged_samples(self.recorder.samples(&names).samples)
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<_> = self.samples().into_iter().map(|it| it.path).collect();
+        paths.sort();
+        paths
+    }
+}
+
+fn peer() -> Peer {
+    let listener = ListenerId { slot: 2, generation: 1 };
+    let client = "192.0.2.7".parse().unwrap();
+    Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, facts: None }
+}
+
+fn buffers(target: &str) -> Buffers {
+    let mut buffers = Buffers::default();
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: secret\r\nAuthorization: secret\r\nUser-Agent: secret\r\n\r\n"
+    );
+    fairway_http::http1::HeadParser::new()
+        .request(&mut buffers.request, head.as_bytes(), &HeadLimits::default())
+        .unwrap();
+    buffers.host.push_str("a.test");
+    buffers.parties.client = Some("203.0.113.7".parse().unwrap());
+    buffers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_says_what_was_asked_and_nothing_about_who_asked() {
+    let stage = Stage::new(HOUR, 1);
+    stage.serve(0, "/cart?token=secret");
+    assert!(stage.samples().is_empty(), "nothing is taken on the path of a request");
+    stage.tick().await;
+    let samples = stage.samples();
+    let json = serde_json::to_string(&samples).unwrap();
+    assert!(!json.contains("secret") && !json.contains("203.0.113.7"), "{json}");
+    let [it] = samples.as_slice() else { panic!("{json}") };
+    assert_eq!((&*it.method, &*it.host, &*it.path, it.has_query), ("GET", "a.test", "/cart", true));
+    assert_eq!((&*it.scheme, it.status, it.forwarded), ("http", 200, true));
+    assert_eq!(it.listener.as_deref(), Some("http"));
+    assert_eq!(it.rule.as_ref().unwrap().field, "spec.rules[0]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn samples_outlive_the_exchanges_and_are_all_different() {
+    let stage = Stage::new(HOUR, 2);
+    stage.serve(1, "/rare");
+    stage.tick().await;
+    for _ in 0..100 {
+        stage.serve(0, "/often");
+    }
+    stage.tick().await;
+    assert_eq!(stage.paths(), ["/often", "/rare"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_has_few_samples_which_are_spread_over_the_time() {
+    let stage = Stage::new(HOUR, 1);
+    for number in 0..20 {
+        stage.serve(0, &format!("/{number}"));
+        stage.tick().await;
+    }
+    let first: Vec<_> = (0..SAMPLES_PER_RULE).map(|number| format!("/{number}")).collect();
+    assert_eq!(stage.paths(), first, "those that come at once do not push the others out");
+    tokio::time::advance(HOUR / 8).await;
+    stage.serve(0, "/later");
+    stage.serve(0, "/later/too");
+    stage.tick().await;
+    let paths = stage.paths();
+    assert_eq!(paths.len(), SAMPLES_PER_RULE);
+    let later: Vec<_> = paths.iter().filter(|path| path.starts_with("/later")).collect();
+    assert_eq!(later.len(), 1, "{paths:?}");
+    assert!(!paths.contains(&"/0".to_owned()), "the oldest made room: {paths:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_is_kept_for_an_hour_and_for_less_where_exchanges_are() {
+    for (keep, expected) in [(Duration::from_secs(60), 60), (HOUR, 3_600), (HOUR * 24, 3_600)] {
+        let stage = Stage::new(keep, 1);
+        stage.serve(0, "/");
+        stage.recorder.tick(Instant::now());
+        tokio::time::advance(Duration::from_secs(expected)).await;
+        assert_eq!(stage.paths(), ["/"], "{keep:?}");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(stage.paths(), [""; 0], "{keep:?}, before it is dropped");
+        for _ in 0..8 {
+            stage.tick().await;
+        }
+        stage.serve(0, "/new");
+        stage.tick().await;
+        assert_eq!(stage.paths(), ["/new"], "{keep:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rule_that_was_asked_for_least_recently_makes_room() {
+    let rules = MAX_RULES + 20;
+    let stage = Stage::new(HOUR, rules);
+    for number in 0..rules {
+        stage.serve(number, "/");
+        // Ten are among the last exchanges.
+        if number % 10 == 9 {
+            stage.tick().await;
+        }
+    }
+    stage.tick().await;
+    let samples = stage.samples();
+    assert_eq!(samples.len(), MAX_RULES);
+    let has = |number: usize| {
+        let field = format!("spec.rules[{number}]");
+        samples.iter().any(|it| it.rule.as_ref().is_some_and(|rule| rule.field == field))
+    };
+    assert!(has(rules - 1) && !has(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_route_are_sampled_and_broken_ones_are_not() {
+    let stage = Stage::new(HOUR, 1);
+    for (fault, target) in [(Fault::NoRoute, "/nowhere"), (Fault::Overloaded, "/shed")] {
+        let mut record = Record::new(Instant::now(), 10);
+        (record.fault, record.status) = (Some(fault), fault.status());
+        stage.recorder.note(&record, &buffers(target), &peer(), 1);
+    }
+    stage.tick().await;
+    assert_eq!(stage.paths(), ["/nowhere"]);
+    assert_eq!(stage.samples()[0].rule, None);
+    stage.recorder.forget();
+    assert_eq!(stage.paths(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_workers_each_request_is_given_once() {
+    let stage = Stage::new(HOUR, 1);
+    let other = Recorder::new(RecorderOptions { exchanges: 40, keep: HOUR });
+    stage.serve(0, "/");
+    stage.tick().await;
+    let mut record = Record::new(Instant::now(), 10);
+    record.status = 503;
+    record.served_by.rule = Some(stage.rule(0));
+    other.note(&record, &buffers("/"), &peer(), 1);
+    other.tick(Instant::now());
+    let names = |_| None;
+    let both = [&stage.recorder, &other].map(|recorder| recorder.samples(&names));
+    let options = RecorderOptions { exchanges: 40, keep: HOUR * 2 };
+    let merged = recorded_samples(both.into(), options);
+    let statuses: Vec<_> = merged.samples.iter().map(|it| it.status).collect();
+    assert_eq!(statuses, [503], "the last one counts");
+    assert_eq!((merged.workers, merged.exchanges), (2, 40));
+    assert_eq!((merged.exchange_seconds, merged.sample_seconds), (7_200, 3_600));
+    assert_eq!((merged.oldest_seconds, merged.complete_seconds), (Some(1), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_said_since_when_every_exchange_is_remembered() {
+    let stage = Stage::new(HOUR, 1);
+    for number in 0..25 {
+        stage.serve(0, &format!("/{number}"));
+        stage.tick().await;
+    }
+    let options = RecorderOptions { exchanges: 40, keep: HOUR };
+    let said = recorded_samples(vec![stage.recorder.samples(&|_| None)], options);
+    assert_eq!((said.oldest_seconds, said.complete_seconds), (Some(10), Some(10)), "a quarter of 40");
+}

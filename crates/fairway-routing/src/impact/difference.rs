@@ -1,0 +1,252 @@
+//! Compares what two configurations do with a request.
+
+use std::sync::Arc;
+
+use fairway_model::{
+    AnswerEdit, Backend, BackendProtocol, ChosenFields, FieldTemplate, Forwarding, Guard, Phases,
+    ReceivedEdit, RequestEdit, Rule,
+};
+
+use super::answer::OwnAnswer;
+use super::candidates::Found;
+use super::forwarded::{Fate, Forwarded};
+use super::known::KnownRequest;
+use super::treatment::{Outcome, Treatment};
+use super::verdict::{Difference, DifferenceKind, OtherSettings, Unknown, Verdict};
+
+/// What it means for the request that `after` takes the place of `before`.
+pub(super) fn verdict(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownRequest<'_>) -> Verdict {
+    let verdict = of_outcomes(before, after, request);
+    if let Some((_, by)) = after.unknown.iter().find(|(guard, _)| !before.asks(guard)) {
+        return Verdict::Undecided(*by);
+    }
+    // Of a request that was forwarded, all guards have let it pass.
+    if request.forwarded {
+        return verdict;
+    }
+    let gone = before.unknown.iter().find(|(guard, _)| !after.asks(guard));
+    let doubted = before.unknown.first().filter(|_| matches!(verdict, Verdict::Otherwise(_)));
+    match gone.or(doubted) {
+        Some((_, by)) => Verdict::Undecided(*by),
+        None => verdict,
+    }
+}
+
+fn of_outcomes(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownRequest<'_>) -> Verdict {
+    let otherwise =
+        |kind| Verdict::Otherwise(Difference { kind, before: before.words(), after: after.words() });
+    match (&before.outcome, &after.outcome) {
+        (Outcome::Hidden, _) | (_, Outcome::Hidden) => Verdict::Undecided(Unknown::Hidden),
+        (Outcome::Answered(OwnAnswer { status: 503, .. }), Outcome::Unreferenced) => Verdict::Same,
+        (Outcome::Unreferenced, _) | (_, Outcome::Unreferenced) => Verdict::Undecided(Unknown::Object),
+        (Outcome::NoListener, Outcome::NoListener) | (Outcome::PassedThrough, Outcome::PassedThrough) => {
+            Verdict::Same
+        }
+        (Outcome::NoListener | Outcome::PassedThrough, _)
+        | (_, Outcome::NoListener | Outcome::PassedThrough) => otherwise(DifferenceKind::Listener),
+        (Outcome::Answered(one), Outcome::Answered(other)) if one.is_like(other) => {
+            settings(before, after, None)
+        }
+        (Outcome::Answered(one), Outcome::Answered(other)) => match answered(other) {
+            DifferenceKind::Refused if one.location.is_some() => otherwise(DifferenceKind::Redirect),
+            kind => otherwise(kind),
+        },
+        (Outcome::Forwarded(_), Outcome::Answered(answer)) => otherwise(answered(answer)),
+        (Outcome::Answered(_), Outcome::Forwarded(_)) => otherwise(DifferenceKind::Served),
+        (Outcome::Forwarded(one), Outcome::Forwarded(other)) => {
+            let both = Both { before: one, after: other };
+            match both.verdict(before.found, after.found, request) {
+                Verdict::Same => settings(before, after, Some(&both)),
+                decided => decided,
+            }
+        }
+    }
+}
+
+fn answered(answer: &OwnAnswer) -> DifferenceKind {
+    match answer {
+        OwnAnswer { location: Some(_), .. } => DifferenceKind::Redirect,
+        OwnAnswer { is_no_route: true, .. } => DifferenceKind::NoRoute,
+        _ => DifferenceKind::Refused,
+    }
+}
+
+/// A request that is forwarded before the change and after it.
+struct Both<'b, 's> {
+    before: &'b Forwarded<'s>,
+    after: &'b Forwarded<'s>,
+}
+
+impl Both<'_, '_> {
+    /// Settings are not compared.
+    fn verdict(
+        &self,
+        before: Option<Found<'_>>,
+        after: Option<Found<'_>>,
+        request: &KnownRequest<'_>,
+    ) -> Verdict {
+        let otherwise = |kind, before, after| Verdict::Otherwise(Difference { kind, before, after });
+        let Self { before: one, after: other } = self;
+        let services = match one.fate(other, request.endpoint) {
+            Fate::Stays(services) => services,
+            Fate::Moves => return otherwise(DifferenceKind::Backend, one.services(), other.services()),
+            Fate::Chance => return Verdict::Undecided(Unknown::Weights),
+        };
+        if let Some((protocol, now)) = services.iter().find_map(|service| self.other_protocol(service)) {
+            return otherwise(DifferenceKind::Protocol, protocol, now);
+        }
+        if one.path != other.path {
+            return otherwise(DifferenceKind::Path, one.path.clone(), other.path.clone());
+        }
+        let own_host = request.host;
+        let (host, now) = (one.host.unwrap_or(own_host), other.host.unwrap_or(own_host));
+        if host != now {
+            return otherwise(DifferenceKind::Host, host.to_owned(), now.to_owned());
+        }
+        let (Some(before), Some(after)) = (before, after) else { return Verdict::Same };
+        let steps = header_steps(before.rule.rule(), request.over_tls);
+        let steps_now = header_steps(after.rule.rule(), request.over_tls);
+        let has_other_filters = services.iter().any(|service| self.has_other_filters(service));
+        match (has_other_filters, services.len()) {
+            (true, 2..) => Verdict::Undecided(Unknown::Weights),
+            (is_other, _) if is_other || steps != steps_now => {
+                otherwise(DifferenceKind::Headers, "headers as now".to_owned(), "other headers".to_owned())
+            }
+            _ => Verdict::Same,
+        }
+    }
+
+    /// The protocols in which the endpoints of a Service are spoken to, where they differ.
+    fn other_protocol(&self, service: &str) -> Option<(String, String)> {
+        let of = |forwarded: &Forwarded<'_>| {
+            forwarded.shares_of(service).find_map(|share| share.backend).map(|backend| spoken(backend))
+        };
+        let (before, after) = (of(self.before)?, of(self.after)?);
+        (before != after).then_some((before, after))
+    }
+
+    /// Whether the filters of the share of a Service differ.
+    fn has_other_filters(&self, service: &str) -> bool {
+        let before = self.before.shares_of(service).map(|share| share.filters);
+        !before.eq(self.after.shares_of(service).map(|share| share.filters))
+    }
+
+    /// Whether the endpoints of a Service that stays are chosen or used in another way.
+    fn uses_otherwise(&self) -> bool {
+        let used = |it: &Arc<Backend>| {
+            let Backend {
+                key: _,
+                origin: _,
+                service: _,
+                endpoints: _,
+                protocol: _,
+                tls,
+                balancing,
+                session,
+                traffic,
+            } = &**it;
+            (tls.clone(), *balancing, session.clone(), traffic.clone())
+        };
+        self.before.shares.iter().any(|share| {
+            let after = self.after.shares_of(&share.service).next();
+            after.is_some_and(|after| share.backend.map(used) != after.backend.map(used))
+        })
+    }
+}
+
+/// The protocol in which endpoints are spoken to.
+fn spoken(backend: &Backend) -> String {
+    let protocol = match backend.protocol {
+        BackendProtocol::Http1 => "HTTP/1.1",
+        BackendProtocol::H2c | BackendProtocol::Http2 => "HTTP/2",
+        BackendProtocol::Auto => "HTTP/2 or HTTP/1.1",
+    };
+    let tls = if backend.tls.is_some() { " over TLS" } else { "" };
+    format!("{protocol}{tls}")
+}
+
+/// What is done to headers of every request or response of a rule.
+#[derive(PartialEq)]
+enum HeaderStep<'r> {
+    Request(&'r RequestEdit),
+    Fields(&'r [FieldTemplate]),
+    Chosen(&'r ChosenFields),
+    Received(&'r ReceivedEdit),
+    Answer(&'r AnswerEdit),
+}
+
+fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
+    let phases = &rule.phases;
+    let request = phases.request.iter().filter(|edit| !matches!(edit, RequestEdit::Host(_)));
+    let forwarding = phases.forwarding.iter();
+    let written = forwarding.flat_map(|it| {
+        let chosen = it.chosen.iter().filter(|chosen| chosen.when.is_empty());
+        let fields = it.fields.iter().map(|fields| HeaderStep::Fields(fields));
+        fields.chain(chosen.map(|chosen| HeaderStep::Chosen(chosen)))
+    });
+    let answers = phases.answers.edits.iter().filter(|edit| match edit {
+        AnswerEdit::Headers(_) | AnswerEdit::Fields(_) => true,
+        AnswerEdit::Chosen(chosen) => chosen.when.is_empty(),
+        AnswerEdit::StrictTransportSecurity(_) => over_tls,
+        AnswerEdit::Cors(_) => false,
+    });
+    request
+        .map(HeaderStep::Request)
+        .chain(written)
+        .chain(phases.answers.received.iter().map(HeaderStep::Received))
+        .chain(answers.map(HeaderStep::Answer))
+        .collect()
+}
+
+/// What else differs where a request goes the same way.
+fn settings(before: &Treatment<'_>, after: &Treatment<'_>, forwarded: Option<&Both<'_, '_>>) -> Verdict {
+    let (Some(one), Some(other)) = (before.found, after.found) else { return Verdict::Same };
+    let (one, other) = (one.rule.rule(), other.rule.rule());
+    let object = |rule: &Rule| {
+        let origin = rule.origin.clone();
+        (origin.kind, origin.namespace, origin.name)
+    };
+    if object(one) != object(other) {
+        return Verdict::Settings(OtherSettings::Route);
+    }
+    let Some(both) = forwarded else { return Verdict::Same };
+    if one.policy != other.policy {
+        return Verdict::Settings(OtherSettings::Policy);
+    }
+    if both.uses_otherwise() {
+        return Verdict::Settings(OtherSettings::Backend);
+    }
+    if one.phases != other.phases && filters(&one.phases) != filters(&other.phases) {
+        return Verdict::Settings(OtherSettings::Filters);
+    }
+    Verdict::Same
+}
+
+/// What the phases do besides what is compared elsewhere.
+fn filters(phases: &Phases) -> Phases {
+    let Phases { client: _, guards, request: _, forwarding, mut answers, bounds, unlogged, tracing } =
+        phases.clone();
+    let is_counted = |guard: &Guard| {
+        matches!(guard, Guard::RateLimit(_) | Guard::ConcurrencyLimit(_) | Guard::Preflight(_))
+    };
+    answers.received.clear();
+    answers.edits.retain(|edit| match edit {
+        AnswerEdit::Cors(_) => true,
+        AnswerEdit::Chosen(chosen) => !chosen.when.is_empty(),
+        _ => false,
+    });
+    let forwarding = forwarding.map(|it| {
+        let chosen = it.chosen.iter().filter(|chosen| !chosen.when.is_empty()).cloned().collect();
+        Forwarding { path: None, fields: None, secured: None, chosen, ..*it }
+    });
+    Phases {
+        client: None,
+        guards: guards.into_iter().filter(is_counted).collect(),
+        request: Vec::new(),
+        forwarding: forwarding.and_then(Forwarding::kept),
+        answers,
+        bounds,
+        unlogged,
+        tracing,
+    }
+}

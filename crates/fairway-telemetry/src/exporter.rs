@@ -1,0 +1,522 @@
+//! The thread that exports: it takes what comes in, and sends what waits.
+
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use fairway_model::Collector;
+use fairway_proxy::TraceReceiver;
+use futures_util::FutureExt;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{unconstrained, yield_now};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+
+use crate::counts::{Counts, Dropped};
+use crate::delivery::{CurrentCollector, Delivery, DeliveryParts};
+use crate::intake::{Exchanges, LineSender, records};
+use crate::message::{Item, metrics_message};
+use crate::metrics::{Batch, Converter, MetricsSource};
+use crate::queue::{Bounds, Queue};
+use crate::resource::ProcessIdentity;
+use crate::signal::Signal;
+use crate::times::nanos;
+use crate::transport::{Connect, Credentials, Network};
+
+/// How long what is left may take once the process stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an exporter is for as long as it lives.
+#[derive(Clone, Debug, Default)]
+pub struct ExporterOptions {
+    /// Who sends.
+    pub identity: ProcessIdentity,
+    /// What the collector has to be given.
+    pub credentials: Credentials,
+    /// What the pauses between attempts are drawn from.
+    pub seed: u64,
+}
+
+/// The exporter's thread, as the rest of the process sees it.
+pub struct Exporter {
+    counts: Arc<Counts>,
+    lines: LineSender,
+    collector: watch::Sender<Option<Arc<Collector>>>,
+    stopping: watch::Sender<bool>,
+    /// Taken by whoever begins the export of metrics.
+    metrics: Mutex<Option<oneshot::Sender<MetricsExport>>>,
+    /// Taken by whoever waits for the end.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Which metrics are exported, and how often.
+struct MetricsExport {
+    interval: Duration,
+    source: MetricsSource,
+}
+
+/// What the thread works with.
+struct Job<E, C> {
+    identity: ProcessIdentity,
+    exchanges: E,
+    lines: mpsc::Receiver<Vec<u8>>,
+    metrics: oneshot::Receiver<MetricsExport>,
+    collector: CurrentCollector,
+    stopping: watch::Receiver<bool>,
+    counts: Arc<Counts>,
+    connect: C,
+    seed: u64,
+}
+
+impl Exporter {
+    /// Starts the thread. Until [`Self::set`] names a collector, what comes is dropped and counted.
+    ///
+    /// # Errors
+    /// The system gives no thread or runtime.
+    pub fn start(options: ExporterOptions, traces: TraceReceiver) -> io::Result<Self> {
+        let ExporterOptions { identity, credentials, seed } = options;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let network = Network::new(credentials, &identity.version);
+        let (exporter, job) = Self::with_job(identity, traces, network, seed);
+        let work = move || {
+            runtime.block_on(job.run());
+            // A name that is still being looked up must not hold the process.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("fairway-telemetry".into()).spawn(work)?;
+        *exporter.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(exporter)
+    }
+
+    /// An exporter, and the work that its thread does.
+    fn with_job<E, C>(identity: ProcessIdentity, exchanges: E, connect: C, seed: u64) -> (Self, Job<E, C>) {
+        let counts = Arc::new(Counts::default());
+        let (lines, line_receiver) = LineSender::new(Arc::clone(&counts));
+        let (collector, current) = watch::channel(None);
+        let (stopping, is_stopping) = watch::channel(false);
+        let (metrics, metrics_receiver) = oneshot::channel();
+        let job = Job {
+            identity,
+            exchanges,
+            lines: line_receiver,
+            metrics: metrics_receiver,
+            collector: current,
+            stopping: is_stopping,
+            counts: Arc::clone(&counts),
+            connect,
+            seed,
+        };
+        let (metrics, thread) = (Mutex::new(Some(metrics)), Mutex::new(None));
+        (Self { counts, lines, collector, stopping, metrics, thread }, job)
+    }
+
+    /// Sends everything to this collector from now on; to none, everything is dropped.
+    pub fn set(&self, collector: Option<Arc<Collector>>) {
+        self.collector.send_if_modified(|current| {
+            let is_other = *current != collector;
+            if is_other {
+                *current = collector;
+            }
+            is_other
+        });
+    }
+
+    /// Begins to export the metrics of `source` at this interval. A second call has no effect.
+    pub fn export_metrics(&self, interval: Duration, source: MetricsSource) {
+        let sender = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = sender {
+            // A thread that is gone exports nothing.
+            _ = sender.send(MetricsExport { interval, source });
+        }
+    }
+
+    /// Takes lines of the access log.
+    #[must_use]
+    pub fn lines(&self) -> LineSender {
+        self.lines.clone()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Sends what is left, for at most 5 s, and waits for it. Blocks.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that exports telemetry panicked");
+        }
+    }
+}
+
+impl<E: Exchanges, C: Connect> Job<E, C> {
+    /// Works until it is told to stop, and what is left has been sent or had its time.
+    async fn run(self) {
+        let Self { identity, exchanges, lines, metrics, collector, stopping, counts, connect, seed } = self;
+        let connect = Rc::new(connect);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut delivery = |signal| {
+            let parts = DeliveryParts {
+                connect: Rc::clone(&connect),
+                collector: collector.clone(),
+                counts: Arc::clone(&counts),
+                random: random.fork(),
+            };
+            Delivery::new(signal, parts)
+        };
+        let (of_spans, of_metrics, of_lines) =
+            (delivery(Signal::Traces), delivery(Signal::Metrics), delivery(Signal::Logs));
+        let in_flight = [of_spans.in_flight(), of_metrics.in_flight(), of_lines.in_flight()];
+        let (spans, records) = (Queue::new(Arc::clone(&counts)), Queue::new(Arc::clone(&counts)));
+        let started = nanos(SystemTime::now());
+        let station = Station { identity, started, collector, stopping, counts: &counts };
+        let work = async {
+            tokio::join!(
+                station.take_exchanges(exchanges, &spans),
+                station.send(&spans, of_spans),
+                station.take_lines(lines, &records),
+                station.send(&records, of_lines),
+                station.export_metrics(metrics, of_metrics),
+            );
+        };
+        let deadline = async {
+            station.stopped().await;
+            sleep(STOP_TIMEOUT).await;
+        };
+        tokio::select! {
+            () = work => {}
+            () = deadline => {}
+        }
+        let left = [spans.len() as u64, 0, records.len() as u64];
+        for (signal, (left, in_flight)) in Signal::ALL.into_iter().zip(left.into_iter().zip(in_flight)) {
+            counts.dropped(signal, Dropped::Unreachable, left + in_flight.get());
+            counts.queued(signal, 0);
+        }
+    }
+}
+
+/// What all of the work shares.
+struct Station<'a> {
+    identity: ProcessIdentity,
+    /// When counters began, as good as with the process: in nanoseconds since 1970.
+    started: u64,
+    collector: CurrentCollector,
+    stopping: watch::Receiver<bool>,
+    counts: &'a Counts,
+}
+
+impl Station<'_> {
+    /// Takes spans as they come. Once the process stops, what has come by then is the rest.
+    async fn take_exchanges<E: Exchanges>(&self, mut exchanges: E, queue: &Queue<Span>) {
+        let add = |trees: Vec<Vec<Span>>| trees.into_iter().for_each(|tree| queue.push(tree, self.bounds()));
+        let mut stopped = pin!(self.stopped());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                trees = exchanges.receive() => match trees {
+                    Some(trees) => add(trees),
+                    None => return queue.close(),
+                },
+            }
+            // What is full is sent before more is taken.
+            yield_now().await;
+        }
+        while let Some(Some(trees)) = unconstrained(exchanges.receive()).now_or_never() {
+            add(trees);
+        }
+        queue.close();
+    }
+
+    /// Takes lines as they come.
+    async fn take_lines(&self, mut lines: mpsc::Receiver<Vec<u8>>, queue: &Queue<LogRecord>) {
+        let add = |lines: Vec<u8>| {
+            records(&lines).for_each(|record| queue.push(vec![record], self.bounds()));
+        };
+        let mut stopped = pin!(self.stopped());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                buffer = lines.recv() => match buffer {
+                    Some(buffer) => add(buffer),
+                    None => return queue.close(),
+                },
+            }
+            yield_now().await;
+        }
+        while let Ok(buffer) = lines.try_recv() {
+            add(buffer);
+        }
+        queue.close();
+    }
+
+    /// Sends what waits in a queue until it is closed and empty.
+    async fn send<T: Item, C: Connect>(&self, queue: &Queue<T>, mut delivery: Delivery<C>) {
+        // Without a collector nothing waits for others: it is dropped.
+        let none = Bounds { max_queue: 0, max_delay: Duration::ZERO, max_batch: usize::MAX };
+        while let Some(items) = queue.next(|| self.bounds().unwrap_or(none)).await {
+            let message = T::message(items, &self.identity, &self.service());
+            delivery.deliver(message).await;
+        }
+    }
+
+    /// Exports metrics at their interval, from the time on at which somebody says which.
+    async fn export_metrics<C: Connect>(
+        &self,
+        metrics: oneshot::Receiver<MetricsExport>,
+        mut delivery: Delivery<C>,
+    ) {
+        let mut stopped = pin!(self.stopped());
+        let export = tokio::select! {
+            () = &mut stopped => return,
+            export = metrics => export,
+        };
+        let Ok(MetricsExport { interval, source }) = export else { return };
+        let mut ticks = interval_at(Instant::now() + interval, interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                _ = ticks.tick() => self.export_once(&source, &mut delivery).await,
+            }
+        }
+    }
+
+    async fn export_once<C: Connect>(&self, source: &MetricsSource, delivery: &mut Delivery<C>) {
+        if self.collector.borrow().is_none() {
+            return;
+        }
+        let mut converter = Converter::new(self.started, nanos(SystemTime::now()));
+        for piece in source().await {
+            for batch in converter.push(&piece) {
+                // The rest would have to wait as long, and is old by then.
+                if !self.send_metrics(batch, delivery).await {
+                    return;
+                }
+            }
+            // The text of a large process takes long to write.
+            yield_now().await;
+        }
+        self.send_metrics(converter.finish(), delivery).await;
+    }
+
+    async fn send_metrics<C: Connect>(&self, batch: Batch, delivery: &mut Delivery<C>) -> bool {
+        let (metrics, points) = batch;
+        if points == 0 {
+            return true;
+        }
+        self.counts.queued(Signal::Metrics, usize::try_from(points).unwrap_or(usize::MAX));
+        let message = metrics_message(metrics, points, &self.identity, &self.service());
+        let is_taken = delivery.deliver(message).await;
+        self.counts.queued(Signal::Metrics, 0);
+        is_taken
+    }
+
+    /// The bounds of the collector, if there is one.
+    fn bounds(&self) -> Option<Bounds> {
+        let collector = self.collector.borrow();
+        collector.as_ref().map(|it| {
+            let max_queue = usize::try_from(it.max_queue).unwrap_or(usize::MAX);
+            // A message that can never be full would always wait.
+            let max_batch = usize::try_from(it.max_batch).unwrap_or(usize::MAX).clamp(1, max_queue.max(1));
+            Bounds { max_queue, max_delay: it.max_delay, max_batch }
+        })
+    }
+
+    /// What the collector of the moment is told about who sends.
+    fn service(&self) -> Arc<str> {
+        self.collector.borrow().as_ref().map_or_else(|| "".into(), |it| Arc::clone(&it.service_name))
+    }
+
+    /// The process stops, or nobody is left to say so.
+    async fn stopped(&self) {
+        let mut stopping = self.stopping.clone();
+        _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    use prost::Message as _;
+
+    use super::*;
+    use crate::metrics::MetricsText;
+    use crate::testing::{Act, Script, away, total};
+
+    /// Trees of spans that a test sends.
+    struct Trees(mpsc::Receiver<Vec<Vec<Span>>>);
+
+    impl Exchanges for Trees {
+        async fn receive(&mut self) -> Option<Vec<Vec<Span>>> {
+            self.0.recv().await
+        }
+    }
+
+    struct Bench {
+        exporter: Exporter,
+        script: Script,
+        trees: mpsc::Sender<Vec<Vec<Span>>>,
+    }
+
+    impl Bench {
+        fn new(acts: impl IntoIterator<Item = Act>) -> (Self, impl Future<Output = ()>) {
+            let script = Script::playing(acts);
+            // One batch: what is sent after it waits until the exporter has taken it.
+            let (trees, receiver) = mpsc::channel(1);
+            let identity = ProcessIdentity::default();
+            let (exporter, job) = Exporter::with_job(identity, Trees(receiver), script.clone(), 1);
+            let collector =
+                Collector { max_queue: 10, max_batch: 4, ..Collector::at("http://collector:4317") };
+            exporter.set(Some(Arc::new(collector)));
+            (Self { exporter, script, trees }, job.run())
+        }
+
+        async fn trace(&self, spans: usize) {
+            self.trees.send(vec![vec![Span::default(); spans]]).await.unwrap();
+        }
+
+        fn count(&self, name: &str) -> u64 {
+            total(&self.exporter.counts, name, Signal::Traces)
+        }
+
+        fn dropped(&self, signal: Signal, reason: &str) -> u64 {
+            let label = signal.label();
+            let name = format!("fairway_otlp_items_dropped_total{{signal=\"{label}\",reason=\"{reason}\"");
+            total(&self.exporter.counts, &name, signal)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spans_are_sent_in_messages_and_what_is_left_at_the_end() {
+        let (bench, work) = Bench::new([]);
+        let began = Instant::now();
+        tokio::join!(work, async {
+            bench.trace(3).await;
+            bench.trace(3).await;
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(bench.count("fairway_otlp_items_sent_total"), 4);
+            bench.trace(1).await;
+            bench.exporter.stop();
+        });
+        assert_eq!(bench.count("fairway_otlp_items_sent_total"), 7);
+        assert_eq!(bench.script.requests().len(), 2);
+        assert_eq!(began.elapsed().as_secs(), 1, "nobody waits for more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_hangs_blocks_nobody_and_every_loss_is_counted() {
+        let (bench, work) = Bench::new((0..100).map(|_| Act::Hang));
+        let began = Instant::now();
+        tokio::join!(work, async {
+            // Four are under way, ten wait, and of the others there is no room for any.
+            for _ in 0..50 {
+                bench.trace(2).await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(bench.dropped(Signal::Traces, "queue_full"), 100 - 14);
+            assert_eq!(bench.count("fairway_otlp_queue_items"), 10);
+            bench.exporter.stop();
+        });
+        assert_eq!(began.elapsed().as_secs(), 6, "the process stops in time");
+        assert_eq!(bench.dropped(Signal::Traces, "unreachable"), 14);
+        assert_eq!(bench.count("fairway_otlp_items_sent_total"), 0);
+        assert_eq!(bench.count("fairway_otlp_queue_items"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_comes_back_gets_what_waits() {
+        let (bench, work) = Bench::new((0..3).map(|_| away()));
+        tokio::join!(work, async {
+            bench.trace(4).await;
+            bench.trace(4).await;
+            sleep(Duration::from_secs(30)).await;
+            bench.exporter.stop();
+        });
+        assert_eq!(bench.count("fairway_otlp_items_sent_total"), 8);
+        assert_eq!(bench.count("fairway_otlp_items_dropped_total"), 0);
+        assert_eq!(bench.count("fairway_otlp_exports_total"), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_collector_may_change_and_go_away() {
+        let (bench, work) = Bench::new([]);
+        tokio::join!(work, async {
+            bench.trace(1).await;
+            sleep(Duration::from_secs(10)).await;
+            bench.exporter.set(Some(Arc::new(Collector::at("http://other:4317"))));
+            bench.trace(1).await;
+            sleep(Duration::from_secs(10)).await;
+            bench.trace(1).await;
+            sleep(Duration::from_secs(1)).await;
+            bench.exporter.set(None);
+            bench.trace(1).await;
+            sleep(Duration::from_secs(10)).await;
+            bench.exporter.stop();
+        });
+        let to: Vec<_> = bench.script.requests().into_iter().map(|it| it.to.to_string()).collect();
+        assert_eq!(to, ["http://collector:4317", "http://other:4317"]);
+        assert_eq!(bench.dropped(Signal::Traces, "no_collector"), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_of_the_access_log_are_sent() {
+        let (bench, work) = Bench::new([]);
+        tokio::join!(work, async {
+            bench.exporter.lines().send(b"a\nb\n".to_vec());
+            bench.exporter.lines().send(b"{\"status\":500}\n".to_vec());
+            sleep(Duration::from_secs(6)).await;
+            bench.exporter.stop();
+        });
+        let requests = bench.script.requests();
+        let [request] = &requests[..] else { panic!("{}", requests.len()) };
+        assert_eq!(request.signal, Signal::Logs);
+        let request = ExportLogsServiceRequest::decode(request.message.clone()).unwrap();
+        let records = &request.resource_logs[0].scope_logs[0].log_records;
+        let severities: Vec<_> = records.iter().map(|record| record.severity_number).collect();
+        assert_eq!(severities, [0, 0, 17]);
+        assert_eq!(total(&bench.exporter.counts, "fairway_otlp_items_sent_total", Signal::Logs), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metrics_are_sent_at_their_interval() {
+        let (bench, work) = Bench::new([]);
+        let source: MetricsSource = Box::new(|| {
+            let text = ["# TYPE a counter\na 1", "\n# TYPE b gauge\n", "b{c=\"d\"} 2\n"].map(str::to_owned);
+            Box::pin(async { Box::new(text.into_iter()) as MetricsText })
+        });
+        bench.exporter.export_metrics(Duration::from_secs(15), source);
+        tokio::join!(work, async {
+            sleep(Duration::from_secs(40)).await;
+            bench.exporter.set(None);
+            sleep(Duration::from_secs(40)).await;
+            bench.exporter.stop();
+        });
+        let requests = bench.script.requests();
+        assert_eq!(requests.len(), 2);
+        let request = ExportMetricsServiceRequest::decode(requests[1].message.clone()).unwrap();
+        let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
+        let names: Vec<_> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(total(&bench.exporter.counts, "fairway_otlp_items_sent_total", Signal::Metrics), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exporter_that_nobody_holds_ends() {
+        let (bench, work) = Bench::new([]);
+        drop(bench);
+        work.await;
+    }
+}

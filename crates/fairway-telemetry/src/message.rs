@@ -1,0 +1,156 @@
+//! The messages of OTLP: items of one kind with who sends them, and what a collector says about them.
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message as _;
+
+use crate::resource::ProcessIdentity;
+use crate::signal::Signal;
+
+/// The conventions that names of attributes follow.
+const SCHEMA: &str = "https://opentelemetry.io/schemas/1.45.0";
+
+/// Bytes that the items of a message may have together. Collectors refuse messages of more than 4 MiB.
+pub(crate) const MAX_ITEM_BYTES: usize = 3 * 1024 * 1024;
+
+/// A message that is ready to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) bytes: Bytes,
+    /// How many spans, data points or log records it has.
+    pub(crate) items: u64,
+}
+
+/// Something that waits in a queue, and is sent with others of its kind.
+pub(crate) trait Item: prost::Message + Sized {
+    /// Its kind.
+    const SIGNAL: Signal;
+
+    /// The message that has these items.
+    fn message(items: Vec<Self>, identity: &ProcessIdentity, service: &str) -> Message;
+}
+
+impl Item for Span {
+    const SIGNAL: Signal = Signal::Traces;
+
+    fn message(items: Vec<Self>, identity: &ProcessIdentity, service: &str) -> Message {
+        let count = items.len() as u64;
+        let scope_spans =
+            vec![ScopeSpans { scope: Some(identity.scope()), spans: items, schema_url: SCHEMA.to_owned() }];
+        let resource = Some(identity.resource(service));
+        let spans = ResourceSpans { resource, scope_spans, schema_url: SCHEMA.to_owned() };
+        let request = ExportTraceServiceRequest { resource_spans: vec![spans] };
+        Message { bytes: request.encode_to_vec().into(), items: count }
+    }
+}
+
+impl Item for LogRecord {
+    const SIGNAL: Signal = Signal::Logs;
+
+    fn message(items: Vec<Self>, identity: &ProcessIdentity, service: &str) -> Message {
+        let count = items.len() as u64;
+        let scope_logs = vec![ScopeLogs {
+            scope: Some(identity.scope()),
+            log_records: items,
+            schema_url: SCHEMA.to_owned(),
+        }];
+        let resource = Some(identity.resource(service));
+        let logs = ResourceLogs { resource, scope_logs, schema_url: SCHEMA.to_owned() };
+        let request = ExportLogsServiceRequest { resource_logs: vec![logs] };
+        Message { bytes: request.encode_to_vec().into(), items: count }
+    }
+}
+
+/// The message that has these metrics, with so many data points.
+pub(crate) fn metrics_message(
+    metrics: Vec<Metric>,
+    points: u64,
+    identity: &ProcessIdentity,
+    service: &str,
+) -> Message {
+    let scope = Some(identity.scope());
+    let scope_metrics = vec![ScopeMetrics { scope, metrics, schema_url: SCHEMA.to_owned() }];
+    let resource = Some(identity.resource(service));
+    let metrics = ResourceMetrics { resource, scope_metrics, schema_url: SCHEMA.to_owned() };
+    let request = ExportMetricsServiceRequest { resource_metrics: vec![metrics] };
+    Message { bytes: request.encode_to_vec().into(), items: points }
+}
+
+/// What a collector that took a message says about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Items that it rejects nevertheless: never more than there were, whatever it says.
+    pub(crate) rejected: u64,
+    /// Why, or a warning.
+    pub(crate) text: String,
+}
+
+impl Verdict {
+    /// That of a response to a message with `items`. One that cannot be read says nothing.
+    pub(crate) fn read(signal: Signal, response: &[u8], items: u64) -> Self {
+        let said = match signal {
+            Signal::Traces => ExportTraceServiceResponse::decode(response)
+                .ok()
+                .and_then(|it| it.partial_success)
+                .map(|it| (it.rejected_spans, it.error_message)),
+            Signal::Metrics => ExportMetricsServiceResponse::decode(response)
+                .ok()
+                .and_then(|it| it.partial_success)
+                .map(|it| (it.rejected_data_points, it.error_message)),
+            Signal::Logs => ExportLogsServiceResponse::decode(response)
+                .ok()
+                .and_then(|it| it.partial_success)
+                .map(|it| (it.rejected_log_records, it.error_message)),
+        };
+        let (rejected, text) = said.unwrap_or_default();
+        Self { rejected: u64::try_from(rejected).unwrap_or(0).min(items), text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+
+    use super::*;
+
+    fn response(rejected_spans: i64, text: &str) -> Vec<u8> {
+        let partial_success =
+            Some(ExportTracePartialSuccess { rejected_spans, error_message: text.to_owned() });
+        ExportTraceServiceResponse { partial_success }.encode_to_vec()
+    }
+
+    #[test]
+    fn a_verdict_is_never_about_more_than_was_sent() {
+        for (said, rejected) in [(0, 0), (3, 3), (5, 5), (6, 5), (i64::MAX, 5), (-1, 0), (i64::MIN, 0)] {
+            let verdict = Verdict::read(Signal::Traces, &response(said, "why"), 5);
+            assert_eq!(verdict, Verdict { rejected, text: "why".to_owned() }, "{said}");
+        }
+        for response in [&b""[..], b"\xff\xff\xff", b"<html></html>"] {
+            assert_eq!(Verdict::read(Signal::Logs, response, 5), Verdict::default());
+        }
+    }
+
+    #[test]
+    fn a_message_names_its_sender() {
+        let identity = ProcessIdentity { version: "1.2.3".into(), pod: "a-1".into(), ..Default::default() };
+        let span = Span { name: "GET".to_owned(), ..Span::default() };
+        let message = Span::message(vec![span.clone()], &identity, "edge");
+        assert_eq!(message.items, 1);
+        let request = ExportTraceServiceRequest::decode(message.bytes).unwrap();
+        let [spans] = &request.resource_spans[..] else { panic!("{request:?}") };
+        let resource = spans.resource.as_ref().unwrap();
+        let names: Vec<_> = resource.attributes.iter().map(|it| it.key.as_str()).collect();
+        assert_eq!(names, ["service.name", "service.version", "k8s.pod.name"]);
+        let [scope] = &spans.scope_spans[..] else { panic!("{request:?}") };
+        assert_eq!((scope.scope.as_ref().unwrap().name.as_str(), &scope.spans[..]), ("fairway", &[span][..]));
+    }
+}

@@ -1,0 +1,258 @@
+//! The metrics of `/metrics` as messages of OTLP: sums, gauges and histograms since the start of the process, in messages of a bounded
+//! size, whatever the number of series.
+
+use std::mem;
+use std::pin::Pin;
+
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
+};
+use prost::Message as _;
+
+use crate::attributes::text;
+use crate::exposition::{Kind, Line, Sample, read};
+use crate::message::MAX_ITEM_BYTES;
+
+/// The text of `/metrics`, in pieces that are made when they are asked for.
+pub type MetricsText = Box<dyn Iterator<Item = String> + Send>;
+
+/// Makes that text.
+pub type MetricsSource = Box<dyn Fn() -> Pin<Box<dyn Future<Output = MetricsText> + Send>> + Send + Sync>;
+
+/// Metrics of one message, and how many data points they have.
+pub(crate) type Batch = (Vec<Metric>, u64);
+
+/// Turns pieces of text into messages.
+pub(crate) struct Converter {
+    /// When the sums began, and the time of the values; in nanoseconds since 1970.
+    started: u64,
+    now: u64,
+    /// The end of the last piece, where it is no whole line.
+    rest: String,
+    /// The metric whose samples come.
+    current: Option<(String, Kind)>,
+    numbers: Vec<NumberDataPoint>,
+    histograms: Vec<HistogramDataPoint>,
+    /// The histogram whose lines come.
+    open: HistogramDataPoint,
+    /// Those before the current one.
+    metrics: Vec<Metric>,
+    points: u64,
+    bytes: usize,
+}
+
+impl Converter {
+    /// For values of `now` that are counted since `started`.
+    pub(crate) fn new(started: u64, now: u64) -> Self {
+        Self {
+            started,
+            now,
+            rest: String::new(),
+            current: None,
+            numbers: Vec::new(),
+            histograms: Vec::new(),
+            open: HistogramDataPoint::default(),
+            metrics: Vec::new(),
+            points: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Takes a piece; gives the messages that are full.
+    pub(crate) fn push(&mut self, piece: &str) -> Vec<Batch> {
+        let mut full = Vec::new();
+        self.rest.push_str(piece);
+        let text = mem::take(&mut self.rest);
+        let (lines, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
+        for line in lines.lines() {
+            match read(line) {
+                Some(Line::Type { name, kind }) => {
+                    self.close_metric();
+                    self.current = Some((name.to_owned(), kind));
+                }
+                Some(Line::Sample(sample)) => self.add(sample),
+                None => {}
+            }
+            if self.bytes >= MAX_ITEM_BYTES {
+                full.push(self.finish());
+            }
+        }
+        self.rest.push_str(rest);
+        full
+    }
+
+    /// The message of what is left; there may be no point in it.
+    pub(crate) fn finish(&mut self) -> Batch {
+        // The next message goes on with the metric whose samples come.
+        self.close_metric();
+        self.bytes = 0;
+        (mem::take(&mut self.metrics), mem::take(&mut self.points))
+    }
+
+    fn add(&mut self, sample: Sample<'_>) {
+        let Some((name, kind)) = &self.current else { return };
+        let kind = *kind;
+        let Some(part) = sample.name.strip_prefix(name.as_str()) else { return };
+        match (kind, part) {
+            (Kind::Counter | Kind::Gauge, "") => {
+                let start_time_unix_nano = if kind == Kind::Counter { self.started } else { 0 };
+                let point = NumberDataPoint {
+                    attributes: sample.labels.into_iter().map(|(key, value)| text(key, value)).collect(),
+                    start_time_unix_nano,
+                    time_unix_nano: self.now,
+                    value: Some(Value::AsDouble(sample.value)),
+                    ..NumberDataPoint::default()
+                };
+                self.bytes += point.encoded_len();
+                self.numbers.push(point);
+            }
+            (Kind::Histogram, "_bucket") => self.add_bucket(&sample),
+            (Kind::Histogram, "_sum") => self.open.sum = Some(sample.value),
+            (Kind::Histogram, "_count") => self.close_histogram(sample),
+            _ => {}
+        }
+    }
+
+    /// A bucket of the open histogram: of how many values are at most `le`, it is how many are above the bound before it.
+    fn add_bucket(&mut self, sample: &Sample<'_>) {
+        let bound = sample.labels.iter().find(|(name, _)| *name == "le").map(|(_, bound)| bound.as_str());
+        match bound {
+            None | Some("+Inf") => {}
+            Some(bound) => {
+                let Ok(bound) = bound.parse() else { return };
+                self.open.explicit_bounds.push(bound);
+            }
+        }
+        self.open.bucket_counts.push(whole(sample.value));
+    }
+
+    /// The last line of a histogram is how many values it has.
+    fn close_histogram(&mut self, sample: Sample<'_>) {
+        let mut point = mem::take(&mut self.open);
+        point.count = whole(sample.value);
+        let mut before = 0;
+        for count in &mut point.bucket_counts {
+            let up_to = *count;
+            *count = up_to.saturating_sub(before);
+            before = up_to;
+        }
+        point.attributes = sample.labels.into_iter().map(|(key, value)| text(key, value)).collect();
+        (point.start_time_unix_nano, point.time_unix_nano) = (self.started, self.now);
+        self.bytes += point.encoded_len();
+        self.histograms.push(point);
+    }
+
+    /// Adds the current metric to the message. Its type stays known: more samples of it may come.
+    fn close_metric(&mut self) {
+        let (numbers, histograms) = (mem::take(&mut self.numbers), mem::take(&mut self.histograms));
+        let Some((name, kind)) = &self.current else { return };
+        let count = numbers.len() + histograms.len();
+        if count == 0 {
+            return;
+        }
+        let aggregation_temporality = AggregationTemporality::Cumulative as i32;
+        let data = match kind {
+            Kind::Counter => {
+                Data::Sum(Sum { data_points: numbers, aggregation_temporality, is_monotonic: true })
+            }
+            Kind::Gauge => Data::Gauge(Gauge { data_points: numbers }),
+            Kind::Histogram => {
+                Data::Histogram(Histogram { data_points: histograms, aggregation_temporality })
+            }
+        };
+        self.metrics.push(Metric { name: name.clone(), data: Some(data), ..Metric::default() });
+        self.points += count as u64;
+    }
+}
+
+/// A count, which the text has as a number.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and counts are whole and not negative"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# TYPE requests counter
+requests{host=\"a\"} 3
+requests{host=\"b\"} 4
+# TYPE open gauge
+open 0.5
+# TYPE time histogram
+time_bucket{host=\"a\",le=\"0.1\"} 1
+time_bucket{host=\"a\",le=\"1\"} 3
+time_bucket{host=\"a\",le=\"+Inf\"} 6
+time_sum{host=\"a\"} 7.5
+time_count{host=\"a\"} 6
+# TYPE none counter
+";
+
+    fn all(pieces: &[&str]) -> Vec<Batch> {
+        let mut converter = Converter::new(1, 2);
+        let mut batches: Vec<_> = pieces.iter().flat_map(|piece| converter.push(piece)).collect();
+        batches.push(converter.finish());
+        batches
+    }
+
+    #[test]
+    fn each_kind_becomes_its_own() {
+        let batches = all(&[TEXT]);
+        let [(metrics, 4)] = &batches[..] else { panic!("{batches:?}") };
+        let [requests, open, time] = &metrics[..] else { panic!("{metrics:?}") };
+        let Some(Data::Sum(sum)) = &requests.data else { panic!("{requests:?}") };
+        assert!(sum.is_monotonic && sum.aggregation_temporality == 2 && sum.data_points.len() == 2);
+        let point = &sum.data_points[0];
+        assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (1, 2));
+        assert_eq!((&point.attributes, point.value), (&vec![text("host", "a")], Some(Value::AsDouble(3.0))));
+        let Some(Data::Gauge(gauge)) = &open.data else { panic!("{open:?}") };
+        assert_eq!(gauge.data_points[0].value, Some(Value::AsDouble(0.5)));
+        let Some(Data::Histogram(histogram)) = &time.data else { panic!("{time:?}") };
+        let [point] = &histogram.data_points[..] else { panic!("{histogram:?}") };
+        assert_eq!(
+            (point.explicit_bounds.as_slice(), point.bucket_counts.as_slice()),
+            (&[0.1, 1.0][..], &[1, 2, 3][..])
+        );
+        assert_eq!((point.count, point.sum), (6, Some(7.5)));
+        assert_eq!(point.attributes, [text("host", "a")]);
+    }
+
+    #[test]
+    fn it_does_not_matter_where_the_text_is_cut() {
+        let whole = all(&[TEXT]);
+        for at in 0..TEXT.len() {
+            let (before, after) = TEXT.split_at(at);
+            assert_eq!(all(&[before, after]), whole, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_bounded_and_nothing_is_lost_between_two() {
+        let mut lines = String::from("# TYPE requests counter\n");
+        for number in 0..60_000 {
+            lines += &format!("requests{{host=\"{number}\",path=\"{}\"}} 1\n", "p".repeat(100));
+        }
+        let batches = all(&[&lines]);
+        assert!(batches.len() > 2, "{}", batches.len());
+        let mut points = 0;
+        for (metrics, count) in &batches {
+            let [metric] = &metrics[..] else { panic!("{}", metrics.len()) };
+            assert!(metric.name == "requests" && metric.encoded_len() < MAX_ITEM_BYTES + 1024 * 1024);
+            points += count;
+        }
+        assert_eq!(points, 60_000);
+    }
+
+    #[test]
+    fn text_that_belongs_to_no_type_is_passed_over() {
+        assert_eq!(all(&["requests 1\n# TYPE open gauge\nother 2\nopen_bucket 3\n"]), [(Vec::new(), 0)]);
+    }
+}

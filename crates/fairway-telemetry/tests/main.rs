@@ -1,0 +1,7 @@
+//! Every integration test of this crate in one program, which is linked once; a file is a subject.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+mod collector;
+mod grpc;
+mod http;

@@ -1,0 +1,150 @@
+//! What changes and ends of a process cost is found under the version of the configuration that is to blame: the real binary under load, its
+//! `/generations`, metrics and dashboard.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::client::{Client, Request};
+use fairway_testkit::eventually;
+use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::process::Fairway;
+use fairway_testkit::wait::PATIENCE;
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// A site with one Ingress, `shop/web`, for `a.test`.
+async fn site(answer: impl Fn() -> Answer + Send + Sync + 'static) -> (Manifests, Backend) {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    let backend = Backend::http(move |_| answer()).await;
+    manifests.put("service.yaml", service_with_endpoints("shop", "web", 80, &[backend.address()]));
+    manifests.put("ingress.yaml", ingress().yaml());
+    (manifests, backend)
+}
+
+fn ingress() -> Ingress {
+    Ingress::new("shop", "web").class(Some("fairway")).route("a.test", "/", ("web", 80))
+}
+
+/// What the admin server has, the newest configuration first.
+async fn generations(fairway: &Fairway) -> Vec<Value> {
+    let Ok(page) = fairway.admin("/generations").await else { return Vec::new() };
+    assert_eq!(page.status, 200, "{}", page.text());
+    page.json()["generations"].as_array().unwrap().clone()
+}
+
+/// Clients that ask without a pause.
+struct Load {
+    stop: Arc<AtomicBool>,
+    fine: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
+    clients: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Load {
+    async fn start(fairway: &Fairway) -> Self {
+        let (stop, fine, refused) = (Arc::default(), Arc::default(), Arc::default());
+        let mut load = Self { stop, fine, refused, clients: Vec::new() };
+        for _ in 0..4 {
+            let mut client = Client::connect(fairway.http).await.unwrap();
+            let (stop, fine, refused) =
+                (Arc::clone(&load.stop), Arc::clone(&load.fine), Arc::clone(&load.refused));
+            load.clients.push(tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    match client.exchange(&Request::get("a.test", "/")).await.unwrap().status {
+                        200 => fine.fetch_add(1, Ordering::Relaxed),
+                        403 => refused.fetch_add(1, Ordering::Relaxed),
+                        status => panic!("status {status}"),
+                    };
+                }
+            }));
+        }
+        load
+    }
+
+    /// Waits until more requests than before went well.
+    async fn until_fine(&self) {
+        let before = self.fine.load(Ordering::Relaxed) + 100;
+        eventually("requests go well", PATIENCE, || async { self.fine.load(Ordering::Relaxed) > before })
+            .await;
+    }
+
+    /// How many were refused.
+    async fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.await.unwrap();
+        }
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_that_is_taken_back_is_found_with_its_object_and_what_it_cost() {
+    let (manifests, _backend) = site(|| Answer::ok("fine")).await;
+    let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--workers", "2"]).await;
+    let load = Load::start(&fairway).await;
+    load.until_fine().await;
+    manifests.put("ingress.yaml", ingress().annotation("whitelist-source-range", "10.0.0.0/8").yaml());
+    eventually("clients are refused", PATIENCE, || async { load.refused.load(Ordering::Relaxed) > 0 }).await;
+    manifests.put("ingress.yaml", ingress().yaml());
+    load.until_fine().await;
+    let refused = load.end().await;
+
+    let name = "fairway_self_inflicted_errors_total";
+    fairway.until_metric(name, &[("cause", "configuration_change")], |sum| sum == refused as f64).await;
+    assert_eq!(fairway.metrics().await.sum(name, &[]), refused as f64);
+    let all = generations(&fairway).await;
+    let costly: Vec<_> = all.iter().filter(|it| it["self_inflicted_errors"] != 0).collect();
+    assert_eq!(costly.len(), 1, "{all:#?}");
+    let it = costly[0];
+    assert_eq!(it["failed"]["configuration_change"], refused, "{it:#?}");
+    assert_eq!(it["origin"], "change", "{it:#?}");
+    let object = &it["changes"][0];
+    let named = ["kind", "namespace", "name"].map(|part| object[part].as_str().unwrap_or_default());
+    assert_eq!(named, ["Ingress", "shop", "web"], "{it:#?}");
+    let version = it["version"].as_u64().unwrap();
+    let of = |version: u64| all.iter().find(|it| it["version"] == version).unwrap();
+    for fine in [version - 1, version + 1] {
+        assert!(
+            of(fine)["requests"].as_u64() > Some(0) && of(fine)["failed"] == serde_json::json!({}),
+            "{all:#?}"
+        );
+    }
+
+    let page = fairway.admin("/dashboard/generations").await.unwrap().text();
+    let summary =
+        format!("{refused} self-inflicted errors, on the account of 1 of {} configurations", all.len());
+    assert!(page.contains(&summary) && page.contains("Ingress shop&#x2f;web"), "{summary}: {page}");
+    let recorded = fairway.admin("/requests?failed&limit=1").await.unwrap().json();
+    assert_eq!(recorded["exchanges"][0]["attribution"], "configuration_change", "{recorded:#}");
+    assert_eq!(recorded["exchanges"][0]["caused_by"], "client", "{recorded:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_drain_cuts_is_told_before_the_process_is_gone() {
+    let (manifests, backend) = site(|| Answer::ok("late").held()).await;
+    let flags = ["--workers", "2", "--drain-delay", "0", "--drain-timeout", "0.1"];
+    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
+    let mut client = Client::connect(fairway.http).await.unwrap();
+    client.send(Request::get("a.test", "/").bytes()).await.unwrap();
+    backend.until("the request is there", |backend| backend.waiting_count() == 1).await;
+    fairway.program().terminate().unwrap();
+    client.read_response().await.expect_err("it was cut");
+    eventually("what was cut is told", PATIENCE, || async {
+        generations(&fairway).await.iter().any(|it| it["failed"]["roll"] == 1)
+    })
+    .await;
+    let cut = fairway.metrics().await.sum("fairway_self_inflicted_errors_total", &[("cause", "roll")]);
+    assert_eq!(cut, 1.0);
+    assert!(fairway.program().exit_within(PATIENCE).await.success());
+    let lines = fairway.lines();
+    assert!(lines.iter().any(|line| line.contains("longer than --drain-timeout")), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("GET / HTTP/1.1") && line.ends_with(" drained")),
+        "{lines:#?}"
+    );
+}
