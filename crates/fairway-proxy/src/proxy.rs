@@ -220,14 +220,8 @@ impl ProxyHandle {
     /// What the workers counted, in a few numbers.
     pub async fn totals(&self) -> Totals {
         let mut sum = Totals::default();
-        for worker in &self.workers {
-            let (reply, totals) = oneshot::channel();
-            // A worker that failed has no numbers left to give.
-            if worker.send(Command::Question(Question::Totals(reply))).is_ok()
-                && let Ok(totals) = totals.await
-            {
-                sum.merge(&totals);
-            }
+        for totals in self.ask(Question::Totals).await {
+            sum.merge(&totals);
         }
         sum
     }
@@ -290,7 +284,7 @@ impl ProxyHandle {
         open
     }
 
-    /// Asks one worker after the other. One that has drained has nothing left to tell.
+    /// Asks one worker after the other. One that has failed has nothing left to tell.
     async fn ask<T>(&self, question: impl Fn(oneshot::Sender<T>) -> Question) -> Vec<T> {
         let mut told = Vec::with_capacity(self.workers.len());
         for worker in &self.workers {

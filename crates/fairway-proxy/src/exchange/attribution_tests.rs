@@ -87,6 +87,47 @@ async fn status(stage: &Stage, request: impl AsRef<[u8]>) -> u16 {
     stage.client().ask(request).await.unwrap().status
 }
 
+/// How often requests are made in one second, which is more often than they are compared with older snapshots.
+const FLOOD: u64 = 300;
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_rule_that_are_too_many_to_compare_fail_on_the_account_of_the_last_one() {
+    on_stage(async {
+        let (open, closed) = (filtered(1, Vec::new()), filtered(1, vec![deny()]));
+        let stage = Stage::serving(&open, |_| Meeting::with(answering));
+        stage.publish(&closed);
+        for _ in 0..FLOOD {
+            assert_eq!(status(&stage, GET).await, 403);
+        }
+        assert_eq!(counted(&stage), [failed(2, Attribution::ConfigurationChange, FLOOD)]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_rule_that_are_too_many_to_compare_are_no_changes_account() {
+    on_stage(async {
+        let open = filtered(1, Vec::new());
+        let stage = Stage::serving(&open, |_| Meeting::with(answering));
+        stage.publish(&Config { hosts: Config::default().hosts, ..open });
+        for _ in 0..FLOOD {
+            assert_eq!(status(&stage, GET).await, 404);
+        }
+        let found = counted(&stage);
+        assert!(
+            matches!(
+                found[..],
+                [
+                    (2, Attribution::Client, RequestOutcome::Failed, by_clients),
+                    (2, Attribution::ConfigurationChange, RequestOutcome::Failed, by_change),
+                ] if by_clients > 0 && by_change > 0 && by_clients + by_change == FLOOD
+            ),
+            "{found:?}"
+        );
+    })
+    .await;
+}
+
 /// Reads a request, and closes the connection a while later.
 async fn closing(mut stream: DuplexStream) {
     read_head(&mut stream).await;

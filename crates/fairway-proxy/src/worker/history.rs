@@ -19,8 +19,7 @@ pub(crate) const CHANGE_WINDOW: Duration = Duration::from_secs(10);
 /// How many replaced snapshots are kept. Snapshots share what did not change.
 const MAX_SNAPSHOTS: usize = 32;
 
-/// How many failed requests are compared with older snapshots each second. Others fail on the same account as the last one that failed in
-/// the same way: a flood of refusals must not cost more because the configuration changes often.
+/// How many failed requests are compared with older snapshots each second: a flood of refusals must not cost more because the configuration changes often.
 const MAX_COMPARISONS_PER_SECOND: u32 = 256;
 
 /// Snapshots that were replaced, the last one first.
@@ -58,14 +57,16 @@ impl<H> Default for History<H> {
 }
 
 impl<H: Hop> History<H> {
-    /// The version whose change is to blame for a failed request, as `compare` finds by looking at older snapshots; where there were too
-    /// many in this second, as it was for the last one that failed in the same way.
+    /// The version whose change is to blame for a failed request, as `compare` finds by looking at older snapshots. Where there were too
+    /// many in this second, it is as for the one before, if that failed in the same way under the same rule. Requests without a rule have
+    /// nothing in common: then nothing is to blame.
     pub(crate) fn compare(&self, subject: Subject, compare: impl FnOnce() -> Option<u64>) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
         let Some(left) = self.comparisons_left.get().checked_sub(1) else {
-            return self.last.get().filter(|(last, _)| *last == subject).and_then(|(_, version)| version);
+            let alike = self.last.get().filter(|(last, _)| *last == subject && subject.rule != 0);
+            return alike.and_then(|(_, version)| version);
         };
         self.comparisons_left.set(left);
         let version = compare();
@@ -87,6 +88,7 @@ impl<H: Hop> History<H> {
     /// Once a second. Lets go of those whose successor has been in use for longer than a change may be to blame; `current` is the last one's.
     pub(super) fn forget_old(&self, current: &Adopted<H>, now: Instant) {
         self.comparisons_left.set(MAX_COMPARISONS_PER_SECOND);
+        self.last.set(None);
         let mut kept = self.replaced.borrow_mut();
         while let Some(last) = kept.len().checked_sub(1) {
             let successor = last.checked_sub(1).map_or(current, |before| &*kept[before]);
