@@ -37,7 +37,7 @@ const PAGES = [
 ];
 // Those in docs/observe.md, as large as a window, from its top or from a heading on.
 const PICTURES = { overview: null, rule: 'Filters', requests: null, explain: null };
-const MAX_PICTURE = 60_000;
+const MAX_PICTURE = 80_000;
 const WIDTHS = [1280, 400];
 const HEIGHT = 900;
 // The most that a page may take, in milliseconds, by the number of routes.
