@@ -2,6 +2,8 @@
 #
 #   docker build --build-arg REVISION=$(git rev-parse --short=12 HEAD) -t localhost/fairway:0.1.0 .
 #
+#   docker build --target fairway-waf -t localhost/fairway-waf:0.1.0 .    fairway-waf, which is one static program
+#
 # The program, the loader and the libraries that it names, and nothing else: no shell, no packages.
 FROM rust:1.95.0-bookworm AS build
 ARG REVISION=unknown
@@ -17,6 +19,22 @@ RUN set -eu; \
         mkdir -p "/image$(dirname "$library")"; \
         cp -L "$library" "/image$library"; \
     done
+
+FROM golang:1.26-bookworm AS build-waf
+WORKDIR /source
+COPY Cargo.toml .
+COPY waf waf
+RUN cd waf && CGO_ENABLED=0 go build -trimpath -tags no_fs_access -o /usr/bin/fairway-waf \
+    -ldflags "-s -w -X main.version=$(sed -n 's/^version = "\(.*\)"/\1/p' ../Cargo.toml)" .
+
+FROM scratch AS fairway-waf
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="fairway-waf" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision=$REVISION
+COPY --from=build-waf /usr/bin/fairway-waf /usr/bin/fairway-waf
+USER 65532:65532
+ENTRYPOINT ["/usr/bin/fairway-waf"]
 
 FROM scratch
 ARG REVISION=unknown

@@ -12,7 +12,7 @@ image_archive = $(target_dir)/fairway-image.tar
 
 # More arguments, for the benchmark (ARGS='--scenario http-1k-50 --blocks 4') or the end-to-end tests (ARGS=-test.run=Kill).
 ARGS ?=
-# UPDATE=1: interop, otel, conformance and gateway-conformance write their results into the repository, not only into the target folder.
+# UPDATE=1: interop, otel, extensions, conformance and gateway-conformance write their results into the repository, not only into the target folder.
 UPDATE ?=
 export UPDATE
 # How long each fuzz target runs.
@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --replace
 
-.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop otel conformance image chart deploy gateway-types testbed-test dashboard-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
+.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop otel extensions conformance image chart deploy gateway-types testbed-test dashboard-test waf waf-conformance waf-image waf-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -100,6 +100,30 @@ interop: ## gRPC's interoperability cases with grpc-go and tonic through Fairway
 otel: ## traces, metrics and logs against the real OpenTelemetry collector, which go builds; twenty minutes; ARGS='-only trees' for a part
 	cd conformance/otel && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./...
 	timeout 3600 conformance/otel/run $(ARGS)
+
+# No file system: bodies and uploads stay in memory, and the program runs in a container that has nothing but it.
+waf_tags := -tags no_fs_access
+
+waf: ## fairway-waf, the WAF that Fairway asks by ext_proc, into $(target_dir): waf/README.md
+	cd waf && CGO_ENABLED=0 go build -trimpath $(waf_tags) -ldflags '-s -w -X main.version=$(version)' -o '$(abspath $(target_dir))/fairway-waf' .
+
+waf-test: ## the tests of fairway-waf and of the program that runs the Core Rule Set's tests
+	cd waf && test -z "$$(gofmt -l .)" && go vet $(waf_tags) ./... && go test -count=1 $(waf_tags) ./...
+	cd conformance/waf && test -z "$$(gofmt -l .)" && go vet $(waf_tags) ./... && go test -count=1 $(waf_tags) ./...
+
+waf-conformance: ## the Core Rule Set's regression tests through fairway-waf, compared with Coraza alone: conformance/waf/README.md
+	conformance/waf/run $(ARGS)
+
+waf-image: waf ## the image of fairway-waf, as an archive that ctr, Docker and podman load
+	testbed/testbed image build --name localhost/fairway-waf:$(version) --binary $(target_dir)/fairway-waf:/usr/bin/fairway-waf \
+		--entrypoint /usr/bin/fairway-waf --user 65532:65532 --label org.opencontainers.image.title=fairway-waf \
+		--label org.opencontainers.image.licenses=Apache-2.0 \
+		--label org.opencontainers.image.revision=$(or $(revision),unknown) -o $(target_dir)/fairway-waf-image.tar
+	@echo "$(target_dir)/fairway-waf-image.tar is localhost/fairway-waf:$(version)"
+
+extensions: ## ext_proc and ext_authz with services that are right and wrong, and with OPA, which go builds; ARGS='-peer envoy' for Envoy
+	cd conformance/extensions && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./...
+	timeout 3600 conformance/extensions/run $(ARGS)
 
 codecs: ## the HTTP/2 codec beside those of Go and nghttp2: verdicts, codes, fields and windows of the same bytes; go, python3, libnghttp2
 	timeout 600 cargo test --locked -p fairway-http2 --test integration -- --ignored codecs::
