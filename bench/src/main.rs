@@ -14,6 +14,7 @@ mod body;
 mod campaign;
 mod collector;
 mod credential;
+mod extension;
 mod interrupt;
 mod load;
 mod measure;

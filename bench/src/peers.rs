@@ -3,7 +3,10 @@
 
 mod caddy;
 mod envoy;
+mod envoy_extended;
+mod extended;
 mod fairway;
+mod fairway_extended;
 mod floor;
 mod haproxy;
 mod nginx;
@@ -27,12 +30,20 @@ pub(crate) const ALL: [&Peer; 7] = [
 ];
 
 /// Ways to run peers, for what a feature of theirs costs; measured only where they are named.
-pub(crate) const VARIANTS: [&Peer; 5] = [
+pub(crate) const VARIANTS: [&Peer; 13] = [
     &fairway::WITHOUT_RECORDER,
     &fairway::TRACING_1,
     &fairway::TRACING_100,
     &envoy::TRACING_1,
     &envoy::TRACING_100,
+    &fairway_extended::HEADERS,
+    &envoy_extended::HEADERS,
+    &fairway_extended::STREAMED,
+    &envoy_extended::STREAMED,
+    &fairway_extended::BUFFERED,
+    &envoy_extended::BUFFERED,
+    &fairway_extended::AUTHORIZATION,
+    &envoy_extended::AUTHORIZATION,
 ];
 
 /// All that can be named.

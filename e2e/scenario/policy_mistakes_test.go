@@ -89,7 +89,8 @@ func (s *stage) mistakes(schema map[string]any, at path) []mistake {
 		switch keyword {
 		case "properties", "items", "required":
 			// Below.
-		case "description", "format", "x-kubernetes-list-type", "x-kubernetes-validations":
+		case "additionalProperties", "anyOf", "description", "format", "x-kubernetes-int-or-string", "x-kubernetes-list-type",
+			"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations":
 			// Bounds nothing, or has objects in policies/refused.yaml.
 		default:
 			says, spoil := spoiling(keyword, schema)
@@ -143,6 +144,16 @@ func spoiling(keyword string, schema map[string]any) (says string, spoil func(go
 		return "should have at least", func(good any) any { return good.([]any)[:limit-1] }
 	case "maxItems":
 		return "Too many", func(good any) any { return slices.Repeat(good.([]any)[:1], int(limit)+1) }
+	case "maxProperties":
+		return "Too many", func(good any) any {
+			many := maps.Clone(good.(map[string]any))
+			for name, value := range good.(map[string]any) {
+				for i := range limit {
+					many[fmt.Sprintf("%s%d", name, i)] = value
+				}
+			}
+			return many
+		}
 	case "minProperties":
 		return "should have at least", func(good any) any { return onlyRequired(good.(map[string]any), schema) }
 	}

@@ -54,7 +54,7 @@ fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
 }
 
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
-    prepare_with(None, binary, site, certificate)
+    prepare_with(|_| (), binary, site, certificate)
 }
 
 fn prepare_tracing(
@@ -64,7 +64,7 @@ fn prepare_tracing(
     certificate: &Certificate,
 ) -> anyhow::Result<Command> {
     let traces = Traces { percent, collector: collector::listen()? };
-    prepare_with(Some(&traces), binary, site, certificate)
+    prepare_with(|resources| trace(resources, &traces), binary, site, certificate)
 }
 
 /// Which share of requests is traced, and where their spans go.
@@ -105,8 +105,9 @@ impl Traces {
     }
 }
 
-fn prepare_with(
-    traces: Option<&Traces>,
+/// With what a variant changes in the static resources.
+pub(super) fn prepare_with(
+    change: impl FnOnce(&mut Value),
     binary: &Executable,
     site: &mut Site,
     certificate: &Certificate,
@@ -114,9 +115,7 @@ fn prepare_with(
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
     let mut bootstrap = bootstrap(site, tls(site, &chain, &key));
-    if let Some(traces) = traces {
-        trace(&mut bootstrap["static_resources"], traces);
-    }
+    change(&mut bootstrap["static_resources"]);
     let path = site.write("envoy.json", &serde_json::to_string_pretty(&bootstrap)?)?;
     let mut command = binary.command();
     let workers = site.workers.to_string();
@@ -161,7 +160,7 @@ fn bootstrap(site: &Site, tls: Value) -> Value {
     })
 }
 
-fn address(port: u16) -> Value {
+pub(super) fn address(port: u16) -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": port } })
 }
 

@@ -83,7 +83,7 @@ fn prepare_with(
     Ok(command)
 }
 
-fn arguments(site: &Site) -> Vec<String> {
+pub(super) fn arguments(site: &Site) -> Vec<String> {
     let (manifests, workers) = (site.directory.join("manifests"), site.workers.to_string());
     let (http, https, admin) = (site.http.to_string(), site.https.to_string(), site.admin.to_string());
     // The port of a TCP or UDP service is at the address of plain HTTP.
@@ -266,7 +266,7 @@ endpoints:
     )
 }
 
-fn secret(certificate: &Certificate) -> String {
+pub(super) fn secret(certificate: &Certificate) -> String {
     format!(
         "apiVersion: v1
 kind: Secret

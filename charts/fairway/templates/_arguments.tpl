@@ -61,6 +61,9 @@
 {{- with trim (include "fairway.telemetryArguments" .) }}
 {{ . }}
 {{- end }}
+{{- if .Values.waf.enabled }}
+- --waf=127.0.0.1:{{ .Values.ports.waf }}
+{{- end }}
 {{- with .Values.trustedForwarders }}
 - --trusted-forwarders={{ join "," . }}
 {{- end }}
@@ -169,6 +172,9 @@
 {{- define "fairway.validate" -}}
 {{- if and .Values.watch.namespaces .Values.watch.namespaceSelector -}}
 {{- fail "watch.namespaces and watch.namespaceSelector contradict each other: give one of them" -}}
+{{- end -}}
+{{- if and .Values.waf.enabled (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail "waf.enabled needs Kubernetes 1.29: its container must outlive that of Fairway" -}}
 {{- end -}}
 {{- if and .Values.hostNetwork (or .Values.hostPorts.http .Values.hostPorts.https) -}}
 {{- fail "hostNetwork and hostPorts contradict each other: with hostNetwork the pod listens on ports.http and ports.https of the node" -}}

@@ -50,10 +50,15 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- end -}}
 
 {{- define "fairway.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- include "fairway.imageOf" (dict "image" .Values.image "version" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* The name of an image: dict "image" VALUES "version" TAG, the tag where it has none. */}}
+{{- define "fairway.imageOf" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" .image.repository (default .version .image.tag) -}}
 {{- end -}}
 {{- end -}}
 

@@ -39,9 +39,14 @@ spec:
   enableServiceLinks: false
   securityContext:
     {{- include "fairway.podSecurityContext" . | nindent 4 }}
-  {{- with .Values.extraInitContainers }}
+  {{- if or .Values.extraInitContainers .Values.waf.enabled }}
   initContainers:
+    {{- with .Values.extraInitContainers }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if .Values.waf.enabled }}
+    {{- include "fairway.waf" . | nindent 4 }}
+    {{- end }}
   {{- end }}
   containers:
     - name: fairway

@@ -41,7 +41,7 @@
     - backendtlspolicies
   verbs: [get, list, watch]
 - apiGroups: [fairway.dev]
-  resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies]
+  resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies, extensionpolicies]
   verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
@@ -56,7 +56,7 @@
     - backendtlspolicies/status
   verbs: [update, patch]
 - apiGroups: [fairway.dev]
-  resources: [clienttrafficpolicies/status, backendtrafficpolicies/status, securitypolicies/status]
+  resources: [clienttrafficpolicies/status, backendtrafficpolicies/status, securitypolicies/status, extensionpolicies/status]
   verbs: [update, patch]
 - apiGroups: [""]
   resources: [services]
@@ -64,6 +64,24 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [create, update, delete]
+{{- end }}
+{{- if .Values.gatewayApi.inferencePools.enabled }}
+{{ include "fairway.rules.inference" . }}
+{{- end }}
+{{- end -}}
+
+{{/* What InferencePools add: their members are Pods, of which no Service need tell. */}}
+{{- define "fairway.rules.inference" -}}
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+{{- if .Values.status.enabled }}
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools/status]
+  verbs: [update, patch]
 {{- end }}
 {{- end -}}
 

@@ -43,6 +43,14 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 			[]string{`gatewayApi.enabled=true`},
 			[][]string{own, watched("*"), {"*" + secrets}, gateways("*"), classes},
 		},
+		"inference pools": {
+			[]string{`gatewayApi.enabled=true`, `gatewayApi.inferencePools.enabled=true`},
+			[][]string{own, watched("*"), {"*" + secrets}, gateways("*"), classes, {
+				"* inference.networking.k8s.io/inferencepools get list watch",
+				"* inference.networking.k8s.io/inferencepools/status update patch",
+				"* pods get list watch",
+			}},
+		},
 		"Gateway API in listed namespaces": {
 			[]string{`gatewayApi.enabled=true`, `watch.namespaces=["a"]`},
 			[][]string{own, watched("a"), gateways("a"), classes, {
@@ -135,7 +143,7 @@ func gateways(namespace string) []string {
 	} {
 		found = append(found, group+kind+" get list watch", group+kind+"/status update patch")
 	}
-	for _, kind := range []string{"clienttrafficpolicies", "backendtrafficpolicies", "securitypolicies"} {
+	for _, kind := range []string{"clienttrafficpolicies", "backendtrafficpolicies", "securitypolicies", "extensionpolicies"} {
 		kind = namespace + " fairway.dev/" + kind
 		found = append(found, kind+" get list watch", kind+"/status update patch")
 	}

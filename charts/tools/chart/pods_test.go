@@ -77,6 +77,33 @@ func TestTelemetryIsGivenAsFlagsAndItsSecretsAsFiles(t *testing.T) {
 	}
 }
 
+func TestTheFirewallIsThereBeforeFairwayAndUntilItHasDrained(t *testing.T) {
+	pod := one[appsv1.Deployment](t, render(t, variants["a firewall"]...)).Spec.Template.Spec
+	if len(pod.InitContainers) != 1 || len(pod.Containers) != 1 {
+		t.Fatalf("%d init containers, %d containers", len(pod.InitContainers), len(pod.Containers))
+	}
+	waf, fairway := pod.InitContainers[0], pod.Containers[0]
+	if waf.RestartPolicy == nil || *waf.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		t.Errorf("%v", waf.RestartPolicy)
+	}
+	if waf.Image != "localhost/fairway-waf:1" || waf.StartupProbe == nil || *waf.SecurityContext.AllowPrivilegeEscalation ||
+		!*waf.SecurityContext.ReadOnlyRootFilesystem || waf.Resources.Limits.Memory().IsZero() {
+		t.Errorf("%v", waf)
+	}
+	expected := []string{"--listen=127.0.0.1:9002", "--admin=[::]:9003", "--audit-log=", "--log-format=json"}
+	if !slices.Equal(waf.Args, expected) {
+		t.Errorf("%v", waf.Args)
+	}
+	if !slices.Contains(fairway.Args, "--waf=127.0.0.1:9002") {
+		t.Errorf("%v", fairway.Args)
+	}
+	pod = one[appsv1.Deployment](t, render(t)).Spec.Template.Spec
+	isGiven := func(argument string) bool { return strings.HasPrefix(argument, "--waf") }
+	if len(pod.InitContainers) != 0 || slices.ContainsFunc(pod.Containers[0].Args, isGiven) {
+		t.Error("there is a firewall, and nobody asked for one")
+	}
+}
+
 func TestOnlyTheProbePageLeavesLoopback(t *testing.T) {
 	for name, values := range variants {
 		manifests, err := Render(values...)

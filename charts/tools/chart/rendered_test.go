@@ -49,6 +49,9 @@ var variants = map[string][]string{
 	"telemetry": {
 		`telemetry={"endpoint":"https://collector.observe:4318","protocol":"http","serviceName":"edge","headersSecret":"keys","caSecret":"authority","metricsInterval":15,"logs":true,"traces":{"sampleRatio":0.1,"parentBased":false,"trustIncoming":false,"propagation":"w3c-b3"}}`,
 	},
+	"a firewall": {
+		`waf={"enabled":true,"image":{"tag":"1"},"auditLog":false,"extraArgs":["--log-format=json"]}`, `networkPolicy.enabled=true`,
+	},
 	"a dashboard and alerts": {
 		`metrics={"service":{"enabled":true},"serviceMonitor":{"enabled":true,"honorLabels":false},"dashboard":{"enabled":true,"annotations":{"a":"b"}},"rules":{"enabled":true,"labels":{"release":"prometheus"},"annotations":{"c":"d"},"disabled":["FairwaySlow"],"additionalGroups":[{"name":"own","rules":[{"alert":"Own","expr":"vector(1)"}]}]}}`,
 	},

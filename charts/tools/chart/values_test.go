@@ -62,6 +62,8 @@ func TestWrongValuesAreRefusedWithTheirName(t *testing.T) {
 		{"tcp.8443 is ports.https", []string{`tcp={"8443":"db/pg:5432"}`}},
 		{"tcp.80 is", []string{`tcp={"80":"db/pg:5432"}`}},
 		{"one of those that Gateways get", []string{`udp={"20001":"db/pg:5432"}`, `gatewayApi.enabled=true`}},
+		{"waf/auditLog", []string{`waf.auditLog="-"`}},
+		{"ports.http and ports.waf are both 9002", []string{`ports.http=9002`}},
 		{"telemetry/endpoint", []string{`telemetry.endpoint="collector:4317"`}},
 		{"telemetry/endpoint", []string{`telemetry.endpoint="http://u:p@collector:4317"`}},
 		{"telemetry/protocol", []string{`telemetry.protocol="grpcs"`}},

@@ -125,6 +125,7 @@ fn protects(guard: &Guard) -> bool {
             | Guard::Deny(_)
             | Guard::Respond(_)
             | Guard::ExternalAuth(_)
+            | Guard::GrpcAuth(_)
             | Guard::BasicAuth(_)
             | Guard::Jwt(_)
             | Guard::Oidc(_)

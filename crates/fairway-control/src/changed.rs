@@ -17,7 +17,8 @@ pub struct ChangedObjects {
 impl ChangedObjects {
     /// Of all that were told to have changed.
     pub(crate) fn of(changed: &[ObjectRef]) -> Self {
-        let is_minor = |object: &ObjectRef| matches!(object.kind, Kind::EndpointSlice | Kind::Resolved);
+        let is_minor =
+            |object: &ObjectRef| matches!(object.kind, Kind::EndpointSlice | Kind::Pod | Kind::Resolved);
         let mut distinct: Vec<_> = changed.iter().map(|object| (is_minor(object), object)).collect();
         distinct.sort_unstable();
         distinct.dedup();

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::ServicePort;
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
 use crate::policies::backends::BackendUse;
-use crate::policy::OwnPolicy;
+use crate::policy::{Asked, OwnPolicy};
 use crate::tls_policy::Verified;
 
 /// What a route speaks to its backends.
@@ -29,6 +29,8 @@ pub(crate) enum Speaks {
     Http,
     /// gRPC.
     Grpc,
+    /// gRPC to an endpoint picker, which has a certificate of its own making unless a BackendTLSPolicy says otherwise.
+    PickerGrpc,
     /// Whatever clients speak.
     Bytes,
     /// The TLS of clients, which is passed through: nothing begins here.
@@ -41,7 +43,7 @@ impl Speaks {
     /// What happens to what is meant for a backend that is none.
     pub(crate) fn without_backend(self) -> &'static str {
         match self {
-            Self::Http | Self::Grpc => "its share of the requests is answered 500",
+            Self::Http | Self::Grpc | Self::PickerGrpc => "its share of the requests is answered 500",
             Self::Bytes | Self::ClientTls => "its share of the connections is closed",
             Self::Datagrams => "its share of the datagrams is dropped",
         }
@@ -50,7 +52,7 @@ impl Speaks {
     /// The protocol of the ports of Services that it is sent to.
     fn port_protocol(self) -> PortProtocol {
         match self {
-            Self::Http | Self::Grpc | Self::Bytes | Self::ClientTls => PortProtocol::Tcp,
+            Self::Http | Self::Grpc | Self::PickerGrpc | Self::Bytes | Self::ClientTls => PortProtocol::Tcp,
             Self::Datagrams => PortProtocol::Udp,
         }
     }
@@ -78,6 +80,9 @@ pub(crate) type UseOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(Obje
 /// The SecurityPolicies that hold at a rule, by its name; `None` where they cannot all be served.
 pub(crate) type GuardsOf<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
 
+/// The ExtensionPolicies that hold at a rule, by its name, in the order in which requests meet them.
+pub(crate) type ExtensionsOf<'a> = &'a dyn Fn(Option<&str>) -> Vec<Arc<OwnPolicy>>;
+
 /// What decides about the references of a route, or of a policy, and about what is forwarded there.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolver<'a> {
@@ -88,6 +93,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) policies: PolicyOf<'a>,
     pub(crate) uses: UseOf<'a>,
     pub(crate) guards: GuardsOf<'a>,
+    pub(crate) extensions: ExtensionsOf<'a>,
     /// The Secret with the certificate that the Gateway shows to endpoints.
     pub(crate) client_certificate: Option<&'a ObjectKey>,
 }
@@ -101,6 +107,8 @@ pub(crate) struct References {
     bodies: Vec<(BackendKey, Arc<BodyHandling>)>,
     /// The Services that it names, whether they exist or not, each once.
     pub(crate) services: Vec<ObjectKey>,
+    /// The InferencePools that it names, whether they exist or not, each once.
+    pub(crate) pools: Vec<ObjectKey>,
 }
 
 impl References {
@@ -127,7 +135,7 @@ impl References {
         }
     }
 
-    fn add_backend(&mut self, backend: BackendRef) {
+    pub(crate) fn add_backend(&mut self, backend: BackendRef) {
         match self.backends.binary_search_by(|it| it.key.cmp(&backend.key)) {
             Ok(at) => self.backends[at] = backend,
             Err(at) => {
@@ -144,14 +152,35 @@ impl References {
     }
 
     fn add_service(&mut self, service: &ObjectKey) {
-        if let Err(at) = self.services.binary_search(service) {
-            self.services.reserve_exact(1);
-            self.services.insert(at, service.clone());
-        }
+        add(&mut self.services, service);
+    }
+
+    pub(crate) fn add_pool(&mut self, pool: &ObjectKey) {
+        add(&mut self.pools, pool);
     }
 }
 
-impl Resolver<'_> {
+/// In order, with no room for more.
+fn add(names: &mut Vec<ObjectKey>, name: &ObjectKey) {
+    if let Err(at) = names.binary_search(name) {
+        names.reserve_exact(1);
+        names.insert(at, name.clone());
+    }
+}
+
+impl<'a> Resolver<'a> {
+    /// The backend that a policy asks.
+    pub(crate) fn asked(
+        self,
+        policy: &'a ObjectRef,
+        Asked { service, is_grpc, .. }: &Asked,
+        found: &mut References,
+    ) -> Result<BackendKey, Fault> {
+        let speaks = if *is_grpc { Speaks::Grpc } else { Speaks::Http };
+        let resolver = Resolver { route: policy, speaks, ..self };
+        resolver.resolve(service.into(), found).map_err(|(_, fault)| fault)
+    }
+
     /// The backend that a reference names. Where it leads nowhere, a name for it all the same, and why.
     pub(crate) fn resolve(
         self,
@@ -232,7 +261,7 @@ impl Resolver<'_> {
             Speaks::ClientTls => return Ok(Transport::Tcp),
             // Policies are about connections: what a Service takes of both gets its datagrams as they come.
             Speaks::Datagrams => return Ok(Transport::Udp),
-            Speaks::Http | Speaks::Grpc | Speaks::Bytes => {}
+            Speaks::Http | Speaks::Grpc | Speaks::PickerGrpc | Speaks::Bytes => {}
         }
         let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
         let Some((policy, tls)) = (self.policies)(service, port_name(port)) else {
@@ -243,7 +272,8 @@ impl Resolver<'_> {
                     );
                     Err(Fault::new("UnsupportedProtocol", problem))
                 }
-                (Speaks::Grpc, _) => Ok(Transport::H2c),
+                (Speaks::Grpc, _) | (Speaks::PickerGrpc, Some("kubernetes.io/h2c")) => Ok(Transport::H2c),
+                (Speaks::PickerGrpc, _) => Ok(Transport::H2(Arc::default())),
                 (Speaks::Bytes, _) => Ok(Transport::Tcp),
                 _ => Ok(Transport::Plain),
             };
@@ -253,7 +283,9 @@ impl Resolver<'_> {
             Fault::new("InvalidBackendTLSPolicy", problem)
         })?;
         let protocol = match (self.speaks, app_protocol) {
-            (Speaks::Grpc, _) | (Speaks::Http, Some("kubernetes.io/h2c")) => BackendProtocol::Http2,
+            (Speaks::Grpc | Speaks::PickerGrpc, _) | (Speaks::Http, Some("kubernetes.io/h2c")) => {
+                BackendProtocol::Http2
+            }
             _ => BackendProtocol::Http1,
         };
         let client_certificate = self.client_certificate.cloned();

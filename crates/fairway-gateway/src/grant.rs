@@ -13,7 +13,7 @@ pub(crate) struct Referrer<'a> {
     pub(crate) namespace: &'a str,
 }
 
-/// Whether `from` may refer to the `kind` (of the core group) named `to`: in its own namespace always, elsewhere
+/// Whether `from` may refer to the `kind` named `to`: in its own namespace always, elsewhere
 /// where a grant of that namespace says so.
 pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to: &ObjectKey) -> bool {
     if from.namespace == &*to.namespace {
@@ -29,7 +29,7 @@ pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to:
         });
         let is_to = |it: &fairway_objects::gateway_api::ReferenceGrantTo| {
             let named = it.name.as_deref().is_none_or(|name| name.is_empty() || name == &*to.name);
-            it.group.is_empty() && it.kind == kind.name() && named
+            it.group == kind.group() && it.kind == kind.name() && named
         };
         is_from && spec.to.iter().any(is_to)
     })

@@ -1,5 +1,6 @@
 //! Which SecurityPolicies protect a listener and a rule. A policy holds for all that it is for, unless a more specific one that
-//! holds takes its place, which is the whole of it; whose may do so, the policy itself says. Makes no filter.
+//! holds takes its place, which is the whole of it; whose may do so, the policy itself says. Of ExtensionPolicies none takes the place
+//! of another. Makes no filter.
 
 use std::sync::Arc;
 
@@ -53,23 +54,65 @@ impl Attached {
         if !self.has(Kind::SecurityPolicy) {
             return Some(Vec::new());
         }
-        let of_listener = variant.guards.iter().map(|key| {
-            // One that is gone is marked, and its routes are read again.
-            self.get(&ObjectRef::new(Kind::SecurityPolicy, key.clone()))
-        });
-        let named = rule.filter(|name| !name.is_empty()).map(|name| Target::section(route, name));
-        let targets = [Some(Target::whole(route)), named];
-        let own = targets.iter().flatten().map(|target| self.deciding(Kind::SecurityPolicy, target));
-        let held = holding(of_listener.chain(own).flatten().collect());
+        let held = holding(self.at_rule(Kind::SecurityPolicy, &variant.guards, route, rule));
         let verifying = held.iter().filter(|policy| policy.verifies_clients()).count();
         let served = verifying + usize::from(variant.verified) <= 1;
         served.then_some(held)
     }
 
-    /// The SecurityPolicies that are for a listener, from the least specific one on.
-    pub(crate) fn guards_of_listener(&self, gateway: &ObjectKey, listener: &ListenerId) -> Vec<ObjectKey> {
-        let along = self.along(Kind::SecurityPolicy, gateway, listener);
+    /// The ExtensionPolicies that hold at a rule of a route where it is attached, by the name of the rule, each once and the least
+    /// specific one first.
+    pub(crate) fn extensions(
+        &self,
+        route: &ObjectRef,
+        variant: &Variant,
+        rule: Option<&str>,
+    ) -> Vec<Arc<OwnPolicy>> {
+        let mut held: Vec<Arc<OwnPolicy>> = Vec::new();
+        if self.has(Kind::ExtensionPolicy) {
+            for policy in self.at_rule(Kind::ExtensionPolicy, &variant.extensions, route, rule) {
+                if !held.iter().any(|it| it.reference == policy.reference) {
+                    held.push(policy.clone());
+                }
+            }
+        }
+        held
+    }
+
+    /// The policies of a kind at a rule of a route: those of the listener, then those of the route and of the rule.
+    fn at_rule(
+        &self,
+        kind: Kind,
+        of_listener: &[ObjectKey],
+        route: &ObjectRef,
+        rule: Option<&str>,
+    ) -> Vec<&Arc<OwnPolicy>> {
+        // One that is gone is marked, and its routes are read again.
+        let of_listener = of_listener.iter().map(|key| self.get(&ObjectRef::new(kind, key.clone())));
+        let named = rule.filter(|name| !name.is_empty()).map(|name| Target::section(route, name));
+        let targets = [Some(Target::whole(route)), named];
+        let own = targets.iter().flatten().map(|target| self.deciding(kind, target));
+        of_listener.chain(own).flatten().collect()
+    }
+
+    /// The policies of a kind that are for a listener, from the least specific one on.
+    pub(crate) fn of_listener(
+        &self,
+        kind: Kind,
+        gateway: &ObjectKey,
+        listener: &ListenerId,
+    ) -> Vec<ObjectKey> {
+        let along = self.along(kind, gateway, listener);
         along.into_iter().map(|policy| policy.reference.key.clone()).collect()
+    }
+
+    /// The policy for which connections that are not HTTP are closed at a listener: nothing of it can be asked of them.
+    pub(crate) fn for_http_only(&self, variant: &Variant) -> Option<ObjectRef> {
+        let of = |kind, key: &ObjectKey| ObjectRef::new(kind, key.clone());
+        let extensions = variant.extensions.iter().rev().map(|key| of(Kind::ExtensionPolicy, key));
+        let mut seeing = extensions.filter(|it| self.get(it).is_some_and(|policy| policy.must_see_all()));
+        let guard = variant.guards.last().map(|key| of(Kind::SecurityPolicy, key));
+        guard.or_else(|| seeing.next())
     }
 
     /// Which certificates the clients of a listener must show.

@@ -6,10 +6,12 @@
 //! Gateways need ([`wanted`]), and [`translation::Pieces`] of the configuration; backends and certificates are made
 //! by whoever owns them together with those of Ingresses. Policies
 //! of Fairway's own ([`policy`], read by [`policies`]) say more about the clients of listeners ([`client_traffic`]), about backends,
-//! and who may pass ([`guards`]). [`fleet`] is what the cluster needs for each Gateway.
+//! and who may pass and which services see requests ([`guards`]). A [`pool`] has endpoints among which a service of its own picks.
+//! [`fleet`] is what the cluster needs for each Gateway.
 //!
 //! A rule that cannot be served closes its requests or matches none, and affects no other rule. A SecurityPolicy that cannot be served
-//! closes what it protects, and one of another namespace opens nothing. A status says nothing for others, and leaves what others
+//! closes what it protects, and one of another namespace opens nothing. A service of an ExtensionPolicy that cannot be asked closes or opens
+//! as it says itself. A status says nothing for others, and leaves what others
 //! wrote as it is; a Service that its Gateway does not own is never touched.
 //!
 //! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
@@ -41,6 +43,7 @@ mod parameters;
 mod place;
 mod policies;
 mod policy;
+mod pool;
 mod release;
 mod route;
 mod rules;

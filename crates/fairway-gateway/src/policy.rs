@@ -1,15 +1,18 @@
 //! Policies of Fairway's own group: what each says and for which targets, and which decides where several say something: the
 //! more specific one, then the oldest, then the first by name (GEP-713). Owns no listener, no rule and no backend.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{ClientTraffic, Origin};
+use fairway_model::{BackendKey, ClientTraffic, Origin};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::{PolicyStatus, PolicyTargetReference};
+use fairway_objects::gateway_resources::Kept;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
-use fairway_objects::policies::{SecurityPolicySpec, ServiceReference};
+use fairway_objects::policies::{ExternalAuth, ExternalProcessor, SecurityPolicySpec, ServiceReference};
 use fairway_objects::users::Users;
+use fairway_objects::with_custom_resource;
 use imbl::OrdMap;
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,13 +20,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::grant::{self, Referrer};
 use crate::listener::ListenerId;
 use crate::policies::backends::{self, BackendUse};
+use crate::policies::extensions::{self, Service};
 use crate::policies::security::{self, ReplaceableBy, Security};
 use crate::policies::{Warning, Wrong, clients};
 use crate::status::GROUP;
 
 /// The kinds of policies.
-pub(crate) const KINDS: [Kind; 3] =
-    [Kind::ClientTrafficPolicy, Kind::BackendTrafficPolicy, Kind::SecurityPolicy];
+pub(crate) const KINDS: [Kind; 4] =
+    [Kind::ClientTrafficPolicy, Kind::BackendTrafficPolicy, Kind::SecurityPolicy, Kind::ExtensionPolicy];
 
 /// What a policy is for: an object, or a section of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,11 +47,21 @@ pub(crate) struct Written {
 
 /// What a policy says.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "most policies are of the large kind")]
 pub(crate) enum Said {
     Clients(ClientTraffic),
     Backends(BackendUse),
     Security(Security),
+    Extensions(Vec<Service>),
+}
+
+/// A Service that a policy asks about requests.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    /// The field that names it, as `spec.externalAuth.backendRef`.
+    pub(crate) field: String,
+    pub(crate) service: ServiceReference,
+    /// Whether it speaks gRPC.
+    pub(crate) is_grpc: bool,
 }
 
 /// A policy.
@@ -59,8 +73,8 @@ pub(crate) struct OwnPolicy {
     /// What it says, or what of it cannot be used.
     pub(crate) said: Result<Said, Wrong>,
     pub(crate) replaceable: ReplaceableBy,
-    /// The Service that it asks about requests.
-    pub(crate) asks: Option<ServiceReference>,
+    /// The Services that it asks about requests; of an ExtensionPolicy, in the order of what it says.
+    pub(crate) asks: Vec<Asked>,
     /// The Services that its URLs name.
     pub(crate) services_of_urls: Vec<ObjectKey>,
     /// The Secrets and ConfigMaps that it names.
@@ -104,7 +118,7 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
             let said = said.map(|read| (Said::Security(read.said), read.warnings));
             let mut policy = OwnPolicy {
                 replaceable: replaceable(spec),
-                asks: spec.external_auth.as_ref().map(|it| it.backend_ref.clone()),
+                asks: spec.external_auth.iter().map(Asked::of_auth).collect(),
                 services_of_urls: security::services_of_urls(spec),
                 named: security::named(spec, &key.namespace),
                 ..OwnPolicy::new(reference, it, &spec.target_refs, said)
@@ -116,6 +130,13 @@ pub(crate) fn read(reference: &ObjectRef, inputs: Inputs<'_>) -> Option<OwnPolic
                 policy.refuse(Wrong { field, problem: problem.to_owned() }, origin);
             }
             Some(policy)
+        }
+        Kind::ExtensionPolicy => {
+            let it = all.extensions.get(key)?;
+            let spec = &it.object.spec;
+            let said = Ok((Said::Extensions(extensions::read(key, spec)), Vec::new()));
+            let asks = extensions::asked(spec).iter().enumerate().map(Asked::of_extension).collect();
+            Some(OwnPolicy { asks, ..OwnPolicy::new(reference, it, &spec.target_refs, said) })
         }
         _ => None,
     }
@@ -146,23 +167,56 @@ pub(crate) fn written<'i>(
         Kind::SecurityPolicy => {
             all.security.get(key).map(|it| (&it.object.metadata, it.object.status.as_ref()))
         }
+        Kind::ExtensionPolicy => {
+            all.extensions.get(key).map(|it| (&it.object.metadata, it.object.status.as_ref()))
+        }
         _ => None,
     }
 }
 
+/// A policy at a field.
+pub(crate) fn origin(ObjectRef { kind, key }: &ObjectRef, field: &str, inputs: Inputs<'_>) -> Origin {
+    let all = &inputs.resources.gateway;
+    let origin = with_custom_resource!(
+        *kind,
+        K => K::all(all).get(key).map(|it| it.origin(*kind, key, field)),
+        _ => None
+    );
+    origin.unwrap_or_default()
+}
+
 /// The object that a policy may be for.
 fn target(policy: &ObjectRef, written: &PolicyTargetReference) -> Option<Target> {
-    let kind = match (policy.kind, &*written.group, &*written.kind) {
-        (Kind::BackendTrafficPolicy, "" | "core", "Service") => Kind::Service,
-        (Kind::ClientTrafficPolicy | Kind::SecurityPolicy, GROUP, "Gateway") => Kind::Gateway,
-        (Kind::ClientTrafficPolicy | Kind::SecurityPolicy, GROUP, "ListenerSet") => Kind::ListenerSet,
-        (Kind::SecurityPolicy, GROUP, "HTTPRoute") => Kind::HttpRoute,
-        (Kind::SecurityPolicy, GROUP, "GRPCRoute") => Kind::GrpcRoute,
+    let is_of_requests = is_of_requests(policy.kind);
+    let is_of_listeners = is_of_requests || policy.kind == Kind::ClientTrafficPolicy;
+    let kind = match (&*written.group, &*written.kind) {
+        ("" | "core", "Service") if policy.kind == Kind::BackendTrafficPolicy => Kind::Service,
+        (GROUP, "Gateway") if is_of_listeners => Kind::Gateway,
+        (GROUP, "ListenerSet") if is_of_listeners => Kind::ListenerSet,
+        (GROUP, "HTTPRoute") if is_of_requests => Kind::HttpRoute,
+        (GROUP, "GRPCRoute") if is_of_requests => Kind::GrpcRoute,
         _ => return None,
     };
     let section = written.section_name.as_deref().filter(|name| !name.is_empty());
     let object = ObjectRef::new(kind, ObjectKey::new(&policy.key.namespace, &written.name));
     Some(Target { object, section: section.map(Into::into) })
+}
+
+/// Whether policies of a kind are for requests, and so for routes and their listeners.
+pub(crate) fn is_of_requests(kind: Kind) -> bool {
+    matches!(kind, Kind::SecurityPolicy | Kind::ExtensionPolicy)
+}
+
+impl Asked {
+    fn of_auth(auth: &ExternalAuth) -> Self {
+        let field = "spec.externalAuth.backendRef".to_owned();
+        Self { field, service: auth.backend_ref.clone(), is_grpc: auth.grpc.is_some() }
+    }
+
+    fn of_extension((index, it): (usize, &ExternalProcessor)) -> Self {
+        let field = format!("spec.extProc[{index}].backendRef");
+        Self { field, service: it.backend_ref.clone(), is_grpc: true }
+    }
 }
 
 impl Target {
@@ -197,7 +251,7 @@ impl OwnPolicy {
             targets: targets.iter().enumerate().map(written).collect(),
             said: Err(Wrong { field: String::new(), problem: String::new() }),
             replaceable: ReplaceableBy::default(),
-            asks: None,
+            asks: Vec::new(),
             services_of_urls: Vec::new(),
             named: Vec::new(),
             diagnostics: Vec::new(),
@@ -230,9 +284,60 @@ impl OwnPolicy {
             Kind::BackendTrafficPolicy => "its Services are used as without the policy",
             _ => "requests that it protects are answered 503",
         };
+        self.report(&wrong, consequence, origin);
+        self.said = Err(wrong);
+    }
+
+    fn report(&mut self, wrong: &Wrong, consequence: &str, origin: Origin) {
         let found = Diagnostic::new(Severity::Error, "invalid-policy", origin);
         self.diagnostics.push(found.because(wrong.problem.clone(), consequence));
-        self.said = Err(wrong);
+    }
+
+    /// Takes the backends of the services of an ExtensionPolicy, or why there are none, and reports which of them cannot be used.
+    pub(crate) fn set_backends(
+        &mut self,
+        found: Vec<Result<BackendKey, Wrong>>,
+        place: impl Fn(&str) -> Origin,
+    ) {
+        let Ok(Said::Extensions(services)) = &mut self.said else { return };
+        for (service, found) in services.iter_mut().zip(found) {
+            if let Ok(extension) = &mut service.extension {
+                match found {
+                    Ok(backend) => Arc::make_mut(extension).service.backend = backend,
+                    Err(wrong) => service.extension = Err(wrong),
+                }
+            }
+        }
+        for service in services.clone() {
+            let Err(wrong) = &service.extension else { continue };
+            let consequence = match service.is_open {
+                true => "requests that the policy is for go on without this service",
+                false => "requests that the policy is for are answered 500",
+            };
+            self.report(wrong, consequence, place(&wrong.field));
+        }
+    }
+
+    /// What of it cannot be used.
+    pub(crate) fn fault(&self) -> Option<&Wrong> {
+        match &self.said {
+            Ok(Said::Extensions(services)) => services.iter().find_map(|it| it.extension.as_ref().err()),
+            Ok(_) => None,
+            Err(wrong) => Some(wrong),
+        }
+    }
+
+    /// The services that see requests and responses.
+    pub(crate) fn services(&self) -> &[Service] {
+        match &self.said {
+            Ok(Said::Extensions(services)) => services,
+            _ => &[],
+        }
+    }
+
+    /// Whether nothing may pass that one of its services does not see.
+    pub(crate) fn must_see_all(&self) -> bool {
+        self.services().iter().any(|service| !service.is_open)
     }
 
     /// What it says about clients.
@@ -273,15 +378,16 @@ impl OwnPolicy {
         (self.created, self.reference.key.clone())
     }
 
-    fn asked(&self) -> Option<ObjectKey> {
-        let asks = self.asks.as_ref()?;
-        let namespace = asks.namespace.as_deref().unwrap_or(&self.reference.key.namespace);
-        Some(ObjectKey::new(namespace, &asks.name))
+    fn asked(&self) -> impl Iterator<Item = ObjectKey> {
+        self.asks.iter().map(|Asked { service, .. }| {
+            let namespace = service.namespace.as_deref().unwrap_or(&self.reference.key.namespace);
+            ObjectKey::new(namespace, &service.name)
+        })
     }
 
-    /// The Services on which it depends.
-    fn services(&self) -> impl Iterator<Item = ObjectKey> {
-        self.asked().into_iter().chain(self.services_of_urls.iter().cloned())
+    /// The Services on which it depends, each once.
+    fn depends_on(&self) -> BTreeSet<ObjectKey> {
+        self.asked().chain(self.services_of_urls.iter().cloned()).collect()
     }
 
     /// The namespaces of what it names.
@@ -309,14 +415,14 @@ impl Attached {
                 self.targets.remove(&(target.clone(), reference.kind), &before.age());
                 self.objects.remove(&target.object, reference);
             }
-            before.services().for_each(|service| self.asking.remove(&service, reference));
+            before.depends_on().iter().for_each(|service| self.asking.remove(service, reference));
         }
         if let Some(policy) = policy {
             for target in policy.known_targets() {
                 self.targets.add(&(target.clone(), reference.kind), policy.age());
                 self.objects.add(&target.object, reference.clone());
             }
-            policy.services().for_each(|service| self.asking.add(&service, reference.clone()));
+            policy.depends_on().iter().for_each(|service| self.asking.add(service, reference.clone()));
             self.by_reference.insert(reference.clone(), policy.clone());
         }
         before

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, BodyHandling, Forwarding, Guard, Match, Origin, PathMatch,
-    Phases, Policy, RouteFilters, Rule, RuleLabels, WeightedBackend, smaller_limit,
+    Action, Answer, AnswerReason, BackendKey, BodyHandling, Extension, Forwarding, Guard, Match, Origin,
+    PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, WeightedBackend, smaller_limit,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectKey;
+use fairway_objects::object::ObjectRef;
 use fairway_pattern::budget::Account;
 
 use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;
 use crate::policies::security;
+use crate::pool::{self, PickedBackend};
 
 /// What becomes of a rule that cannot be served as it was written, in a route that is served.
 const ANSWERED_500: &str = "requests that the rule matches are answered 500";
@@ -77,12 +78,17 @@ impl<'a> Builder<'a> {
         filters: Result<RouteFilters, Fault>,
     ) -> WeightedBackend {
         let weight = u32::try_from(weight.unwrap_or(1)).unwrap_or_default();
-        match (self.resolver.resolve(reference, &mut self.rules.found), filters) {
-            (Ok(backend), Ok(filters)) => {
+        match (self.resolve(reference), filters) {
+            // The status of the pool says why.
+            (Ok(PickedBackend { backend, picker: Err(_) }), Ok(_)) => {
+                WeightedBackend::invalid(backend, weight)
+            }
+            (Ok(PickedBackend { backend, picker: Ok(picker) }), Ok(filters)) => {
+                let filters = RouteFilters { extensions: picker.into_iter().collect(), ..filters };
                 let filters = (filters != RouteFilters::default()).then(|| Box::new(filters));
                 WeightedBackend { filters, ..WeightedBackend::new(backend, weight) }
             }
-            (Ok(backend), Err(fault)) => {
+            (Ok(PickedBackend { backend, .. }), Err(fault)) => {
                 self.report(&format!("{at}.filters"), &fault, BACKEND_ANSWERED_500);
                 self.rules.invalid.push((rule, fault));
                 WeightedBackend::invalid(backend, weight)
@@ -92,6 +98,16 @@ impl<'a> Builder<'a> {
                 WeightedBackend::invalid(backend, weight)
             }
         }
+    }
+
+    /// The backend of a reference, and who picks among its endpoints where it is an InferencePool.
+    fn resolve(&mut self, reference: Reference<'_>) -> Result<PickedBackend, (BackendKey, Fault)> {
+        let found = &mut self.rules.found;
+        if pool::is_pool(&reference) {
+            return pool::resolve(self.resolver, reference, found);
+        }
+        let backend = self.resolver.resolve(reference, found)?;
+        Ok(PickedBackend { backend, picker: Ok(None) })
     }
 
     /// The backend of a mirror.
@@ -152,19 +168,20 @@ impl<'a> Builder<'a> {
             return;
         }
         let labels = self.labels(&matches, &draft.shares);
-        let closed = Answer { status: 503, reason: AnswerReason::ProtectionUnavailable };
         let bodies = self.bodies(&mut draft.shares);
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
-            (Ok(filters), Ok(policy), Some(protection)) => {
+            (Ok(filters), Ok(policy), Ok(protection)) => {
                 let mut phases = protected(filters, protection);
                 let BodyHandling { max_request, compression, buffering } = bodies;
                 let retry_statuses = draft.retry_statuses;
                 phases.add(Forwarding { retry_statuses, buffering, ..Forwarding::default() });
                 phases.add(compression.map(Phases::from).unwrap_or_default());
+                // The last one: what it picks, no other may change.
+                phases.extensions.extend(only_pickers(&mut draft.shares));
                 let policy = Policy { max_body: smaller_limit(policy.max_body, max_request), ..policy };
                 (phases, policy, Action::Forward(draft.shares))
             }
-            (Ok(_), Ok(policy), None) => (Phases::default(), policy, Action::Answer(closed)),
+            (Ok(_), Ok(policy), Err(closed)) => (Phases::default(), policy, Action::Answer(closed)),
             // No backend is answered 500.
             (_, policy, _) => (Phases::default(), policy.unwrap_or_default(), Action::Forward(Vec::new())),
         };
@@ -187,17 +204,23 @@ impl<'a> Builder<'a> {
         BodyHandling::default()
     }
 
-    /// What the policies do that protect a rule, by its name; `None` where one cannot be served.
-    fn protection(&mut self, name: Option<&str>) -> Option<Phases> {
+    /// What the policies do that protect a rule, by its name, and the services that see its requests; or what closes it where one of
+    /// these cannot be served.
+    fn protection(&mut self, name: Option<&str>) -> Result<Phases, Answer> {
+        let closed = |status, reason| Answer { status, reason };
+        let guards = self.guards(name);
+        let mut phases = guards.ok_or_else(|| closed(503, AnswerReason::ProtectionUnavailable))?;
+        let extensions = self.extensions(name);
+        phases.extensions = extensions.ok_or_else(|| closed(500, AnswerReason::ExtensionUnavailable))?;
+        Ok(phases)
+    }
+
+    fn guards(&mut self, name: Option<&str>) -> Option<Phases> {
         let (mut phases, mut takes_passwords) = (Phases::default(), false);
         for policy in (self.resolver.guards)(name)? {
             let security = policy.security()?;
-            let asked = policy.asks.as_ref().map(|asks| {
-                let resolver = Resolver { route: &policy.reference, speaks: Speaks::Http, ..self.resolver };
-                resolver.resolve(asks.into(), &mut self.rules.found).ok()
-            });
-            let backend = match asked {
-                Some(found) => Some(found?),
+            let backend = match policy.asks.first() {
+                Some(asks) => Some(self.resolver.asked(&policy.reference, asks, &mut self.rules.found).ok()?),
                 None => None,
             };
             security.keys_backends().iter().for_each(|it| self.rules.found.add_named_by_url(&it.backend));
@@ -206,6 +229,26 @@ impl<'a> Builder<'a> {
         }
         phases.request.extend(takes_passwords.then(security::without_password));
         Some(phases)
+    }
+
+    /// The services that see the requests of a rule; `None` where one must see them and cannot be asked.
+    fn extensions(&mut self, name: Option<&str>) -> Option<Vec<Arc<Extension>>> {
+        let mut extensions = Vec::new();
+        for policy in (self.resolver.extensions)(name) {
+            for (index, service) in policy.services().iter().enumerate() {
+                let extension = service.extension.as_ref().ok().zip(policy.asks.get(index));
+                let extension = extension.and_then(|(extension, asks)| {
+                    let backend = self.resolver.asked(&policy.reference, asks, &mut self.rules.found).ok()?;
+                    Some(asking(extension, backend))
+                });
+                match extension {
+                    Some(extension) => extensions.push(extension),
+                    None if service.is_open => {}
+                    None => return None,
+                }
+            }
+        }
+        Some(extensions)
     }
 
     fn labels(&self, matches: &[Match], shares: &[WeightedBackend]) -> RuleLabels {
@@ -227,10 +270,36 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// The extension at a backend, which may be another one than that of most routes: a Gateway shows endpoints a certificate of its own.
+fn asking(extension: &Arc<Extension>, backend: BackendKey) -> Arc<Extension> {
+    let mut extension = extension.clone();
+    if extension.service.backend != backend {
+        Arc::make_mut(&mut extension).service.backend = backend;
+    }
+    extension
+}
+
+/// Who picks among the endpoints of the only backend of a rule. The rule itself then asks, and needs no rule for its share.
+fn only_pickers(shares: &mut [WeightedBackend]) -> Vec<Arc<Extension>> {
+    let [WeightedBackend { filters, reference: fairway_model::Reference::Resolved, weight: 1.., .. }] =
+        shares
+    else {
+        return Vec::new();
+    };
+    let asks_only = |it: &RouteFilters| {
+        let bare = RouteFilters { extensions: it.extensions.clone(), ..RouteFilters::default() };
+        *it == bare
+    };
+    match filters.take_if(|filters| asks_only(filters)) {
+        Some(filters) => filters.extensions,
+        None => Vec::new(),
+    }
+}
+
 /// What filters do, behind what protects. A preflight has no credentials and is answered before; a redirect tells nothing, so that
 /// requests in the clear may be sent to https.
 fn protected(filters: RouteFilters, protection: Phases) -> Phases {
-    let Phases { guards: mut protecting, request, .. } = protection;
+    let Phases { guards: mut protecting, request, extensions, .. } = protection;
     if filters.redirect.is_some() {
         protecting.retain(|guard| !matches!(guard, Guard::OverTls));
     }
@@ -238,17 +307,19 @@ fn protected(filters: RouteFilters, protection: Phases) -> Phases {
     let preflights = phases.guards.iter().take_while(|guard| matches!(guard, Guard::Preflight(_))).count();
     phases.guards.splice(preflights..preflights, protecting);
     phases.request.splice(0..0, request);
+    phases.extensions = extensions;
     phases
 }
 
 impl Rules {
-    /// Closes connections that are not HTTP: a SecurityPolicy is for their listener, and none of it can be asked of them.
-    pub(crate) fn close_streams(&mut self, policy: &ObjectKey, origin: Origin) {
+    /// Closes connections that are not HTTP: a policy is for their listener, and none of it can be asked of them.
+    pub(crate) fn close_streams(&mut self, policy: &ObjectRef, origin: Origin) {
         if self.shares.is_empty() {
             return;
         }
         self.shares.clear();
-        let problem = format!("SecurityPolicy {policy} is for its listener, and protects HTTP only");
+        let (kind, key) = (policy.kind.name(), &policy.key);
+        let problem = format!("{kind} {key} is for its listener, and protects HTTP only");
         let found = Diagnostic::new(Severity::Error, "protection-unavailable", origin);
         self.diagnostics.push(found.because(problem, "connections there are closed"));
     }

@@ -70,6 +70,8 @@ pub(crate) struct Routes {
     pub(crate) by_parent: Users<ObjectRef, ObjectRef>,
     /// The routes that name a Service, whether it exists or not.
     pub(crate) by_service: Users<ObjectKey, ObjectRef>,
+    /// The routes that name an InferencePool, whether it exists or not.
+    pub(crate) by_pool: Users<ObjectKey, ObjectRef>,
     /// The routes at a listener, the oldest first.
     pub(crate) attached: Users<ListenerId, Aged>,
     /// Those of them that are GRPCRoutes.
@@ -97,6 +99,8 @@ pub(crate) struct Variant {
     pub(crate) passes_through: bool,
     /// The SecurityPolicies that are for the listener, from the least specific one on.
     pub(crate) guards: Vec<ObjectKey>,
+    /// The ExtensionPolicies that are for the listener, in the same order.
+    pub(crate) extensions: Vec<ObjectKey>,
     /// Whether the Gateway itself asks the clients of the listener for certificates; said only where there are such policies.
     pub(crate) verified: bool,
 }
@@ -121,6 +125,8 @@ pub(crate) struct RouteMemo {
     pub(crate) named: Box<[ObjectRef]>,
     /// The Services that it names, each once.
     pub(crate) services: Box<[ObjectKey]>,
+    /// The InferencePools that it names, each once.
+    pub(crate) pools: Box<[ObjectKey]>,
     /// The hosts that it names.
     pub(crate) hosts: Box<[HostPattern]>,
     /// Its parents that are this controller's.

@@ -19,8 +19,9 @@ pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 /// `status.ancestors` of a policy has no more entries, those of all controllers together (Gateway API `PolicyStatus`).
 pub(crate) const MOST_ANCESTORS: usize = 16;
 const ANCESTORS: Entries = Entries { field: "ancestors", reference: "ancestorRef", most: MOST_ANCESTORS };
-/// Gateway API `RouteStatus`.
-const PARENTS: Entries = Entries { field: "parents", reference: "parentRef", most: 32 };
+/// Gateway API `RouteStatus`, and `InferencePoolStatus`.
+const PARENTS: Entries = Entries { field: "parents", reference: "parentRef", most: MOST_PARENTS };
+pub(crate) const MOST_PARENTS: usize = 32;
 
 /// What is to be written to the status of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +47,8 @@ pub enum OwnStatus {
     Gateway(Box<GatewayStatus>),
     /// Of a ListenerSet.
     ListenerSet(Box<ListenerSetStatus>),
-    /// Of a route: an entry for each parent that is this controller's. Routes of which the same is said share it.
+    /// Of a route: an entry for each parent that is this controller's. Routes of which the same is said share it. Of an
+    /// InferencePool: an entry for each Gateway whose routes name it.
     Route(Arc<[ParentStatus]>),
     /// Of a policy: an entry for each Gateway that reaches what it is for.
     Policy(Arc<[ParentStatus]>),

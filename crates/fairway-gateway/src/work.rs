@@ -42,7 +42,7 @@ pub struct Work {
     /// Listeners to which other routes are attached.
     pub(crate) attached: BTreeSet<ListenerId>,
     pub(crate) hosts: BTreeSet<HostKey>,
-    /// Gateways, ListenerSets and policies whose status must be made.
+    /// Gateways, ListenerSets, policies and InferencePools whose status must be made.
     pub(crate) statuses: BTreeSet<ObjectRef>,
     /// Secrets whose certificates are shown from now on, or no longer.
     pub(crate) certificates: BTreeSet<ObjectKey>,
@@ -114,7 +114,7 @@ impl Gateways {
                 work.notice(noticed);
                 work.policies.insert(object.clone());
             }
-            Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy => {
+            Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy | Kind::ExtensionPolicy => {
                 work.policies.insert(object.clone());
             }
             kind if KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
@@ -123,6 +123,10 @@ impl Gateways {
                 let noticed = self.naming.set_security_policy(key, policy);
                 work.notice(noticed);
                 work.policies.insert(object.clone());
+            }
+            Kind::InferencePool => {
+                work.statuses.insert(object.clone());
+                work.routes.read.extend(self.routes.by_pool.of(key).cloned());
             }
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
@@ -239,6 +243,7 @@ mod tests {
     use crate::status::GROUP;
 
     const LISTENING: &[Kind] = &[Kind::Gateway, Kind::ListenerSet];
+    const POOLS: &[Kind] = &[Kind::InferencePool];
 
     fn policies() -> Vec<Kind> {
         [&[Kind::BackendTlsPolicy][..], &policy::KINDS].concat()
@@ -355,9 +360,9 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_whose_status_has_conditions_is_a_class_listens_routes_or_is_a_policy() {
+    fn each_kind_whose_status_has_conditions_is_a_class_listens_routes_or_is_a_policy_or_a_pool() {
         let known: Vec<_> = GATEWAY_KINDS.iter().filter(|it| it.has_conditions).map(|it| it.kind).collect();
-        assert_eq!(known, [&[Kind::GatewayClass], LISTENING, KINDS, &policies()].concat());
+        assert_eq!(known, [&[Kind::GatewayClass], LISTENING, KINDS, &policies(), POOLS].concat());
     }
 
     #[test]
@@ -368,7 +373,7 @@ mod tests {
         let marked = [&work.entries, &work.routes.read, &work.routes.finished, &work.policies];
         assert!(marked.iter().all(|objects| objects.is_empty()), "{marked:?}");
         assert_eq!(kinds(&work.routes.told), KINDS);
-        assert_eq!(kinds(&work.statuses), [LISTENING, &policies()].concat());
+        assert_eq!(kinds(&work.statuses), [LISTENING, &policies(), POOLS].concat());
         world.update(work);
         let (updated, scratch) = (world.gateways.translation(), World::of(&with_status()));
         assert_eq!(updated, scratch.gateways.translation());

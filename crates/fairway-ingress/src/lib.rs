@@ -8,12 +8,14 @@
 //! `service_maps` reads the ConfigMaps of TCP and UDP services; `translator` has a file per stage of an update.
 //!
 //! What has no effect has a diagnostic. What asks for protection that cannot be given is closed (503), unless the operator says
-//! otherwise. No text of an object is ever interpreted as configuration of a program.
+//! otherwise. No text of an object is ever interpreted as configuration of a program, but rules of the web application firewall: `seclang`
+//! reads them in every part and writes them anew.
 //!
 //! Pure, total and deterministic: no I/O, no clock (the time is passed in), and no object can make the whole fail.
 
 mod ingress;
 mod listeners;
+pub mod seclang;
 mod service_maps;
 mod translation;
 mod translator;

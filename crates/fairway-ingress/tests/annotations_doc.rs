@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use fairway_ingress::{Class, Known, Support, Translation, known_annotations, translate};
+use fairway_ingress::{Known, Support, Translation, known_annotations, translate};
 use fairway_model::{Guard, Step};
 use fairway_objects::manifest::{self, Schema};
 use fairway_testkit::golden;
@@ -56,6 +56,7 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
             matches!(
                 step,
                 Step::Rate(_)
+                    | Step::Extension(_)
                     | Step::Guard(
                         Guard::Access(_)
                             | Guard::Any(_)
@@ -102,6 +103,7 @@ fn translated(name: &str, example: &Value, besides: &str) -> Translation {
 /// What the examples refer to.
 const SITE: &str = r#"kind: Options
 configmap: demo/settings
+waf: 127.0.0.1:9002
 ---
 apiVersion: networking.k8s.io/v1
 kind: IngressClass
@@ -235,10 +237,7 @@ fn row(known: &Known, examples: &BTreeMap<String, Value>) -> String {
         Support::Done => ("done", "", ""),
         Support::Differs { how } => ("done differently", how, ""),
         Support::Needless { why } => ("nothing to do", why, ""),
-        Support::Missing { class: Class::Protection, effect, .. } => ("not yet", effect, "503 "),
-        Support::Missing { class: Class::Feature | Class::Purpose, effect, .. } => {
-            ("not yet", effect, "served ")
-        }
+        Support::Missing { effect, .. } => ("not yet", effect, "served "),
     };
     let alias = known.alias_of.map(|newer| format!(" (another name of `{newer}`)")).unwrap_or_default();
     let example = examples.get(known.name);

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{NOW, object};
 
 const GROUP: &str = "gateway.networking.k8s.io/v1";
+const INFERENCE: &str = "inference.networking.k8s.io";
 
 /// The same certificates in all cases: making one takes long.
 static SECRETS: LazyLock<[Value; 2]> = LazyLock::new(|| {
@@ -117,8 +118,10 @@ fn parent() -> impl Strategy<Value = Value> {
 }
 
 fn backend() -> impl Strategy<Value = Value> {
-    (0..2_u32, namespace())
-        .prop_map(|(at, namespace)| json!({"name": format!("v{at}"), "namespace": namespace, "port": 80}))
+    (0..2_u32, namespace(), 0..4_u32).prop_map(|(at, namespace, of)| match of {
+        0 => json!({"group": INFERENCE, "kind": "InferencePool", "name": format!("i{at}"), "namespace": namespace}),
+        _ => json!({"name": format!("v{at}"), "namespace": namespace, "port": 80}),
+    })
 }
 
 /// The same route or policy with another status: first none, then that of another controller, then its own beside that.
@@ -130,7 +133,8 @@ fn with_entries(mut value: Value, status: u32) -> Value {
         .iter()
         .map(entry)
         .collect();
-    let list = if value["kind"].as_str().unwrap().ends_with("Route") { "parents" } else { "ancestors" };
+    let is_policy = value["kind"].as_str().unwrap().ends_with("Policy");
+    let list = if is_policy { "ancestors" } else { "parents" };
     value["status"] = json!({list: entries});
     value
 }
@@ -140,7 +144,7 @@ fn with_other_status(batch: &[Edit], status: u32) -> Vec<Edit> {
     let of_it = |edit: &Edit| match edit {
         Edit::Set(value) => match value["kind"].as_str()? {
             "Gateway" | "ListenerSet" => Some(Edit::Set(with_status(value.clone(), status))),
-            kind if kind.ends_with("Route") || kind.ends_with("Policy") => {
+            kind if kind.ends_with("Route") || kind.ends_with("Policy") || kind == "InferencePool" => {
                 Some(Edit::Set(with_entries(value.clone(), status)))
             }
             _ => None,
@@ -184,18 +188,49 @@ fn route() -> impl Strategy<Value = Value> {
     )
 }
 
+/// An InferencePool whose picker is a Service that may be there, or a Pod that may be one of it.
+fn pool_or_pod() -> impl Strategy<Value = Value> {
+    (0..2_u32, 0..2_u32, namespace(), 0..4_u32).prop_map(|(at, label, namespace, of)| {
+        let labels = json!({"app": format!("m{label}")});
+        if of > 1 {
+            let mut metadata = metadata(namespace, &format!("i{at}"), 0);
+            metadata["labels"] = labels;
+            let ready = json!([{"type": "Ready", "status": if of == 2 { "True" } else { "False" }}]);
+            return json!({"kind": "Pod", "metadata": metadata,
+                          "status": {"podIP": format!("10.7.0.{at}"), "conditions": ready}});
+        }
+        let mode = if of == 0 { "FailOpen" } else { "FailClose" };
+        let picker = json!({"name": "v0", "port": {"number": 80}, "failureMode": mode});
+        let ports = json!([{"number": if label == 0 { 8000 } else { 8001 }}]);
+        let selector = json!({"matchLabels": labels});
+        let spec = json!({"selector": selector, "targetPorts": ports, "endpointPickerRef": picker});
+        json!({"apiVersion": format!("{INFERENCE}/v1"), "kind": "InferencePool",
+               "metadata": metadata(namespace, &format!("i{at}"), at), "spec": spec})
+    })
+}
+
 fn other() -> impl Strategy<Value = Value> {
-    let kinds = vec!["HTTPRoute", "GRPCRoute", "UDPRoute", "Gateway", "ListenerSet", "SecurityPolicy"];
+    let kinds = vec![
+        "HTTPRoute",
+        "GRPCRoute",
+        "UDPRoute",
+        "Gateway",
+        "ListenerSet",
+        "SecurityPolicy",
+        "ExtensionPolicy",
+    ];
     let kind = prop::sample::select(kinds);
     let controller = prop::sample::select(vec!["fairway.dev/gateway-controller", "example.com/other"]);
     let team = prop::sample::select(vec!["red", "blue"]);
     let ca = prop::sample::select(vec!["ca", "gone"]);
     prop_oneof![
         (kind, namespace(), namespace()).prop_map(|(kind, from, to)| {
-            let group = if kind == "SecurityPolicy" { "fairway.dev" } else { "gateway.networking.k8s.io" };
+            let is_own = matches!(kind, "SecurityPolicy" | "ExtensionPolicy");
+            let group = if is_own { "fairway.dev" } else { "gateway.networking.k8s.io" };
             let spec = json!({
                 "from": [{"group": group, "kind": kind, "namespace": from}],
-                "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}],
+                "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"},
+                       {"group": INFERENCE, "kind": "InferencePool"}],
             });
             json!({"apiVersion": GROUP, "kind": "ReferenceGrant", "metadata": metadata(to, kind, 0), "spec": spec})
         }),
@@ -228,6 +263,7 @@ fn other() -> impl Strategy<Value = Value> {
             json!({"kind": "ConfigMap", "metadata": metadata(namespace, "ca", 0), "data": {"ca.crt": pem}})
         }),
         (0..2_usize).prop_map(|at| SECRETS[at].clone()),
+        pool_or_pod(),
         (80..83_u16, namespace()).prop_map(|(port, namespace)| {
             let port = port.to_string();
             json!({"kind": "ConfigMap", "metadata": metadata("a", "tcp", 0), "data": {port: format!("{namespace}/v0:80")}})
@@ -261,8 +297,16 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"concurrencyLimit": {"requests": 3}, "replaceableBy": "None"}),
         json!({"replaceableBy": "All", "basicAuth": {"secretRef": {"name": "a", "namespace": "a"}}}),
         json!({"externalAuth": {"backendRef": {"name": "v0", "namespace": "b", "port": 80}}}),
+        json!({"externalAuth": {"backendRef": {"name": "v1", "namespace": "b", "port": 80}, "grpc": {}}}),
         json!({"clientCertificates": {"caCertificateRefs": [{"kind": "ConfigMap", "name": "ca"}]}}),
         json!({}),
+    ]);
+    let service = |name: &str, mode: &str| json!({"backendRef": {"name": name, "namespace": "b", "port": 80}, "failureMode": mode});
+    let extension = prop::sample::select(vec![
+        json!({"extProc": [service("v0", "Closed")]}),
+        json!({"extProc": [service("v0", "Open"), service("v1", "Closed")]}),
+        json!({"extProc": [service("v1", "Open")]}),
+        json!({"extProc": []}),
     ]);
     let listening = || {
         let section = prop::sample::select(vec![None, None, Some("l0"), Some("l1")]);
@@ -270,14 +314,21 @@ fn policy() -> impl Strategy<Value = Value> {
         (name, section)
             .prop_map(|((kind, name), section)| target("gateway.networking.k8s.io", kind, name, section))
     };
-    let route = (prop::sample::select(vec!["HTTPRoute", "GRPCRoute"]), 0..3_u32)
-        .prop_map(|(kind, at)| target("gateway.networking.k8s.io", kind, &format!("r{at}"), None));
+    let route = || {
+        (prop::sample::select(vec!["HTTPRoute", "GRPCRoute"]), 0..3_u32)
+            .prop_map(|(kind, at)| target("gateway.networking.k8s.io", kind, &format!("r{at}"), None))
+    };
     let service = (0..2_u32, any::<bool>())
         .prop_map(|(at, section)| target("", "Service", &format!("v{at}"), section.then_some("web")));
     let of = prop_oneof![
         (client, listening()).prop_map(|(spec, target)| ("ClientTrafficPolicy", spec, target)),
         (backend, service).prop_map(|(spec, target)| ("BackendTrafficPolicy", spec, target)),
-        (security, prop_oneof![listening(), route]).prop_map(|(spec, target)| (
+        (extension, prop_oneof![listening(), route()]).prop_map(|(spec, target)| (
+            "ExtensionPolicy",
+            spec,
+            target
+        )),
+        (security, prop_oneof![listening(), route()]).prop_map(|(spec, target)| (
             "SecurityPolicy",
             spec,
             target
@@ -309,9 +360,12 @@ fn removal() -> impl Strategy<Value = Edit> {
         (Kind::UdpRoute, "r"),
         (Kind::Service, "v"),
         (Kind::BackendTlsPolicy, "p"),
+        (Kind::InferencePool, "i"),
+        (Kind::Pod, "i"),
         (Kind::ClientTrafficPolicy, "q"),
         (Kind::BackendTrafficPolicy, "q"),
         (Kind::SecurityPolicy, "q"),
+        (Kind::ExtensionPolicy, "q"),
     ];
     (prop::sample::select(kinds), 0..3_u32, namespace()).prop_map(|((kind, prefix), at, namespace)| {
         Edit::Remove(kind, ObjectKey::new(namespace, &format!("{prefix}{at}")))

@@ -4,6 +4,7 @@
 
 mod annotations_doc;
 mod annotations_read;
+mod any_rules;
 mod diagnostics;
 mod gateway;
 mod gateway_incremental;
@@ -11,6 +12,7 @@ mod gateway_scale;
 mod golden;
 mod incremental;
 mod patterns;
+mod rules;
 mod settings_keys;
 mod shared_services;
 mod support;

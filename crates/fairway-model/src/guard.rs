@@ -9,6 +9,7 @@ use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::certificate::ClientVerification;
 use crate::condition::Respond;
 use crate::cors::Cors;
+use crate::extension::GrpcAuth;
 use crate::identity::{ApiKeyAuth, Authorization, JwtAuth, OidcAuth};
 use crate::matches::{Match, PathMatch};
 use crate::redirect::{HttpsRedirect, Redirect};
@@ -36,6 +37,8 @@ pub enum Guard {
     Preflight(Arc<Cors>),
     /// Asks another service whether the request may pass.
     ExternalAuth(Box<ExternalAuth>),
+    /// Asks another service over gRPC whether the request may pass.
+    GrpcAuth(Box<GrpcAuth>),
     /// Lets those through who know a password.
     BasicAuth(BasicAuth),
     /// Lets those through who show a token of an issuer that is trusted.

@@ -20,6 +20,7 @@ mod config;
 mod cors;
 mod default;
 mod edit;
+mod extension;
 mod field;
 mod forwarding;
 mod guard;
@@ -66,6 +67,7 @@ pub use condition::{ChosenFields, Condition, Content, Manner, OF_SUCCESS, Respon
 pub use config::Config;
 pub use cors::{Cors, CorsManner, CorsOrigin};
 pub use edit::{AnswerEdit, HeaderEdit, HeaderField, PathRewrite, ReceivedEdit, RequestEdit};
+pub use extension::{BodyMode, Extension, GrpcAuth, GrpcService, MutationRules, ProcessingPhases};
 pub use field::FieldTemplate;
 pub use forwarding::{Fallback, Forwarding, Mirror, MirrorTarget};
 pub use guard::{ClientCertificate, Deny, Guard};

@@ -15,6 +15,7 @@ use crate::condition::ChosenFields;
 use crate::cors::Cors;
 use crate::default::is_default;
 use crate::edit::{AnswerEdit, HeaderEdit, PathRewrite, ReceivedEdit, RequestEdit};
+use crate::extension::Extension;
 use crate::field::FieldTemplate;
 use crate::forwarding::{Fallback, Forwarding, Mirror};
 use crate::guard::Guard;
@@ -35,6 +36,9 @@ pub struct Phases {
     /// Done in order to the heads of requests that every guard let pass.
     #[serde(skip_serializing_if = "is_default")]
     pub request: Vec<RequestEdit>,
+    /// Services that see requests which every guard let pass, and their responses, in this order; responses meet them in the reverse order.
+    #[serde(skip_serializing_if = "is_default")]
+    pub extensions: Vec<Arc<Extension>>,
     /// How requests reach endpoints, where it is not as usual. Boxed, like all that most rules do not have: every Ingress keeps phases.
     #[serde(skip_serializing_if = "is_default")]
     pub forwarding: Option<Box<Forwarding>>,
@@ -134,16 +138,20 @@ pub struct RouteFilters {
     /// Changes the headers of every answer, in order, behind the fields of CORS.
     #[serde(skip_serializing_if = "is_default")]
     pub answer: Vec<HeaderEdit>,
+    /// As [`Phases::extensions`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub extensions: Vec<Arc<Extension>>,
 }
 
 impl From<RouteFilters> for Phases {
     fn from(filters: RouteFilters) -> Self {
-        let RouteFilters { cors, redirect, request, path, mirrors, answer } = filters;
+        let RouteFilters { cors, redirect, request, path, mirrors, answer, extensions } = filters;
         let preflight = cors.clone().map(Guard::Preflight);
         let forwarding = Forwarding { path, mirrors, ..Forwarding::default() };
         Self {
             guards: preflight.into_iter().chain(redirect.map(Guard::Redirect)).collect(),
             request,
+            extensions,
             forwarding: forwarding.kept(),
             answers: Answers {
                 edits: cors
@@ -260,10 +268,12 @@ impl Phases {
 
     /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
     pub fn add(&mut self, more: impl Into<Self>) {
-        let Self { client, guards, request, forwarding, answers, bounds, unlogged, tracing } = more.into();
+        let Self { client, guards, request, extensions, forwarding, answers, bounds, unlogged, tracing } =
+            more.into();
         self.client = client.or(self.client.take());
         self.guards.extend(guards);
         self.request.extend(request);
+        self.extensions.extend(extensions);
         if let Some(forwarding) = forwarding {
             self.forwarding.get_or_insert_default().add(*forwarding);
         }
@@ -296,6 +306,7 @@ impl Phases {
     fn shrink_to_fit(&mut self) {
         self.guards.shrink_to_fit();
         self.request.shrink_to_fit();
+        self.extensions.shrink_to_fit();
         if let Some(forwarding) = &mut self.forwarding {
             forwarding.chosen.shrink_to_fit();
             forwarding.fallbacks.shrink_to_fit();
@@ -307,7 +318,8 @@ impl Phases {
 
     /// Everything they do, one step after the other: for whoever shows or translates a rule.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let Self { client, guards, request, forwarding, answers, bounds, unlogged, tracing } = self;
+        let Self { client, guards, request, extensions, forwarding, answers, bounds, unlogged, tracing } =
+            self;
         let last = [
             (bounds.head > 0).then_some(Step::HeadBound(bounds.head)),
             bounds.rate.map(Step::Rate),
@@ -319,6 +331,7 @@ impl Phases {
             .map(|client| Step::Client(client))
             .chain(guards.iter().map(Step::Guard))
             .chain(request.iter().map(Step::Request))
+            .chain(extensions.iter().map(|extension| Step::Extension(extension)))
             .chain(forwarding.iter().flat_map(|forwarding| steps_of(forwarding)))
             .chain(answers.received.iter().map(Step::Received))
             .chain(answers.pages.iter().map(|pages| Step::Pages(pages)))
@@ -364,6 +377,8 @@ pub enum Step<'a> {
     Guard(&'a Guard),
     /// Changes requests.
     Request(&'a RequestEdit),
+    /// Lets a service see requests and responses.
+    Extension(&'a Extension),
     /// [`Forwarding::path`].
     Path(&'a PathRewrite),
     /// [`Forwarding::secured`].

@@ -7,6 +7,7 @@ use crate::authentication::ExternalAuth;
 use crate::condition::{Condition, Test};
 use crate::config::Config;
 use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
+use crate::extension::{Extension, GrpcAuth};
 use crate::forwarding::{Forwarding, Mirror, MirrorTarget};
 use crate::guard::Guard;
 use crate::identity::{Authorization, JwtAuth, JwtKeys, PublishedDocument};
@@ -78,12 +79,22 @@ fn hide(rule: &mut Rule) -> bool {
 
 /// Lists every phase, so that a new part is decided on. Clients get what is not looked at, or it says who may pass, where to, or how.
 fn hide_in_phases(phases: &mut Phases) -> bool {
-    let Phases { client: _, guards, request, forwarding, answers, bounds: _, unlogged: _, tracing: _ } =
-        phases;
+    let Phases {
+        client: _,
+        guards,
+        request,
+        extensions,
+        forwarding,
+        answers,
+        bounds: _,
+        unlogged: _,
+        tracing: _,
+    } = phases;
     let mut hidden = false;
     for guard in guards {
         hidden |= match guard {
             Guard::ExternalAuth(auth) => hide_fields(auth),
+            Guard::GrpcAuth(auth) => hide_context(auth),
             Guard::Any(any) => {
                 let by_service = any.external.as_mut().is_some_and(|auth| hide_fields(auth));
                 any.jwt.as_mut().is_some_and(hide_in_token) | by_service
@@ -110,6 +121,9 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
         if let AnswerEdit::Chosen(chosen) = edit {
             hidden |= hide_conditions(&mut Arc::make_mut(chosen).when);
         }
+    }
+    for extension in extensions {
+        hidden |= hide_in_extension(Arc::make_mut(extension));
     }
     hidden |= hide_in_edits(request);
     hidden | forwarding.as_deref_mut().is_some_and(hide_in_forwarding)
@@ -198,8 +212,12 @@ fn hide_conditions(conditions: &mut [Condition]) -> bool {
 }
 
 fn hide_in_filters(filters: &mut RouteFilters) -> bool {
-    let RouteFilters { cors: _, redirect: _, request, path: _, mirrors, answer: _ } = filters;
-    hide_in_edits(request) | hide_in_mirrors(mirrors)
+    let RouteFilters { cors: _, redirect: _, request, path: _, mirrors, answer: _, extensions } = filters;
+    let mut hidden = hide_in_edits(request) | hide_in_mirrors(mirrors);
+    for extension in extensions {
+        hidden |= hide_in_extension(Arc::make_mut(extension));
+    }
+    hidden
 }
 
 fn hide_in_edits(edits: &mut [RequestEdit]) -> bool {
@@ -238,6 +256,19 @@ fn hide_fields(auth: &mut ExternalAuth) -> bool {
         is_secret |= hide_query(url);
     }
     is_secret
+}
+
+fn hide_context(auth: &mut GrpcAuth) -> bool {
+    auth.context.iter_mut().for_each(|(_, value)| *value = HIDDEN.into());
+    !auth.context.is_empty()
+}
+
+/// What services are told besides the request: whoever wrote it may have put a key into it.
+fn hide_in_extension(extension: &mut Extension) -> bool {
+    let is_secret = extension.attributes.iter().any(|(_, value)| has_text(value));
+    extension.attributes.iter_mut().for_each(|(_, value)| hide_text(value));
+    extension.metadata.iter_mut().for_each(|(_, value)| *value = "{}".into());
+    is_secret || !extension.metadata.is_empty()
 }
 
 fn hide_target(target: &mut MirrorTarget) -> bool {

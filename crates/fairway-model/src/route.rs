@@ -189,6 +189,8 @@ pub enum AnswerReason {
     /// The object has a value for which the controller that it was written for would not serve it, and asks for protection: its paths
     /// are closed, so that no wider path takes their requests.
     Refused,
+    /// A service that must see the requests of the rule cannot be asked: closed rather than open.
+    ExtensionUnavailable,
     /// What the rule refers to does not exist.
     MissingReference,
     /// No rule and no default backend: the answer of the catch-all.

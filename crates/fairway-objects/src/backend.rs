@@ -15,6 +15,7 @@ use crate::external::{self, ExternalName};
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 use crate::options::ExternalNames;
+use crate::pool;
 use crate::service::KeptService;
 use crate::transport::{Transport, is_port_of};
 
@@ -23,7 +24,7 @@ use crate::transport::{Transport, is_port_of};
 pub struct BackendRef {
     /// Its name in the configuration.
     pub key: BackendKey,
-    /// The Service; without namespace where a URL names another host.
+    /// The Service, or the InferencePool; without namespace where a URL names another host.
     pub service: ObjectKey,
     /// As the rule wrote it.
     pub port: Arc<str>,
@@ -57,6 +58,10 @@ pub enum Purpose {
     Word,
     /// Tokens are verified with the keys that it publishes.
     Keys,
+    /// It is the web application firewall that the operator named.
+    Firewall,
+    /// It sees requests and responses, and may change them.
+    Extension,
 }
 
 impl Purpose {
@@ -66,6 +71,8 @@ impl Purpose {
             Self::Copies => "it gets no copies of requests",
             Self::Word => "requests that wait for its word are answered 500",
             Self::Keys => "its token keys cannot be fetched, and requests that need them are answered 503",
+            Self::Extension => "its failureMode decides about requests that it must see",
+            Self::Firewall => "requests that the web application firewall must see are answered 500",
         }
     }
 }
@@ -78,6 +85,8 @@ pub enum Via {
     Endpoints,
     /// Its cluster address, where it has one.
     ClusterAddress,
+    /// Nothing: it is an InferencePool, and its Pods are the endpoints.
+    Pool,
 }
 
 /// Where the addresses of a Service and port come from.
@@ -87,8 +96,10 @@ pub enum Target {
     Slices(PortChoice),
     /// From the addresses of a name.
     External(ExternalName),
-    /// It is its cluster address.
+    /// It is this one: the cluster address, or that of the firewall, which the operator gave.
     Cluster(SocketAddr),
+    /// From the Pods of the InferencePool.
+    Pool,
 }
 
 /// Why a reference leads to no backend.
@@ -113,6 +124,14 @@ impl BackendRef {
         Self { key, service, port, transport, balance, traffic: None, via: Via::default(), by_url: None }
     }
 
+    /// An InferencePool, spoken to in the clear.
+    #[must_use]
+    pub fn of_pool(pool: ObjectKey, balance: &Balance) -> Self {
+        let key = BackendKey(format!("InferencePool/{pool}{}", balance.suffix()).into());
+        let own = Self::new(pool, Arc::default(), &Transport::Plain, balance);
+        Self { key, via: Via::Pool, ..own }
+    }
+
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
     pub fn of_url(service: ObjectKey, port: u16, transport: &Transport, by_url: ByUrl) -> Self {
         // What is said about one that cannot be reached depends on the purpose, so each purpose has a backend of its own.
@@ -120,6 +139,8 @@ impl BackendRef {
             Purpose::Copies => "copies",
             Purpose::Word => "host",
             Purpose::Keys => "keys",
+            Purpose::Firewall => "firewall",
+            Purpose::Extension => "extension",
         };
         let key = BackendKey(format!("{service}:{port}{};{mark}={}", transport.suffix(), by_url.host).into());
         let own = Self::new(service, port.to_string().into(), transport, &Balance::default());
@@ -170,8 +191,13 @@ impl BackendRef {
 
     /// Where its addresses come from.
     pub fn target(&self, inputs: Inputs<'_>) -> Result<Target, ResolveError> {
+        if self.via == Via::Pool {
+            let exists = inputs.resources.gateway.pools.contains_key(&self.service);
+            return if exists { Ok(Target::Pool) } else { Err(ResolveError::NoService) };
+        }
         let service = match (inputs.resources.services.get(&self.service), &self.by_url) {
             (Some(service), _) => service,
+            (None, Some(by_url)) if by_url.purpose == Purpose::Firewall => return self.given(by_url),
             (None, Some(by_url)) if !self.stays_inside() => {
                 return self.external(&by_url.host, &[]).map_err(|_| ResolveError::NoService);
             }
@@ -206,6 +232,14 @@ impl BackendRef {
     fn stays_inside(&self) -> bool {
         let purpose = self.by_url.as_ref().map(|by_url| by_url.purpose);
         purpose == Some(Purpose::Keys) && self.transport == Transport::Plain
+            || purpose == Some(Purpose::Firewall)
+    }
+
+    /// The address that the operator gave. No range is too special for it: a sidecar listens on loopback.
+    fn given(&self, by_url: &ByUrl) -> Result<Target, ResolveError> {
+        let address = by_url.host.parse::<IpAddr>().ok().zip(self.port.parse().ok());
+        let (address, port) = address.ok_or(ResolveError::NoService)?;
+        Ok(Target::Cluster(SocketAddr::new(address.to_canonical(), port)))
     }
 
     fn external(&self, name: &str, ports: &[ServicePort]) -> Result<Target, ResolveError> {
@@ -268,8 +302,42 @@ fn known_ports(ports: &[ServicePort]) -> String {
     if ports.is_empty() { "none".to_owned() } else { ports.iter().map(text).collect::<Vec<_>>().join(", ") }
 }
 
+/// Makes that of an InferencePool.
+fn build_of_pool(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
+    let key = &reference.service;
+    let pool = inputs.resources.gateway.pools.get(key)?;
+    let spec = &pool.object.spec;
+    let mut diagnostics = Vec::new();
+    let endpoints = pool::endpoints_of(key, spec, inputs, &mut diagnostics);
+    let origin = pool.origin(Kind::InferencePool, key, "");
+    if endpoints.is_empty() {
+        let found = Diagnostic::new(Severity::Warning, "no-endpoints", origin.clone());
+        let problem = "no Pod that is ready has the labels of its selector";
+        diagnostics.push(found.because(problem, "its requests are answered 503 until one has"));
+    }
+    let backend = Backend {
+        key: reference.key.clone(),
+        origin,
+        service: ServiceName {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            port: reference.port.clone(),
+        },
+        endpoints,
+        protocol: reference.transport.protocol(spec.app_protocol.as_deref()),
+        tls: reference.transport.tls(key).map(Arc::new),
+        balancing: reference.balance.balancing,
+        session: reference.balance.session(&reference.tag()),
+        traffic: reference.traffic.clone(),
+    };
+    Some((backend, diagnostics))
+}
+
 /// Makes the backend.
 pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec<Diagnostic>)> {
+    if reference.via == Via::Pool {
+        return build_of_pool(reference, inputs);
+    }
     let service = inputs.resources.services.get(&reference.service);
     let origin = match (service, &reference.by_url) {
         (Some(service), _) => service.origin(Kind::Service, &reference.service, ""),
@@ -282,6 +350,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
             diagnostics.extend((reference.via == Via::ClusterAddress).then(|| no_cluster_address(&origin)));
             endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics)
         }
+        Target::Pool => return None,
         Target::Cluster(address) => vec![Endpoint { address, name: None }],
         Target::External(name) => {
             let by_service = origin.at("spec.externalName");

@@ -81,7 +81,7 @@ fn numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
     fitting.filter_map(|port| port.port.map_or(wanted.number, |number| u16::try_from(number).ok())).collect()
 }
 
-const NO_ADDRESS: &str = "is no address";
+pub(crate) const NO_ADDRESS: &str = "is no address";
 
 /// The address in its usual form, where it may get requests (EndpointSlice API: no loopback, link-local or multicast
 /// address). Whoever may write EndpointSlices chooses addresses as freely as the author of an external name, and for metadata

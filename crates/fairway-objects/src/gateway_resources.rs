@@ -13,10 +13,11 @@ use crate::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
     TlsRoute, UdpRoute,
 };
+use crate::inference::InferencePool;
 use crate::kinds::{GATEWAY_KINDS, types};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
-use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, SecurityPolicy};
+use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, ExtensionPolicy, SecurityPolicy};
 use crate::with_custom_resource;
 
 /// The objects of the Gateway API as they are now. A clone costs nothing.
@@ -42,6 +43,8 @@ pub struct GatewayResources {
     pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
     /// Policies.
     pub policies: PolicyResources,
+    /// InferencePools.
+    pub pools: OrdMap<ObjectKey, Sourced<InferencePool>>,
     /// Where Gateways are.
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
     /// The releases of the installed CRDs.
@@ -68,6 +71,8 @@ pub struct PolicyResources {
     pub backends: OrdMap<ObjectKey, Sourced<BackendTrafficPolicy>>,
     /// SecurityPolicies.
     pub security: OrdMap<ObjectKey, Sourced<SecurityPolicy>>,
+    /// ExtensionPolicies.
+    pub extensions: OrdMap<ObjectKey, Sourced<ExtensionPolicy>>,
 }
 
 /// The installed CRDs of the Gateway API by name, as `gateways.gateway.networking.k8s.io`, with the release in their annotation

@@ -26,6 +26,7 @@ macro_rules! table_of_kinds {
                 IngressClass         ["v1"]  Anywhere;
                 Service              ["v1"]  Nowhere;
                 EndpointSlice        ["v1"]  Nowhere;
+                Pod                  ["v1"]  Nowhere;
                 Secret               ["v1"]  Nowhere;
                 ConfigMap            ["v1"]  Nowhere;
                 Namespace            ["v1"]  Nowhere;
@@ -46,6 +47,8 @@ macro_rules! table_of_kinds {
                 ClientTrafficPolicy  ["v1alpha1"]                    Nowhere   (policies.clients);
                 BackendTrafficPolicy ["v1alpha1"]                    Nowhere   (policies.backends);
                 SecurityPolicy       ["v1alpha1"]                    Anywhere  (policies.security);
+                ExtensionPolicy      ["v1alpha1"]                    Nowhere   (policies.extensions);
+                InferencePool        ["v1"]                          Nowhere   (pools);
             }
         }
     };
@@ -92,6 +95,8 @@ pub mod types {
     pub use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
     pub use crate::gateway_api::*;
+    pub use crate::inference::InferencePool;
+    pub use crate::pod::Pod;
     pub use crate::policies::*;
     pub use crate::slice::EndpointSlice;
 }
@@ -100,6 +105,8 @@ pub mod types {
 pub const GROUP: &str = <types::Gateway as Resource>::GROUP;
 /// The API group of Fairway's own policies.
 pub const POLICY_GROUP: &str = crate::policies::GROUP;
+/// The API group of the Gateway API Inference Extension.
+pub const INFERENCE_GROUP: &str = <types::InferencePool as Resource>::GROUP;
 
 /// How a kind is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +174,7 @@ macro_rules! kinds {
 
 crate::table_of_kinds!([kinds]);
 
-/// Those of the Gateway API and Fairway's policies, which a cluster may have or not.
+/// Those of the Gateway API, its extensions and Fairway's policies, which a cluster may have or not.
 pub const GATEWAY_KINDS: &[ApiResource] = KINDS.split_at(Kind::GatewayClass as usize).1;
 
 /// Whether objects of a scope are in namespaces.

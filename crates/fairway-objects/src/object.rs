@@ -90,16 +90,22 @@ impl<T: Metadata<Ty = ObjectMeta>> KeptMetadata for T {
     }
 }
 
-/// Of which the name is kept, and the label that counts.
-impl KeptMetadata for types::EndpointSlice {
-    fn metadata(&self) -> Option<&ObjectMeta> {
-        None
-    }
+/// Of which the name is kept, and the labels that count.
+macro_rules! kept_without_metadata {
+    ($($type:ty),+) => {
+        $(impl KeptMetadata for $type {
+            fn metadata(&self) -> Option<&ObjectMeta> {
+                None
+            }
 
-    fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
-        None
-    }
+            fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
+                None
+            }
+        })+
+    };
 }
+
+kept_without_metadata!(types::EndpointSlice, types::Pod);
 
 /// Where in a file an object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +150,7 @@ impl Object {
                 ObjectKey::new(namespace, text("/metadata/name").unwrap_or_default())
             }
             Self::EndpointSlice(it) => it.key.clone(),
+            Self::Pod(it) => it.key.clone(),
             it if kind.is_namespaced() => it.metadata().map(ObjectKey::of).unwrap_or_default(),
             it => it.metadata().map(ObjectKey::cluster_wide).unwrap_or_default(),
         };
@@ -159,13 +166,15 @@ impl Object {
         }
     }
 
-    /// Refuses an object for a field of it; the first field counts. Only a SecurityPolicy can be refused: what it is for is
-    /// closed then.
+    /// Refuses an object for a field of it; the first field counts. Only a SecurityPolicy and an ExtensionPolicy can be refused: what
+    /// they are for is closed then.
     pub fn refuse(&mut self, field: &str, problem: &str) {
-        if let Self::SecurityPolicy(policy) = self {
-            let refused = || RefusedField { field: field.to_owned(), problem: problem.to_owned() };
-            Arc::make_mut(policy).spec.refused.get_or_insert_with(refused);
-        }
+        let refused = match self {
+            Self::SecurityPolicy(policy) => &mut Arc::make_mut(policy).spec.refused,
+            Self::ExtensionPolicy(policy) => &mut Arc::make_mut(policy).spec.refused,
+            _ => return,
+        };
+        refused.get_or_insert_with(|| RefusedField { field: field.to_owned(), problem: problem.to_owned() });
     }
 }
 

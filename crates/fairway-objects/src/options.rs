@@ -44,6 +44,17 @@ pub struct Options {
     pub gateways: GatewayOptions,
     /// The clients' side where the settings ConfigMap says nothing.
     pub clients: ClientDefaults,
+    /// The web application firewall. Paths that ask for one answer 503 where there is none.
+    pub firewall: Option<Firewall>,
+}
+
+/// Where the web application firewall (`fairway-waf`) answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firewall {
+    /// An address, or the name of a Service: `NAME.NAMESPACE.svc`.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
 }
 
 /// How clients are treated where nothing else says so.
@@ -322,6 +333,7 @@ impl Default for Options {
             listeners: IngressListeners::default(),
             gateways: GatewayOptions::default(),
             clients: ClientDefaults::default(),
+            firewall: None,
         }
     }
 }

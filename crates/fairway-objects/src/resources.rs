@@ -12,6 +12,7 @@ use crate::filling::filling;
 use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
+use crate::pod::Pod;
 use crate::service::KeptService;
 use crate::slice::EndpointSlice;
 use crate::users::Users;
@@ -52,6 +53,8 @@ pub struct Resources {
     pub services: OrdMap<ObjectKey, Sourced<KeptService>>,
     /// What is kept of EndpointSlices.
     pub slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
+    /// What is kept of Pods; only in namespaces with InferencePools.
+    pub pods: OrdMap<ObjectKey, Sourced<Pod>>,
     /// Secrets.
     pub secrets: OrdMap<ObjectKey, Sourced<Secret>>,
     /// ConfigMaps.
@@ -119,6 +122,7 @@ impl Resources {
             (Kind::IngressClass, self.classes.len()),
             (Kind::Service, self.services.len()),
             (Kind::EndpointSlice, self.slices.len()),
+            (Kind::Pod, self.pods.len()),
             (Kind::Secret, self.secrets.len()),
             (Kind::ConfigMap, self.config_maps.len()),
         ];
@@ -143,6 +147,12 @@ impl Resources {
         service: &ObjectKey,
     ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
         self.service_slices.of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
+    }
+
+    /// The Pods of a namespace, by name.
+    pub(crate) fn pods_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = (&ObjectKey, &Sourced<Pod>)> {
+        let first = ObjectKey { namespace: namespace.clone(), name: Arc::default() };
+        self.pods.range(first..).take_while(move |(key, _)| key.namespace == *namespace)
     }
 
     /// The Service that has this address in the cluster.
@@ -174,6 +184,7 @@ impl Resources {
                     self.service_addresses.add(&address, key.clone());
                 }
             }
+            Object::Pod(it) => keep(&mut self.pods, key, it, source),
             Object::Secret(it) => keep(&mut self.secrets, key, it, source),
             Object::ConfigMap(it) => keep(&mut self.config_maps, key, it, source),
             Object::OldIngress(it) => keep(&mut self.old_ingresses, key, Arc::new(it), source),
@@ -196,6 +207,7 @@ impl Resources {
                 self.forget_addresses(key);
                 self.services.remove(key);
             }
+            Kind::Pod => drop(self.pods.remove(key)),
             Kind::Secret => drop(self.secrets.remove(key)),
             Kind::ConfigMap => drop(self.config_maps.remove(key)),
             Kind::OldIngress => drop(self.old_ingresses.remove(key)),

@@ -12,6 +12,7 @@ use fairway_token::digest;
 
 use crate::backend::{BackendRef, ByUrl, Purpose};
 use crate::object::ObjectKey;
+use crate::options::Firewall;
 use crate::resources::Resources;
 use crate::transport::{PolicyTls, TlsOrigination, Transport};
 
@@ -60,6 +61,11 @@ impl ServiceUrl {
             "http" => Some(OwnScheme::Http),
             "https" => Some(OwnScheme::Https),
             "$scheme" | "$pass_access_scheme" => None,
+            "grpc" | "grpcs" => {
+                return wrong(
+                    "asks over gRPC, which externalAuth.grpc of a SecurityPolicy for Gateway API does",
+                );
+            }
             _ => return wrong("is no http or https URL"),
         };
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -161,6 +167,42 @@ impl UrlHost {
     }
 }
 
+/// The port of the web application firewall, where none is written.
+const FIREWALL_PORT: u16 = 9002;
+
+/// Reads where the web application firewall answers: `IP[:PORT]` or `NAME.NAMESPACE.svc[:PORT]`.
+///
+/// # Errors
+/// It is neither.
+pub fn firewall(text: &str) -> Result<Firewall, String> {
+    let wrong = || format!("\"{text}\" is neither IP:PORT nor NAME.NAMESPACE.svc:PORT");
+    let has_port =
+        text.rsplit_once(':').is_some_and(|(name, _)| !name.starts_with('[') || name.ends_with(']'));
+    let host = UrlHost::read(text, OwnScheme::Http).ok_or_else(wrong)?;
+    let is_known = host.address().is_some() || host.service().is_some();
+    let port = if has_port { host.port } else { FIREWALL_PORT };
+    is_known.then(|| Firewall { host: host.name.clone(), port }).ok_or_else(wrong)
+}
+
+impl Firewall {
+    /// `HOST:PORT`.
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Its endpoints, which speak HTTP/2 in the clear: those of the Service, or the address itself.
+    pub fn backend(&self) -> BackendRef {
+        let host = UrlHost { name: Arc::clone(&self.host), port: self.port, scheme: OwnScheme::Http };
+        let service = host.service().unwrap_or_else(|| ObjectKey::new("", &self.host));
+        let by_url = ByUrl { host: host.name, purpose: Purpose::Firewall };
+        BackendRef::of_url(service, self.port, &Transport::H2c, by_url)
+    }
+}
+
 /// A name that two sets of roots do not share: hosts with different trust are different backends. No object has it.
 fn roots_name(roots: &TrustedRoots) -> String {
     match roots {
@@ -182,6 +224,26 @@ mod tests {
             UrlPlace::Host(host) => host,
             UrlPlace::OwnHost(_) => panic!("{text} leads to the request's own host"),
         }
+    }
+
+    #[test]
+    fn the_firewall_is_an_address_or_a_service() {
+        for (text, authority) in [
+            ("127.0.0.1:9000", "127.0.0.1:9000"),
+            ("127.0.0.1", "127.0.0.1:9002"),
+            ("[::1]", "[::1]:9002"),
+            ("[::1]:9000", "[::1]:9000"),
+            ("waf.security.svc", "waf.security.svc:9002"),
+            ("waf.security.svc.cluster.local:1", "waf.security.svc.cluster.local:1"),
+        ] {
+            assert_eq!(firewall(text).unwrap().authority(), authority, "{text}");
+        }
+        for wrong in
+            ["", ":9002", "waf", "waf.example.com:9002", "127.0.0.1:0", "http://127.0.0.1:9002", "::1"]
+        {
+            assert!(firewall(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(firewall("127.0.0.1").unwrap().backend().by_service(), None);
     }
 
     #[test]
@@ -214,6 +276,7 @@ mod tests {
             "",
             "auth.test/x",
             "ftp://a/x",
+            "grpc://a/",
             "http:///x",
             "http://a b/",
             "http://user@a/",

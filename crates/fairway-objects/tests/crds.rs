@@ -12,11 +12,12 @@ use fairway_objects::policies::{
     ApiKey, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec,
     BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader, ClaimValues, ClientCertificates,
     ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy, ClientTrafficPolicySpec,
-    CompressionCoding, ConcurrencyLimit, CredentialSource, ExternalAuth, ForwardedHeaders, GROUP, HashPart,
-    HeaderCondition, HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, Oidc, OidcParameter,
-    OutlierEjection, ParentBasedSampling, ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy,
-    SamplingRate, SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec,
-    ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
+    CompressionCoding, ConcurrencyLimit, CredentialSource, ExtensionPolicy, ExtensionPolicySpec,
+    ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart, HeaderCondition,
+    HeaderMutationRules, HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, MessageProcessing,
+    Oidc, OidcParameter, OutlierEjection, ParentBasedSampling, ProcessingMode, ProxyProtocol, RateLimit,
+    ResponseCompression, RetryPolicy, SamplingRate, SecretOrConfigMapReference, SecretReference,
+    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -37,6 +38,10 @@ fn sample(schema: &Value) -> Value {
         return json!("1Mi");
     }
     match schema["type"].as_str().unwrap() {
+        "object" if schema["x-kubernetes-preserve-unknown-fields"] == json!(true) => json!({"a": [1]}),
+        "object" if schema["additionalProperties"].is_object() => {
+            json!({"x": sample(&schema["additionalProperties"])})
+        }
         "object" => {
             let fields = schema["properties"].as_object().unwrap();
             Value::Object(fields.iter().map(|(name, field)| (name.clone(), sample(field))).collect())
@@ -51,7 +56,12 @@ fn sample(schema: &Value) -> Value {
 
 /// The fields of a value that a schema does not have.
 fn unknown(value: &Value, schema: &Value, at: &str) -> Vec<String> {
+    let any = &schema["additionalProperties"];
     match value {
+        Value::Object(_) if schema["x-kubernetes-preserve-unknown-fields"] == json!(true) => Vec::new(),
+        Value::Object(fields) if any.is_object() => {
+            fields.iter().flat_map(|(name, field)| unknown(field, any, &format!("{at}.{name}"))).collect()
+        }
         Value::Object(fields) => {
             let known = schema["properties"].as_object().cloned().unwrap_or_else(Map::new);
             let of = |(name, field): (&String, &Value)| match known.get(name) {
@@ -297,6 +307,12 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             response_headers: vec!["X-User".into()],
             sign_in_url: text("/login"),
             timeout: text("1s"),
+            grpc: Some(GrpcAuth {
+                max_request_bytes: Some(Size("8Ki".into())),
+                allow_partial_body: Some(true),
+                failure_mode: text("Open"),
+                context_extensions: [("a".into(), "b".into())].into(),
+            }),
         }),
         authorization: Some(Authorization {
             rules: vec![AuthorizationRule {
@@ -313,6 +329,36 @@ fn a_security_policy_has_the_fields_of_its_crd() {
                 }]),
             }],
         }),
+        refused: None,
+    });
+}
+
+#[test]
+fn an_extension_policy_has_the_fields_of_its_crd() {
+    let message = || {
+        let (headers, trailers) = (text("Send"), text("Send"));
+        Some(MessageProcessing { headers, body: text("Buffered"), trailers })
+    };
+    let metadata = json!({"rule": 5}).as_object().cloned().unwrap_or_default();
+    check::<ExtensionPolicy>(&ExtensionPolicySpec {
+        target_refs: targets(),
+        ext_proc: vec![ExternalProcessor {
+            backend_ref: ServiceReference { name: "waf".into(), namespace: text("a"), port: 9000 },
+            host: text("a.test"),
+            message_timeout: text("1s"),
+            failure_mode: text("Open"),
+            processing_mode: Some(ProcessingMode { request: message(), response: message() }),
+            allow_mode_override: Some(true),
+            mutation_rules: Some(HeaderMutationRules {
+                allow_path_and_method: Some(true),
+                allow_forwarded: Some(true),
+                denied: vec!["x-user".into()],
+                error_on_denied: Some(true),
+            }),
+            max_buffered_bytes: Some(Size("1Mi".into())),
+            attributes: vec!["request.path".into()],
+            metadata: [("a".to_owned(), metadata)].into(),
+        }],
         refused: None,
     });
 }

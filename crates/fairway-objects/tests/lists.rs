@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS, GROUP, KINDS, POLICY_GROUP};
+use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS, GROUP, INFERENCE_GROUP, KINDS, Kind, POLICY_GROUP};
 use fairway_objects::manifest::{self, Schema};
 use serde::Deserialize;
 
@@ -51,19 +51,30 @@ fn read(known: &ApiResource) -> String {
 
 #[test]
 fn the_chart_grants_what_each_kind_of_the_gateway_api_needs_and_no_more() {
-    for (template, is_namespaced) in [("gateways", true), ("cluster", false)] {
-        let kinds = GATEWAY_KINDS.iter().filter(|known| known.is_namespaced == is_namespaced);
+    let of_gateways = [GROUP, POLICY_GROUP];
+    let templates = [
+        ("gateways", true, &of_gateways[..]),
+        ("cluster", false, &of_gateways),
+        ("inference", true, &[INFERENCE_GROUP]),
+    ];
+    for (template, is_namespaced, groups) in templates {
+        let kinds = GATEWAY_KINDS.iter().filter(|known| groups.contains(&known.group));
+        let kinds = kinds.filter(|known| known.is_namespaced == is_namespaced);
         let status = |known: &ApiResource| format!("{}/{}/status update patch", known.group, known.resource);
         let needed = |known: &ApiResource| [Some(read(known)), known.has_conditions.then(|| status(known))];
         let expected: BTreeSet<_> = kinds.flat_map(needed).flatten().collect();
-        assert_eq!(granted(&[template], &[GROUP, POLICY_GROUP]), expected, "fairway.rules.{template}");
+        assert_eq!(granted(&[template], groups), expected, "fairway.rules.{template}");
     }
 }
 
 #[test]
 fn the_chart_lets_each_kind_of_kubernetes_be_read() {
     let groups: Vec<_> = KINDS.iter().map(|known| known.group).collect();
-    for (templates, is_namespaced) in [(&["watched", "secrets"][..], true), (&["cluster"], false)] {
+    // Pods are read for InferencePools only.
+    assert!(granted(&["inference"], &groups).contains(&read(Kind::Pod.api().unwrap())));
+    for (templates, is_namespaced) in
+        [(&["watched", "secrets", "inference"][..], true), (&["cluster"], false)]
+    {
         let granted = granted(templates, &groups);
         for known in
             KINDS.iter().filter(|it| it.kind.of_gateways().is_none() && it.is_namespaced == is_namespaced)
@@ -96,10 +107,12 @@ fn documents_and_scripts_name_each_kind() {
     for known in GATEWAY_KINDS {
         match known.group {
             POLICY_GROUP => assert!(values.contains(known.name), "values.yaml does not name {}", known.name),
-            _ => {
+            GROUP => {
                 let saved = conformance.split(['=', ',', '\n', '"']).any(|word| word == known.resource);
                 assert!(saved, "conformance/gateway/run does not save {}", known.resource);
             }
+            // Clusters of the conformance tests have no CRDs of the Inference Extension.
+            _ => {}
         }
     }
 }

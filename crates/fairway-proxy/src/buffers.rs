@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use fairway_extension::change::HeaderChange;
 use fairway_http::Head;
 use fairway_net::counts::UnderWay;
 use fairway_net::spares::Spare;
@@ -108,6 +109,8 @@ pub(crate) struct Written {
     pub(crate) session_cookie: Vec<u8>,
     /// The cookies of a login for the client; each ends with a line feed.
     pub(crate) login_cookies: Vec<u8>,
+    /// What an authorization service adds to the response.
+    pub(crate) granted: Vec<HeaderChange>,
     /// The value of a field in the making.
     pub(crate) value: Vec<u8>,
     /// Who asks.
@@ -122,6 +125,21 @@ pub(crate) struct Written {
     pub(crate) handshake: Micros,
     /// Of a sampled exchange. Boxed, as few exchanges are sampled.
     pub(crate) sampled: Option<Box<Sampled>>,
+    /// Which endpoints get the request, where a service picks them.
+    pub(crate) picked: Option<Box<Picked>>,
+}
+
+/// The endpoints that a service picked for a request.
+pub(crate) struct Picked {
+    /// The first choice first; it may name others than endpoints of the backend.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether no other endpoint may get the request, even where none of these is one of the backend.
+    pub(crate) is_required: bool,
+}
+
+impl Picked {
+    /// Endpoints that are tried for one request, as in [`Tried`](crate::upstream::Tried).
+    const MOST: usize = 8;
 }
 
 /// Who asks, as far as guards found it out.
@@ -148,6 +166,7 @@ static NOTHING: Written = Written {
     cookies: Vec::new(),
     session_cookie: Vec::new(),
     login_cookies: Vec::new(),
+    granted: Vec::new(),
     value: Vec::new(),
     identity: Identity::NONE,
     received: Head::new(),
@@ -155,6 +174,7 @@ static NOTHING: Written = Written {
     attempt_began: Micros::ZERO,
     handshake: Micros::ZERO,
     sampled: None,
+    picked: None,
 };
 
 impl Forms {
@@ -180,8 +200,10 @@ impl Forms {
             written.cookies.clear();
             written.session_cookie.clear();
             written.login_cookies.clear();
+            written.granted = Vec::new();
             written.identity = Identity::NONE;
             written.received.clear();
+            written.picked = None;
             written.forget_attempts();
         }
     }
@@ -248,6 +270,20 @@ impl Forms {
         }
     }
 
+    /// A service picked the endpoints of the backend that get the request: `IP:PORT[,IP:PORT…]`, each the next choice after the one
+    /// before it (Endpoint Picker Protocol, `x-gateway-destination-endpoint`). What is no address is left out, and so is what comes
+    /// after the first eight. Nothing but an endpoint of the backend ever gets the request: where the text names none, it has no
+    /// endpoint (503) if the pick `is_required`, and the backend's own balancing chooses if not.
+    #[cold]
+    pub(crate) fn pick_endpoints(&mut self, text: &str, is_required: bool) {
+        let address = |part: &str| {
+            let address: SocketAddr = part.trim().parse().ok()?;
+            Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+        };
+        let addresses = text.split(',').filter_map(address).take(Picked::MOST).collect();
+        self.write().picked = Some(Box::new(Picked { addresses, is_required }));
+    }
+
     /// The client takes these content codings.
     pub(crate) fn accept(&mut self, accepted: Accepted) {
         if accepted != self.read().accepted {
@@ -264,6 +300,8 @@ impl Forms {
         written.forget_attempts();
         // Who asked is nobody of the next request, which may end before any guard is asked.
         written.identity = Identity::NONE;
+        written.granted = Vec::new();
+        written.picked = None;
         let Written {
             origin,
             normalised,
@@ -352,6 +390,19 @@ impl Buffers {
     }
 }
 
+#[cfg(test)]
+impl Buffers {
+    /// Picks the endpoints that a header of the request names: tests play the service that picks.
+    pub(crate) fn pick_as_asked(&mut self) {
+        for (name, is_required) in [(&b"x-test-pick"[..], true), (b"x-test-prefer", false)] {
+            if let Some(text) = self.request.named(name) {
+                let text = String::from_utf8_lossy(text).into_owned();
+                self.forms.pick_endpoints(&text, is_required);
+            }
+        }
+    }
+}
+
 impl Spare for Box<Buffers> {
     fn kept_bytes(&self) -> usize {
         let Buffers { request, answer, host, forms, replay, text, .. } = &**self;
@@ -380,6 +431,29 @@ impl Default for Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn picked_endpoints_are_read_in_their_order_and_are_those_of_one_request() {
+        let mut forms = Forms::default();
+        forms.pick_endpoints(
+            "10.0.0.2:8000, nonsense,[::ffff:10.0.0.1]:8000,10.0.0.3,fd00::1:80,[fd00::1]:80",
+            true,
+        );
+        let text = |forms: &Forms| {
+            let picked = forms.read().picked.as_ref()?;
+            let all: Vec<_> = picked.addresses.iter().map(ToString::to_string).collect();
+            Some((all.join(" "), picked.is_required))
+        };
+        assert_eq!(text(&forms), Some(("10.0.0.2:8000 10.0.0.1:8000 [fd00::1]:80".to_owned(), true)));
+        forms.pick_endpoints(&"10.0.0.1:1,".repeat(100), false);
+        assert_eq!(forms.read().picked.as_ref().map(|picked| picked.addresses.len()), Some(Picked::MOST));
+        forms.forget_steps();
+        assert_eq!(text(&forms), None);
+        forms.pick_endpoints("", true);
+        assert_eq!(text(&forms), Some((String::new(), true)));
+        forms.trim(0);
+        assert_eq!(text(&forms), None);
+    }
 
     /// The next request may be logged, or be a question of Fairway's own, before any guard was asked.
     #[test]

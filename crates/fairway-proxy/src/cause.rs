@@ -52,6 +52,7 @@ impl Fault {
             Self::NoEndpoint => "the backend has no ready endpoint",
             Self::EndpointsFull => "each endpoint has as many requests or connections as the backend allows",
             Self::ProtectionUnavailable => "the object asks for protection that Fairway cannot give",
+            Self::ExtensionUnavailable => "a service that must see the requests of the rule cannot be asked",
             Self::MissingReference => "the rule refers to an object that does not exist",
             Self::AccessDenied => "the client's address is not allowed",
             Self::AddressUnknown => {
@@ -66,6 +67,9 @@ impl Fault {
             }
             Self::Denied(_) => "the authentication service denied the request",
             Self::Undecided => "the authentication service gave no usable response",
+            Self::ExtensionFailed => {
+                "an extension service failed, or asked for a change that it may not make"
+            }
             Self::Credential(_) => "the request has no credential that lets it pass",
             Self::KeysUnavailable => "the keys of the token's issuer could not be fetched",
             Self::ProviderUnavailable => "the OpenID provider gave no usable response",
@@ -93,7 +97,10 @@ impl Fault {
     #[must_use]
     pub fn cause(self) -> Cause {
         match self {
-            Self::NoBackend | Self::ProtectionUnavailable | Self::MissingReference => Cause::Configuration,
+            Self::NoBackend
+            | Self::ProtectionUnavailable
+            | Self::ExtensionUnavailable
+            | Self::MissingReference => Cause::Configuration,
             Self::NoEndpoint
             | Self::EndpointsFull
             | Self::ConnectFailed
@@ -106,7 +113,9 @@ impl Fault {
             | Self::RequestTimeout
             | Self::UpstreamMalformed(_)
             | Self::UpstreamNoWebsocket => Cause::Endpoint,
-            Self::Undecided | Self::KeysUnavailable | Self::ProviderUnavailable => Cause::Service,
+            Self::Undecided | Self::ExtensionFailed | Self::KeysUnavailable | Self::ProviderUnavailable => {
+                Cause::Service
+            }
             Self::BufferFull
             | Self::ListenerFull
             | Self::Overloaded

@@ -36,6 +36,8 @@ pub enum Fault {
     EndpointsFull,
     /// The rule's protection cannot be given: closed rather than open.
     ProtectionUnavailable,
+    /// A service that must see the requests of the rule is not configured as it should be: closed rather than open.
+    ExtensionUnavailable,
     /// What the rule refers to does not exist.
     MissingReference,
     /// The client's address may not pass.
@@ -56,6 +58,8 @@ pub enum Fault {
     Denied(u16),
     /// It said neither yes nor no.
     Undecided,
+    /// A service that sees requests and responses failed, or wants what it may not.
+    ExtensionFailed,
     /// The request has no token or API key that lets it pass, or what its client asks for is not allowed to it.
     Credential(Denial),
     /// The issuer of a token does not say with which keys it is verified.
@@ -112,7 +116,7 @@ impl Fault {
             Self::AccessDenied | Self::AddressUnknown => 403,
             Self::TooManyRequests(status) | Self::TooMuchUnderWay(status) | Self::Denied(status) => status,
             Self::Credential(denial) => denial.status(),
-            Self::NoBackend | Self::Undecided => 500,
+            Self::NoBackend | Self::ExtensionUnavailable | Self::Undecided | Self::ExtensionFailed => 500,
             Self::ConnectFailed
             | Self::UpstreamTls
             | Self::UpstreamClosed
@@ -156,6 +160,7 @@ impl Fault {
             Self::NoEndpoint => "no_endpoint",
             Self::EndpointsFull => "endpoints_full",
             Self::ProtectionUnavailable => "protection_unavailable",
+            Self::ExtensionUnavailable => "extension_unavailable",
             Self::MissingReference => "missing_reference",
             Self::AccessDenied => "access_denied",
             Self::AddressUnknown => "address_unknown",
@@ -166,6 +171,7 @@ impl Fault {
             Self::TooMuchUnderWay(_) => "too_much_under_way",
             Self::Denied(_) => "denied",
             Self::Undecided => "undecided",
+            Self::ExtensionFailed => "extension_failed",
             Self::Credential(denial) => denial.label(),
             Self::KeysUnavailable => "keys_unavailable",
             Self::ProviderUnavailable => "provider_unavailable",

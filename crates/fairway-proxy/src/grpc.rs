@@ -69,8 +69,10 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::NoEndpoint
         | Fault::EndpointsFull
         | Fault::ProtectionUnavailable
+        | Fault::ExtensionUnavailable
         | Fault::MissingReference
         | Fault::Undecided
+        | Fault::ExtensionFailed
         | Fault::KeysUnavailable
         | Fault::ProviderUnavailable
         | Fault::ListenerFull
@@ -165,6 +167,7 @@ mod tests {
             Fault::NoEndpoint,
             Fault::EndpointsFull,
             Fault::ProtectionUnavailable,
+            Fault::ExtensionUnavailable,
             Fault::MissingReference,
             Fault::AccessDenied,
             Fault::AddressUnknown,
@@ -176,6 +179,7 @@ mod tests {
             Fault::Denied(401),
             Fault::Denied(403),
             Fault::Undecided,
+            Fault::ExtensionFailed,
             Fault::KeysUnavailable,
             Fault::ProviderUnavailable,
             Fault::ConnectFailed,

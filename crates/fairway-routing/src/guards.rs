@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fairway_http::Known;
 use fairway_model::{
-    AccessList, AnyGuard, ApiKeyAuth, AuthService, BackendKey, BasicAuth, ExternalAuth, JwtAuth, JwtKeys,
-    OidcAuth, PublishedDocument, Timeouts,
+    AccessList, AnyGuard, ApiKeyAuth, AuthService, BackendKey, BasicAuth, ExternalAuth, GrpcAuth, JwtAuth,
+    JwtKeys, OidcAuth, PublishedDocument, Timeouts,
 };
 use fairway_token::{Digest, KeySet, digest};
 
@@ -20,6 +20,15 @@ pub struct Asking<R> {
     pub rule: Option<R>,
     /// What tells the question apart from all others, where answers are kept; else empty.
     pub identity: Box<str>,
+}
+
+/// A question to a service that speaks gRPC.
+#[derive(Clone, Debug)]
+pub struct AskingGrpc<R> {
+    /// What is asked.
+    pub auth: GrpcAuth,
+    /// Where the question goes: a rule of its own, without steps.
+    pub rule: R,
 }
 
 /// Several guards of which one is enough.
@@ -166,6 +175,13 @@ impl<R> Asking<R> {
         auth.fields.retain(|(name, _)| !fixed(Known::of(name.as_bytes())));
         let identity = auth.kept.as_ref().map(|_| format!("{auth:?}").into()).unwrap_or_default();
         Self { auth, rule, identity }
+    }
+}
+
+impl<R> AskingGrpc<R> {
+    /// `rule` makes the rule by which the service is asked.
+    pub(crate) fn new(auth: &GrpcAuth, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {
+        Self { auth: auth.clone(), rule: rule(&auth.service.backend, auth.service.timeouts) }
     }
 }
 

@@ -64,8 +64,8 @@ pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
 pub use rule::{
-    AnyOf, Asking, CompiledRule, Copying, GuardStep, KeySource, LoginCheck, Replacing, RuleId, Steps,
-    Targets, TokenCheck,
+    AnyOf, Asking, AskingGrpc, CompiledRule, Copying, Extending, GuardStep, KeySource, LoginCheck, Replacing,
+    RuleId, Steps, Targets, TokenCheck,
 };
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;

@@ -20,6 +20,10 @@ pub type Steps = steps::Steps<CompiledRule>;
 pub type Targets = targets::Targets<CompiledRule>;
 /// A question to another service.
 pub type Asking = guards::Asking<CompiledRule>;
+/// A question to a service that speaks gRPC.
+pub type AskingGrpc = guards::AskingGrpc<CompiledRule>;
+/// A service that sees requests and responses.
+pub type Extending = steps::Extending<CompiledRule>;
 /// Several guards of which one is enough.
 pub type AnyOf = guards::AnyOf<CompiledRule>;
 /// A token that is asked for.

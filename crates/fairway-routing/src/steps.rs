@@ -5,14 +5,16 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
+use fairway_extension::processing::Prepared;
 use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
     AccessList, AnswerBounds, AnswerEdit, Answers, ApiKeyAuth, AuthCookies, BackendKey, BasicAuth, Buffering,
-    ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Fallback,
-    FieldTemplate, Forwarding, Guard, HeaderEdit, HeaderField, HttpsRedirect, Match, Mirror, PathForm,
-    PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect, RedirectTarget, RequestEdit,
-    RouteFilters, Timeouts, Tracing,
+    ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Extension,
+    Fallback, FieldTemplate, Forwarding, GrpcService, Guard, HeaderEdit, HeaderField, HttpsRedirect, Match,
+    Mirror, PathForm, PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect, RedirectTarget,
+    RequestEdit, RouteFilters, Timeouts, Tracing,
 };
 use fairway_pattern::Pattern;
 
@@ -21,7 +23,7 @@ use crate::candidate::PathTest;
 use crate::chosen::{CompiledChosen, CompiledRespond};
 use crate::conditions::Conditions;
 use crate::cors::CorsAnswer;
-use crate::guards::{AnyOf, Asking, LoginCheck, TokenCheck};
+use crate::guards::{AnyOf, Asking, AskingGrpc, LoginCheck, TokenCheck};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
@@ -38,6 +40,8 @@ pub struct Steps<R> {
     pub takes_logins: bool,
     /// Done to the heads of requests that every guard let pass.
     pub request: Box<[RequestStep]>,
+    /// Services that see requests and responses, in the order in which requests meet them.
+    pub extensions: Box<[Extending<R>]>,
     /// How requests reach endpoints.
     pub forwarding: ForwardingSteps<R>,
     /// What becomes of answers.
@@ -73,6 +77,8 @@ pub enum GuardStep<R> {
     Endpoint,
     /// Waits for another service's word.
     Ask(Box<Asking<R>>),
+    /// Waits for the word of a service that speaks gRPC.
+    AskGrpc(Box<AskingGrpc<R>>),
     /// Waits until the password is verified.
     Password(Box<BasicAuth>),
     /// Lets through who shows a token; waits where it was not verified before.
@@ -149,6 +155,8 @@ pub enum AnswerStep {
     Cors(Box<CorsAnswer>),
     /// Adds the cookies of the service that was asked.
     Cookies(AuthCookies),
+    /// Adds the headers that an authorization service gave.
+    Granted,
     /// Edits fields.
     Edit(FieldEdits),
     /// Sets fields.
@@ -171,6 +179,15 @@ impl PolicyId {
         policy.hash(&mut hasher);
         Self(hasher.finish())
     }
+}
+
+/// A service that sees requests and responses.
+#[derive(Clone, Debug)]
+pub struct Extending<R> {
+    /// Which, what it may do, and what all its streams send.
+    pub prepared: Arc<Prepared>,
+    /// Where its streams go: a rule of its own, without steps.
+    pub rule: R,
 }
 
 /// A copy of requests.
@@ -287,6 +304,7 @@ impl<R> Default for Steps<R> {
             takes_api_keys: false,
             takes_logins: false,
             request: [].into(),
+            extensions: [].into(),
             forwarding: ForwardingSteps {
                 path: None,
                 edits: [].into(),
@@ -332,6 +350,7 @@ impl<R> Steps<R> {
             takes_api_keys: guards.iter().any(|guard| guard.api_key().is_some()),
             takes_logins: guards.iter().any(|guard| matches!(guard, GuardStep::Login(_))),
             request: request(&phases.request, form)?,
+            extensions: extensions(&phases.extensions, inner),
             forwarding,
             answers: answers(&phases.answers, &guards, inner)?,
             guards,
@@ -345,6 +364,7 @@ impl<R> Steps<R> {
     pub(crate) fn within(mut self, outer: &Self) -> Self {
         let cookies = outer.answers.edits.iter().filter_map(|step| match step {
             AnswerStep::Cookies(which) => Some(AnswerStep::Cookies(*which)),
+            AnswerStep::Granted => Some(AnswerStep::Granted),
             _ => None,
         });
         self.answers.edits = std::mem::take(&mut self.answers.edits).into_iter().chain(cookies).collect();
@@ -369,7 +389,11 @@ impl<R> Steps<R> {
 
     /// All rules that steps forward by.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
-        let asked = self.guards.iter().filter_map(|guard| guard.asking()?.rule.as_ref());
+        let asked = self.guards.iter().filter_map(|guard| match guard {
+            GuardStep::AskGrpc(asking) => Some(&asking.rule),
+            _ => guard.asking()?.rule.as_ref(),
+        });
+        let extending = self.extensions.iter().map(|extending| &extending.rule);
         let issuers = self.guards.iter().filter_map(GuardStep::token).flat_map(TokenCheck::rules);
         let providers = self.guards.iter().flat_map(|guard| match guard {
             GuardStep::Login(check) => &check.rules[..],
@@ -379,7 +403,7 @@ impl<R> Steps<R> {
         let copied = mirrors.iter().map(|copying| &copying.rule);
         let falling = fallbacks.iter().map(|falling| &falling.rule);
         let replaced = self.answers.replacing.iter().filter_map(|replacing| replacing.rule.as_ref());
-        asked.chain(issuers).chain(providers).chain(copied).chain(falling).chain(replaced)
+        asked.chain(extending).chain(issuers).chain(providers).chain(copied).chain(falling).chain(replaced)
     }
 }
 
@@ -413,6 +437,7 @@ impl<R> GuardStep<R> {
             Guard::NeedsEndpoint => Self::Endpoint,
             Guard::Preflight(cors) => Self::Preflight(Arc::clone(cors)),
             Guard::ExternalAuth(auth) => Self::Ask(Box::new(Asking::new(auth, &mut rule))),
+            Guard::GrpcAuth(auth) => Self::AskGrpc(Box::new(AskingGrpc::new(auth, &mut rule))),
             Guard::BasicAuth(basic) => Self::Password(Box::new(basic.clone())),
             Guard::Jwt(auth) => Self::Token(Box::new(TokenCheck::new(auth, &mut rule)?)),
             Guard::Oidc(auth) => Self::Login(Box::new(LoginCheck::new(auth, &mut rule))),
@@ -454,9 +479,27 @@ impl<R> GuardStep<R> {
 
     /// Whether it may tell the endpoint who the client is.
     fn speaks_for_the_client(&self) -> bool {
-        let is_whole = matches!(self, Self::Password(_) | Self::Login(_) | Self::Any(_));
+        let is_whole = matches!(self, Self::AskGrpc(_) | Self::Password(_) | Self::Login(_) | Self::Any(_));
         is_whole || self.asking().is_some() || self.token().is_some() || self.api_key().is_some()
     }
+}
+
+/// How long nothing may move on the stream of an extension.
+const STREAM_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn extensions<R>(
+    extensions: &[Arc<Extension>],
+    inner: &mut dyn FnMut(InnerRule<'_>) -> R,
+) -> Box<[Extending<R>]> {
+    let extending = |extension: &Arc<Extension>| {
+        let GrpcService { backend, timeouts, .. } = &extension.service;
+        let answers = Answers::default();
+        // A stream lasts as long as its exchange, and may be silent for all that time; its messages have timeouts of their own.
+        let timeouts = Timeouts { read: STREAM_IDLE, send: STREAM_IDLE, request: None, ..*timeouts };
+        let rule = inner(InnerRule { backend, timeouts: Some(timeouts), answers });
+        Extending { prepared: Arc::new(Prepared::new(Arc::clone(extension))), rule }
+    };
+    extensions.iter().map(extending).collect()
 }
 
 fn request(edits: &[RequestEdit], form: PathForm) -> Result<Box<[RequestStep]>, String> {
@@ -531,9 +574,11 @@ fn answers<R>(
     // Cookies of whoever was asked come before what the rule says about all answers, so that it may remove them.
     let of_all = |step: &AnswerStep| !matches!(step, AnswerStep::Cors(_) | AnswerStep::Fields(_));
     let at = edits.iter().position(of_all).unwrap_or(edits.len());
-    let cookies =
-        guards.iter().filter_map(GuardStep::asking).map(|asking| AnswerStep::Cookies(asking.auth.cookies));
-    edits.splice(at..at, cookies);
+    let given = guards.iter().filter_map(|guard| match guard {
+        GuardStep::AskGrpc(_) => Some(AnswerStep::Granted),
+        _ => guard.asking().map(|asking| AnswerStep::Cookies(asking.auth.cookies)),
+    });
+    edits.splice(at..at, given);
     let replacing = answers.pages.as_deref().map(|pages| {
         let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.of_pages() });
         Box::new(Replacing { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
@@ -559,9 +604,11 @@ impl AnswerStep {
 }
 
 /// What is done with the requests of a share: what its own filters say, and what its rule says about all that comes after the choice
-/// of a backend.
+/// of a backend. Services see the requests of a share once its backend is chosen: those of the rule, then those of the share.
 pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
+    // Services of the rule come first, so that what a service of the share picks is not changed behind it.
+    phases.extensions.splice(0..0, rule.extensions.iter().cloned());
     if let Some(of_rule) = &rule.forwarding {
         let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, .. } = (**of_rule).clone();
         let unset = Forwarding::default();
@@ -569,7 +616,10 @@ pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     }
     phases.answers.edits.extend_from_slice(&rule.answers.edits);
     phases.answers = Answers { edits: phases.answers.edits, ..rule.answers.clone() };
-    Phases { bounds: rule.bounds, unlogged: rule.unlogged, tracing: rule.tracing.clone(), ..phases }
+    // Those of the rule first; guards were asked before the choice, and they were not.
+    let extensions = rule.extensions.iter().chain(&phases.extensions).cloned().collect();
+    let tracing = rule.tracing.clone();
+    Phases { extensions, bounds: rule.bounds, unlogged: rule.unlogged, tracing, ..phases }
 }
 
 impl CompiledRedirect {
@@ -627,169 +677,4 @@ fn name_and_value(field: &HeaderField) -> (&[u8], &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use fairway_model::{AuthService, ExternalAuth, Template};
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-    use proptest::sample::select;
-
-    use super::*;
-
-    fn field(name: &str) -> HeaderField {
-        HeaderField { name: name.into(), value: "v".into() }
-    }
-
-    fn names(fields: &ReadyFields) -> Vec<&str> {
-        fields.iter().map(|field| std::str::from_utf8(field.name).unwrap()).collect()
-    }
-
-    #[test]
-    fn what_belongs_to_the_hop_is_not_edited_and_there_is_one_host() {
-        let edit = HeaderEdit {
-            remove: ["x-a", "host", "Connection", "content-length"].map(Into::into).into(),
-            set: vec![field("X-B"), field("Transfer-Encoding"), field("Host")],
-            add: vec![field("X-C"), field("host"), field("Upgrade")],
-        };
-        let edits = FieldEdits::of(&edit, |_| true);
-        assert_eq!(edits.remove.iter().map(|name| &**name).collect::<Vec<_>>(), ["x-a"]);
-        assert_eq!((names(&edits.set), names(&edits.add)), (vec!["X-B", "host"], vec!["X-C"]));
-    }
-
-    /// Of few names, so that they meet.
-    fn some_fields() -> impl Strategy<Value = Vec<HeaderField>> {
-        let names = select(vec!["X-A", "x-a", "X-B", "X-Longer", "Date", "date", "Server"]);
-        let field = |(name, value): (&str, String)| HeaderField { name: name.into(), value: value.into() };
-        vec((names, "[a-z]").prop_map(field), 0..4)
-    }
-
-    proptest! {
-        #[test]
-        fn edits_come_out_as_if_each_were_made_by_itself(
-            had in some_fields(),
-            remove in vec(select(vec!["x-a", "x-b", "date", "x-none"]), 0..3),
-            set in some_fields(),
-            add in some_fields(),
-        ) {
-            let mut edited = Head::new();
-            edited.start_response(200);
-            had.iter().map(name_and_value).for_each(|(name, value)| edited.append(name, value));
-            let mut expected = edited.clone();
-            remove.iter().for_each(|name| expected.remove(name.as_bytes()));
-            set.iter().map(name_and_value).for_each(|(name, value)| expected.set(name, value));
-            add.iter().map(name_and_value).for_each(|(name, value)| expected.append(name, value));
-            let remove: Vec<Arc<str>> = remove.into_iter().map(Arc::from).collect();
-            FieldEdits::of(&HeaderEdit { remove, set, add }, |_| true).apply(&mut edited);
-            prop_assert_eq!(edited.fields().collect::<Vec<_>>(), expected.fields().collect::<Vec<_>>());
-            for known in [Known::Date, Known::Server] {
-                prop_assert_eq!(edited.first(known), expected.first(known));
-            }
-            let lines = |head: &Head| {
-                let mut lines = Vec::new();
-                head.for_each_run(|run| lines.extend_from_slice(run));
-                lines
-            };
-            prop_assert_eq!(lines(&edited), lines(&expected));
-        }
-    }
-
-    #[test]
-    fn what_fairway_writes_itself_is_edited_at_last() {
-        let set = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
-        let both = HeaderEdit { add: vec![field("X-A")], ..set("X-Forwarded-Proto") };
-        let request = [both, set("x-real-ip"), set("X-B")].map(RequestEdit::Headers).into();
-        let phases = Phases { request, ..Phases::default() };
-        let steps = Steps::<()>::compiled(&phases, PathForm::Decoded, &mut |_| ()).unwrap();
-        let ours: Vec<_> = steps.forwarding.edits.iter().flat_map(|edits| names(&edits.set)).collect();
-        assert_eq!(ours, ["X-Forwarded-Proto", "x-real-ip"]);
-        let [RequestStep::Edit(first), RequestStep::Edit(second)] = &*steps.request else {
-            panic!("two steps")
-        };
-        assert_eq!((names(&first.add), names(&second.set)), (vec!["X-A"], vec!["X-B"]));
-        assert!(first.set.is_empty());
-    }
-
-    #[test]
-    fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
-        let edit = || HeaderEdit { set: vec![field("X-A")], ..HeaderEdit::default() };
-        let auth = ExternalAuth {
-            service: AuthService::OwnHost { scheme: None },
-            method: None,
-            target: Template::text("/auth"),
-            copied: Vec::new(),
-            fields: Vec::new(),
-            redirect: None,
-            sign_in: None,
-            cookies: AuthCookies::Always,
-            timeouts: Timeouts::default(),
-            kept: None,
-        };
-        let phases = Phases {
-            guards: vec![Guard::ExternalAuth(Box::new(auth))],
-            answers: Answers {
-                edits: vec![
-                    AnswerEdit::Fields([].into()),
-                    AnswerEdit::Headers(edit()),
-                    AnswerEdit::StrictTransportSecurity("max-age=1".into()),
-                ],
-                ..Answers::default()
-            },
-            ..Phases::default()
-        };
-        let steps = Steps::<()>::compiled(&phases, PathForm::Decoded, &mut |_| ()).unwrap();
-        let [
-            AnswerStep::Fields(_),
-            AnswerStep::Cookies(AuthCookies::Always),
-            AnswerStep::Edit(_),
-            AnswerStep::StrictTransportSecurity(_),
-        ] = &*steps.answers.edits
-        else {
-            panic!("{:?}", steps.answers.edits)
-        };
-        assert!(steps.forwarding.drops_trailers);
-    }
-
-    #[test]
-    fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
-        let edit = |name: &str| HeaderEdit { set: vec![field(name)], ..HeaderEdit::default() };
-        let compression = || Arc::new(Compression { codings: Vec::new() });
-        let rule = Phases {
-            guards: vec![Guard::OverTls],
-            request: vec![RequestEdit::Headers(edit("X-Rule"))],
-            forwarding: Forwarding {
-                path: Some(PathRewrite::Full("/rule".into())),
-                retry_statuses: vec![500],
-                fallbacks: vec![Fallback { backend: "b".into(), fields: Vec::new() }],
-                ..Forwarding::default()
-            }
-            .kept(),
-            answers: Answers {
-                edits: vec![AnswerEdit::Headers(edit("X-Rule"))],
-                compression: Some(compression()),
-                ..Answers::default()
-            },
-            unlogged: true,
-            ..Phases::default()
-        };
-        let own = RouteFilters {
-            answer: vec![edit("X-Own")],
-            path: Some(PathRewrite::Full("/own".into())),
-            ..RouteFilters::default()
-        };
-        let expected = Phases {
-            forwarding: Forwarding {
-                path: Some(PathRewrite::Full("/own".into())),
-                retry_statuses: vec![500],
-                ..Forwarding::default()
-            }
-            .kept(),
-            answers: Answers {
-                edits: ["X-Own", "X-Rule"].map(edit).map(AnswerEdit::Headers).into(),
-                compression: Some(compression()),
-                ..Answers::default()
-            },
-            unlogged: true,
-            ..Phases::default()
-        };
-        assert_eq!(of_share(Some(&own), &rule), expected);
-    }
-}
+mod tests;

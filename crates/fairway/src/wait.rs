@@ -319,7 +319,7 @@ mod tests {
             object("service/a/web").unwrap_err().to_string(),
             "--object service/a/web: is no KIND/NAMESPACE/NAME, as in httproute/shop/web, of one of the kinds \
              gatewayclass, gateway, listenerset, httproute, grpcroute, tlsroute, tcproute, udproute, backendtlspolicy, \
-             clienttrafficpolicy, backendtrafficpolicy, securitypolicy"
+             clienttrafficpolicy, backendtrafficpolicy, securitypolicy, extensionpolicy, inferencepool"
         );
     }
 

@@ -142,6 +142,7 @@ async fn honest_clients_are_as_many_as_attackers_and_ask_when_those_went_on() {
         let found = run(Path::new(BINARY), kind, &effort).await;
         let honest = found.honest.as_ref().unwrap();
         assert_eq!((honest.connections, honest.together_ms), expected, "{found:#?}");
-        assert!(honest.cores > 0.0 && honest.probed.answered == honest.probed.sent, "{honest:#?}");
+        // CPU time is counted in ticks of 10 ms: so few clients may cost none.
+        assert!(honest.cores >= 0.0 && honest.probed.answered == honest.probed.sent, "{honest:#?}");
     }
 }

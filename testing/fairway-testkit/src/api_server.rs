@@ -21,7 +21,7 @@ mod tests;
 mod watch;
 
 pub use answers::{Page, note_writer};
-pub use discovery::{Definition, GATEWAY_API, POLICIES};
+pub use discovery::{Definition, GATEWAY_API, INFERENCE_EXTENSION, POLICIES};
 pub use faults::{Failure, Listing, Network};
 pub use kubelet::{FORWARD_TO, PRINTED};
 pub use listening::ListeningServer;

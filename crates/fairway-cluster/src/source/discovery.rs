@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fairway_objects::kinds::{GATEWAY_KINDS, GROUP, POLICY_GROUP};
+use fairway_objects::kinds::{GATEWAY_KINDS, GROUP, INFERENCE_GROUP, POLICY_GROUP};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Asks once.
 pub(super) async fn offered(client: &Client) -> Result<Offered, Fault> {
     let mut offered = Offered::new();
-    for group in [GROUP, POLICY_GROUP] {
+    for group in [GROUP, POLICY_GROUP, INFERENCE_GROUP] {
         offered_of(client, group, &mut offered).await?;
     }
     Ok(offered)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::kinds::{Kind, POLICY_GROUP};
+use fairway_objects::kinds::{INFERENCE_GROUP, Kind, POLICY_GROUP};
 use tokio::time;
 
 use super::collection::{Collection, Watched};
@@ -97,6 +97,9 @@ pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
         Fault::NoSuchApi => {
             let remedy = match collection.kind.kind().and_then(Kind::of_gateways) {
                 Some(known) if known.group == POLICY_GROUP => "install the CRDs of Fairway's policies",
+                Some(known) if known.group == INFERENCE_GROUP => {
+                    "install the CRDs of the Gateway API Inference Extension"
+                }
                 Some(_) => "install the CRDs of the Gateway API",
                 None => "Kubernetes 1.21 or newer does",
             };
@@ -133,9 +136,14 @@ fn consequence(watched: Watched, listed: bool) -> &'static str {
         Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy => {
             "what such policies there say is not in force"
         }
+        Kind::ExtensionPolicy => {
+            "requests and responses there pass services that such policies ask without being seen by them"
+        }
         Kind::SecurityPolicy => {
             "what such policies there protect is not protected by them: requests pass that they would refuse"
         }
+        Kind::InferencePool => "shares of routes to InferencePools there are answered 500",
+        Kind::Pod => "InferencePools there have no endpoints",
         Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute => {
             "no such route there is served"
         }

@@ -9,6 +9,7 @@
 
 mod events;
 mod offered;
+mod pods;
 mod references;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

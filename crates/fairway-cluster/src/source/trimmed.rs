@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fairway_objects::object::{Object, ObjectKey};
+use fairway_objects::pod::{Pod, PodStatusForm};
 use fairway_objects::slice::SliceForm;
 use k8s_openapi::api::core::v1::{
     ConfigMap, LoadBalancerStatus, Namespace, Secret, Service, ServicePort, ServiceSpec, ServiceStatus,
@@ -87,6 +88,7 @@ pub(super) struct Meta {
     resource_version: String,
     generation: Option<i64>,
     creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
 }
@@ -249,6 +251,22 @@ impl Wire for SliceForm<Meta> {
 }
 
 #[derive(Clone, Deserialize)]
+pub(super) struct PodWire {
+    metadata: Meta,
+    #[serde(default)]
+    status: PodStatusForm,
+}
+
+impl Wire for PodWire {
+    fn trim(self) -> Item {
+        let item = self.metadata.item();
+        let (labels, leaving) = (self.metadata.labels, self.metadata.deletion_timestamp);
+        let object = Pod::kept(item.key.clone(), labels.unwrap_or_default(), self.status, leaving.is_some());
+        Item { content: Content::kept(object), ..item }
+    }
+}
+
+#[derive(Clone, Deserialize)]
 pub(super) struct SecretWire {
     metadata: Meta,
     data: Option<BTreeMap<String, ByteString>>,
@@ -381,6 +399,34 @@ mod tests {
         };
         assert_eq!((&slice.key, slice.service()), (&item.key, Some(ObjectKey::new("shop", "web"))));
         assert_eq!(slice.addresses[0].pod.as_deref(), Some("web-abc"));
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_is_not_ready() {
+        let read = |deleted: Option<&str>| {
+            let mut metadata = serde_json::json!({
+                "name": "vllm-1", "namespace": "models", "uid": "u", "resourceVersion": "9",
+                "labels": { "app": "vllm" },
+            });
+            if let Some(at) = deleted {
+                metadata["deletionTimestamp"] = at.into();
+            }
+            let wire: PodWire = serde_json::from_value(serde_json::json!({
+                "metadata": metadata,
+                "spec": { "containers": [{ "name": "vllm" }] },
+                "status": {
+                    "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{ "ip": "10.0.0.1" }],
+                    "conditions": [{ "type": "Ready", "status": "True" }],
+                },
+            }))
+            .expect("a Pod");
+            let Content::Kept(Object::Pod(pod)) = wire.trim().content else { panic!("not a Pod") };
+            pod
+        };
+        let pod = read(None);
+        assert_eq!((&pod.key, pod.is_ready), (&ObjectKey::new("models", "vllm-1"), true));
+        assert_eq!(pod.labels.get("app").map(String::as_str), Some("vllm"));
+        assert!(!read(Some("2026-01-02T03:04:05Z")).is_ready);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::collection::{Collection, Watched};
 use super::fault::Fault;
 use super::trimmed::{
-    ConfigMapWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire, Meta, NamespaceWire,
+    ConfigMapWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire, Meta, NamespaceWire, PodWire,
     SecretWire, ServiceWire, WholeWire, Wire,
 };
 use super::trimmed_gateways::GatewayWire;
@@ -76,6 +76,7 @@ macro_rules! with_wire {
             Watched::Objects(Kind::IngressClass) = IngressClassWire,
             Watched::Objects(Kind::Service) = ServiceWire,
             Watched::Objects(Kind::EndpointSlice) = SliceForm<Meta>,
+            Watched::Objects(Kind::Pod) = PodWire,
             Watched::Objects(Kind::Secret) = SecretWire,
             Watched::Objects(Kind::ConfigMap) = ConfigMapWire,
             Watched::Objects(Kind::Namespace) = LabelledNamespaceWire,

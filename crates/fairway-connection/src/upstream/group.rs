@@ -1,5 +1,7 @@
 //! The endpoints of one backend as one worker uses them, and who gets the next request.
 
+pub mod picks;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -253,12 +255,18 @@ impl<H: Hop> Group<H> {
         }
         let owner = if belongs == Belongs::Anywhere { None } else { self.owner(belongs, tried, random, now) };
         let chosen = owner.or_else(|| self.balanced(tried, random, now))?;
-        let member = &self.members[chosen];
+        self.chosen(chosen, now)
+    }
+
+    /// This member, for an attempt that begins.
+    #[inline]
+    fn chosen(&self, index: usize, now: Instant) -> Option<Chosen<H>> {
+        let member = &self.members[index];
         let errand = match member.health().wants_probe(now) && member.begin_probe(now) {
             true => Errand::Probe,
             false => Errand::Regular,
         };
-        Some(Chosen::new(u32::try_from(chosen).ok()?, member, errand))
+        Some(Chosen::new(u32::try_from(index).ok()?, member, errand))
     }
 
     /// The member that the request belongs to, of those that may be used.

@@ -1,8 +1,8 @@
 //! The endpoints of backends as one worker knows them: their health, their load, the idle connections to them, and who gets
 //! the next request.
 //!
-//! * [`group`]: the endpoints of one backend. It picks one for each attempt, and keeps to what the backend says of its
-//!   traffic: how many requests an endpoint may have under way, and what ejects one.
+//! * [`group`]: the endpoints of one backend. It picks one for each attempt, from those that somebody else picked for
+//!   the request where there are some, and keeps to what the backend says of its traffic: how many requests an endpoint may have under way, and what ejects one.
 //! * [`endpoint`]: one address, shared by all groups that have it, with its pool.
 //! * [`health`]: what failures say of it.
 //! * [`lease`]: one exchange's worth of a connection, which the pool lends.
@@ -22,6 +22,7 @@ pub mod room;
 pub mod state;
 
 pub use endpoint::{Awaited, Chosen, Endpoint, EndpointIdentity, Errand, Opened, PoolLimits, Underway};
+pub use group::picks::Picks;
 pub use group::{Group, Groups, Tried};
 pub use health::Blame;
 pub use lease::Lease;

@@ -1,5 +1,5 @@
 //! What Fairway's policies for Gateway API say, as values of the model: [`clients`] for listeners, [`backends`] for Services,
-//! [`security`] for requests. `value` reads times, numbers and ranges.
+//! [`security`] for requests, [`extensions`] for services that see them. `value` reads times, numbers and ranges.
 //!
 //! Pure and total. It knows no target: which policy holds where, and what becomes of one that cannot be read, is
 //! decided beside it.
@@ -8,6 +8,7 @@ pub(crate) mod backends;
 mod buffering;
 pub(crate) mod clients;
 mod compression;
+pub(crate) mod extensions;
 mod external;
 mod reading;
 pub(crate) mod security;

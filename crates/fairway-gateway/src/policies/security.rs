@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, AuthService, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit,
-    ExternalAuth, Guard, HeaderEdit, RequestEdit,
+    AccessList, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit, Guard, HeaderEdit,
+    RequestEdit,
 };
 use fairway_objects::certificate::secret_value;
 use fairway_objects::identity::{self, Identity, KeysBackend};
@@ -17,7 +17,7 @@ use fairway_objects::resources::Resources;
 use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
 use ipnet::IpNet;
 
-use crate::policies::external;
+use crate::policies::external::{self, Question};
 use crate::policies::reading::{Reading, Warning, Wrong};
 use crate::policies::value::{number, ranges, word};
 
@@ -29,7 +29,7 @@ pub(crate) struct Security {
     under_way: Option<Guard>,
     access: Option<AccessList>,
     basic: Option<BasicAuth>,
-    external: Option<ExternalAuth>,
+    external: Option<Question>,
     identity: Identity,
 }
 
@@ -150,14 +150,7 @@ impl Security {
         guards.extend(self.identity.jwt.clone().map(Guard::Jwt));
         guards.extend(self.identity.oidc.clone().map(Guard::Oidc));
         guards.extend(self.identity.api_key.clone().map(Guard::ApiKey));
-        guards.extend(self.external.clone().map(|mut external| {
-            if let (AuthService::Backend { backend: asked, .. }, Some(backend)) =
-                (&mut external.service, backend)
-            {
-                *asked = backend;
-            }
-            Guard::ExternalAuth(Box::new(external))
-        }));
+        guards.extend(self.external.clone().map(|question| question.guard(backend)));
         guards.extend(self.identity.authorization.clone().map(Guard::Authorize));
         guards.extend(self.identity.late_limits.iter().cloned().map(Guard::RateLimit));
         guards
@@ -348,7 +341,7 @@ fn text<'c>(object: &ObjectRef, entry: &str, context: Context<'c>) -> Result<Opt
 mod tests {
     use std::time::Duration;
 
-    use fairway_model::LimitKey;
+    use fairway_model::{AuthService, LimitKey};
     use fairway_objects::object::Object;
     use fairway_objects::resources::Change;
     use k8s_openapi::api::core::v1::Secret;
@@ -457,6 +450,31 @@ mod tests {
     }
 
     #[test]
+    fn a_question_over_grpc_has_its_bounds() {
+        let grpc = |more: Value| {
+            let read = of(json!({"externalAuth": more})).unwrap();
+            match read.said.guards(Some("shop/opa:9191;h2c".into())).remove(0) {
+                Guard::GrpcAuth(auth) => *auth,
+                other => panic!("{other:?}"),
+            }
+        };
+        let backend = json!({"name": "opa", "port": 9191});
+        let auth = grpc(json!({"backendRef": backend, "grpc": {}}));
+        assert_eq!((&*auth.service.authority, auth.max_body), ("opa.shop.svc", 0));
+        assert_eq!(auth.service.timeouts.request, Some(Duration::from_secs(10)));
+        assert!(!auth.failure_mode_allow && !auth.allow_partial_body && auth.context.is_empty());
+        let auth = grpc(json!({"backendRef": backend, "host": "opa.test", "timeout": "250ms", "grpc": {
+            "maxRequestBytes": "1Mi", "allowPartialBody": true, "failureMode": "Open",
+            "contextExtensions": {"b": "2", "a": "1"},
+        }}));
+        assert_eq!((&*auth.service.authority, auth.max_body), ("opa.test", 1 << 20));
+        let timeouts = auth.service.timeouts;
+        assert_eq!((timeouts.connect, timeouts.request), (timeouts.read, Some(Duration::from_millis(250))));
+        assert!(auth.failure_mode_allow && auth.allow_partial_body);
+        assert_eq!(auth.context, [("a".into(), "1".into()), ("b".into(), "2".into())]);
+    }
+
+    #[test]
     fn what_it_names_is_watched() {
         let spec = serde_json::from_value(json!({
             "jwt": {"issuers": [
@@ -515,6 +533,17 @@ mod tests {
             (auth(json!({"signInUrl": "login"})), "spec.externalAuth.signInUrl"),
             (auth(json!({"host": "a/b"})), "spec.externalAuth.host"),
             (auth(json!({"timeout": "soon"})), "spec.externalAuth.timeout"),
+            (auth(json!({"grpc": {}, "path": "/"})), "spec.externalAuth.path"),
+            (auth(json!({"grpc": {}, "method": "GET"})), "spec.externalAuth.method"),
+            (auth(json!({"grpc": {}, "responseHeaders": ["X-User"]})), "spec.externalAuth.responseHeaders"),
+            (auth(json!({"grpc": {}, "signInUrl": "/login"})), "spec.externalAuth.signInUrl"),
+            (auth(json!({"grpc": {}, "timeout": "0s"})), "spec.externalAuth.timeout"),
+            (auth(json!({"grpc": {"maxRequestBytes": 1_048_577}})), "spec.externalAuth.grpc.maxRequestBytes"),
+            (auth(json!({"grpc": {"failureMode": "Shut"}})), "spec.externalAuth.grpc.failureMode"),
+            (
+                auth(json!({"grpc": {"contextExtensions": {"a": "x".repeat(1025)}}})),
+                "spec.externalAuth.grpc.contextExtensions",
+            ),
             (json!({"jwt": {}}), "spec.jwt.issuers"),
             (json!({"apiKey": {"secretRefs": [{"name": "gone"}]}}), "spec.apiKey.secretRefs[0]"),
             (

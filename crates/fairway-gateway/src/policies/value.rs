@@ -1,6 +1,7 @@
 //! The values of fields: times of GEP-2257, numbers, words of an enumeration, addresses and ranges. Owns how a value that is none
 //! is named.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fairway_objects::annotations::text;
@@ -56,6 +57,21 @@ pub(crate) fn some_bytes(field: &str, value: Option<&Size>) -> Result<Option<u64
     }
 }
 
+/// A number of bytes within bounds, or `default`.
+pub(crate) fn bounded(
+    field: &str,
+    value: Option<&Size>,
+    default: u32,
+    bounds: RangeInclusive<u64>,
+) -> Result<u32, Wrong> {
+    let Some(size) = bytes(field, value)? else { return Ok(default) };
+    let within = u32::try_from(size).ok().filter(|_| bounds.contains(&size));
+    within.ok_or_else(|| {
+        let problem = format!("{size} is not within {} and {} bytes", bounds.start(), bounds.end());
+        Wrong::new(field, problem)
+    })
+}
+
 /// The word of an enumeration; `None` where nothing is said.
 pub(crate) fn word<T: Copy>(
     field: &str,
@@ -103,6 +119,10 @@ mod tests {
         assert_eq!(bytes("2Ki"), Ok(Some(2048)));
         assert_eq!(bytes("2KB").unwrap_err().problem, "\"2KB\" is no size such as 8Mi");
         assert!(bytes("0").unwrap_err().problem.starts_with("0 is too small"));
+        let within = |text: &str| bounded("b", Some(&Size(text.to_owned())), 7, 1..=1024);
+        assert_eq!((within("1Ki"), bounded("b", None, 7, 1..=2)), (Ok(1024), Ok(7)));
+        assert_eq!(within("2Ki").unwrap_err().problem, "2048 is not within 1 and 1024 bytes");
+        assert!(within("0").is_err() && within("8Gi").is_err());
         let known = [("On", true), ("Off", false)];
         assert_eq!(word("w", Some("Off"), &known), Ok(Some(false)));
         assert_eq!(word("w", Some("off"), &known).unwrap_err().problem, "\"off\" is none of On, Off");

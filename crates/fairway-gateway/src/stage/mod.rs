@@ -7,5 +7,6 @@ mod hosts;
 mod own_policies;
 mod places;
 mod policies;
+mod pools;
 mod routes;
 mod statuses;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use fairway_objects::backend::ResolveError;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::{ParentReference, PolicyTargetReference};
-use fairway_objects::identity::KeysBackend;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
@@ -14,7 +13,8 @@ use crate::client_traffic::ClientPolicies;
 use crate::condition::{ACCEPTED, Condition, Fault};
 use crate::gateway::Listener;
 use crate::policies::Wrong;
-use crate::policy::{self, OwnPolicy, Target, Written};
+use crate::policies::security::Security;
+use crate::policy::{self, Asked, OwnPolicy, Target, Written, is_of_requests};
 use crate::route::Route;
 use crate::state::{Gateways, Variant};
 use crate::status::{ObjectStatus, OwnStatus, ParentStatus};
@@ -34,7 +34,7 @@ impl Gateways {
     /// Reads policies, after those of TLS.
     pub(crate) fn read_own_policies(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for reference in std::mem::take(&mut work.policies) {
-            let policy = policy::read(&reference, inputs).map(|policy| self.with_service(policy, inputs));
+            let policy = policy::read(&reference, inputs).map(|policy| self.with_services(policy, inputs));
             let policy = policy.map(Arc::new);
             work.statuses.insert(reference.clone());
             let known = self.attached.get(&reference);
@@ -52,39 +52,27 @@ impl Gateways {
         }
     }
 
-    /// A policy that asks a Service which cannot be asked cannot be used.
-    fn with_service(&self, mut policy: OwnPolicy, inputs: Inputs<'_>) -> OwnPolicy {
-        if let Some(wrong) = self.unreachable(&policy, inputs) {
-            let (all, key) = (&inputs.resources.gateway.policies.security, &policy.reference.key);
-            let origin = all.get(key).map(|it| it.origin(Kind::SecurityPolicy, key, &wrong.field));
-            policy.refuse(wrong, origin.unwrap_or_default());
+    /// A policy that asks a Service which cannot be asked cannot be used; of an ExtensionPolicy, that service.
+    fn with_services(&self, mut policy: OwnPolicy, inputs: Inputs<'_>) -> OwnPolicy {
+        let reference = policy.reference.clone();
+        let found = self.with_resolver(&reference, Speaks::Http, &Variant::default(), inputs, |resolver| {
+            let of = |it: &Asked| {
+                let backend = resolver.asked(&reference, it, &mut References::default());
+                backend.map_err(|fault| Wrong::new(it.field.clone(), fault.message))
+            };
+            policy.asks.iter().map(of).collect::<Vec<_>>()
+        });
+        let place = |field: &str| policy::origin(&reference, field, inputs);
+        if reference.kind == Kind::ExtensionPolicy {
+            policy.set_backends(found, place);
+        } else if let Some(security) = policy.security() {
+            let unreachable = found.into_iter().find_map(Result::err);
+            if let Some(wrong) = unreachable.or_else(|| unpublished(security, inputs)) {
+                let origin = place(&wrong.field);
+                policy.refuse(wrong, origin);
+            }
         }
         policy
-    }
-
-    /// Which Service that a policy needs cannot be asked.
-    fn unreachable(&self, policy: &OwnPolicy, inputs: Inputs<'_>) -> Option<Wrong> {
-        let security = policy.security()?;
-        let asked = policy.asks.as_ref().and_then(|asks| {
-            let variant = Variant::default();
-            self.with_resolver(&policy.reference, Speaks::Http, &variant, inputs, |resolver| {
-                let (_, fault) = resolver.resolve(asks.into(), &mut References::default()).err()?;
-                Some(Wrong::new("spec.externalAuth.backendRef", fault.message))
-            })
-        });
-        let publishes = |it: &KeysBackend| {
-            let problem = match it.backend.target(inputs).err()? {
-                ResolveError::NoService => format!("Service {} does not exist", it.backend.service),
-                ResolveError::NoPort { known } => {
-                    format!("Service {} has no port {}; it has {known}", it.backend.service, it.backend.port)
-                }
-                ResolveError::External => {
-                    format!("Service {} is of type ExternalName, and such are not served", it.backend.service)
-                }
-            };
-            Some(Wrong::new(it.field.clone(), problem))
-        };
-        asked.or_else(|| security.keys_backends().iter().find_map(publishes))
     }
 
     /// Evaluates something with what decides about references of an object.
@@ -102,6 +90,7 @@ impl Gateways {
             Some((policy.reference.key.clone(), policy.backends()?.clone()))
         };
         let guards = |rule: Option<&str>| self.attached.guards(referrer, variant, rule);
+        let extensions = |rule: Option<&str>| self.attached.extensions(referrer, variant, rule);
         evaluate(Resolver {
             inputs,
             route: referrer,
@@ -109,6 +98,7 @@ impl Gateways {
             policies: &policies,
             uses: &uses,
             guards: &guards,
+            extensions: &extensions,
             client_certificate: variant.client_certificate.as_ref(),
         })
     }
@@ -127,7 +117,7 @@ impl Gateways {
                 let sets = self.naming.dependent(&reference).filter(|it| it.kind == Kind::ListenerSet);
                 for parent in [&reference].into_iter().chain(sets) {
                     work.statuses.extend(self.attached.of(parent).cloned());
-                    if kind == Kind::SecurityPolicy {
+                    if is_of_requests(kind) {
                         work.routes.read.extend(self.routes.by_parent.of(parent).cloned());
                     }
                 }
@@ -175,7 +165,7 @@ impl Gateways {
         let Some(target) = &written.target else {
             let it = &written.reference;
             let what = crate::condition::kind(&it.group, &it.kind);
-            let problem = format!("a {} cannot be for {what}", kind.name());
+            let problem = format!("{} cannot be for {what}", with_article(kind));
             return Some(Err(Fault::new("Invalid", problem)));
         };
         match self.standing(target, inputs) {
@@ -183,7 +173,7 @@ impl Gateways {
             Standing::Missing(problem) => return Some(Err(Fault::new("TargetNotFound", problem))),
             Standing::Present => {}
         }
-        if let Err(wrong) = &policy.said {
+        if let Some(wrong) = policy.fault() {
             return Some(Err(Fault::new("Invalid", format!("{}: {}", wrong.field, wrong.problem))));
         }
         let first = self.attached.deciding(kind, target);
@@ -250,21 +240,17 @@ impl Gateways {
                 let clients = ClientPolicies::of(reading, &self.attached);
                 own.find_map(|listener| clients.fault(listener, policy))
             }
-            _ => own.find_map(|listener| self.unprotected(policy, target, listener)),
+            Kind::SecurityPolicy => own.find_map(|listener| self.unprotected(policy, target, listener)),
+            _ => own.find_map(|listener| not_http(policy, target, listener)),
         }
     }
 
     /// Why a SecurityPolicy closes a listener that it is for.
     fn unprotected(&self, policy: &OwnPolicy, target: &Target, listener: &Listener) -> Option<Fault> {
-        let entry = &listener.entry;
-        let http = entry.protocol.served().is_some_and(|protocol| protocol.is_http());
-        if !http && target.section.is_some() {
-            let problem = format!(
-                "listener {} speaks {}, and a SecurityPolicy protects HTTP only",
-                entry.id.name, entry.protocol
-            );
-            return Some(Fault::new("Invalid", problem));
+        if let Some(fault) = not_http(policy, target, listener) {
+            return Some(fault);
         }
+        let entry = &listener.entry;
         let gateway = &self.listening.parents.get(&target.object)?.gateway;
         let reading = self.listening.readings.get(gateway)?;
         let along = self.attached.along(Kind::SecurityPolicy, gateway, &entry.id);
@@ -279,6 +265,38 @@ impl Gateways {
             Fault::new("Invalid", problem)
         })
     }
+}
+
+/// Why a policy for requests does not hold at a listener that it names: it has none.
+fn not_http(policy: &OwnPolicy, target: &Target, listener: &Listener) -> Option<Fault> {
+    let entry = &listener.entry;
+    let is_http = entry.protocol.served().is_some_and(|protocol| protocol.is_http());
+    (!is_http && target.section.is_some()).then(|| {
+        let (name, kind) = (&entry.id.name, with_article(policy.reference.kind));
+        let problem = format!("listener {name} speaks {}, and {kind} protects HTTP only", entry.protocol);
+        Fault::new("Invalid", problem)
+    })
+}
+
+fn with_article(kind: Kind) -> String {
+    let article = if kind.name().starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
+    format!("{article} {}", kind.name())
+}
+
+/// Which Service that publishes keys cannot be asked.
+fn unpublished(security: &Security, inputs: Inputs<'_>) -> Option<Wrong> {
+    security.keys_backends().iter().find_map(|it| {
+        let problem = match it.backend.target(inputs).err()? {
+            ResolveError::NoService => format!("Service {} does not exist", it.backend.service),
+            ResolveError::NoPort { known } => {
+                format!("Service {} has no port {}; it has {known}", it.backend.service, it.backend.port)
+            }
+            ResolveError::External => {
+                format!("Service {} is of type ExternalName, and such are not served", it.backend.service)
+            }
+        };
+        Some(Wrong::new(it.field.clone(), problem))
+    })
 }
 
 fn ancestor(target: &PolicyTargetReference, namespace: &str) -> ParentReference {
@@ -298,8 +316,12 @@ fn describe(policy: &OwnPolicy, written: &Written, fault: &Fault) -> Option<Diag
         ("TargetNotFound", _) => ("policy-target", "it has no effect there"),
         ("Conflicted", _) => ("policy-conflict", "it has no effect there"),
         _ if written.target.is_none() => ("policy-target", "it has no effect there"),
-        _ if policy.said.is_err() => return None,
+        _ if policy.fault().is_some() => return None,
         (_, Kind::SecurityPolicy) => ("policy-listener", "nobody passes there"),
+        (_, Kind::ExtensionPolicy) if policy.must_see_all() => {
+            ("policy-listener", "connections there are closed")
+        }
+        (_, Kind::ExtensionPolicy) => ("policy-listener", "it has no effect there"),
         _ => ("policy-listener", "a policy for the whole Gateway, or none, holds there"),
     };
     let found = Diagnostic::new(Severity::Error, code, written.origin.clone());

@@ -59,11 +59,14 @@ impl Gateways {
         }
         let services: BTreeSet<_> =
             rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
+        let pools: BTreeSet<_> =
+            rules.values().flat_map(|made| made.rules.found.pools.iter().cloned()).collect();
         let created = route.created().unwrap_or(i64::MAX);
         RouteMemo {
             age: Aged { created, key: reference.key.clone(), kind: reference.kind },
             named: named.into_iter().collect(),
             services: services.into_iter().collect(),
+            pools: pools.into_iter().collect(),
             hosts: hosts.unwrap_or_default().into(),
             parents: parents.into(),
             made: rules.into_iter().collect(),
@@ -87,13 +90,15 @@ impl Gateways {
         let parent = self.listening.parents.get(&attachment.listener.owner);
         let mut listeners = parent.iter().flat_map(|parent| &parent.listeners);
         let listener = listeners.find(|it| it.entry.id == attachment.listener);
-        let guards = self.attached.guards_of_listener(&attachment.gateway, &attachment.listener);
+        let of = |kind| self.attached.of_listener(kind, &attachment.gateway, &attachment.listener);
+        let guards = of(Kind::SecurityPolicy);
         let port = listener.map(|it| it.entry.port).filter(|_| !guards.is_empty());
         let frontend = reading.zip(port).map(|(reading, port)| reading.frontend.of(port));
         Variant {
             client_certificate: shown,
             passes_through: listener.is_some_and(|it| it.entry.protocol == Protocol::Passthrough),
             guards,
+            extensions: of(Kind::ExtensionPolicy),
             verified: frontend.is_some_and(|clients| clients.verification.is_some()),
         }
     }
@@ -101,8 +106,8 @@ impl Gateways {
     fn made(&self, reference: &ObjectRef, route: Route<'_>, variant: &Variant, inputs: Inputs<'_>) -> Made {
         let speaks = route.speaks(variant.passes_through);
         let mut rules = self.with_resolver(reference, speaks, variant, inputs, |it| route.rules(it));
-        if let Some(guard) = variant.guards.last() {
-            rules.close_streams(guard, route.origin(reference, "spec.rules"));
+        if let Some(policy) = self.attached.for_http_only(variant) {
+            rules.close_streams(&policy, route.origin(reference, "spec.rules"));
         }
         let made = model::Route {
             origin: route.origin(reference, ""),
@@ -139,7 +144,8 @@ impl Gateways {
         let (was, is) = (services(old), services(new));
         was.difference(&is).for_each(|it| self.routes.by_service.remove(it, reference));
         is.difference(&was).for_each(|it| self.routes.by_service.add(it, reference.clone()));
-        let foreign = is.iter().map(|service| service.namespace.clone());
+        let pools = self.exchange_pools(reference, old, new, work);
+        let foreign = is.iter().chain(&pools).map(|named| named.namespace.clone());
         self.set_foreign(reference, foreign.filter(|it| *it != reference.key.namespace).collect());
         let (was, is) = (old.map(RouteMemo::reached), new.map(RouteMemo::reached));
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
@@ -161,6 +167,27 @@ impl Gateways {
             }
         }
         work.attached.extend(was.into_iter().chain(is));
+    }
+
+    /// Takes the InferencePools that a route names, and marks those whose status says something of it; gives what it names now.
+    fn exchange_pools(
+        &mut self,
+        reference: &ObjectRef,
+        before: Option<&RouteMemo>,
+        after: Option<&RouteMemo>,
+        work: &mut Work,
+    ) -> Vec<ObjectKey> {
+        let named = |memo: Option<&RouteMemo>| memo.map(|memo| memo.pools.to_vec()).unwrap_or_default();
+        let (was, is) = (named(before), named(after));
+        for pool in was.iter().filter(|pool| !is.contains(pool)) {
+            self.routes.by_pool.remove(pool, reference);
+        }
+        for pool in is.iter().filter(|pool| !was.contains(pool)) {
+            self.routes.by_pool.add(pool, reference.clone());
+        }
+        let marked = was.iter().chain(&is).map(|pool| ObjectRef::new(Kind::InferencePool, pool.clone()));
+        work.statuses.extend(marked);
+        is
     }
 
     /// Gives the routes that were read, and those that others keep from a listener or no longer keep, their part in

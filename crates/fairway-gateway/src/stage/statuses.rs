@@ -1,4 +1,4 @@
-//! Makes the statuses of Gateways, ListenerSets and policies that are marked, and says what is wrong with them. Keeps all
+//! Makes the statuses of Gateways, ListenerSets, policies and InferencePools that are marked, and says what is wrong with them. Keeps all
 //! statuses.
 
 use std::collections::BTreeMap;
@@ -31,6 +31,11 @@ impl Gateways {
                     }
                 }
                 Kind::BackendTlsPolicy => self.policy_status(&object.key, inputs),
+                Kind::InferencePool => {
+                    let (status, found) = self.pool_status(&object, inputs);
+                    work.pieces.diagnostics.push((object.clone(), found));
+                    status
+                }
                 _ => {
                     let (status, found) = self.own_policy_status(&object, inputs);
                     work.pieces.diagnostics.push((object.clone(), found));

@@ -62,6 +62,7 @@ impl Turn {
             | Guard::ClientCertificate(_)
             | Guard::OverTls
             | Guard::ExternalAuth(_)
+            | Guard::GrpcAuth(_)
             | Guard::BasicAuth(_)
             | Guard::Jwt(_)
             | Guard::Oidc(_)
@@ -305,6 +306,7 @@ impl Added {
             match guard {
                 Guard::BasicAuth(_)
                 | Guard::ExternalAuth(_)
+                | Guard::GrpcAuth(_)
                 | Guard::Jwt(_)
                 | Guard::Oidc(_)
                 | Guard::ApiKey(_) => false,
@@ -376,6 +378,11 @@ impl Added {
         fields.map(|name| name.to_ascii_lowercase())
     }
 
+    /// Whether a service sees requests that may stop them.
+    pub(crate) fn is_filtered(&self) -> bool {
+        !self.phases.extensions.is_empty()
+    }
+
     /// Whether requests are mirrored.
     pub(crate) fn mirrors(&self) -> bool {
         self.phases.forwarding.as_ref().is_some_and(|forwarding| !forwarding.mirrors.is_empty())
@@ -444,6 +451,7 @@ impl Contributions {
     pub(crate) fn protect(&self) -> bool {
         self.closed.is_some()
             || self.added.phases.client.is_some()
+            || self.added.is_filtered()
             || self.host.snippet.is_some()
             || [Turn::Refuse, Turn::Snippet, Turn::Access, Turn::Limit]
                 .into_iter()

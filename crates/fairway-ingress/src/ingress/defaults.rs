@@ -18,6 +18,7 @@ use crate::ingress::external_auth::Question;
 use crate::ingress::to_https::{Https, Redirects};
 use crate::ingress::trust::{AddressSource, TrustsEverybody};
 use crate::ingress::values::Values;
+use crate::seclang::RuleText;
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
 const TIMEOUTS: Timeouts = Timeouts {
@@ -56,6 +57,7 @@ pub(crate) struct Defaults {
     pub(crate) compression: CompressionDefaults,
     pub(crate) snippets: SnippetDefaults,
     pub(crate) tracing: TracingDefaults,
+    pub(crate) firewall: FirewallDefaults,
     /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
     pub(crate) closed: Option<Closed>,
 }
@@ -79,6 +81,17 @@ pub(crate) struct SnippetDefaults {
     pub(crate) host: Option<Arc<HostSnippet>>,
     /// What paths do that belong to no Ingress.
     pub(crate) path: Option<Arc<PathSnippet>>,
+}
+
+/// The web application firewall where an Ingress says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FirewallDefaults {
+    /// `enable-modsecurity`.
+    pub(crate) enabled: bool,
+    /// `enable-owasp-modsecurity-crs`.
+    pub(crate) core_rule_set: bool,
+    /// `modsecurity-snippet`.
+    pub(crate) rules: Option<Arc<RuleText>>,
 }
 
 /// Headers of all Ingresses.
@@ -272,6 +285,7 @@ impl Default for Defaults {
             compression: CompressionDefaults::default(),
             snippets: SnippetDefaults::default(),
             tracing: TracingDefaults::default(),
+            firewall: FirewallDefaults::default(),
             closed: None,
         }
     }

@@ -15,6 +15,7 @@ pub(crate) mod contributions;
 pub(crate) mod defaults;
 pub(crate) mod errors;
 pub(crate) mod external_auth;
+mod firewall;
 pub(crate) mod further;
 pub(crate) mod host;
 pub(crate) mod host_certificate;

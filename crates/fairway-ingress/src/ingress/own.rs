@@ -1,8 +1,11 @@
 //! Fairway's own annotations, `fairway.dev/...`: which there are, and what each does. One that cannot be read closes the paths of
 //! its Ingress, since any of them may keep somebody out.
 
-use fairway_model::{AnswerReason, Guard, Phases};
-use fairway_objects::annotations::{deny, real_ip, redirect, request_headers, response_headers};
+use std::sync::Arc;
+
+use fairway_model::{AnswerReason, Guard, Origin, Phases};
+use fairway_objects::annotations::{self, deny, real_ip, redirect, request_headers, response_headers};
+use fairway_objects::backend::Purpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::closed::{self, Closed};
@@ -24,8 +27,20 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 8] =
-    ["api-key", "authorization", "compat", "compression", "jwt", "oidc", "rate-limits", "shared-hosts"];
+const OTHERS: [&str; 9] = [
+    "api-key",
+    "authorization",
+    "compat",
+    "compression",
+    EXTENSION,
+    "jwt",
+    "oidc",
+    "rate-limits",
+    "shared-hosts",
+];
+
+/// The annotation that names a backend.
+const EXTENSION: &str = "extension";
 
 /// Adds what they ask for.
 ///
@@ -35,6 +50,10 @@ pub(crate) fn contribute(reader: &mut Reader<'_>, contributions: &mut Contributi
     let mut outcome = Ok(());
     for (name, value) in reader.with_prefix(PREFIX).collect::<Vec<_>>() {
         let origin = reader.field(&format!("metadata.annotations[\"{PREFIX}/{name}\"]"));
+        if name == EXTENSION {
+            outcome = extension(reader, value, origin, contributions).and(outcome);
+            continue;
+        }
         let Some((_, make)) = TYPED.iter().find(|(typed, _)| *typed == name) else {
             if !OTHERS.contains(&name) {
                 let problem = format!("Fairway has no annotation {PREFIX}/{name}; it has {}", names());
@@ -45,14 +64,32 @@ pub(crate) fn contribute(reader: &mut Reader<'_>, contributions: &mut Contributi
         };
         match make(value) {
             Ok(phases) => contributions.added.add(phases),
-            Err(problem) => {
-                let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin);
-                reader.report(found.because(problem, closed::CONSEQUENCE));
-                outcome = Err(Closed(AnswerReason::ProtectionUnavailable));
-            }
+            Err(problem) => outcome = Err(invalid(reader, origin, problem)),
         }
     }
     outcome
+}
+
+/// A service that sees requests and responses.
+fn extension(
+    reader: &mut Reader<'_>,
+    value: &str,
+    origin: Origin,
+    contributions: &mut Contributions,
+) -> Result<(), Closed> {
+    let (extension, backend) = match annotations::extension(reader.key, value) {
+        Ok(read) => read,
+        Err(problem) => return Err(invalid(reader, origin, problem)),
+    };
+    contributions.added.name_backend(backend, origin, Purpose::Extension);
+    contributions.added.add(Phases { extensions: vec![Arc::new(extension)], ..Phases::default() });
+    Ok(())
+}
+
+fn invalid(reader: &mut Reader<'_>, origin: Origin, problem: String) -> Closed {
+    let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin);
+    reader.report(found.because(problem, closed::CONSEQUENCE));
+    Closed(AnswerReason::ProtectionUnavailable)
 }
 
 fn names() -> String {

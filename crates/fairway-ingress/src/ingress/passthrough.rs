@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fairway_model::{AnswerReason, HostPattern, Origin, StreamKey, StreamPolicy, StreamRoute};
+use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::{Options, UnsupportedProtection};
 use k8s_openapi::api::networking::v1::IngressRule;
@@ -21,13 +22,14 @@ use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
 
 /// Annotations that keep somebody out. Those that are not supported close an Ingress anyway.
-const PROTECTING: [&str; 12] = [
+const PROTECTING: [&str; 13] = [
     "allowlist-source-range",
     "auth-tls-secret",
     "auth-type",
     "auth-url",
     "configuration-snippet",
     "denylist-source-range",
+    "enable-modsecurity",
     "limit-connections",
     "limit-rate",
     "limit-rpm",
@@ -37,7 +39,8 @@ const PROTECTING: [&str; 12] = [
 ];
 
 /// Fairway's own annotations that do.
-const OWN_PROTECTING: [&str; 6] = ["api-key", "authorization", "deny", "jwt", "oidc", "rate-limits"];
+const OWN_PROTECTING: [&str; 7] =
+    ["api-key", "authorization", "deny", "extension", "jwt", "oidc", "rate-limits"];
 
 /// What happens where the operator says so.
 const IGNORED: &str = "clients over TLS reach the backend without it, as the flag says";
@@ -86,6 +89,7 @@ impl Protections<'_> {
         all.extend(own.map(|name| (own::PREFIX, name)));
         let by_settings = all.is_empty()
             && (self.by_snippet
+                || self.contributions.added.is_filtered()
                 || [Turn::Snippet, Turn::Access].into_iter().any(|turn| self.contributions.added.has(turn)));
         let found = |(prefix, name): (&str, &str), what: &str| {
             let (severity, consequence) = match protection {
@@ -97,7 +101,7 @@ impl Protections<'_> {
             Diagnostic::new(severity, "passthrough-protected", origin).because(problem, consequence)
         };
         if by_settings {
-            let settings = "the access lists or the authentication of the settings ConfigMap";
+            let settings = "the access lists, the authentication or the firewall of the settings ConfigMap";
             return vec![found((self.annotations.prefix, "ssl-passthrough"), settings)];
         }
         all.into_iter().map(|(prefix, name)| found((prefix, name), name)).collect()
@@ -107,7 +111,9 @@ impl Protections<'_> {
     fn has(&self, name: &str) -> bool {
         let Some(value) = self.annotations.value(name) else { return false };
         let verifies = self.annotations.value("auth-tls-verify-client") != Some("off");
-        !value.is_empty() && value != "0" && (name != "auth-tls-secret" || verifies)
+        let filters = name != "enable-modsecurity"
+            || switch(value) == Some(true) && self.contributions.added.is_filtered();
+        !value.is_empty() && value != "0" && (name != "auth-tls-secret" || verifies) && filters
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerEdit, AnswerReason, BackendKey, Deny, Forwarding, Guard, HeaderEdit, HeaderField,
-    Match, Origin, PathMatch, PathRewrite, Phases, Policy, Redirect, RedirectTarget, RequestEdit, Route,
-    Rule, RuleLabel, RuleLabels, ServiceName, Template, TemplatePart, WeightedBackend,
+    Action, Answer, AnswerEdit, AnswerReason, BackendKey, Deny, Extension, Forwarding, Guard, HeaderEdit,
+    HeaderField, Match, Origin, PathMatch, PathRewrite, Phases, Policy, Redirect, RedirectTarget,
+    RequestEdit, Route, Rule, RuleLabel, RuleLabels, ServiceName, Template, TemplatePart, WeightedBackend,
 };
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
@@ -25,6 +25,7 @@ use crate::ingress::context::Context;
 use crate::ingress::contributions::{HostClients, Named, ServerSnippet, Turn};
 use crate::ingress::defaults::Defaults;
 use crate::ingress::errors::Errors;
+use crate::ingress::firewall;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, PathKind, port_text};
 use crate::ingress::order::Entry;
@@ -253,7 +254,10 @@ impl<'a> Builder<'a> {
 
     /// What the annotations contribute, and what depends on the path and the host.
     fn phases(&self, location: &Location) -> Phases {
-        let Some(owner) = &location.owner else { return Phases::default() };
+        let Some(owner) = &location.owner else {
+            let filtered = self.filtered_by_default();
+            return filtered.map(|(extension, _)| firewall::phases(extension)).unwrap_or_default();
+        };
         let mut added = owner.contributions.added.clone();
         let exempt = &self.context.defaults.authentication.exempt;
         if exempt.iter().any(|prefix| location.path.starts_with(&**prefix)) {
@@ -305,8 +309,9 @@ impl<'a> Builder<'a> {
 
     /// What becomes of the requests of a location, which may have a canary and pages for its errors.
     fn actions(&mut self, location: &Location) -> Actions {
-        if let Some(owner) = &location.owner {
-            self.name_backends(owner);
+        match &location.owner {
+            Some(owner) => self.name_backends(owner),
+            None => self.backends.extend(self.filtered_by_default().map(|(_, backend)| backend)),
         }
         let main = match self.destination(location) {
             Ok(main) => main,
@@ -476,6 +481,12 @@ impl<'a> Builder<'a> {
         reference.ok_or_else(not_found)
     }
 
+    /// What the settings show to the firewall of requests that go to the default backend.
+    fn filtered_by_default(&self) -> Option<(Extension, BackendRef)> {
+        self.by_default().ok()?;
+        firewall::of_nobody(&self.context)
+    }
+
     /// The backends that annotations name.
     fn name_backends(&mut self, owner: &ServedIngress) {
         for Named { backend, origin, purpose } in owner.contributions.added.backends() {
@@ -485,7 +496,7 @@ impl<'a> Builder<'a> {
             };
             let severity = match purpose {
                 Purpose::Copies => Severity::Warning,
-                Purpose::Word | Purpose::Keys => Severity::Error,
+                Purpose::Word | Purpose::Keys | Purpose::Firewall | Purpose::Extension => Severity::Error,
             };
             let (code, _, problem) = explain(&error, backend);
             let found = Diagnostic::new(severity, code, origin.clone()).because(problem, purpose.without());

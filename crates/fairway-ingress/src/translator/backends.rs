@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey};
-use fairway_objects::backend::{self, BackendRef, Target};
+use fairway_objects::backend::{self, BackendRef, Target, Via};
 use fairway_objects::diagnostic::Scope;
 use fairway_objects::few::Few;
 use fairway_objects::filling::filling;
@@ -42,6 +42,9 @@ impl State {
             }
             None => {
                 self.dependencies.backends.add(&reference.service, key.clone());
+                if reference.via == Via::Pool {
+                    self.dependencies.pools.add(&reference.service.namespace, key.clone());
+                }
                 let users = Few::one(user);
                 let memo = BackendMemo { reference, users, external: None, certificate: None };
                 self.backends.insert(key.clone(), Arc::new(memo));
@@ -82,7 +85,11 @@ impl State {
                 (memo.external, memo.certificate) = (external, certificate.map(Box::new));
                 self.backends.insert(key, Arc::new(memo));
             } else {
-                self.dependencies.backends.remove(&memo.reference.service, &key);
+                let BackendRef { service, via, .. } = &memo.reference;
+                self.dependencies.backends.remove(service, &key);
+                if *via == Via::Pool {
+                    self.dependencies.pools.remove(&service.namespace, &key);
+                }
             }
         }
     }

@@ -34,8 +34,10 @@ pub(super) struct Dependencies {
     pub(super) names: Users<HostPattern, (Further, HostPattern)>,
     /// The exact hosts and further names that a wildcard with this suffix covers.
     pub(super) below: Users<Arc<str>, HostPattern>,
-    /// The backends of a Service.
+    /// The backends of a Service, or of an InferencePool.
     pub(super) backends: Users<ObjectKey, BackendKey>,
+    /// Those of InferencePools, by the namespace of their Pods.
+    pub(super) pools: Users<Arc<str>, BackendKey>,
     /// The backends whose addresses are those of an external name.
     pub(super) external: Users<Arc<str>, BackendKey>,
     /// The Ingresses that check source ranges.

@@ -34,7 +34,7 @@ pub struct Scene {
 }
 
 /// Reads documents. Beside Kubernetes kinds: `Options`, and `Certificate` for a TLS Secret with a new certificate. A
-/// SecurityPolicy is refused for the field that `refused` names.
+/// SecurityPolicy or ExtensionPolicy is refused for the field that `refused` names.
 pub fn scene(yaml: &str) -> Scene {
     let mut scene = Scene::default();
     for change in changes(yaml, &mut scene.options) {
@@ -178,6 +178,9 @@ fn set_options(options: &mut Options, value: &Value) {
     if value["gatewayAddress"] == "nowhere" {
         options.gateways.places = Places::Nowhere;
     }
+    if let Some(firewall) = value["waf"].as_str() {
+        options.firewall = Some(fairway_objects::service_url::firewall(firewall).unwrap());
+    }
     if let Some(prefix) = value["prefix"].as_str() {
         options.annotations_prefix = prefix.into();
     }
@@ -218,7 +221,8 @@ pub fn every_case(name: &str, found: impl Fn(&str) -> String) {
 /// What a rule does, in the order of the phases: guards one after the other, all else by its phase.
 pub fn phases(of: &Value) -> Vec<Value> {
     let guards = of["guards"].as_array().cloned().unwrap_or_default();
-    let others = ["client", "request", "forwarding", "answers", "bounds", "unlogged", "tracing"];
+    let others =
+        ["client", "request", "extensions", "forwarding", "answers", "bounds", "unlogged", "tracing"];
     let others = others.into_iter().filter_map(|name| Some(json!({ name: of.get(name)? })));
     guards.into_iter().chain(others).collect()
 }

@@ -284,7 +284,8 @@ fn of_answer(action: &Action) -> Option<&'static str> {
     match action {
         Action::Forward(_) | Action::Answer(Answer { reason: AnswerReason::NoRoute, .. }) => None,
         Action::Answer(Answer {
-            reason: AnswerReason::ProtectionUnavailable | AnswerReason::Refused,
+            reason:
+                AnswerReason::ProtectionUnavailable | AnswerReason::ExtensionUnavailable | AnswerReason::Refused,
             ..
         }) => Some("it asks for protection that Fairway does not give to Ingresses either"),
         Action::Answer(Answer { reason: AnswerReason::MissingReference, .. }) => {

@@ -69,6 +69,9 @@ impl<'f> Filters<'f> {
                 Some(what) => self.closed.push(what),
                 None => self.remarks.extend(limit(guard)),
             },
+            Step::Extension(it) if !it.failure_mode_allow => {
+                self.closed.push("the service that must see its requests");
+            }
             Step::Answer(AnswerEdit::Cors(cors)) => self.cors(cors),
             Step::Request(RequestEdit::Headers(edit)) => merge(&mut self.request, edit),
             Step::Answer(AnswerEdit::Headers(edit)) => merge(&mut self.response, edit),
@@ -192,6 +195,7 @@ fn protection(guard: &Guard) -> Option<&'static str> {
         Guard::Deny(_) => "the requests that fairway.dev/deny refuses",
         Guard::Respond(_) => "the requests that a snippet answers",
         Guard::ExternalAuth(_) => "the question to the authentication service",
+        Guard::GrpcAuth(_) => "the question to the authorization service",
         Guard::BasicAuth(_) => "the password",
         Guard::Jwt(_) => "the token of fairway.dev/jwt",
         Guard::Oidc(_) => "the login of fairway.dev/oidc",
@@ -227,6 +231,9 @@ fn limit(guard: &Guard) -> Option<Remark> {
 /// What else is lost with a step.
 fn feature(step: Step<'_>) -> Option<Remark> {
     let (about, what): (&'static [&'static str], _) = match step {
+        Step::Extension(_) => {
+            (&[], "the service does not see its requests: an ExtensionPolicy for the route would ask it")
+        }
         Step::Client(_) => (&["fairway.dev/real-ip"], "who the client is follows from the settings alone"),
         Step::Secured(_) => {
             (&["backend-protocol"], "endpoints are spoken to in the clear, also for clients with TLS")

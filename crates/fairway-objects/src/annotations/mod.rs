@@ -2,6 +2,7 @@
 //! and a filter of the model comes out, or what is wrong with the text. Knows no Ingress. [`text`] reads the values of ingress-nginx's annotations and settings, as Go and nginx do.
 
 mod deny;
+mod extension;
 mod headers;
 mod real_ip;
 mod redirect;
@@ -9,6 +10,7 @@ pub mod text;
 pub(crate) mod value;
 
 pub use deny::deny;
+pub use extension::extension;
 pub use headers::{is_of_the_hop, request_headers, response_headers};
 pub use real_ip::real_ip;
 pub use redirect::redirect;

@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::kinds::{ApiResource, GROUP, KINDS, POLICY_GROUP};
+use crate::kinds::{ApiResource, GROUP, INFERENCE_GROUP, KINDS, POLICY_GROUP};
 use crate::lines::Lines;
 use crate::manifest::decode::{Decoded, Misfit, decode, push_key};
 use crate::manifest::node::{Node, Value};
@@ -98,10 +98,20 @@ fn in_words(kind: Kind, misfit: Misfit) -> String {
     }
 }
 
-/// Whether an object without this field may not be used: a SecurityPolicy would protect less than its writer asked for.
+/// Which requests to the targets of a policy are refused that cannot be read as it was written, and how: without a field, a
+/// SecurityPolicy protects less than its writer asked for, and a service of an ExtensionPolicy sees less or may do more.
+fn closing(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::SecurityPolicy => Some("requests to its targets are answered 503"),
+        Kind::ExtensionPolicy => Some("requests to its targets are answered 500"),
+        _ => None,
+    }
+}
+
+/// Whether an object without this field may not be used.
 fn is_needed(kind: Kind, misfit: &Misfit) -> bool {
     let below_spec = |rest: &str| rest.starts_with(['.', '[']);
-    kind == Kind::SecurityPolicy && misfit.field.strip_prefix("spec").is_some_and(below_spec)
+    closing(kind).is_some() && misfit.field.strip_prefix("spec").is_some_and(below_spec)
 }
 
 /// An object in a file.
@@ -131,9 +141,9 @@ impl Place<'_> {
                 self.keep(object, reading);
             }
             Err(misfit) => {
-                let consequence = match kind {
-                    Kind::SecurityPolicy => self.close::<T>(&misfit, reading),
-                    _ => "the object is not read; what was known of it before stays".to_owned(),
+                let consequence = match closing(kind) {
+                    Some(closed) => self.close::<T>(&misfit, closed, reading),
+                    None => "the object is not read; what was known of it before stays".to_owned(),
                 };
                 let diagnostic = Diagnostic {
                     severity: Severity::Error,
@@ -148,8 +158,8 @@ impl Place<'_> {
         }
     }
 
-    /// Hands on what closes the targets of a SecurityPolicy that cannot be read; says what follows from that.
-    fn close<T>(&self, misfit: &Misfit, reading: &mut Reading) -> String
+    /// Hands on what closes the targets of a policy that cannot be read; says what follows from that.
+    fn close<T>(&self, misfit: &Misfit, closed: &str, reading: &mut Reading) -> String
     where
         T: for<'de> Deserialize<'de> + Into<Object>,
     {
@@ -161,10 +171,10 @@ impl Place<'_> {
         object.set_default_namespace();
         object.refuse(&misfit.field, &misfit.problem);
         reading.stand_ins.push(self.sourced(object));
-        let consequence = "the policy is not read; what was known of it before stays, otherwise requests to its \
-                           targets are answered 503";
+        let consequence =
+            format!("the policy is not read; what was known of it before stays, otherwise {closed}");
         match unread.is_empty() {
-            true => consequence.to_owned(),
+            true => consequence,
             false => format!("{consequence}; targets that cannot be read stay open ({})", unread.join(", ")),
         }
     }
@@ -196,6 +206,12 @@ impl Place<'_> {
                 Severity::Error,
                 "unknown-version",
                 "is of an API version that does not exist",
+                "it is ignored",
+            ),
+            (INFERENCE_GROUP, _) => (
+                Severity::Warning,
+                "inference-extension-not-read",
+                "is of a kind or version of the Gateway API Inference Extension that is not read",
                 "it is ignored",
             ),
             (GROUP, _) => (
@@ -236,16 +252,19 @@ impl Place<'_> {
     }
 
     fn unknown_field(&self, kind: Kind, misfit: &Misfit) -> Diagnostic {
-        let (severity, consequence) = match is_needed(kind, misfit) {
-            true => (Severity::Error, "the policy is Invalid, and requests to its targets are answered 503"),
-            false => (Severity::Warning, "it is ignored"),
+        let (severity, consequence) = match closing(kind).filter(|_| is_needed(kind, misfit)) {
+            Some(closed) if kind == Kind::ExtensionPolicy => {
+                (Severity::Error, format!("the policy is Invalid, and {closed}, unless failureMode is Open"))
+            }
+            Some(closed) => (Severity::Error, format!("the policy is Invalid, and {closed}")),
+            None => (Severity::Warning, "it is ignored".to_owned()),
         };
         Diagnostic {
             severity,
             origin: self.origin(kind, misfit),
             code: "unknown-field",
             problem: misfit.problem.clone(),
-            consequence: consequence.to_owned(),
+            consequence,
         }
     }
 
@@ -618,6 +637,26 @@ mod tests {
         let elsewhere = reading(&format!("{}extra: 1\n", policy("")));
         assert_eq!(elsewhere.diagnostics[0].severity, Severity::Warning);
         assert_eq!(refused(&elsewhere), None);
+    }
+
+    #[test]
+    fn an_extension_policy_is_closed_like_a_security_policy_and_its_metadata_may_be_anything() {
+        let policy = |spec: &str| reading(&policy(spec).replace("SecurityPolicy", "ExtensionPolicy"));
+        let service = "backendRef: {name: waf, port: 9000}";
+        let good = policy(&format!("  extProc: [{{{service}, metadata: {{a: {{b: [1, {{c: ~}}]}}}}}}]\n"));
+        assert_eq!(codes(&good), [""; 0]);
+        let Object::ExtensionPolicy(read) = &good.objects[0].0 else { panic!() };
+        let metadata = serde_json::to_string(&read.spec.ext_proc[0].metadata).unwrap();
+        assert_eq!(metadata, r#"{"a":{"b":[1,{"c":null}]}}"#);
+        let misspelled = policy(&format!("  extProc: [{{{service}, failuremode: Open}}]\n"));
+        let said = &misspelled.diagnostics[0];
+        assert!(said.consequence.contains("answered 500, unless failureMode is Open"), "{said}");
+        let Object::ExtensionPolicy(read) = &misspelled.objects[0].0 else { panic!() };
+        assert_eq!(read.spec.refused.as_ref().unwrap().field, "spec.extProc[0].failuremode");
+        let broken = policy("  extProc: [{messageTimeout: 5}]\n");
+        assert!(broken.diagnostics[0].consequence.ends_with("answered 500"), "{}", broken.diagnostics[0]);
+        let Object::ExtensionPolicy(read) = &broken.stand_ins[0].0 else { panic!() };
+        assert!(read.spec.ext_proc.is_empty() && read.spec.refused.is_some());
     }
 
     #[test]

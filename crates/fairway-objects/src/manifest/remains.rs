@@ -1,4 +1,4 @@
-//! A SecurityPolicy that cannot be decoded -> the part of it that says what it is for, so that this can be closed. Judges no
+//! A policy that closes its targets and cannot be decoded -> the part of it that says what it is for, so that this can be closed. Judges no
 //! other field.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

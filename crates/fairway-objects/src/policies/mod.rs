@@ -6,6 +6,7 @@
 
 mod backends;
 mod clients;
+mod extensions;
 mod identity;
 mod references;
 mod security;
@@ -20,14 +21,18 @@ pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,
     ClientTrafficPolicySpec, ForwardedHeaders, HeaderValue, ParentBasedSampling, ProxyProtocol, SamplingRate,
 };
+pub use extensions::{
+    ExtensionPolicy, ExtensionPolicySpec, ExternalProcessor, HeaderMutationRules, MessageProcessing,
+    ProcessingMode,
+};
 pub use identity::{
     ApiKey, Authorization, AuthorizationRule, ClaimHeader, ClaimValues, CredentialSource, HeaderCondition,
     Jwt, JwtIssuer, JwtKeys, Oidc, OidcParameter,
 };
-pub use references::{SecretOrConfigMapReference, SecretReference};
+pub use references::{SecretOrConfigMapReference, SecretReference, ServiceReference};
 pub use security::{
-    BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, RateLimit, RefusedField, SecurityPolicy,
-    SecurityPolicySpec, ServiceReference, SourceRanges,
+    BasicAuth, ClientCertificates, ConcurrencyLimit, ExternalAuth, GrpcAuth, RateLimit, RefusedField,
+    SecurityPolicy, SecurityPolicySpec, SourceRanges,
 };
 pub use size::Size;
 

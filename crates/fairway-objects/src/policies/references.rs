@@ -25,3 +25,16 @@ pub struct SecretReference {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceReference {
+    /// Its name.
+    pub name: String,
+    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The number of its port.
+    pub port: i32,
+}

@@ -1,12 +1,15 @@
 //! SecurityPolicy: who may pass, and how often.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::custom_resource;
 use crate::gateway_api::{PolicyStatus, PolicyTargetReference};
 use crate::policies::identity::{ApiKey, Authorization, Jwt, Oidc};
-use crate::policies::references::{SecretOrConfigMapReference, SecretReference};
+use crate::policies::references::{SecretOrConfigMapReference, SecretReference, ServiceReference};
+use crate::policies::size::Size;
 
 /// `fairway.dev/v1alpha1` SecurityPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -183,20 +186,29 @@ pub struct ExternalAuth {
     /// Where a client that is answered 401 is sent instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign_in_url: Option<String>,
-    /// How long each step of the question may take; `60s`, and `1s` for the connect, where it is absent.
+    /// How long each step of the question may take; `60s`, and `1s` for the connect, where it is absent. With `grpc`, how long the whole
+    /// question may take; `10s` where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
+    /// Asks over gRPC instead of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<GrpcAuth>,
 }
 
-/// A port of a Service.
+/// The word of another service over gRPC (`ext_authz`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ServiceReference {
-    /// Its name.
-    pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+pub struct GrpcAuth {
+    /// How much of a request's body the question has; nothing where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// The number of its port.
-    pub port: i32,
+    pub max_request_bytes: Option<Size>,
+    /// Whether a larger body is cut off there. Otherwise its request is answered 413.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_partial_body: Option<bool>,
+    /// `Closed` (default) or `Open`: what becomes of requests while the service gives no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_mode: Option<String>,
+    /// What the question has besides, as `context_extensions`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub context_extensions: BTreeMap<String, String>,
 }

@@ -49,7 +49,8 @@ impl Ahead {
         let buffer = env.rule().steps().forwarding.buffering.as_ref()?.responses?;
         let is_unbuffered =
             buffers.answer.named(UNBUFFERED).is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
-        let is_stream = env.intake.dialect != Dialect::None || is_unbuffered || env.is_for_fairway;
+        let is_stream =
+            env.intake.dialect != Dialect::None || is_unbuffered || env.is_for_fairway || env.is_extended;
         let is_held = !is_stream && reply.body != BodySize::None;
         is_held.then(|| Box::new(Self { buffer, store: None, is_full: false, is_lost: false, end: None }))
     }

@@ -14,7 +14,7 @@ use fairway_net::clock::Instant;
 
 use super::environment::{Environment, Exchange};
 use super::transact::transact;
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Picked};
 use crate::fault::Fault;
 use crate::metrics::count;
 use crate::metrics::record::{AttemptOutcome, Micros, UpstreamRecord};
@@ -22,7 +22,7 @@ use crate::network::Network;
 use crate::request::body::RequestBody;
 use crate::upstream::blame::{blame, unpicked};
 use crate::upstream::health::Blame;
-use crate::upstream::{Chosen, Group, Lease, Tried};
+use crate::upstream::{Chosen, Group, Lease, Picks, Tried};
 use crate::worker::ToEndpoint;
 
 /// How long an endpoint may leave a request unacknowledged before the request is given up for another endpoint: longer
@@ -43,6 +43,8 @@ pub(super) struct Attempts<'g, N: Network> {
     pub(super) now: Instant,
     pub(super) reuse: Reuse,
     pub(super) tried: Tried,
+    /// The endpoints that a service picked, where one did.
+    picks: Option<Box<Picks>>,
     made: u8,
 }
 
@@ -108,7 +110,9 @@ impl<'g, N: Network> Attempts<'g, N> {
     pub(super) fn begin<D>(exchange: &Exchange<'_, '_, N, D>, group: &'g Rc<Group<ToEndpoint<N>>>) -> Self {
         let reuse = if exchange.env.intake.method.is_idempotent() { Reuse::Any } else { Reuse::Proven };
         let now = exchange.record.forwarding_began();
-        Self { group, now, reuse, tried: Tried::default(), made: 0 }
+        let picked = &exchange.buffers.forms.read().picked;
+        let picks = picked.as_ref().and_then(|picked| picks(group, picked));
+        Self { group, now, reuse, tried: Tried::default(), picks, made: 0 }
     }
 
     /// The endpoint for the attempt that begins.
@@ -124,10 +128,14 @@ impl<'g, N: Network> Attempts<'g, N> {
             return Err(env.overdue());
         }
         let belongs = buffers.forms.read().session.belongs;
-        let picked = env.worker.random(|random| self.group.pick(&self.tried, belongs, random, self.now));
-        let Some(chosen) = picked else {
+        let chosen = match &self.picks {
+            None => env.worker.random(|random| self.group.pick(&self.tried, belongs, random, self.now)),
+            Some(picks) => self.group.pick_among(picks, &self.tried, self.now),
+        };
+        let Some(chosen) = chosen else {
             self.give_up(env);
-            return Err(unpicked(self.group));
+            let is_unknown = self.picks.as_ref().is_some_and(|picks| picks.is_empty());
+            return Err(if is_unknown { Fault::NoEndpoint } else { unpicked(self.group) });
         };
         self.made = self.made.saturating_add(1);
         Ok(chosen)
@@ -253,7 +261,7 @@ impl<'g, N: Network> Attempts<'g, N> {
             Progress::Written | Progress::Answered => return false,
         }
         // Where no endpoint has room, the failure says more than that.
-        if !self.group.has_room(&self.tried) {
+        if !self.has_room() {
             return false;
         }
         // A stale connection is no attempt on an endpoint: it costs nobody anything, and is met once at most.
@@ -277,7 +285,7 @@ impl<'g, N: Network> Attempts<'g, N> {
         self.tried.insert(answer.lease.index());
         let may = env.intake.method.is_idempotent()
             && buffers.body.is_replayable()
-            && (self.retry(env).by == RetryBy::Route || self.group.has_untried(&self.tried))
+            && (self.retry(env).by == RetryBy::Route || self.has_untried())
             && self.is_granted(env)
             && !self.is_late(env, took);
         if may {
@@ -288,6 +296,28 @@ impl<'g, N: Network> Attempts<'g, N> {
             count(&env.worker.counters.attempts.retried);
         }
         may
+    }
+
+    /// An endpoint to race one whose connect is late.
+    pub(super) fn rival(&self, random: &mut fastrand::Rng) -> Option<Chosen<ToEndpoint<N>>> {
+        match &self.picks {
+            None => self.group.rival(&self.tried, random),
+            Some(picks) => self.group.rival_among(picks, &self.tried),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        match &self.picks {
+            None => self.group.has_room(&self.tried),
+            Some(picks) => self.group.has_room_among(picks, &self.tried),
+        }
+    }
+
+    fn has_untried(&self) -> bool {
+        match &self.picks {
+            None => self.group.has_untried(&self.tried),
+            Some(picks) => self.group.has_untried_among(picks, &self.tried),
+        }
     }
 
     /// Whether one more attempt is allowed: the route's own word needs no budget.
@@ -374,6 +404,13 @@ impl Failure {
         use Fault::{UpstreamClosed, UpstreamMalformed, UpstreamTimeout};
         matches!(self.fault, UpstreamClosed | UpstreamTimeout | UpstreamMalformed(_))
     }
+}
+
+/// The endpoints of the group that were picked; `None` where its own balancing chooses.
+#[cold]
+fn picks<H: Hop>(group: &Group<H>, picked: &Picked) -> Option<Box<Picks>> {
+    let picks = Picks::of(group, &picked.addresses);
+    (picked.is_required || !picks.is_empty()).then(|| Box::new(picks))
 }
 
 /// Why an attempt failed: when its own time is over, there may be some left for another one.

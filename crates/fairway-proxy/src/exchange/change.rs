@@ -50,6 +50,7 @@ impl Decider {
             | Fault::NoEndpoint
             | Fault::EndpointsFull
             | Fault::ProtectionUnavailable
+            | Fault::ExtensionUnavailable
             | Fault::MissingReference
             | Fault::AccessDenied
             | Fault::AddressUnknown
@@ -59,6 +60,7 @@ impl Decider {
             | Fault::TooMuchUnderWay(_)
             | Fault::Denied(_)
             | Fault::Undecided
+            | Fault::ExtensionFailed
             | Fault::Credential(_)
             | Fault::KeysUnavailable
             | Fault::ProviderUnavailable
@@ -167,12 +169,15 @@ pub(super) fn is_to_blame<H: Hop>(
         | Fault::TooMuchUnderWay(_)
         | Fault::Denied(_)
         | Fault::Undecided
+        | Fault::ExtensionFailed
         | Fault::Credential(_)
         | Fault::KeysUnavailable
         | Fault::ProviderUnavailable => !has_same_guards(before, now),
-        Fault::NoRoute | Fault::NoBackend | Fault::ProtectionUnavailable | Fault::MissingReference => {
-            !has_same_action(before, now) || !has_same_guards(before, now)
-        }
+        Fault::NoRoute
+        | Fault::NoBackend
+        | Fault::ProtectionUnavailable
+        | Fault::ExtensionUnavailable
+        | Fault::MissingReference => !has_same_action(before, now) || !has_same_guards(before, now),
         Fault::NoEndpoint => {
             before.has_endpoint() && (!has_same_action(before, now) || loses_a_backend(before, now))
         }

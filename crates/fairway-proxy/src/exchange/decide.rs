@@ -66,6 +66,7 @@ pub(super) fn decide<'a, N: Network>(
         Action::Forward(_) => Verdict::Pass,
         Action::Answer(answer) => match answer.reason {
             AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
+            AnswerReason::ExtensionUnavailable => Verdict::Refused(Fault::ExtensionUnavailable),
             AnswerReason::Refused => Verdict::Refused(Fault::NoRoute),
             AnswerReason::MissingReference => Verdict::Refused(Fault::MissingReference),
             AnswerReason::NoRoute if answer.status == 404 => Verdict::Refused(Fault::NoRoute),

@@ -59,6 +59,8 @@ pub(crate) struct Environment<'a, N: Network> {
     matched: &'a CompiledRule,
     /// Whether Fairway itself asks, and reads the answer.
     pub(crate) is_for_fairway: bool,
+    /// Whether a service sees the response before the client does.
+    pub(crate) is_extended: bool,
     /// The rule of the share that was chosen, where shares have rules of their own; the exchange goes on under it.
     share: Option<&'a CompiledRule>,
     pub(crate) intake: Intake,
@@ -139,6 +141,7 @@ impl<'a, N: Network> Environment<'a, N> {
             matched: rule,
             share: None,
             is_for_fairway: false,
+            is_extended: false,
             intake,
             client,
             https_port: 0,

@@ -58,6 +58,8 @@ fn forward_to<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     group: Option<Rc<Group<ToEndpoint<N>>>>,
 ) -> impl Future<Output = Outcome<'a>> {
+    #[cfg(test)]
+    exchange.buffers.pick_as_asked();
     if let Some(group) = &group {
         sticky::begin(&exchange.env, group, exchange.buffers);
     }
@@ -360,7 +362,10 @@ fn hand_on<N: Network, D: Downstream>(
 }
 
 /// An answer that broke: the client must see that it did.
-fn fail_mid_answer<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>, fault: Fault) -> Ending {
+pub(super) fn fail_mid_answer<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    fault: Fault,
+) -> Ending {
     exchange.record.fault = Some(fault);
     if fault == Fault::ClientGone {
         respond::note_cancelled(exchange.record);
@@ -393,15 +398,15 @@ fn relay_answer<'e, N: Network, D: Downstream, U: Upstream>(
 }
 
 /// What the answer's body meets on its way to the client.
-fn answer_steps<N: Network>(
+pub(super) fn answer_steps<N: Network>(
     env: &Environment<'_, N>,
     buffers: &mut Buffers,
     body: &mut BodySize,
 ) -> Option<Box<BodySteps>> {
     let steps = body_steps::of_answer(env.rule(), &mut buffers.answer, body);
     let Some(compression) = &env.rule().steps().answers.compression else { return steps };
-    // Nobody compresses what Fairway itself reads. The messages of a call have their own compression.
-    if steps.is_some() || env.is_for_fairway || env.intake.dialect != Dialect::None {
+    // Nobody compresses what Fairway itself or a service reads. The messages of a call have their own compression.
+    if steps.is_some() || env.is_for_fairway || env.is_extended || env.intake.dialect != Dialect::None {
         return steps;
     }
     if buffers.answer.status() == 304 {

@@ -8,6 +8,7 @@ use fairway_model::BasicAuth;
 use fairway_routing::{AnyOf, GuardStep};
 
 use super::ask::{self, Answer};
+use super::check;
 use super::environment::Exchange;
 use super::refused::{Refused, keep_out, wait};
 use super::token;
@@ -27,6 +28,10 @@ pub(super) async fn pass<'r, N: Network, D: Downstream>(
     match step {
         GuardStep::Ask(asking) => {
             let answer = ask::ask(exchange, asking).await;
+            conclude(exchange, answer)
+        }
+        GuardStep::AskGrpc(asking) => {
+            let answer = check::check(exchange, asking).await;
             conclude(exchange, answer)
         }
         GuardStep::Password(basic) => match verify(exchange, basic).await {

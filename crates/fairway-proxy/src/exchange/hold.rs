@@ -37,6 +37,8 @@ pub(super) async fn hold<'a, N: Network, D: Downstream>(
     match held {
         Ok(length) => {
             if let (Some(length), BodySize::Unknown) = (length, exchange.env.intake.body) {
+                // What a guard has read already is sent before what is held.
+                let length = length + exchange.buffers.replay.len() as u64;
                 exchange.env.intake.body = BodySize::Exact(length);
                 let text = itoa::Buffer::new().format(length).to_owned();
                 exchange.buffers.request.set(b"Content-Length", text.as_bytes());

@@ -45,7 +45,11 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     let (writer, mut reader) = copy(copying.mirror.most_body);
     match intake.body {
         BodySize::None => writer.finish(),
-        _ => buffers.body.copy_to(writer),
+        _ => {
+            // What a guard has read already.
+            writer.write(&buffers.replay);
+            buffers.body.copy_to(writer);
+        }
     }
     let (worker, adopted, client) = (Rc::clone(env.worker), Rc::clone(env.adopted), env.client);
     let limit = env.limit();

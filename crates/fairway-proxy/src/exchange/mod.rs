@@ -26,6 +26,7 @@ mod body_limit_tests;
 #[cfg(test)]
 mod body_steps_tests;
 mod change;
+mod check;
 #[cfg(test)]
 mod compressed_bodies_tests;
 #[cfg(test)]
@@ -36,6 +37,9 @@ mod departure_tests;
 #[cfg(test)]
 mod endpoints_tests;
 mod environment;
+mod extension;
+#[cfg(test)]
+mod extension_tests;
 mod forward;
 mod forwarded;
 #[cfg(test)]
@@ -64,6 +68,8 @@ mod mirror;
 #[cfg(test)]
 mod pairing_tests;
 pub(crate) mod peer_watch;
+#[cfg(test)]
+mod picked_tests;
 mod provider;
 mod race;
 mod refused;
@@ -243,7 +249,11 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             (decided, _) => decided,
         };
         let outcome = match verdict {
-            Verdict::Pass => forward::forward(&mut exchange).await,
+            Verdict::Pass => match &*exchange.env.rule().steps().extensions {
+                [] => forward::forward(&mut exchange).await,
+                // Boxed, like all that is rare.
+                extensions => extension::forward_through(&mut exchange, extensions).await,
+            },
             Verdict::Answered(made) if exchange.env.intake.is_misled_by(exchange.buffers.answer.status()) => {
                 respond::refuse(&mut exchange, Fault::Unsupported, made).await
             }

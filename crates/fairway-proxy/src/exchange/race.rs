@@ -145,7 +145,7 @@ async fn share<N: Network, D: Downstream>(
         attempts.now = Instant::now();
         if opened == Opened::Nothing {
             attempts.tried.insert(chosen.index);
-            let rival = env.worker.random(|random| group.rival(&attempts.tried, random));
+            let rival = env.worker.random(|random| attempts.rival(random));
             // Without another endpoint, this one's next connection is waited for, or made.
             let Some(rival) = rival else { continue };
             count(&env.worker.counters.attempts.hedges.moved);
@@ -369,8 +369,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         self.late = None;
         self.attempts.now = Instant::now();
         let hedges = self.hedges();
-        let rival =
-            self.env.worker.random(|random| self.attempts.group.rival(&self.attempts.tried, random))?;
+        let rival = self.env.worker.random(|random| self.attempts.rival(random))?;
         let rival = match idle(rival, self.attempts) {
             Ok(lease) => {
                 count(&hedges.reused);

@@ -44,6 +44,17 @@ pub(super) fn intake_with(buffers: &mut Buffers, body: BodySize) -> Result<Intak
     Ok(intake)
 }
 
+/// Writes the head of a gRPC call that Fairway makes, and checks it.
+pub(super) fn begin_call(question: &mut Buffers, authority: &str, path: &str) -> Result<Intake, Fault> {
+    question.request.start_request(b"POST", path.as_bytes());
+    question.request.append(b"Host", authority.as_bytes());
+    question.request.append(b"Content-Type", b"application/grpc");
+    let mut intake = intake_with(question, BodySize::Unknown)?;
+    // A stream, in which nobody need have anything to say.
+    intake.dialect = Dialect::Native;
+    Ok(intake)
+}
+
 /// A request that Fairway makes, checked, and the rule that it is forwarded by.
 pub(super) struct Question<'q> {
     pub(super) rule: &'q CompiledRule,
@@ -66,7 +77,7 @@ pub(super) async fn run<N: Network>(
 ) -> Result<(), Fault> {
     let Environment { worker, adopted, .. } = *outer;
     let Question { rule, intake, client, buffers } = question;
-    let mut client_side = ClientSide::new(Unseen { behind, taken: 0 }, peer);
+    let mut client_side = ClientSide::new(Unseen::new(behind), peer);
     let mut record = Record::new(Instant::now(), 0);
     // It has no more time than what is left to whoever asks.
     let limit = earlier(outer.limit(), limit_of_rule(rule, record.began));
@@ -86,9 +97,15 @@ pub(super) async fn run<N: Network>(
 
 /// A client that is not on the network: it takes every answer. One type whoever is behind it: all
 /// of forwarding is compiled for each type of client.
-struct Unseen<'b> {
+pub(super) struct Unseen<'b> {
     behind: &'b mut dyn Behind,
     taken: u64,
+}
+
+impl<'b> Unseen<'b> {
+    pub(super) fn new(behind: &'b mut dyn Behind) -> Self {
+        Self { behind, taken: 0 }
+    }
 }
 
 /// Who is behind an unseen client.
@@ -99,15 +116,40 @@ pub(super) trait Behind {
     /// Whether all of the body was read.
     fn is_read(&self) -> bool;
 
+    /// The trailers of the request, once all of the body was read.
+    fn trailers(&self) -> &[Trailer] {
+        &[]
+    }
+
+    /// An interim response came.
+    fn interim(&mut self, _: &Head) {}
+
+    /// The head of the response came, and this body follows.
+    fn head(&mut self, _: &Head, _: BodySize) {}
+
+    /// As [`Channel::poll_room`].
+    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        Poll::Ready(Ok(usize::MAX))
+    }
+
     /// Takes a part of the answer's body, or wants no more of it.
     fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         _ = bytes;
         Ok(())
     }
 
+    /// The response is whole; these are its trailers.
+    fn end<'t>(&mut self, _: &mut dyn Iterator<Item = (&'t [u8], &'t [u8])>) {}
+
+    /// The response breaks off.
+    fn abort(&mut self) {}
+
     /// As [`Downstream::poll_gone`].
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
+
+/// The name and the value of a trailer.
+pub(super) type Trailer = (Box<[u8]>, Box<[u8]>);
 
 /// Takes pieces of a body.
 pub(super) type Sink<'s> = dyn FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure> + 's;
@@ -152,17 +194,25 @@ impl Channel for Unseen<'_> {
         self.behind.poll_body(cx, &mut sink)
     }
 
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        self.behind.poll_room(cx)
+    }
+
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
         self.taken += data.len() as u64;
         self.behind.receive(data)
     }
 
-    fn finish<'a>(&mut self, _: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
+    fn finish<'a>(
+        &mut self,
+        mut trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), Failure> {
+        self.behind.end(&mut trailers);
         Ok(())
     }
 
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        std::iter::empty()
+        self.behind.trailers().iter().map(|(name, value)| (&**name, &**value))
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -189,9 +239,12 @@ impl Downstream for Unseen<'_> {
         None
     }
 
-    fn send_interim(&mut self, _: &Head) {}
+    fn send_interim(&mut self, interim: &Head) {
+        self.behind.interim(interim);
+    }
 
-    fn send_head(&mut self, _: &mut Head, plan: &AnswerPlan) -> Persistence {
+    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
+        self.behind.head(answer, plan.body);
         plan.persistence
     }
 
@@ -203,5 +256,7 @@ impl Downstream for Unseen<'_> {
         self.behind.poll_gone(cx)
     }
 
-    fn abort(&mut self) {}
+    fn abort(&mut self) {
+        self.behind.abort();
+    }
 }

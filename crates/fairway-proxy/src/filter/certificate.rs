@@ -86,7 +86,7 @@ fn tell(request: &mut Head, shown: Option<&Shown>, forwarded: bool) {
 }
 
 /// The certificate as PEM (RFC 7468 §2), escaped as a part of a URL.
-fn escaped_pem(der: &[u8]) -> String {
+pub(crate) fn escaped_pem(der: &[u8]) -> String {
     let mut escaped = "-----BEGIN%20CERTIFICATE-----%0A".to_owned();
     for line in STANDARD.encode(der).as_bytes().chunks(64) {
         for byte in line {

@@ -22,6 +22,7 @@ pub(crate) use caller::{
     admit_api_client, admit_session, admit_token, api_client, remove_credentials, remove_login_cookies,
     shown_session, shown_token, vouch_for_none,
 };
+pub(crate) use certificate::escaped_pem;
 pub(crate) use chosen::choose_for_request;
 pub(crate) use fields::{hide, set_on_request};
 pub(crate) use received::on_received;
@@ -116,7 +117,9 @@ fn ask<'r>(
         }
         // Whoever asks the guards knows the endpoints.
         GuardStep::Endpoint => Verdict::Wait(guard, next),
-        GuardStep::Ask(_) | GuardStep::Password(_) | GuardStep::Any(_) => Verdict::Wait(guard, next),
+        GuardStep::Ask(_) | GuardStep::AskGrpc(_) | GuardStep::Password(_) | GuardStep::Any(_) => {
+            Verdict::Wait(guard, next)
+        }
         GuardStep::Token(check) => match caller::verified_before(check, context, buffers) {
             Some(token) => {
                 admit_token(&check.auth, &token, buffers);
@@ -184,6 +187,7 @@ pub(crate) fn on_answer(
         match step {
             AnswerStep::Cors(cors) => cors::answer(cors, buffers),
             AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
+            AnswerStep::Granted => vouched::add_granted(buffers),
             AnswerStep::Edit(edits) => edits.apply(&mut buffers.answer),
             AnswerStep::Fields(fields) => fields::set_on_answer(fields, of, &number, buffers),
             AnswerStep::Chosen(fields) => {

@@ -1,5 +1,6 @@
 //! What a service that was asked says of the request's user: fields that nobody else may write, and cookies for the client.
 
+use fairway_extension::change;
 use fairway_http::Head;
 use fairway_model::AuthCookies;
 use fairway_routing::Asking;
@@ -66,4 +67,9 @@ pub(super) fn add_cookies(which: AuthCookies, buffers: &mut Buffers) {
     for cookie in cookies.split(|byte| *byte == b'\n').filter(|cookie| added && !cookie.is_empty()) {
         answer.append(b"Set-Cookie", cookie);
     }
+}
+/// Adds the headers that an authorization service gave for the response.
+pub(super) fn add_granted(buffers: &mut Buffers) {
+    let Buffers { answer, forms, .. } = buffers;
+    change::apply(&forms.read().granted, answer);
 }

@@ -336,6 +336,16 @@ impl Counters {
         self.label(Stage::Datagram, reason);
     }
 
+    /// An authorization service was asked over gRPC, with this result.
+    pub(crate) fn checked(&self, result: &'static str) {
+        self.label(Stage::Check, result);
+    }
+
+    /// The stream to an extension service is over, with this result.
+    pub(crate) fn extension_ended(&self, result: &'static str) {
+        self.label(Stage::Extension, result);
+    }
+
     fn reason(&self, stage: Stage, fault: Fault) {
         self.label(stage, fault.label());
     }

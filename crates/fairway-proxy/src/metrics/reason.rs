@@ -15,12 +15,24 @@ pub enum Stage {
     Session,
     /// With a datagram.
     Datagram,
+    /// When an authorization service was asked over gRPC.
+    Check,
+    /// At the end of the stream to an extension service.
+    Extension,
 }
 
 impl Stage {
     /// In the order of metrics.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Connection, Self::Exchange, Self::Call, Self::Stream, Self::Session, Self::Datagram];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Connection,
+        Self::Exchange,
+        Self::Call,
+        Self::Stream,
+        Self::Session,
+        Self::Datagram,
+        Self::Check,
+        Self::Extension,
+    ];
 }
 
 /// A fault as it is counted.

@@ -138,6 +138,8 @@ fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
         Stage::Stream => ("fairway_streams_ended_total", "reason"),
         Stage::Session => ("fairway_datagram_sessions_ended_total", "reason"),
         Stage::Datagram => ("fairway_datagrams_dropped_total", "reason"),
+        Stage::Check => ("fairway_authorization_checks_total", "result"),
+        Stage::Extension => ("fairway_extension_streams_total", "result"),
     };
     for stage in Stage::ALL {
         head(out, of(&stage).0, "counter");

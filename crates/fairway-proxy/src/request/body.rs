@@ -221,11 +221,16 @@ impl RequestBody {
 
     /// Nothing is held any more: an answer has begun, there is no other attempt.
     pub(crate) fn release(&mut self, replay: &mut Vec<u8>) {
-        self.held = Held::Lost;
-        replay.clear();
+        self.hold_nothing(replay);
         if self.is_sent() {
             self.forget();
         }
+    }
+
+    /// There is no other attempt: what was sent is not kept.
+    pub(crate) fn hold_nothing(&mut self, replay: &mut Vec<u8>) {
+        self.held = Held::Lost;
+        replay.clear();
     }
 
     /// Nobody asks any more for what is held of it.
@@ -457,6 +462,43 @@ impl RequestBody {
                     self.arrival = Arrival::Whole;
                     return Poll::Ready(Ok(()));
                 }
+                Err(Failure::Refused) => return Poll::Ready(Err(Fault::BodyTooLarge)),
+                Err(Failure::Closed) => return Poll::Ready(Err(Fault::ClientGone)),
+                Err(Failure::Malformed(rule)) => return Poll::Ready(Err(Fault::Malformed(rule))),
+            }
+        }
+        go_on_later(cx);
+        Poll::Pending
+    }
+
+    /// Moves the beginning of the body from the client to `replay`, until it is whole or `most` bytes long: somebody looks at it before it
+    /// is sent. Ready with whether it is whole.
+    pub(crate) fn poll_beginning<D: Downstream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        down: &mut D,
+        replay: &mut Vec<u8>,
+        most: usize,
+    ) -> Poll<Result<bool, Fault>> {
+        for _ in 0..PIECES_IN_A_TURN {
+            if self.arrival == Arrival::Whole {
+                return Poll::Ready(Ok(true));
+            }
+            let room = most.saturating_sub(replay.len());
+            if room == 0 {
+                return Poll::Ready(Ok(false));
+            }
+            let step = down.poll_body(cx, room, |_, data| {
+                self.received += data.len() as u64;
+                if self.most.is_some_and(|most| self.received > most) {
+                    return Err(Failure::Refused);
+                }
+                replay.extend_from_slice(data);
+                Ok(())
+            });
+            match ready!(step) {
+                Ok(BodyStep::More) => {}
+                Ok(BodyStep::End) => self.arrival = Arrival::Whole,
                 Err(Failure::Refused) => return Poll::Ready(Err(Fault::BodyTooLarge)),
                 Err(Failure::Closed) => return Poll::Ready(Err(Fault::ClientGone)),
                 Err(Failure::Malformed(rule)) => return Poll::Ready(Err(Fault::Malformed(rule))),

@@ -190,6 +190,14 @@ impl Intake {
             Origin::Buffers => &buffers.forms.read().origin,
         }
     }
+
+    /// Path and query as the endpoint gets them, as far as steps have made others.
+    pub(crate) fn forwarded<'a>(&self, buffers: &'a Buffers) -> &'a [u8] {
+        match &*buffers.forms.read().target {
+            [] => self.received(buffers),
+            rewritten => rewritten,
+        }
+    }
 }
 
 /// Writes path and query of an absolute target, whose path is `/` where the client left it out.

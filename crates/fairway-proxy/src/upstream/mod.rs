@@ -8,5 +8,5 @@ mod tests;
 
 pub(crate) use connect::{Connected, Connecting, Connector, fault_of};
 pub(crate) use fairway_connection::upstream::{
-    Chosen, Endpoint, Errand, Group, Groups, Lease, Opened, Room, Tried, Underway, endpoint, health,
+    Chosen, Endpoint, Errand, Group, Groups, Lease, Opened, Picks, Room, Tried, Underway, endpoint, health,
 };

@@ -30,6 +30,7 @@ impl OwnAnswer {
             AnswerReason::NoRoute if answer.status != 404 => Self::plain(answer.status),
             AnswerReason::NoRoute | AnswerReason::Refused => Self::no_route(),
             AnswerReason::ProtectionUnavailable | AnswerReason::MissingReference => Self::plain(503),
+            AnswerReason::ExtensionUnavailable => Self::plain(500),
         }
     }
 

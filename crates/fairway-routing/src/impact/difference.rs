@@ -17,14 +17,14 @@ use super::verdict::{Difference, DifferenceKind, OtherSettings, Unknown, Verdict
 /// What it means for the request that `after` takes the place of `before`.
 pub(super) fn verdict(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownRequest<'_>) -> Verdict {
     let verdict = of_outcomes(before, after, request);
-    if let Some((_, by)) = after.unknown.iter().find(|(guard, _)| !before.asks(guard)) {
+    if let Some((_, by)) = after.unknown.iter().find(|(asker, _)| !before.asks(*asker)) {
         return Verdict::Undecided(*by);
     }
     // Of a request that was forwarded, all guards have let it pass.
     if request.forwarded {
         return verdict;
     }
-    let gone = before.unknown.iter().find(|(guard, _)| !after.asks(guard));
+    let gone = before.unknown.iter().find(|(asker, _)| !after.asks(*asker));
     let doubted = before.unknown.first().filter(|_| matches!(verdict, Verdict::Otherwise(_)));
     match gone.or(doubted) {
         Some((_, by)) => Verdict::Undecided(*by),
@@ -224,8 +224,17 @@ fn settings(before: &Treatment<'_>, after: &Treatment<'_>, forwarded: Option<&Bo
 
 /// What the phases do besides what is compared elsewhere.
 fn filters(phases: &Phases) -> Phases {
-    let Phases { client: _, guards, request: _, forwarding, mut answers, bounds, unlogged, tracing } =
-        phases.clone();
+    let Phases {
+        client: _,
+        guards,
+        request: _,
+        extensions,
+        forwarding,
+        mut answers,
+        bounds,
+        unlogged,
+        tracing,
+    } = phases.clone();
     let is_counted = |guard: &Guard| {
         matches!(guard, Guard::RateLimit(_) | Guard::ConcurrencyLimit(_) | Guard::Preflight(_))
     };
@@ -243,6 +252,7 @@ fn filters(phases: &Phases) -> Phases {
         client: None,
         guards: guards.into_iter().filter(is_counted).collect(),
         request: Vec::new(),
+        extensions,
         forwarding: forwarding.and_then(Forwarding::kept),
         answers,
         bounds,

@@ -63,6 +63,7 @@ pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &Asked<'_, '_>) -> 
         (
             Guard::Any(_)
             | Guard::ExternalAuth(_)
+            | Guard::GrpcAuth(_)
             | Guard::BasicAuth(_)
             | Guard::Jwt(_)
             | Guard::ApiKey(_)

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, Action, Answer, AnswerReason, Backend, BackendKey, BackendProtocol, Balancing, BasicAuth,
-    Config, Deny, Endpoint, FieldMatch, Forwarding, Guard, HeaderEdit, HeaderField, HostKey, HostPattern,
-    HttpsRedirect, LimitKey, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, PathRewrite,
-    Phases, Policy, RateLimit, Redirect, RedirectTarget, RequestEdit, Route, Rule, RuleLabels, RuleOrder,
-    ServiceName, TextMatch, Timeouts, Users, VirtualHost, WeightedBackend, WildcardSpan,
+    Config, Deny, Endpoint, Extension, FieldMatch, Forwarding, GrpcService, Guard, HeaderEdit, HeaderField,
+    HostKey, HostPattern, HttpsRedirect, LimitKey, Listener, ListenerProtocol, Match, MutationRules, Origin,
+    PathForm, PathMatch, PathRewrite, Phases, Policy, ProcessingPhases, RateLimit, Redirect, RedirectTarget,
+    RequestEdit, Route, Rule, RuleLabels, RuleOrder, ServiceName, TextMatch, Timeouts, Users, VirtualHost,
+    WeightedBackend, WildcardSpan,
 };
 
 use super::{
@@ -280,6 +281,48 @@ fn passwords_are_not_known_but_that_one_was_right_is() {
         (&closed, &guarded(basic("b")), &request("/x"), "authentication?"),
         (&closed, &moved, &request("/x"), "backend"),
         (&closed, &moved, &refused, "authentication?"),
+    ] {
+        assert_eq!(word(&compared(before, after, request)), expected);
+    }
+}
+
+#[test]
+fn what_an_extension_says_is_not_known() {
+    let extended = |name: &str| {
+        let service = GrpcService {
+            backend: "shop/next:80".into(),
+            authority: "next".into(),
+            timeouts: Timeouts::default(),
+        };
+        let extension = Extension {
+            name: name.into(),
+            service,
+            message_timeout: Duration::from_millis(200),
+            failure_mode_allow: false,
+            request: ProcessingPhases::default(),
+            response: ProcessingPhases::default(),
+            allow_mode_override: false,
+            mutation_rules: MutationRules::default(),
+            max_buffered_body: 1,
+            attributes: Vec::new(),
+            metadata: Vec::new(),
+            picks_endpoint: false,
+        };
+        let phases = Phases { extensions: vec![Arc::new(extension)], ..Phases::default() };
+        with_rule(|rule| rule.phases = Arc::new(phases))
+    };
+    let (open, seen) = (served(), extended("a"));
+    let closed = Answer { status: 500, reason: AnswerReason::ExtensionUnavailable };
+    let closed = with_rule(|rule| rule.action = Action::Answer(closed));
+    let refused = KnownRequest { forwarded: false, endpoint: None, ..request("/x") };
+    for (before, after, request, expected) in [
+        (&open, &seen, &request("/x"), "extension?"),
+        (&seen, &extended("b"), &request("/x"), "extension?"),
+        (&seen, &seen, &request("/x"), "same"),
+        (&seen, &seen, &refused, "same"),
+        (&seen, &open, &request("/x"), "filters"),
+        (&seen, &open, &refused, "extension?"),
+        (&open, &closed, &request("/x"), "refused"),
     ] {
         assert_eq!(word(&compared(before, after, request)), expected);
     }

@@ -1,6 +1,6 @@
 //! What a configuration does with a request of which only some is known.
 
-use fairway_model::{Action, AnswerReason, Guard, Reference};
+use fairway_model::{Action, AnswerReason, Extension, Guard, Reference};
 
 use super::answer::OwnAnswer;
 use super::arrival::{Place, Side};
@@ -12,11 +12,19 @@ use super::verdict::Unknown;
 
 /// What becomes of a request.
 pub(super) struct Treatment<'s> {
-    /// Guards of which is not known whether they let it pass, in their order. What follows holds if they all do.
-    pub(super) unknown: Vec<(&'s Guard, Unknown)>,
+    /// What is asked about the request, and says something that is not known, in its order. What follows holds if all let it pass as it
+    /// is.
+    pub(super) unknown: Vec<(Asker<'s>, Unknown)>,
     pub(super) outcome: Outcome<'s>,
     /// The rule that serves it.
     pub(super) found: Option<Found<'s>>,
+}
+
+/// What is asked about a request.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Asker<'s> {
+    Guard(&'s Guard),
+    Extension(&'s Extension),
 }
 
 /// How it ends.
@@ -62,7 +70,7 @@ impl<'s> Treatment<'s> {
         for (guard, step) in guards.iter().zip(steps) {
             match ruling(guard, step, &asked) {
                 Ruling::Pass => {}
-                Ruling::Unknown(by) => unknown.push((guard, by)),
+                Ruling::Unknown(by) => unknown.push((Asker::Guard(guard), by)),
                 Ruling::Answered(answer) => {
                     return Self { unknown, outcome: Outcome::Answered(answer), found };
                 }
@@ -71,17 +79,21 @@ impl<'s> Treatment<'s> {
         let outcome = match &rule.action {
             _ if side.lacks_objects && refers_to_nothing(&rule.action) => Outcome::Unreferenced,
             Action::Answer(answer) => Outcome::Answered(OwnAnswer::of_rule(answer)),
-            Action::Forward(shares) => match Forwarded::of(side, request, to, shares) {
-                Some(forwarded) => Outcome::Forwarded(forwarded),
-                None => Outcome::Answered(OwnAnswer::plain(500)),
-            },
+            Action::Forward(shares) => {
+                let extensions = rule.phases.extensions.iter();
+                unknown.extend(extensions.map(|it| (Asker::Extension(it), Unknown::Extension)));
+                match Forwarded::of(side, request, to, shares) {
+                    Some(forwarded) => Outcome::Forwarded(forwarded),
+                    None => Outcome::Answered(OwnAnswer::plain(500)),
+                }
+            }
         };
         Self { unknown, outcome, found }
     }
 
-    /// Whether it has a guard like this of which is not known whether it lets the request pass.
-    pub(super) fn asks(&self, guard: &Guard) -> bool {
-        self.unknown.iter().any(|(own, _)| *own == guard)
+    /// Whether it asks the same, which says something that is not known.
+    pub(super) fn asks(&self, asker: Asker<'_>) -> bool {
+        self.unknown.iter().any(|(own, _)| *own == asker)
     }
 
     /// In a few words.
@@ -101,7 +113,12 @@ impl<'s> Treatment<'s> {
 fn refers_to_nothing(action: &Action) -> bool {
     match action {
         Action::Answer(answer) => {
-            matches!(answer.reason, AnswerReason::MissingReference | AnswerReason::ProtectionUnavailable)
+            let reasons = [
+                AnswerReason::MissingReference,
+                AnswerReason::ProtectionUnavailable,
+                AnswerReason::ExtensionUnavailable,
+            ];
+            reasons.contains(&answer.reason)
         }
         Action::Forward(shares) => shares.iter().any(|share| share.reference == Reference::Invalid),
     }

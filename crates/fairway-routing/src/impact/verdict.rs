@@ -77,6 +77,8 @@ pub enum Unknown {
     ClientCertificate,
     /// Whether it has the credentials that are asked for.
     Authentication,
+    /// What a service makes of it that sees it.
+    Extension,
     /// Which of several backends gets it.
     Weights,
     /// The listener that it came to.
@@ -132,6 +134,7 @@ impl Unknown {
             Self::ClientAddress => "client_address",
             Self::ClientCertificate => "client_certificate",
             Self::Authentication => "authentication",
+            Self::Extension => "extension",
             Self::Weights => "weights",
             Self::Listener => "listener",
             Self::Text => "text",

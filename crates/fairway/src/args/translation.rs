@@ -6,9 +6,10 @@ use anyhow::Result;
 use clap::{ArgAction, Args, ValueEnum};
 use fairway_model::ForwardedPath;
 use fairway_objects::options::{
-    CONTROLLER, ClientDefaults, Compat, Defaults, HostOptions, HostOwnership, LoopbackEndpoints, Options,
-    Trust, UnsupportedProtection, WithoutClass,
+    CONTROLLER, ClientDefaults, Compat, Defaults, Firewall, HostOptions, HostOwnership, LoopbackEndpoints,
+    Options, Trust, UnsupportedProtection, WithoutClass,
 };
+use fairway_objects::service_url::firewall;
 
 use super::gateways::GatewayArgs;
 use super::ports::{PortArgs, key};
@@ -54,6 +55,10 @@ pub(crate) struct TranslationArgs {
     /// Serve Ingresses that ask for protection that is not supported yet, without that protection (else they return 503)
     #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
     pub(crate) ignore_unsupported_protection: bool,
+    /// The web application firewall, fairway-waf: IP:PORT, or a Service as NAME.NAMESPACE.svc:PORT. With it enable-modsecurity and the
+    /// annotations and keys beside it work; without it what they ask for returns 503
+    #[arg(long, env = "FAIRWAY_WAF", value_name = "HOST:PORT", value_parser = firewall)]
+    pub(crate) waf: Option<Firewall>,
     /// Whose word is taken, and where external names may lead
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
@@ -208,6 +213,7 @@ impl TranslationArgs {
             listeners: self.ports.listeners(&self.trust.proxy_protocol_trusted)?,
             clients: ClientDefaults::default(),
             gateways: self.gateways.options(),
+            firewall: self.waf.clone(),
         })
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct WaitArgs {
     pub(crate) ingress: Option<String>,
     /// Wait until the current generation of this object of the Gateway API is served, or of a policy: httproute, grpcroute,
     /// tlsroute, tcproute, udproute, gateway, listenerset, gatewayclass, backendtlspolicy, clienttrafficpolicy,
-    /// backendtrafficpolicy or securitypolicy; or, if it does not exist, until it is no longer served
+    /// backendtrafficpolicy, securitypolicy or extensionpolicy; or, if it does not exist, until it is no longer served
     #[arg(long, value_name = "KIND/NS/NAME", conflicts_with = "ingress")]
     pub(crate) object: Option<String>,
     /// Wait until the configuration with this digest is served

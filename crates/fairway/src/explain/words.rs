@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fairway_model::{
     AccessList, AnswerEdit, AnswerReason, ApiKeyAuth, Authorization, AuthorizationRule, BackendProtocol,
-    Balancing, BasicAuth, BodyBuffer, Buffering, ChosenFields, ClientCertificate, ClientDemand, CodingRule,
-    Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, ExternalAuth, FieldMatch,
-    FieldTemplate, Guard, HeaderEdit, HopConnection, HopVersion, Http2Settings, JwtAuth, JwtIssuer, JwtKeys,
-    Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy, Propagation, ReceivedEdit, RedirectTarget,
-    RequestEdit, SampleRatio, SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, Tracing,
-    UpstreamVerification,
+    Balancing, BasicAuth, BodyBuffer, BodyMode, Buffering, ChosenFields, ClientCertificate, ClientDemand,
+    CodingRule, Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, Extension,
+    ExternalAuth, FieldMatch, FieldTemplate, GrpcAuth, Guard, HeaderEdit, HopConnection, HopVersion,
+    Http2Settings, JwtAuth, JwtIssuer, JwtKeys, Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy,
+    Propagation, ReceivedEdit, RedirectTarget, RequestEdit, SampleRatio, SessionHash, SessionKey,
+    SessionStart, Step, SubjectName, TextMatch, Tracing, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -117,6 +117,7 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => {
             format!("over TLS: strict-transport-security: {value}")
         }
+        Step::Extension(it) => extension(it),
         Step::Compression(it) => compression(it),
         Step::HeadBound(bytes) => format!("heads of answers may have {bytes} bytes"),
         Step::Rate(it) => format!("answers go at {} bytes per second after the first {}", it.bytes, it.after),
@@ -186,6 +187,7 @@ fn guard(it: &Guard) -> String {
         Guard::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
         Guard::Preflight(it) => format!("cross-origin resource sharing: methods {}", it.methods),
         Guard::ExternalAuth(it) => external(it),
+        Guard::GrpcAuth(it) => over_grpc(it),
         Guard::BasicAuth(it) => basic(it),
         Guard::Jwt(it) => token(it),
         Guard::Oidc(it) => login(it),
@@ -244,6 +246,33 @@ fn hop(it: EndpointHop) -> String {
 
 fn external(it: &ExternalAuth) -> String {
     format!("asks {} ({}) whether it may pass", it.service, it.target)
+}
+
+fn over_grpc(it: &GrpcAuth) -> String {
+    let body = match (it.max_body, it.allow_partial_body) {
+        (0, _) => String::new(),
+        (bytes, true) => format!(", with the first {bytes} bytes of its body"),
+        (bytes, false) => format!(", with a body of {bytes} bytes at most, else 413"),
+    };
+    let without = if it.failure_mode_allow { "passes" } else { "500" };
+    format!("asks {} over gRPC whether it may pass{body}; without a response {without}", it.service.backend)
+}
+
+fn extension(it: &Extension) -> String {
+    let sees = [("requests", it.request), ("responses", it.response)].map(|(of, phases)| {
+        let body = match phases.body {
+            BodyMode::None => None,
+            BodyMode::Streamed => Some("streamed body"),
+            BodyMode::Buffered => Some("buffered body"),
+            BodyMode::BufferedPartial => Some("beginning of the body"),
+            BodyMode::FullDuplexStreamed => Some("body in full duplex"),
+        };
+        let parts = [phases.headers.then_some("headers"), body, phases.trailers.then_some("trailers")];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { format!("nothing of {of}") } else { format!("{} of {of}", parts.join(", ")) }
+    });
+    let without = if it.failure_mode_allow { "they go on" } else { "500" };
+    format!("{} sees {} ({}); without it {without}", it.service.backend, sees.join(" and "), it.name)
 }
 
 fn basic(it: &BasicAuth) -> String {
@@ -379,6 +408,9 @@ pub(super) fn reason(it: AnswerReason) -> &'static str {
             "the object asks for protection that is not given yet: closed, not open"
         }
         AnswerReason::Refused => "the object has a value that ingress-nginx refuses, and asks for protection",
+        AnswerReason::ExtensionUnavailable => {
+            "a service that must see its requests cannot be asked: closed, not open"
+        }
         AnswerReason::MissingReference => "what the rule refers to does not exist",
         AnswerReason::NoRoute => "no rule matches",
     }

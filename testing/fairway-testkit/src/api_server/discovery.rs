@@ -11,6 +11,8 @@ use super::request::Target;
 pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
 /// The group of Fairway's policies.
 pub const POLICIES: &str = "fairway.dev";
+/// The group of the Gateway API Inference Extension.
+pub const INFERENCE_EXTENSION: &str = "inference.networking.k8s.io";
 
 /// A version and a resource that is defined in it.
 pub type Definition = (&'static str, &'static str);
@@ -21,7 +23,12 @@ pub(super) struct Definitions(BTreeMap<&'static str, BTreeSet<Definition>>);
 impl Definitions {
     /// None of the Gateway API and none of the policies.
     pub(super) fn none() -> Self {
-        Self([GATEWAY_API, POLICIES].into_iter().map(|group| (group, BTreeSet::new())).collect())
+        Self(
+            [GATEWAY_API, POLICIES, INFERENCE_EXTENSION]
+                .into_iter()
+                .map(|group| (group, BTreeSet::new()))
+                .collect(),
+        )
     }
 
     /// Those of a group.

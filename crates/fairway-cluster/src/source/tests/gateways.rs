@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairway_objects::object::Kind;
-use fairway_testkit::api_server::{ApiServer, Failure, GATEWAY_API, POLICIES};
+use fairway_testkit::api_server::{ApiServer, Failure, GATEWAY_API, INFERENCE_EXTENSION, POLICIES};
 use serde_json::{Value, json};
 
 use super::harness::{
@@ -101,6 +101,42 @@ async fn objects_go_with_their_crds_but_not_while_a_crd_is_replaced() {
     assert!(!harness.has(Kind::Gateway, "infra", "edge"));
     assert!(!harness.has(Kind::Namespace, "", "shop"), "nothing chooses by labels any more");
     harness.until("no problem", |harness| harness.condition().problems().next().is_none()).await;
+}
+
+/// A Pod that is ready.
+fn pod(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": { "namespace": namespace, "name": name, "labels": { "app": "llama" } },
+        "status": { "podIP": "10.0.0.1", "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}
+
+fn pool(namespace: &str, name: &str) -> Value {
+    let spec =
+        json!({ "selector": { "matchLabels": { "app": "llama" } }, "targetPorts": [{ "number": 8000 }] });
+    json!({ "metadata": { "namespace": namespace, "name": name }, "spec": spec })
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_watched_where_there_are_pools_and_as_long_as_there_are() {
+    let server = with_crds();
+    server.define(INFERENCE_EXTENSION, &[("v1", "inferencepools")]);
+    server.put("pods", pod("shop", "web-1"));
+    server.put("pods", pod("models", "llama-1"));
+    server.put("inferencepools", pool("models", "llama"));
+    let mut harness = Harness::started(&server).await;
+    assert!(harness.has(Kind::InferencePool, "models", "llama"));
+    assert!(harness.has(Kind::Pod, "models", "llama-1"), "the first batch has them");
+    assert!(!harness.has(Kind::Pod, "shop", "web-1"));
+    server.put("inferencepools", pool("models", "other"));
+    server.delete("inferencepools", "models", "llama");
+    harness.until("one pool", |harness| !harness.has(Kind::InferencePool, "models", "llama")).await;
+    assert!(harness.has(Kind::Pod, "models", "llama-1"), "another pool may have it");
+    server.delete("inferencepools", "models", "other");
+    harness.until("no Pod", |harness| !harness.has(Kind::Pod, "models", "llama-1")).await;
+    assert!(harness.has(Kind::HttpRoute, "shop", "web"));
+    server.put("inferencepools", pool("shop", "late"));
+    harness.until("its Pods", |harness| harness.has(Kind::Pod, "shop", "web-1")).await;
 }
 
 #[tokio::test(start_paused = true)]

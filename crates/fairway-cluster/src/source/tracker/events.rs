@@ -58,6 +58,7 @@ impl Tracker {
                 return;
             }
         }
+        self.watch_pods_of(&name);
         self.entries.insert(name, entry);
         // What is old when it is first seen says nothing about how fast it came.
         self.outbox.date(item.written.filter(|_| listed));
@@ -105,6 +106,7 @@ impl Tracker {
             return self.deselect(&Arc::clone(&name.1.name), at);
         };
         self.forget_naming(&object);
+        self.forget_pods_of(name, at);
         self.held.drop(&object);
         self.outbox.say(Change::Remove(object), at);
     }

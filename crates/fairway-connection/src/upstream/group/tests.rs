@@ -12,6 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::net::TcpStream;
 
+use super::picks::Picks;
 use super::*;
 use crate::hop::AnyHop;
 
@@ -144,6 +145,46 @@ fn an_endpoint_of_datagrams_that_refuses_none_of_a_probe_is_back_though_it_answe
     assert!(!group.failed(group.member(0), Blame::Connect, due), "it was ejected before");
     drop(probe);
     assert_eq!((pick().errand, sessions_of_the_first(&group, due)), (Errand::Regular, 0));
+}
+
+fn picks(group: &Group<Hops>, ports: &[u16]) -> Picks {
+    let addresses: Vec<_> = ports.iter().map(|port| SocketAddr::from(([192, 0, 2, 1], *port))).collect();
+    Picks::of(group, &addresses)
+}
+
+#[test]
+fn picks_are_tried_in_their_order_before_an_ejected_one_and_no_other_endpoint_is() {
+    let traffic = BackendTraffic { in_flight: NonZeroU32::new(1), ..BackendTraffic::default() };
+    let group =
+        Groups::<Hops>::default().group(backend(5, Balancing::RoundRobin, traffic), PortProtocol::Tcp, None);
+    let (now, picked) = (Instant::now(), picks(&group, &[3, 1, 99, 2]));
+    let index = |tried: &[u32]| group.pick_among(&picked, &those(tried), now).map(|chosen| chosen.index);
+    assert_eq!([index(&[]), index(&[3]), index(&[3, 1])], [Some(3), Some(1), Some(2)]);
+    assert_eq!(index(&[3, 1, 2]), Some(3), "all were tried");
+    let held = group.pick_among(&picked, &Tried::default(), now).unwrap();
+    assert_eq!(index(&[]), Some(1), "the first has no room");
+    assert!(group.failed(group.member(1), Blame::Connect, now));
+    assert_eq!(
+        [index(&[]), index(&[2])],
+        [Some(2), None],
+        "one without room sends nothing to an ejected one"
+    );
+    assert_eq!(group.rival_among(&picked, &those(&[])).map(|rival| rival.index), Some(2));
+    assert!(
+        group.has_untried_among(&picked, &those(&[1])) && !group.has_untried_among(&picked, &those(&[1, 2]))
+    );
+    drop(held);
+    assert_eq!(index(&[2, 3]), Some(1), "nothing else is left");
+    assert!(group.rival_among(&picked, &those(&[1, 2, 3])).is_none());
+}
+
+#[test]
+fn addresses_that_are_no_members_are_no_picks() {
+    let groups = Groups::<Hops>::default();
+    let group = groups.group(backend(2, Balancing::RoundRobin, within(9)), PortProtocol::Tcp, None);
+    let none = picks(&group, &[7, 8]);
+    assert!(none.is_empty() && group.pick_among(&none, &Tried::default(), Instant::now()).is_none());
+    assert!(!group.has_room_among(&none, &Tried::default()));
 }
 
 #[test]

@@ -218,6 +218,7 @@ fn phase(step: &Step<'_>) -> &'static str {
         Step::Client(_) => "client",
         Step::Guard(_) => "guards",
         Step::Request(_) => "request",
+        Step::Extension(_) => "extensions",
         Step::Path(_)
         | Step::Secured(_)
         | Step::Hop(_)

@@ -64,7 +64,7 @@ const ANNOTATIONS: &[Known] = &[
     differs("auth-type", "`digest` answers 503"),
     differs(
         "auth-url",
-        "a host that is a variable (`$host`) is asked through the rules that Fairway has for it; of other variables only a few work ([authentication](authentication.md#variables)), others answer 503; each cookie of the service is a field of its own",
+        "a host that is a variable (`$host`) is asked through the rules that Fairway has for it; of other variables only a few work ([authentication](authentication.md#variables)), others answer 503, as does `grpc://`; each cookie of the service is a field of its own",
     ),
     done("enable-global-auth"),
     done("satisfy"),

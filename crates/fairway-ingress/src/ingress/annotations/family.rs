@@ -60,8 +60,6 @@ pub enum Support {
 /// What kind of thing an annotation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It keeps somebody or something out: without it the paths answer 503.
-    Protection,
     /// It changes how requests are served: without it they are served otherwise.
     Feature,
     /// It says what the Ingress as a whole is for: without it the Ingress is not served.
@@ -81,15 +79,6 @@ pub(crate) const fn differs(name: &'static str, how: &'static str) -> Known {
 /// An annotation for which there is nothing to do.
 pub(crate) const fn needless(name: &'static str, why: &'static str) -> Known {
     Known { name, support: Support::Needless { why }, alias_of: None }
-}
-
-/// A protection that is missing.
-pub(crate) const fn guards(
-    name: &'static str,
-    effect: &'static str,
-    inert: &'static [&'static str],
-) -> Known {
-    missing(name, Class::Protection, effect, inert)
 }
 
 /// A feature that is missing.
@@ -120,11 +109,6 @@ impl Known {
 }
 
 impl Family {
-    /// A family of which nothing works yet.
-    pub(crate) const fn unsupported(annotations: &'static [Known]) -> Self {
-        Self::new(annotations, |_, _, _| Ok(()))
-    }
-
     /// A family that names no objects.
     pub(crate) const fn new(annotations: &'static [Known], read: Read) -> Self {
         Self { annotations, refer: |_, _| {}, read }

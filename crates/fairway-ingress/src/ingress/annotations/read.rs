@@ -1,16 +1,13 @@
 //! The annotations of an Ingress as a whole: what its families contribute, which objects they name, and what is not
 //! supported or not known.
 
-use fairway_model::AnswerReason;
 use fairway_objects::annotations::text::switch;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::options::UnsupportedProtection;
 use fairway_objects::references::Referenced;
 
 use crate::ingress::annotations::families::FAMILIES;
 use crate::ingress::annotations::family::{Class, Support};
 use crate::ingress::annotations::registry;
-use crate::ingress::closed::{self, Closed};
 use crate::ingress::compression::CompressionChoice;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
@@ -20,8 +17,7 @@ use crate::ingress::reader::{Annotations, Reader};
 /// What all families make of the requests of an Ingress.
 pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {
     let mut contributions = Contributions::new(context.defaults);
-    let unsupported = report_unsupported(reader, context.inputs.options.hosts.unsupported_protection);
-    contributions.closed = unsupported.or(contributions.closed);
+    report_unsupported(reader);
     for family in FAMILIES {
         if let Err(closed) = (family.read)(reader, context, &mut contributions) {
             contributions.closed = contributions.closed.or(Some(closed));
@@ -41,9 +37,8 @@ pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) 
     }
 }
 
-/// Names every annotation that does not work, and closes where it protects.
-fn report_unsupported(reader: &mut Reader<'_>, protection: UnsupportedProtection) -> Option<Closed> {
-    let mut closed = None;
+/// Names every annotation that does not work. None of them protects.
+fn report_unsupported(reader: &mut Reader<'_>) {
     for (name, value) in reader.all().collect::<Vec<_>>() {
         let Some(known) = registry::find(name) else {
             report_unknown(reader, name);
@@ -53,25 +48,14 @@ fn report_unsupported(reader: &mut Reader<'_>, protection: UnsupportedProtection
         if asks_for_nothing(value, inert) {
             continue;
         }
-        let (severity, code, consequence) = match (class, protection) {
-            (Class::Feature, _) => {
-                (Severity::Warning, "unsupported-annotation", "the Ingress is served without it")
-            }
-            (Class::Purpose, _) => (Severity::Warning, "unsupported-annotation", "the Ingress is not served"),
-            (Class::Protection, UnsupportedProtection::Ignored) => (
-                Severity::Warning,
-                "unsupported-protection",
-                "the Ingress is served without it, as the flag says",
-            ),
-            (Class::Protection, UnsupportedProtection::Closed) => {
-                closed = Some(Closed(AnswerReason::ProtectionUnavailable));
-                (Severity::Error, "unsupported-protection", closed::CONSEQUENCE)
-            }
+        let consequence = match class {
+            Class::Feature => "the Ingress is served without it",
+            Class::Purpose => "the Ingress is not served",
         };
         let problem = format!("{name} is not supported yet: {effect}");
-        reader.report(Diagnostic::new(severity, code, reader.at(name)).because(problem, consequence));
+        let found = Diagnostic::new(Severity::Warning, "unsupported-annotation", reader.at(name));
+        reader.report(found.because(problem, consequence));
     }
-    closed
 }
 
 fn report_unknown(reader: &mut Reader<'_>, name: &str) {

@@ -48,7 +48,6 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingress::annotations::family::{Class, Support};
 
     #[test]
     fn every_annotation_is_found_by_its_name() {
@@ -63,11 +62,5 @@ mod tests {
         assert_eq!(nearest("rewrite-traget"), Some("rewrite-target"));
         assert_eq!(nearest("cors-allowed-origin"), Some("cors-allow-origin"));
         assert_eq!(nearest("something-else-entirely"), None);
-    }
-
-    #[test]
-    fn what_lets_nobody_in_is_a_protection() {
-        let known = find("enable-modsecurity").unwrap();
-        assert!(matches!(known.support, Support::Missing { class: Class::Protection, .. }));
     }
 }

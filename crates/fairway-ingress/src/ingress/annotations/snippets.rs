@@ -40,15 +40,21 @@ const ANNOTATIONS: &[Known] = &[
 ];
 
 /// The text with its lines as they are written.
-fn text<'a>(reader: &Reader<'a>, name: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(reader: &Reader<'a>, name: &str) -> Option<&'a str> {
     let found = reader.untrimmed().find(|(known, _)| *known == name);
     found.map(|(_, value)| value).filter(|value| !value.trim().is_empty())
 }
 
 /// The directives, where the operator lets snippets act.
 fn read(context: &Context<'_>, name: &str, text: &str) -> Result<Vec<Directive>, String> {
+    may_act(context, name)?;
+    directives(name, text).map_err(|problem| said(name, &problem))
+}
+
+/// Whether the operator lets snippets act; else what it takes.
+pub(super) fn may_act(context: &Context<'_>, name: &str) -> Result<(), String> {
     if context.defaults.snippets.allowed {
-        return directives(name, text).map_err(|problem| said(name, &problem));
+        return Ok(());
     }
     Err(match context.inputs.options.configmap {
         Some(_) => format!("{name} acts only if allow-snippet-annotations in the settings ConfigMap is true"),
@@ -139,7 +145,12 @@ pub(super) fn question(
 }
 
 /// Says what is not understood. The paths are closed, unless the operator has protection ignored.
-fn closed(reader: &mut Reader<'_>, context: &Context<'_>, name: &str, problem: String) -> Result<(), Closed> {
+pub(super) fn closed(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    name: &str,
+    problem: String,
+) -> Result<(), Closed> {
     let (severity, consequence, outcome) = match context.inputs.options.hosts.unsupported_protection {
         UnsupportedProtection::Ignored => {
             (Severity::Warning, "the Ingress is served without it, as the flag says", Ok(()))

@@ -7,8 +7,10 @@ use fairway_objects::resources::Resources;
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, ForwardingDefaults, Hsts};
+use crate::ingress::firewall;
 use crate::ingress::settings::authentication::GlobalAuth;
 use crate::ingress::settings::compression::CompressionKeys;
+use crate::ingress::settings::firewall::FirewallKeys;
 use crate::ingress::settings::forwarded::{Forwarded, TrustedForwarders};
 use crate::ingress::settings::headers::HeaderKeys;
 use crate::ingress::settings::log_format::LogFormatKeys;
@@ -43,6 +45,7 @@ pub(super) struct Draft<'a> {
     pub(super) maps: MapKeys,
     pub(super) snippets: SnippetKeys,
     pub(super) tracing: TracingKeys,
+    pub(super) firewall: FirewallKeys,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -100,6 +103,7 @@ impl<'a> Draft<'a> {
             maps: MapKeys::default(),
             snippets: SnippetKeys::default(),
             tracing: TracingKeys::default(),
+            firewall: FirewallKeys::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -127,6 +131,11 @@ impl<'a> Draft<'a> {
             KeyProblem::Unreadable(problem) => {
                 let (severity, consequence) = self.unprotected();
                 found(severity, "unsupported-protection").because(format!("{name}: {problem}"), consequence)
+            }
+            KeyProblem::NoFirewall => {
+                let (severity, consequence) = self.unprotected();
+                found(severity, "unsupported-protection")
+                    .because(format!("{name}: {}", firewall::NONE), consequence)
             }
             KeyProblem::Unprotected(effect) => {
                 let (severity, consequence) = self.unprotected();
@@ -176,6 +185,7 @@ impl<'a> Draft<'a> {
         let of_tracing = self.tracing.settle(&mut self.settings, &mut self.defaults.tracing, &at);
         self.diagnostics.extend(of_tracing);
         let protection = self.options.hosts.unsupported_protection;
+        self.diagnostics.extend(self.firewall.settle(&mut self.defaults, protection, &at));
         self.diagnostics.extend(self.snippets.settle(&mut self.defaults, protection, &at));
         self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, protection, at));
         let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);

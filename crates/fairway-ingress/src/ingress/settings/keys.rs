@@ -276,7 +276,8 @@ impl Draft<'_> {
             return read;
         }
         let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
-        taken.unwrap_or_else(|| protection(name, value))
+        let taken = taken.or_else(|| self.firewall.read(name, value, self.options.firewall.is_some()));
+        taken.unwrap_or_else(|| needless::read(name, value))
     }
 
     /// Keys about proxies in front of this one.
@@ -379,16 +380,4 @@ fn address_header(value: &str) -> AddressHeader {
 fn guard(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
     ranges(value)
         .map_err(|_| KeyProblem::Unreadable("the list has something that is neither an address nor a range"))
-}
-
-/// Keys that protect and do not work yet.
-fn protection(name: &str, value: &str) -> Result<(), KeyProblem> {
-    let asked = !value.is_empty() && switch(value) != Some(false);
-    match name {
-        "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" if asked => {
-            Err(KeyProblem::Unprotected("requests would pass without the web application firewall"))
-        }
-        "enable-modsecurity" | "enable-owasp-modsecurity-crs" | "modsecurity-snippet" => Ok(()),
-        _ => needless::read(name, value),
-    }
 }

@@ -5,6 +5,7 @@
 mod authentication;
 mod compression;
 mod draft;
+mod firewall;
 mod forwarded;
 mod headers;
 mod keys;

@@ -15,6 +15,8 @@ pub(super) enum KeyProblem {
     Lost(&'static str, &'static str),
     /// The key protects and is not supported.
     Unprotected(&'static str),
+    /// The key asks for the web application firewall, and there is none.
+    NoFirewall,
     /// The key protects, and its value cannot be read.
     Unreadable(&'static str),
     /// The key is not known.

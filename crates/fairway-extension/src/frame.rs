@@ -1,0 +1,182 @@
+//! Length-prefixed messages (gRPC's PROTOCOL-HTTP2.md): a byte that says whether the message is compressed, its length in four bytes,
+//! and the message. Never knows what a message means.
+
+use prost::Message;
+
+/// The bytes before each message.
+pub const PREFIX: usize = 5;
+
+/// A message with its prefix.
+///
+/// # Panics
+/// When a message were 4 GiB large.
+#[must_use]
+pub fn encode(message: &impl Message) -> Vec<u8> {
+    let mut framed = Vec::with_capacity(PREFIX + message.encoded_len());
+    framed.resize(PREFIX, 0);
+    message.encode_raw(&mut framed);
+    close(&mut framed);
+    framed
+}
+
+/// Writes the length into the prefix of a message that was written behind it.
+pub(crate) fn close(framed: &mut [u8]) {
+    let length = u32::try_from(framed.len() - PREFIX).expect("what is sent is far below 4 GiB");
+    framed[1..PREFIX].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Why bytes are no messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidFrame {
+    /// Nothing was agreed on that could compress it.
+    #[error("a compressed message, although no compression was offered")]
+    Compressed,
+    /// It is longer than the limit.
+    #[error("a message of {0} bytes, more than the limit")]
+    TooLong(u32),
+}
+
+/// Reads messages from bytes in any split.
+#[derive(Debug)]
+pub struct Frames {
+    limit: u32,
+    held: Vec<u8>,
+}
+
+impl Frames {
+    /// A reader that refuses messages with more than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: u32) -> Self {
+        Frames { limit, held: Vec::new() }
+    }
+
+    /// Takes bytes, and gives the messages that they complete to `take`, without their prefix, until it returns `false`.
+    ///
+    /// # Errors
+    /// When a message is compressed or too long; nothing more can be read then.
+    pub fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), InvalidFrame> {
+        // What is held is less than one message, so each piece completes it or is held as well.
+        while !bytes.is_empty() {
+            if self.held.is_empty() {
+                let Some(end) = self.end(bytes)?.filter(|end| *end <= bytes.len()) else {
+                    self.held.extend_from_slice(bytes);
+                    return Ok(());
+                };
+                let (message, rest) = bytes.split_at(end);
+                bytes = rest;
+                if !take(&message[PREFIX..]) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let wanted = self.end(&self.held)?.unwrap_or(PREFIX);
+            let missing = (wanted - self.held.len()).min(bytes.len());
+            self.held.extend_from_slice(&bytes[..missing]);
+            bytes = &bytes[missing..];
+            if self.end(&self.held)? == Some(self.held.len()) {
+                let message = std::mem::take(&mut self.held);
+                if !take(&message[PREFIX..]) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing of an incomplete message is held.
+    #[must_use]
+    pub fn is_between_messages(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// The bytes of an incomplete message that are held.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Where the message that begins there ends; `None` while its prefix is not complete.
+    fn end(&self, bytes: &[u8]) -> Result<Option<usize>, InvalidFrame> {
+        if bytes.first().is_some_and(|compressed| *compressed != 0) {
+            return Err(InvalidFrame::Compressed);
+        }
+        let Some((prefix, _)) = bytes.split_first_chunk::<PREFIX>() else { return Ok(None) };
+        let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
+        if length > self.limit {
+            return Err(InvalidFrame::TooLong(length));
+        }
+        Ok(Some(PREFIX + length as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+        let frame = |message: &Vec<u8>| {
+            let mut framed = vec![0; PREFIX];
+            framed.extend_from_slice(message);
+            close(&mut framed);
+            framed
+        };
+        messages.iter().flat_map(frame).collect()
+    }
+
+    fn read(pieces: &[&[u8]], limit: u32) -> Result<(Vec<Vec<u8>>, bool), InvalidFrame> {
+        let (mut frames, mut read) = (Frames::new(limit), Vec::new());
+        for piece in pieces {
+            frames.feed(piece, |message| {
+                read.push(message.to_vec());
+                true
+            })?;
+        }
+        Ok((read, frames.is_between_messages()))
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_messages(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let bytes = framed(&messages);
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<_> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(read(&pieces, 40), Ok((messages, true)));
+        }
+
+        #[test]
+        fn any_bytes_hold_less_than_a_message(bytes in prop::collection::vec(0_u8..3, 0..60)) {
+            let mut frames = Frames::new(30);
+            for byte in bytes {
+                if frames.feed(&[byte], |_| true).is_err() {
+                    break;
+                }
+                prop_assert!(frames.held_bytes() < PREFIX + 30);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_encoded_with_its_length() {
+        assert_eq!(encode(&300_u32), [0, 0, 0, 0, 3, 8, 0xac, 2]);
+        assert_eq!(encode(&0_u32), [0; 5]);
+    }
+
+    #[test]
+    fn compressed_and_long_messages_are_refused_by_their_first_bytes() {
+        assert_eq!(read(&[&[1]], 10), Err(InvalidFrame::Compressed));
+        assert_eq!(read(&[&[0, 0, 0xa0, 0, 0]], 4 << 20), Err(InvalidFrame::TooLong(10 << 20)));
+        assert_eq!(read(&[&[0, 0, 0], &[0, 11]], 10), Err(InvalidFrame::TooLong(11)));
+        assert_eq!(read(&[&[0, 0, 0], &[0, 10]], 10), Ok((vec![], false)));
+    }
+}

@@ -1,0 +1,220 @@
+//! The messages for a service (`ProcessingRequest`), written without building them first: heads and bodies are copied once. A
+//! test reads them with the generated types.
+
+use fairway_http::{Head, Known};
+
+use super::event::{ExchangeFacts, Side, Trailers};
+use crate::frame::{PREFIX, close};
+
+/// Tags of `ProcessingRequest`: those of a request's phases; the response's are one more.
+const HEADERS: u32 = 2;
+const BODY: u32 = 4;
+const TRAILERS: u32 = 6;
+
+/// Tags of `HttpHeaders`, `HttpBody`, `HttpTrailers`, `HeaderMap` and `HeaderValue`.
+const FIRST: u32 = 1;
+const SECOND: u32 = 2;
+const RAW_VALUE: u32 = 3;
+
+type Header<'a> = (&'a [u8], &'a [u8]);
+
+/// Shows a head of a request, with `extra` fields of the message behind it.
+pub(super) fn request_headers(
+    head: &Head,
+    facts: &ExchangeFacts<'_>,
+    end_of_stream: bool,
+    extra: &[&[u8]],
+) -> Vec<u8> {
+    let pseudo: [Header<'_>; 4] = [
+        (b":method", head.method_bytes()),
+        (b":path", facts.path),
+        (b":authority", facts.authority),
+        (b":scheme", facts.scheme.as_bytes()),
+    ];
+    let mut headers = Vec::with_capacity(head.field_count() + pseudo.len());
+    headers.extend(pseudo);
+    all_headers(Side::Request, headers, head, end_of_stream, extra)
+}
+
+/// Shows a head of a response.
+pub(super) fn response_headers(head: &Head, end_of_stream: bool, extra: &[&[u8]]) -> Vec<u8> {
+    let status = head.status().to_string();
+    let mut headers: Vec<Header<'_>> = Vec::with_capacity(head.field_count() + 1);
+    headers.push((b":status", status.as_bytes()));
+    all_headers(Side::Response, headers, head, end_of_stream, extra)
+}
+
+fn all_headers<'a>(
+    side: Side,
+    mut headers: Vec<Header<'a>>,
+    head: &'a Head,
+    end_of_stream: bool,
+    extra: &[&[u8]],
+) -> Vec<u8> {
+    // `Host` is `:authority`, and nothing of this connection is the service's business.
+    let left_out = match side {
+        Side::Request => Known::HOP_BY_HOP | Known::Host.bit(),
+        Side::Response => Known::HOP_BY_HOP,
+    };
+    let fields = head.fields().filter(|field| field.known.bit() & left_out == 0);
+    headers.extend(fields.map(|field| (field.name, field.value)));
+    let map = map_length(&headers);
+    let content = field_length(map) + if end_of_stream { 2 } else { 0 };
+    let mut message = begin(tag(HEADERS, side), content, extra);
+    write_map(&headers, map, &mut message);
+    if end_of_stream {
+        // `HttpHeaders` has it in its third field.
+        message.extend([3 << 3, 1]);
+    }
+    finish(message, extra)
+}
+
+/// Shows a piece of a body.
+pub(super) fn body(side: Side, piece: &[u8], end_of_stream: bool, extra: &[&[u8]]) -> Vec<u8> {
+    let bytes = if piece.is_empty() { 0 } else { field_length(piece.len()) };
+    let mut message = begin(tag(BODY, side), bytes + if end_of_stream { 2 } else { 0 }, extra);
+    if !piece.is_empty() {
+        write_field(FIRST, piece, &mut message);
+    }
+    if end_of_stream {
+        message.extend([(SECOND << 3) as u8, 1]);
+    }
+    finish(message, extra)
+}
+
+/// Shows trailers.
+pub(super) fn trailers(side: Side, trailers: &Trailers, extra: &[&[u8]]) -> Vec<u8> {
+    let headers: Vec<Header<'_>> = trailers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let map = map_length(&headers);
+    let mut message = begin(tag(TRAILERS, side), field_length(map), extra);
+    write_map(&headers, map, &mut message);
+    finish(message, extra)
+}
+
+fn tag(phase: u32, side: Side) -> u32 {
+    phase + u32::from(side == Side::Response)
+}
+
+/// Room for a prefix, and the key and length of the phase.
+fn begin(tag: u32, content: usize, extra: &[&[u8]]) -> Vec<u8> {
+    let extra: usize = extra.iter().map(|extra| extra.len()).sum();
+    let mut message = Vec::with_capacity(PREFIX + field_length(content) + extra);
+    message.resize(PREFIX, 0);
+    write_key(tag, content, &mut message);
+    message
+}
+
+fn finish(mut message: Vec<u8>, extra: &[&[u8]]) -> Vec<u8> {
+    extra.iter().for_each(|extra| message.extend_from_slice(extra));
+    close(&mut message);
+    message
+}
+
+/// The bytes of a field with a short tag and so many bytes.
+fn field_length(content: usize) -> usize {
+    1 + prost::length_delimiter_len(content) + content
+}
+
+fn value_length((name, value): Header<'_>) -> usize {
+    field_length(name.len()) + if value.is_empty() { 0 } else { field_length(value.len()) }
+}
+
+fn map_length(headers: &[Header<'_>]) -> usize {
+    headers.iter().map(|header| field_length(value_length(*header))).sum()
+}
+
+/// `HeaderMap`, as the first field.
+fn write_map(headers: &[Header<'_>], length: usize, message: &mut Vec<u8>) {
+    write_key(FIRST, length, message);
+    for &(name, value) in headers {
+        write_key(FIRST, value_length((name, value)), message);
+        write_key(FIRST, name.len(), message);
+        message.extend(name.iter().map(u8::to_ascii_lowercase));
+        if !value.is_empty() {
+            write_field(RAW_VALUE, value, message);
+        }
+    }
+}
+
+fn write_field(tag: u32, content: &[u8], message: &mut Vec<u8>) {
+    write_key(tag, content.len(), message);
+    message.extend_from_slice(content);
+}
+
+/// The key and the length of a field with bytes.
+fn write_key(tag: u32, length: usize, message: &mut Vec<u8>) {
+    debug_assert!(tag < 16, "its key is one byte");
+    message.push(((tag << 3) | 2) as u8);
+    prost::encode_length_delimiter(length, message).expect("a vector has room");
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::generated::processing_request::Request;
+    use crate::generated::{HeaderMap, HttpBody, ProcessingRequest};
+
+    fn decode(framed: &[u8]) -> ProcessingRequest {
+        let length = u32::from_be_bytes(framed[1..5].try_into().unwrap());
+        assert_eq!((framed[0], length as usize), (0, framed.len() - PREFIX));
+        ProcessingRequest::decode(&framed[PREFIX..]).unwrap()
+    }
+
+    fn shown(map: Option<HeaderMap>) -> Vec<(String, String)> {
+        let value = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+        map.unwrap().headers.into_iter().map(|header| (header.key, value(header.raw_value))).collect()
+    }
+
+    #[test]
+    fn heads_are_shown_in_lower_case_without_what_is_of_the_connection() {
+        let mut head = Head::new();
+        head.start_request(b"PUT", b"/other");
+        let long = "v".repeat(300);
+        let fields =
+            [("Host", "x"), ("X-Long", &*long), ("TE", "trailers"), ("Empty", ""), ("Content-Length", "3")];
+        fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
+        let facts = ExchangeFacts { path: b"/a", scheme: "http", authority: b"a", attributes: &[] };
+        for end_of_stream in [false, true] {
+            let message = decode(&request_headers(&head, &facts, end_of_stream, &[]));
+            let Some(Request::RequestHeaders(headers)) = message.request else { panic!("no headers") };
+            assert_eq!(headers.end_of_stream, end_of_stream);
+            let expected = [
+                (":method", "PUT"),
+                (":path", "/a"),
+                (":authority", "a"),
+                (":scheme", "http"),
+                ("x-long", &*long),
+                ("empty", ""),
+                ("content-length", "3"),
+            ];
+            let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(shown(headers.headers), expected);
+        }
+        head.start_response(404);
+        head.append(b"Host", b"y");
+        let message = decode(&response_headers(&head, false, &[]));
+        let Some(Request::ResponseHeaders(headers)) = message.request else { panic!("no headers") };
+        let expected = [(":status", "404"), ("host", "y")];
+        assert_eq!(shown(headers.headers), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn bodies_and_trailers_are_shown_whole() {
+        for (length, end_of_stream) in [(0, true), (0, false), (1, false), (70_000, true)] {
+            let piece = vec![b'x'; length];
+            let message = decode(&body(Side::Response, &piece, end_of_stream, &[]));
+            let expected = Request::ResponseBody(HttpBody { body: piece, end_of_stream });
+            assert_eq!(message.request, Some(expected));
+        }
+        let list: Trailers = vec![(b"X-A"[..].into(), b"1"[..].into()), (b"b"[..].into(), b""[..].into())];
+        let message = decode(&trailers(Side::Request, &list, &[]));
+        let Some(Request::RequestTrailers(trailers)) = message.request else { panic!("no trailers") };
+        let expected = [("x-a", "1"), ("b", "")];
+        assert_eq!(
+            shown(trailers.trailers),
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+    }
+}

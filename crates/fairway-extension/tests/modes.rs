@@ -1,0 +1,372 @@
+//! Each mode with each answer that its service may give.
+
+use fairway_extension::generated::body_mutation::Mutation;
+use fairway_extension::generated::common_response::ResponseStatus;
+use fairway_extension::generated::processing_request::Request;
+use fairway_extension::generated::{CommonResponse, HeaderMutation, ProcessingResponse};
+use fairway_extension::processing::{BodyLength, Side};
+use fairway_http::Head;
+use fairway_model::{BodyMode, MutationRules};
+
+use crate::support::*;
+
+fn world(side: Side, headers: bool, body: BodyMode, trailers: bool) -> World {
+    let mut extension = extension();
+    match side {
+        Side::Request => extension.request = phases(headers, body, trailers),
+        Side::Response => extension.response = phases(headers, body, trailers),
+    }
+    World::new(extension)
+}
+
+fn length(world: &World, side: Side) -> BodyLength {
+    world.output(side).head.as_ref().unwrap().length
+}
+
+#[test]
+fn what_is_not_shown_goes_on_at_once() {
+    for side in SIDES {
+        let mut world = world(side, false, BodyMode::None, false);
+        assert!(world.processor.is_finished());
+        world.head(side, true);
+        assert!(world.processor.is_transparent(side));
+        world.write(side, "abc");
+        world.end(side, &[("x-a", "1")]);
+        let output = world.output(side);
+        assert!(output.head.as_ref().unwrap().is_empty());
+        assert_eq!((output.text().as_str(), &output.end), ("abc", &Some(trailers(&[("x-a", "1")]))));
+        assert!(world.shown.is_empty() && !world.is_awaited() && world.processor.is_finished());
+    }
+}
+
+#[test]
+fn a_head_waits_for_its_answer_and_is_changed_by_it() {
+    for side in SIDES {
+        let mut world = world(side, true, BodyMode::None, false);
+        world.head(side, true);
+        let (Request::RequestHeaders(headers) | Request::ResponseHeaders(headers)) = world.shown() else {
+            panic!("no headers")
+        };
+        assert!(!headers.end_of_stream);
+        assert!(world.is_awaited() && !world.processor.is_finished());
+        world.write(side, "abc");
+        assert_eq!(world.output(side), &Output::default());
+        let header_mutation = Some(HeaderMutation {
+            remove_headers: vec!["X-Kept".to_owned()],
+            ..set(&[("x-new", "2"), (":status", "201")]).unwrap()
+        });
+        world.answer(to_headers(side, CommonResponse { header_mutation, ..unchanged() }));
+        let mut head = if side == Side::Request { request_head() } else { response_head() };
+        world.output(side).head.as_ref().unwrap().apply(&mut head);
+        assert_eq!((head.named(b"x-kept"), head.named(b"x-new")), (None, Some(&b"2"[..])));
+        assert_eq!(head.status(), if side == Side::Request { 0 } else { 201 });
+        assert_eq!(
+            (world.output(side).text().as_str(), length(&world, side)),
+            ("abc", BodyLength::Unchanged)
+        );
+        world.end(side, &[]);
+        assert!(world.output(side).end.is_some() && world.processor.is_finished());
+    }
+}
+
+#[test]
+fn a_message_without_a_body_ends_with_its_head() {
+    for side in SIDES {
+        for mode in MODES {
+            let mut world = world(side, true, mode, true);
+            world.head(side, false);
+            let (Request::RequestHeaders(headers) | Request::ResponseHeaders(headers)) = world.shown() else {
+                panic!("no headers")
+            };
+            assert!(headers.end_of_stream);
+            world.answer(to_headers(side, unchanged()));
+            assert_eq!(world.output(side).end, Some(vec![]), "{mode:?}");
+            assert_eq!(length(&world, side), BodyLength::Unchanged);
+            assert!(world.shown.is_empty() && world.processor.is_finished());
+        }
+    }
+}
+
+#[test]
+fn the_first_message_has_protocol_attributes_and_metadata() {
+    let mut extension = extension();
+    extension.request = phases(true, BodyMode::Buffered, false);
+    extension.response = phases(true, BodyMode::FullDuplexStreamed, true);
+    extension.metadata = vec![("a.b".into(), r#"{"rules": ["1", 2, null, {"x": true}]}"#.into())];
+    let mut world = World::new(extension);
+    world.head(Side::Request, false);
+    let first = world.shown.pop().unwrap();
+    let protocol = first.protocol_config.unwrap();
+    assert_eq!((protocol.request_body_mode, protocol.response_body_mode), (2, 4));
+    assert!(first.attributes["envoy.filters.http.ext_proc"].fields.contains_key("request.id"));
+    assert!(first.metadata_context.unwrap().filter_metadata["a.b"].fields.contains_key("rules"));
+    world.answer(to_headers(Side::Request, unchanged()));
+    world.head(Side::Response, true);
+    let second = world.shown.pop().unwrap();
+    assert!(second.protocol_config.is_none() && second.attributes.is_empty());
+    assert!(second.metadata_context.is_some());
+}
+
+#[test]
+fn streamed_pieces_go_on_as_answered_one_at_a_time() {
+    for side in SIDES {
+        let mut world = world(side, false, BodyMode::Streamed, false);
+        world.head(side, true);
+        assert_eq!(length(&world, side), BodyLength::Unknown);
+        world.write(side, "one");
+        world.write(side, "two");
+        assert_eq!(world.shown_body(), ("one".to_owned(), false));
+        world.answer(to_body(side, unchanged()));
+        assert_eq!(world.shown_body(), ("two".to_owned(), false));
+        world.write(side, "three");
+        world.answer(to_body(side, replace("2")));
+        assert_eq!(world.shown_body(), ("three".to_owned(), false));
+        world.end(side, &[]);
+        world.answer(to_body(side, body(Mutation::ClearBody(true))));
+        assert_eq!(world.shown_body(), (String::new(), true));
+        assert_eq!(world.output(side).end, None);
+        world.answer(to_body(side, replace("end")));
+        assert_eq!((world.output(side).text().as_str(), &world.output(side).end), ("one2end", &Some(vec![])));
+        assert!(world.processor.is_finished());
+    }
+}
+
+#[test]
+fn streamed_pieces_wait_with_back_pressure() {
+    let mut world = world(Side::Request, false, BodyMode::Streamed, false);
+    world.head(Side::Request, true);
+    let piece = "x".repeat(16 * 1024);
+    for _ in 0..4 {
+        world.write(Side::Request, &piece);
+    }
+    assert_eq!(world.processor.room(Side::Request), 0);
+    world.answer(to_body(Side::Request, unchanged()));
+    assert_eq!(world.processor.room(Side::Request), 16 * 1024);
+    // Until it was taken, what goes on counts as well.
+    let mut world = self::world(Side::Request, false, BodyMode::None, false);
+    world.head(Side::Request, true);
+    world.processor.write(Side::Request, piece.as_bytes());
+    assert_eq!(world.processor.room(Side::Request), 48 * 1024);
+    world.drain();
+    assert_eq!(world.processor.room(Side::Request), 64 * 1024);
+}
+
+#[test]
+fn a_buffered_body_is_shown_whole_and_its_answer_changes_the_head() {
+    let cleared = body(Mutation::ClearBody(true));
+    for side in SIDES {
+        for (answer, text, expected) in [
+            (unchanged(), "onetwo", BodyLength::Unchanged),
+            (replace("three"), "three", BodyLength::Exact(5)),
+            (replace(""), "", BodyLength::None),
+            (cleared.clone(), "", BodyLength::None),
+        ] {
+            let mut world = world(side, true, BodyMode::Buffered, false);
+            world.head(side, true);
+            world.shown();
+            let header_mutation = set(&[("x-first", "1"), ("content-length", "77")]);
+            world.answer(to_headers(side, CommonResponse { header_mutation, ..unchanged() }));
+            assert!(!world.is_awaited() && world.output(side).head.is_none());
+            world.write(side, "one");
+            world.write(side, "two");
+            world.end(side, &[]);
+            assert_eq!(world.shown_body(), ("onetwo".to_owned(), true));
+            world
+                .answer(to_body(side, CommonResponse { header_mutation: set(&[("x-last", "2")]), ..answer }));
+            assert_eq!((world.output(side).text().as_str(), length(&world, side)), (text, expected));
+            let mut head = Head::new();
+            head.start_response(200);
+            world.output(side).head.as_ref().unwrap().apply(&mut head);
+            assert_eq!((head.named(b"x-first"), head.named(b"x-last")), (Some(&b"1"[..]), Some(&b"2"[..])));
+            assert_eq!(head.named(b"content-length"), None);
+            assert!(world.output(side).end.is_some() && world.processor.is_finished());
+        }
+    }
+}
+
+#[test]
+fn a_partially_buffered_body_shows_its_beginning_and_lets_the_rest_pass() {
+    for side in SIDES {
+        let mut world = world(side, false, BodyMode::BufferedPartial, true);
+        world.head(side, true);
+        world.write(side, &"a".repeat(60));
+        assert!(world.shown.is_empty());
+        world.write(side, &"b".repeat(60));
+        let (shown, is_end) = world.shown_body();
+        assert_eq!((shown.len(), is_end), (100, false));
+        world.write(side, "c");
+        world.answer(to_body(side, replace("new")));
+        assert_eq!(length(&world, side), BodyLength::Unknown);
+        assert_eq!(world.output(side).text(), format!("new{}c", "b".repeat(20)));
+        world.write(side, "d");
+        world.end(side, &[("x-a", "1")]);
+        assert!(world.output(side).text().ends_with("cd"));
+        world.shown();
+        world.answer(to_trailers(side, set(&[("x-a", "2")])));
+        assert_eq!(world.output(side).end, Some(trailers(&[("x-a", "2")])));
+        // One that fits is whole.
+        let mut world = self::world(side, false, BodyMode::BufferedPartial, false);
+        world.head(side, true);
+        world.write(side, "short");
+        world.end(side, &[]);
+        assert_eq!(world.shown_body(), ("short".to_owned(), true));
+        world.answer(to_body(side, replace("longer")));
+        assert_eq!(length(&world, side), BodyLength::Exact(6));
+    }
+}
+
+#[test]
+fn full_duplex_pieces_go_both_ways_without_waiting() {
+    for side in SIDES {
+        let mut world = world(side, true, BodyMode::FullDuplexStreamed, true);
+        world.head(side, true);
+        world.write(side, "one");
+        world.write(side, "two");
+        assert_eq!(world.shown.len(), 3);
+        assert!(!world.is_awaited(), "the service may wait for the rest");
+        world.end(side, &[]);
+        assert!(world.is_awaited());
+        world.shown.drain(..3);
+        assert_eq!(world.shown_body(), (String::new(), true));
+        world.answer(to_headers(side, unchanged()));
+        assert_eq!(length(&world, side), BodyLength::Unknown);
+        world.answer(to_body(side, stream(b"on", false)));
+        world.answer(to_body(side, stream(b"", false)));
+        world.answer(to_body(side, stream(b"e", false)));
+        assert_eq!((world.output(side).text().as_str(), &world.output(side).end), ("one", &None));
+        world.answer(to_body(side, stream(b"!", true)));
+        assert_eq!((world.output(side).text().as_str(), &world.output(side).end), ("one!", &Some(vec![])));
+        assert!(!world.is_awaited() && world.processor.is_finished());
+    }
+}
+
+#[test]
+fn trailers_end_a_full_duplex_body() {
+    for is_end_said in [false, true] {
+        let mut world = world(Side::Response, false, BodyMode::FullDuplexStreamed, true);
+        world.head(Side::Response, true);
+        world.write(Side::Response, "one");
+        world.end(Side::Response, &[("grpc-status", "0")]);
+        assert_eq!(world.shown.len(), 2);
+        world.answer(to_body(Side::Response, stream(b"two", is_end_said)));
+        assert_eq!(world.output(Side::Response).end, None);
+        world.answer(to_trailers(Side::Response, set(&[("x-new", "1")])));
+        let expected = trailers(&[("grpc-status", "0"), ("x-new", "1")]);
+        assert_eq!(world.output(Side::Response).end, Some(expected));
+        assert_eq!(world.output(Side::Response).text(), "two");
+    }
+}
+
+#[test]
+fn trailers_are_shown_where_there_are_some_and_the_mode_says_so() {
+    for side in SIDES {
+        for mode in [BodyMode::None, BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
+            let mut world = world(side, false, mode, true);
+            world.head(side, true);
+            world.write(side, "abc");
+            world.end(side, &[("x-a", "1")]);
+            if mode != BodyMode::None {
+                assert_eq!(world.shown_body(), ("abc".to_owned(), false), "{mode:?}");
+                world.answer(to_body(side, unchanged()));
+            }
+            assert!(matches!(world.shown(), Request::RequestTrailers(_) | Request::ResponseTrailers(_)));
+            assert_eq!(world.output(side).end, None);
+            let mutation = Some(HeaderMutation {
+                remove_headers: vec!["x-a".to_owned()],
+                ..set(&[("x-b", "2"), ("content-length", "3"), ("host", "x")]).unwrap()
+            });
+            world.answer(to_trailers(side, mutation));
+            assert_eq!(world.output(side).end, Some(trailers(&[("x-b", "2")])));
+            assert_eq!(world.processor.counts().refused, 1);
+            let mut world = self::world(side, false, mode, false);
+            world.head(side, true);
+            world.end(side, &[("x-a", "1")]);
+            if mode != BodyMode::None {
+                assert_eq!(world.shown_body(), (String::new(), true), "{mode:?}");
+                world.answer(to_body(side, unchanged()));
+            }
+            assert_eq!(world.output(side).end, Some(trailers(&[("x-a", "1")])));
+        }
+    }
+}
+
+#[test]
+fn a_replaced_message_ends_and_what_still_comes_is_dropped() {
+    for side in SIDES {
+        for mode in MODES {
+            let mut world = world(side, true, mode, true);
+            world.head(side, true);
+            let status = ResponseStatus::ContinueAndReplace.into();
+            world.answer(to_headers(side, CommonResponse { status, ..replace("new") }));
+            assert_eq!(length(&world, side), BodyLength::Exact(3));
+            let output = world.output(side);
+            assert_eq!((output.text().as_str(), &output.end), ("new", &Some(vec![])), "{mode:?}");
+            world.write(side, "old");
+            world.end(side, &[("x-a", "1")]);
+            assert_eq!(world.output(side).text(), "new");
+            assert!(world.processor.is_finished());
+        }
+    }
+    let mut world = world(Side::Request, true, BodyMode::None, false);
+    world.head(Side::Request, false);
+    let status = ResponseStatus::ContinueAndReplace.into();
+    world.answer(to_headers(Side::Request, CommonResponse { status, ..unchanged() }));
+    assert_eq!(length(&world, Side::Request), BodyLength::None);
+}
+
+#[test]
+fn path_and_method_change_where_the_rules_allow_it() {
+    let mut extension = extension();
+    extension.request = phases(true, BodyMode::None, false);
+    extension.mutation_rules = MutationRules { allow_path_and_method: true, ..MutationRules::default() };
+    let mut world = World::new(extension);
+    world.head(Side::Request, false);
+    let header_mutation = set(&[(":path", "/b"), (":method", "PUT"), (":authority", "x")]);
+    world.answer(to_headers(Side::Request, CommonResponse { header_mutation, ..unchanged() }));
+    let head = world.output(Side::Request).head.as_ref().unwrap();
+    assert_eq!((head.path.as_deref(), head.method.as_deref()), (Some(&b"/b"[..]), Some(&b"PUT"[..])));
+    assert_eq!(world.processor.counts().refused, 1);
+}
+
+#[test]
+fn both_directions_may_be_under_way_at_once() {
+    let mut extension = extension();
+    extension.request = phases(true, BodyMode::Streamed, false);
+    extension.response = phases(true, BodyMode::Streamed, false);
+    let mut world = World::new(extension);
+    world.head(Side::Request, true);
+    world.answer(to_headers(Side::Request, unchanged()));
+    world.write(Side::Request, "up");
+    world.head(Side::Response, true);
+    let first = world.processor.awaited().unwrap();
+    world.answer(to_headers(Side::Response, unchanged()));
+    assert_eq!(world.processor.awaited(), Some(first), "the piece of the request is awaited for longer");
+    world.write(Side::Response, "down");
+    world.answer(to_body(Side::Response, unchanged()));
+    assert_eq!(world.output(Side::Response).text(), "down");
+    world.answer(to_body(Side::Request, unchanged()));
+    assert_eq!(world.output(Side::Request).text(), "up");
+    assert!(!world.is_awaited() && world.stop.is_none());
+}
+
+#[test]
+fn a_picker_names_endpoints_in_the_metadata() {
+    use fairway_extension::generated::value::Kind;
+    use fairway_extension::generated::{Struct, Value};
+    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let fields = |name: &str, value| Struct { fields: [(name.to_owned(), value)].into() };
+    let picked = |metadata: Struct| {
+        let mut world = world(Side::Request, true, BodyMode::None, false);
+        world.head(Side::Request, false);
+        let dynamic_metadata = Some(metadata);
+        world.answer(ProcessingResponse { dynamic_metadata, ..to_headers(Side::Request, unchanged()) });
+        world.processor.picked().map(str::to_owned)
+    };
+    let name = "x-gateway-destination-endpoint";
+    let plain = fields(name, text("192.0.2.1:80"));
+    assert_eq!(picked(plain.clone()).as_deref(), Some("192.0.2.1:80"));
+    let inner = Value { kind: Some(Kind::StructValue(plain)) };
+    assert_eq!(picked(fields("envoy.lb", inner.clone())).as_deref(), Some("192.0.2.1:80"));
+    assert_eq!(picked(fields("other", inner)), None);
+    assert_eq!(picked(fields(name, text(&"x".repeat(5000)))), None);
+}

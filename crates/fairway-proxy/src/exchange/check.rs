@@ -1,0 +1,316 @@
+//! Asks a service over gRPC whether a request may pass (`envoy.service.auth.v3.Authorization/Check`). Only a decision that is
+//! understood lets a request pass, unless the rule says that it passes without one.
+
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use fairway_connection::sides::{BodyStep, Downstream, Failure};
+use fairway_extension::authorization::{self, Allowed, CHECK_PATH, CheckedRequest, Decision, Denied};
+use fairway_extension::change;
+use fairway_extension::frame::Frames;
+use fairway_http::grpc::Dialect;
+use fairway_http::{BodySize, Known};
+use fairway_net::clock::Instant;
+use fairway_routing::AskingGrpc;
+
+use super::ask::Answer;
+use super::environment::{ClientSide, Exchange};
+use super::subrequest::{self, Behind, Question, Sink};
+use super::transact::announce;
+use crate::fault::Fault;
+use crate::filter::{escaped_pem, own_answer};
+use crate::grpc::{dialect_of, status_of};
+use crate::network::Network;
+use crate::worker::Loan;
+
+/// The longest response of a service, in bytes.
+const MAX_RESPONSE_BYTES: u32 = 1024 * 1024;
+
+/// Asks. On [`Answer::Yes`] the request is changed as the service wants it; on [`Answer::No`] the response stands in the buffers.
+pub(super) async fn check<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    asking: &AskingGrpc,
+) -> Answer {
+    let body = match begin_body(exchange, asking).await {
+        Ok(body) => body,
+        Err(fault) => return Answer::None(fault),
+    };
+    match put(exchange, asking, body).await {
+        Ok(Decision::Allow(allowed)) => {
+            exchange.env.worker.counters.checked("allowed");
+            allow(exchange, allowed)
+        }
+        Ok(Decision::Deny(denied)) => {
+            exchange.env.worker.counters.checked("denied");
+            deny(exchange, &denied)
+        }
+        Err(Fault::ClientGone) => Answer::None(Fault::ClientGone),
+        Err(_) if exchange.env.is_overdue() => Answer::None(exchange.env.overdue()),
+        Err(_) if asking.auth.failure_mode_allow => {
+            exchange.env.worker.counters.checked("failed_open");
+            Answer::Yes
+        }
+        Err(_) => {
+            exchange.env.worker.counters.checked("failed_closed");
+            Answer::None(Fault::Undecided)
+        }
+    }
+}
+
+/// How much of the request's body the question has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SeenBody {
+    None,
+    Whole,
+    Partial,
+}
+
+/// Reads as much of the body as the question has.
+async fn begin_body<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    asking: &AskingGrpc,
+) -> Result<SeenBody, Fault> {
+    let auth = &asking.auth;
+    let most = auth.max_body as usize;
+    if most == 0 || exchange.env.intake.body == BodySize::None || exchange.env.intake.dialect.is_web() {
+        return Ok(SeenBody::None);
+    }
+    let is_longer = |length| length > u64::from(auth.max_body);
+    if !auth.allow_partial_body
+        && matches!(exchange.env.intake.body, BodySize::Exact(length) if is_longer(length))
+    {
+        return Err(Fault::BodyTooLarge);
+    }
+    announce(exchange);
+    let Exchange { env, client_side, buffers, .. } = exchange;
+    let ClientSide { down, deadline, .. } = &mut **client_side;
+    let patience = env.worker.options.limits.body_idle;
+    let mut seen = None;
+    // One byte more tells a body that is whole from one that is longer.
+    let room = if auth.allow_partial_body { most } else { most + 1 };
+    let whole = poll_fn(|cx| {
+        if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
+            return Poll::Ready(Err(Fault::ClientGone));
+        }
+        if let Poll::Ready(read) = buffers.body.poll_beginning(cx, down, &mut buffers.replay, room) {
+            return Poll::Ready(read);
+        }
+        if seen != Some(buffers.body.received()) {
+            seen = Some(buffers.body.received());
+            env.arm(deadline, Instant::now(), patience);
+        }
+        deadline
+            .poll_passed(cx)
+            .map(|()| Err(if env.is_overdue() { env.overdue() } else { Fault::ClientTimeout }))
+    })
+    .await?;
+    match whole {
+        true => Ok(SeenBody::Whole),
+        false if auth.allow_partial_body => Ok(SeenBody::Partial),
+        false => Err(Fault::BodyTooLarge),
+    }
+}
+
+/// Puts the question.
+async fn put<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+    asking: &AskingGrpc,
+    body: SeenBody,
+) -> Result<Decision, Fault> {
+    let message = question_of(exchange, asking, body);
+    let mut question = exchange.env.worker.lend_buffers();
+    let intake = subrequest::begin_call(&mut question, &asking.auth.service.authority, CHECK_PATH)?;
+    let Exchange { env, client_side, .. } = exchange;
+    let peer = client_side.peer.clone();
+    let mut call = UnaryCall {
+        down: &mut client_side.down,
+        message: Some(message),
+        frames: Frames::new(MAX_RESPONSE_BYTES),
+        messages: Vec::new(),
+        status: None,
+        is_broken: false,
+    };
+    let asked = Question { rule: &asking.rule, intake, client: env.client, buffers: &mut question };
+    let run = subrequest::run(env, peer, asked, &mut call).await;
+    if call.is_broken {
+        return Err(Fault::Undecided);
+    }
+    run?;
+    let UnaryCall { frames, messages, status, .. } = call;
+    match &messages[..] {
+        [message] if frames.is_between_messages() => {
+            decision(&question, message, status).ok_or(Fault::Undecided)
+        }
+        _ => Err(Fault::Undecided),
+    }
+}
+
+/// What the response says; `None` where it is none that could be used.
+fn decision<N: Network>(question: &Loan<N>, message: &[u8], status: Option<u32>) -> Option<Decision> {
+    if question.answer.status() != 200 || status != Some(0) || dialect_of(&question.answer) != Dialect::Native
+    {
+        return None;
+    }
+    let decision = authorization::read_decision(message);
+    if let Err(why) = &decision {
+        tracing::debug!(%why, "the response of the authorization service cannot be used");
+    }
+    decision.ok()
+}
+
+/// The message that says what is asked for.
+fn question_of<N: Network, D: Downstream>(
+    exchange: &Exchange<'_, '_, N, D>,
+    asking: &AskingGrpc,
+    body: SeenBody,
+) -> Vec<u8> {
+    let Exchange { env, client_side, buffers, .. } = exchange;
+    let peer = &client_side.peer;
+    let shown = peer.proof().and_then(|proof| proof.shown.as_ref()).filter(|shown| shown.verdict.is_ok());
+    let certificate = shown.map(|shown| escaped_pem(&shown.der));
+    let seen = match body {
+        SeenBody::None => &[][..],
+        _ => &buffers.replay[..buffers.replay.len().min(asking.auth.max_body as usize)],
+    };
+    let size = match env.intake.body {
+        BodySize::None => Some(0),
+        BodySize::Exact(length) => Some(length),
+        BodySize::Unknown => (body == SeenBody::Whole).then_some(seen.len() as u64),
+    };
+    let checked = CheckedRequest {
+        head: &buffers.request,
+        method: buffers.request.method_bytes(),
+        path: env.intake.received(buffers),
+        host: buffers.request.first(Known::Host).unwrap_or_default(),
+        scheme: env.client.scheme.as_str(),
+        protocol: protocol(env.intake.version),
+        body: seen,
+        is_body_partial: body == SeenBody::Partial,
+        size,
+        time: SystemTime::now(),
+        id: "",
+        source: env.client.address.map(|address| SocketAddr::new(address, 0)),
+        // The kernel knows the address; asking it for each request would cost a call.
+        destination: Some(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), env.client.link_port)),
+        server_name: peer.proof().map(|proof| &*proof.host),
+        certificate: certificate.as_deref(),
+        principal: shown.map(|shown| &*shown.subject),
+    };
+    authorization::check_request(&checked, &asking.auth.context)
+}
+
+/// The version of HTTP as `envoy.service.auth.v3.AttributeContext.HttpRequest.protocol` has it.
+pub(super) fn protocol(version: fairway_http::Version) -> &'static str {
+    match version {
+        fairway_http::Version::Http10 => "HTTP/1.0",
+        fairway_http::Version::Http11 => "HTTP/1.1",
+        fairway_http::Version::Http2 => "HTTP/2",
+    }
+}
+
+fn allow<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, allowed: Allowed) -> Answer {
+    let Exchange { env, buffers, .. } = exchange;
+    for name in &allowed.remove {
+        buffers.request.remove(name.as_bytes());
+    }
+    change::apply(&allowed.headers, &mut buffers.request);
+    if !allowed.set_query.is_empty() || !allowed.remove_query.is_empty() {
+        let target = env.intake.forwarded(buffers).to_vec();
+        buffers.forms.write().target = with_query(&target, &allowed);
+    }
+    if !allowed.response_headers.is_empty() {
+        buffers.forms.write().granted.extend(allowed.response_headers);
+    }
+    Answer::Yes
+}
+
+/// The target with the query that a service wants. A name is compared as it is written.
+fn with_query(target: &[u8], allowed: &Allowed) -> Vec<u8> {
+    let (path, query) = match target.iter().position(|byte| *byte == b'?') {
+        Some(at) => (&target[..at], &target[at + 1..]),
+        None => (target, &[][..]),
+    };
+    let Allowed { set_query, remove_query, .. } = allowed;
+    let goes = |pair: &&[u8]| {
+        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+        let is = |other: &str| other.as_bytes() == name;
+        remove_query.iter().any(|other| is(other)) || set_query.iter().any(|(other, _)| is(other))
+    };
+    let mut changed = path.to_vec();
+    let mut between = b'?';
+    for pair in query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty() && !goes(pair)) {
+        changed.push(between);
+        changed.extend_from_slice(pair);
+        between = b'&';
+    }
+    for (name, value) in set_query {
+        changed.push(between);
+        for part in form_urlencoded::byte_serialize(name.as_bytes()) {
+            changed.extend_from_slice(part.as_bytes());
+        }
+        changed.push(b'=');
+        for part in form_urlencoded::byte_serialize(value.as_bytes()) {
+            changed.extend_from_slice(part.as_bytes());
+        }
+        between = b'&';
+    }
+    changed
+}
+
+fn deny<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, denied: &Denied) -> Answer {
+    let Exchange { buffers, record, .. } = exchange;
+    record.fault = Some(Fault::Denied(denied.status));
+    own_answer(buffers, denied.status, Some(Fault::Denied(denied.status).label()));
+    buffers.text.clear();
+    buffers.text.extend_from_slice(&denied.body);
+    if denied.body.is_empty() {
+        buffers.answer.remove_known(Known::ContentType);
+    }
+    change::apply(&denied.headers, &mut buffers.answer);
+    Answer::No(denied.status)
+}
+
+/// A call with one message in each direction.
+struct UnaryCall<'c, D> {
+    down: &'c mut D,
+    message: Option<Vec<u8>>,
+    frames: Frames,
+    messages: Vec<Vec<u8>>,
+    status: Option<u32>,
+    /// Whether what came is no message, and the rest of it is not wanted.
+    is_broken: bool,
+}
+
+impl<D: Downstream> Behind for UnaryCall<'_, D> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
+        Poll::Ready(match self.message.take() {
+            Some(message) => sink(cx, &message).map(|()| BodyStep::More),
+            None => Ok(BodyStep::End),
+        })
+    }
+
+    fn is_read(&self) -> bool {
+        self.message.is_none()
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let Self { frames, messages, .. } = self;
+        let take = |message: &[u8]| {
+            messages.push(message.to_vec());
+            messages.len() < 2
+        };
+        let fed = frames.feed(bytes, take);
+        self.is_broken |= fed.is_err();
+        fed.map_err(|_| Failure::Refused)
+    }
+
+    fn end<'t>(&mut self, trailers: &mut dyn Iterator<Item = (&'t [u8], &'t [u8])>) {
+        self.status = status_of(trailers);
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.down.poll_gone(cx)
+    }
+}
