@@ -151,7 +151,7 @@ func (x *exchange) requestHeaders(ctx context.Context, message *extproc.Processi
 		x.next = nothing
 		return continueRequestHeaders(modes.ProcessingMode_NONE, false), nil
 	}
-	x.showRequest(headers(shown.GetHeaders()))
+	x.showRequest(headers(shown.GetHeaders()), !shown.GetEndOfStream())
 	in, err := x.step(phaseRequestHeaders, func() (*types.Interruption, error) { return x.tx.ProcessRequestHeaders(), nil })
 	if err != nil || in != nil {
 		return x.or(nil, func() (*types.Interruption, error) { return in, err })
@@ -181,8 +181,8 @@ func bodyMode(partial bool) modes.ProcessingMode_BodySendMode {
 }
 
 // showRequest gives the request line and the headers to the transaction.
-func (x *exchange) showRequest(list []header) {
-	hosts, authority := 0, false
+func (x *exchange) showRequest(list []header, hasBody bool) {
+	hosts, authority, framed := 0, false, false
 	for _, each := range list {
 		switch each.name {
 		case ":method":
@@ -191,6 +191,8 @@ func (x *exchange) showRequest(list []header) {
 			x.path = each.value
 		case ":authority":
 			x.host, authority = each.value, true
+		case "content-length", "transfer-encoding":
+			framed = true
 		case "host":
 			hosts++
 			if x.host == "" {
@@ -207,6 +209,10 @@ func (x *exchange) showRequest(list []header) {
 	}
 	if hosts == 0 && authority { // An empty one is not the same as none.
 		x.tx.AddRequestHeader("Host", x.host)
+	}
+	// Proxies do not show it. Rules look for it where a body has no length, and in HTTP/1.1 there is no other way to send one.
+	if hasBody && !framed && x.protocol == "HTTP/1.1" {
+		x.tx.AddRequestHeader("Transfer-Encoding", "chunked")
 	}
 	x.tx.SetServerName(x.host)
 }

@@ -334,6 +334,29 @@ func TestBodyIsAskedForWholeAndExamined(t *testing.T) {
 	}
 }
 
+func TestBodyWithoutALengthIsChunkedInHTTP1(t *testing.T) {
+	settings := defaults()
+	settings.Default.Directives = `SecRule REQUEST_HEADERS:Transfer-Encoding "@streq chunked" "id:7,phase:1,deny,status:411"`
+	for _, test := range []struct {
+		protocol string
+		hasBody  bool
+		more     []string
+		refused  bool
+	}{
+		{"HTTP/1.1", true, nil, true},
+		{"HTTP/1.1", false, nil, false},
+		{"HTTP/1.1", true, []string{"content-length", "3"}, false},
+		{"HTTP/2", true, nil, false},
+	} {
+		s := start(t, settings).open()
+		head := asks("POST", "/", test.hasBody, test.more...)
+		head.Attributes[attributesNamespace].Fields["request.protocol"] = structpb.NewStringValue(test.protocol)
+		if refused := s.ask(head).GetImmediateResponse() != nil; refused != test.refused {
+			t.Errorf("%+v: refused %v", test, refused)
+		}
+	}
+}
+
 func TestBodyIsNotAskedForWithoutAccess(t *testing.T) {
 	settings := defaults()
 	settings.Default.Directives += "SecRequestBodyAccess Off\nSecResponseBodyAccess Off\n"

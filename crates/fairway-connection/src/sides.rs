@@ -1,7 +1,7 @@
 //! The two sides of an exchange, as the exchange sees them. One implementation per protocol serves a side; the exchange
 //! never knows which protocol it speaks with, nor whether it has a connection for itself.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -186,6 +186,9 @@ pub trait Downstream: Channel {
 
     /// Queues an interim response (1xx), which has no body.
     fn send_interim(&mut self, interim: &Head);
+
+    /// The response whose head follows comes from this endpoint.
+    fn set_served_by(&mut self, _: SocketAddr) {}
 
     /// Queues the final head, free of fields of one hop. Says what becomes of the connection: the body may leave no
     /// choice.

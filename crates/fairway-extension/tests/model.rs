@@ -137,7 +137,7 @@ impl Sender {
             let facts = fairway_extension::processing::ExchangeFacts {
                 path: b"/",
                 scheme: "http",
-                authority: b"a",
+                authority: Some(b"a"),
                 attributes: &[],
             };
             match self.side {

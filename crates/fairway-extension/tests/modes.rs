@@ -370,3 +370,24 @@ fn a_picker_names_endpoints_in_the_metadata() {
     assert_eq!(picked(fields("other", inner)), None);
     assert_eq!(picked(fields(name, text(&"x".repeat(5000)))), None);
 }
+
+#[test]
+fn only_a_picker_reads_which_endpoint_served_the_request() {
+    use fairway_extension::generated::value::Kind;
+    let served = |picks_endpoint: bool| {
+        let mut extension = extension();
+        extension.picks_endpoint = picks_endpoint;
+        extension.metadata = vec![("tenant".into(), r#"{"model": "llama"}"#.into())];
+        extension.response = phases(true, BodyMode::None, false);
+        let mut world = World::new(extension);
+        world.head(Side::Request, false);
+        world.processor.set_served_by("[2001:db8::1]:8000".parse().unwrap());
+        world.head(Side::Response, false);
+        let mut metadata = world.shown.pop().unwrap().metadata_context.unwrap().filter_metadata;
+        assert!(metadata.contains_key("tenant"), "the configuration's metadata is still there");
+        let fields = metadata.remove("envoy.lb")?.fields;
+        fields.get("x-gateway-destination-endpoint-served")?.kind.clone()
+    };
+    assert_eq!(served(true), Some(Kind::StringValue("[2001:db8::1]:8000".to_owned())));
+    assert_eq!(served(false), None);
+}

@@ -79,7 +79,9 @@ pub(crate) fn resolve(
     }
     let picker = if read.fails_open { Ok(read.picker.unwrap_or_default()) } else { read.picker };
     let key = backend.key.clone();
-    found.add_backend(backend);
+    if picker.is_ok() {
+        found.add_backend(backend);
+    }
     Ok(PickedBackend { backend: key, picker })
 }
 

@@ -21,6 +21,7 @@ pub mod diagnostic;
 pub mod duration;
 mod endpoints;
 mod external;
+pub mod external_processor;
 pub mod few;
 pub mod filling;
 pub mod gateway_api;

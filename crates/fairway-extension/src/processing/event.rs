@@ -24,8 +24,8 @@ pub struct ExchangeFacts<'a> {
     pub path: &'a [u8],
     /// `http` or `https`: `:scheme`.
     pub scheme: &'a str,
-    /// `:authority`.
-    pub authority: &'a [u8],
+    /// `:authority`; none where the request has no `Host`, as HTTP/1.0 allows.
+    pub authority: Option<&'a [u8]>,
     /// Attributes that the configuration asks for, by name; already rendered.
     pub attributes: &'a [(Arc<str>, Vec<u8>)],
 }

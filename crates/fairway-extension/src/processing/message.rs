@@ -25,14 +25,14 @@ pub(super) fn request_headers(
     end_of_stream: bool,
     extra: &[&[u8]],
 ) -> Vec<u8> {
-    let pseudo: [Header<'_>; 4] = [
-        (b":method", head.method_bytes()),
-        (b":path", facts.path),
-        (b":authority", facts.authority),
-        (b":scheme", facts.scheme.as_bytes()),
+    let pseudo: [Option<Header<'_>>; 4] = [
+        Some((b":method", head.method_bytes())),
+        Some((b":path", facts.path)),
+        facts.authority.map(|authority| (&b":authority"[..], authority)),
+        Some((b":scheme", facts.scheme.as_bytes())),
     ];
     let mut headers = Vec::with_capacity(head.field_count() + pseudo.len());
-    headers.extend(pseudo);
+    headers.extend(pseudo.into_iter().flatten());
     all_headers(Side::Request, headers, head, end_of_stream, extra)
 }
 
@@ -175,7 +175,7 @@ mod tests {
         let fields =
             [("Host", "x"), ("X-Long", &*long), ("TE", "trailers"), ("Empty", ""), ("Content-Length", "3")];
         fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
-        let facts = ExchangeFacts { path: b"/a", scheme: "http", authority: b"a", attributes: &[] };
+        let facts = ExchangeFacts { path: b"/a", scheme: "http", authority: Some(b"a"), attributes: &[] };
         for end_of_stream in [false, true] {
             let message = decode(&request_headers(&head, &facts, end_of_stream, &[]));
             let Some(Request::RequestHeaders(headers)) = message.request else { panic!("no headers") };

@@ -1,6 +1,7 @@
 //! One stream: both directions, the service's messages, and how the stream ends.
 
 use std::mem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,10 @@ use crate::generated::body_mutation::Mutation;
 use crate::generated::common_response::ResponseStatus;
 use crate::generated::processing_response::Response;
 use crate::generated::value::Kind;
-use crate::generated::{self, BodyResponse, HeadersResponse, ProcessingMode, ProcessingResponse, Struct};
+use crate::generated::{
+    self, BodyResponse, HeadersResponse, Metadata, ProcessingMode, ProcessingRequest, ProcessingResponse,
+    Struct, Value,
+};
 
 /// The longest message that a service may send, in bytes: the limit that implementations of gRPC have.
 pub const MAX_MESSAGE: u32 = 4 * 1024 * 1024;
@@ -33,6 +37,9 @@ const MAX_EXTENSION: u32 = 10;
 /// The namespace and the field of the dynamic metadata in which an endpoint picker names endpoints (Gateway API Inference Extension).
 const PICKED_NAMESPACE: &str = "envoy.lb";
 const PICKED: &str = "x-gateway-destination-endpoint";
+
+/// The field of the same namespace in which the picker reads which endpoint served the request.
+const SERVED: &str = "x-gateway-destination-endpoint-served";
 
 /// The longest list of endpoints that a picker may name, in bytes.
 const MAX_PICKED: usize = 4 * 1024;
@@ -57,6 +64,7 @@ pub struct Processor {
     stop: Option<Stop>,
     failure: Option<Failure>,
     picked: Option<Box<str>>,
+    served_by: Option<SocketAddr>,
     received: u64,
     refused: u64,
 }
@@ -80,6 +88,7 @@ impl Processor {
             stop: None,
             failure: None,
             picked: None,
+            served_by: None,
             received: 0,
             refused: 0,
         }
@@ -101,13 +110,23 @@ impl Processor {
         self.advance(Side::Request);
     }
 
+    /// The response whose head follows comes from this endpoint. An endpoint picker reads it in the dynamic metadata of the response's
+    /// head; other services are not told.
+    pub fn set_served_by(&mut self, endpoint: SocketAddr) {
+        self.served_by = self.outbox.prepared.extension.picks_endpoint.then_some(endpoint);
+    }
+
     /// Takes the head of the response, not of an interim one.
     pub fn response_head(&mut self, head: &Head, has_body: bool) {
         if self.state == State::Stopped {
             return;
         }
+        let served = self.served_by.map(served_metadata).unwrap_or_default();
         let asked = self.response.phases.headers.then(|| {
-            let write = |extra: &[&[u8]]| message::response_headers(head, !has_body, extra);
+            let write = |extra: &[&[u8]]| match served.is_empty() {
+                true => message::response_headers(head, !has_body, extra),
+                false => message::response_headers(head, !has_body, &[extra, &[&served]].concat()),
+            };
             self.outbox.headers(Side::Response, write)
         });
         self.response.head(has_body, asked);
@@ -496,6 +515,16 @@ impl Processor {
         self.request.clear();
         self.response.clear();
     }
+}
+
+/// The endpoint that served a request as `metadata_context` of a message. Protobuf merges it with other namespaces that the message
+/// has already.
+fn served_metadata(endpoint: SocketAddr) -> Vec<u8> {
+    let text = Value { kind: Some(Kind::StringValue(endpoint.to_string())) };
+    let fields = Struct { fields: [(SERVED.to_owned(), text)].into() };
+    let filter_metadata = [(PICKED_NAMESPACE.to_owned(), fields)].into();
+    let metadata_context = Some(Metadata { filter_metadata });
+    ProcessingRequest { metadata_context, ..ProcessingRequest::default() }.encode_to_vec()
 }
 
 /// The endpoints in the namespace of load balancing, or as a plain field.

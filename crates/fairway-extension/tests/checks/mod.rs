@@ -152,7 +152,7 @@ impl Check {
         let mut head = Head::new();
         if side == Side::Request {
             head.start_request(b"GET", b"/");
-            let facts = ExchangeFacts { path: b"/", scheme: "http", authority: b"a", attributes: &[] };
+            let facts = ExchangeFacts { path: b"/", scheme: "http", authority: Some(b"a"), attributes: &[] };
             self.processor.request_head(&head, &facts, has_body);
         } else {
             head.start_response(200);

@@ -125,7 +125,7 @@ impl World {
         let facts = ExchangeFacts {
             path: b"/a",
             scheme: "https",
-            authority: b"a.example",
+            authority: Some(b"a.example"),
             attributes: &[("request.id".into(), b"7".to_vec())],
         };
         match side {

@@ -127,12 +127,12 @@ fn over_grpc(of: &types::ExternalAuth, grpc: &types::GrpcAuth, host: Arc<str>) -
 }
 
 /// Whether requests pass while a service cannot be used.
-pub(crate) fn is_open(field: &str, mode: Option<&str>) -> Result<bool, Wrong> {
+fn is_open(field: &str, mode: Option<&str>) -> Result<bool, Wrong> {
     Ok(word(field, mode, &[("Closed", false), ("Open", true)])?.unwrap_or_default())
 }
 
 /// The host that a service is asked for: what is written, else the name of the Service.
-pub(crate) fn host(
+fn host(
     field: &str,
     written: Option<&str>,
     service: &types::ServiceReference,

@@ -7,9 +7,11 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::ParentReference;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
+use fairway_objects::resources::Resources;
 
 use crate::backend::{References, Speaks};
 use crate::condition::{ACCEPTED, Condition, RESOLVED_REFS};
+use crate::grant::{self, Referrer};
 use crate::pool::{self, Pool};
 use crate::state::{Gateways, Variant};
 use crate::status::{GROUP, MOST_PARENTS, ObjectStatus, OwnStatus, ParentStatus};
@@ -24,7 +26,7 @@ impl Gateways {
     ) -> (Option<ObjectStatus>, Vec<Diagnostic>) {
         let key = &reference.key;
         let Some(object) = inputs.resources.gateway.pools.get(key) else { return (None, Vec::new()) };
-        let gateways: BTreeSet<&ObjectKey> = self.gateways_of_pool(key).collect();
+        let gateways: BTreeSet<&ObjectKey> = self.gateways_of_pool(key, inputs.resources).collect();
         let before = object.object.status.iter().flat_map(|status| &status.parents);
         let mut own = before.filter(|it| it.controller_name == *self.controller);
         if gateways.is_empty() && own.next().is_none() {
@@ -44,10 +46,19 @@ impl Gateways {
         (Some(status), found)
     }
 
-    /// The Gateways whose routes name a pool.
-    fn gateways_of_pool(&self, pool: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
-        let routes = self.routes.by_pool.of(pool).filter_map(|route| self.routes.by_key.get(route));
-        routes.flat_map(|memo| memo.attached()).map(|it| &it.gateway)
+    /// The Gateways whose routes name a pool, and may.
+    fn gateways_of_pool<'a>(
+        &'a self,
+        pool: &'a ObjectKey,
+        resources: &'a Resources,
+    ) -> impl Iterator<Item = &'a ObjectKey> {
+        let is_permitted = |route: &&ObjectRef| {
+            let from = Referrer { kind: route.kind, namespace: &route.key.namespace };
+            grant::permits(resources, from, Kind::InferencePool, pool)
+        };
+        let routes = self.routes.by_pool.of(pool).filter(is_permitted);
+        let memos = routes.filter_map(|route| self.routes.by_key.get(route));
+        memos.flat_map(|memo| memo.attached()).map(|it| &it.gateway)
     }
 }
 

@@ -321,6 +321,7 @@ fn hand_on<N: Network, D: Downstream>(
         attempts,
         hedged,
     });
+    exchange.client_side.down.set_served_by(address);
     async move {
         if reply.upgrade == Upgrade::WebSocket {
             // Boxed: a tunnel is rare, and every connection's task would carry room for it.

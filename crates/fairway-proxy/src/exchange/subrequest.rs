@@ -1,6 +1,6 @@
 //! An exchange within an exchange: through the same pools, with the same attempts, for a client that is not on the network.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
 use fairway_connection::sides::{
@@ -124,6 +124,9 @@ pub(super) trait Behind {
     /// An interim response came.
     fn interim(&mut self, _: &Head) {}
 
+    /// The response whose head follows comes from this endpoint.
+    fn set_served_by(&mut self, _: SocketAddr) {}
+
     /// The head of the response came, and this body follows.
     fn head(&mut self, _: &Head, _: BodySize) {}
 
@@ -241,6 +244,10 @@ impl Downstream for Unseen<'_> {
 
     fn send_interim(&mut self, interim: &Head) {
         self.behind.interim(interim);
+    }
+
+    fn set_served_by(&mut self, endpoint: SocketAddr) {
+        self.behind.set_served_by(endpoint);
     }
 
     fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {

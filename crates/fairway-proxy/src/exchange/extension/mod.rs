@@ -162,7 +162,7 @@ fn begin<N: Network, D>(
     let facts = ExchangeFacts {
         path: env.intake.received(buffers),
         scheme: env.client.scheme.as_str(),
-        authority: buffers.request.first(Known::Host).unwrap_or_default(),
+        authority: buffers.request.first(Known::Host),
         attributes: &attributes,
     };
     let mut processor = Processor::from_prepared(Arc::clone(&extending.prepared));

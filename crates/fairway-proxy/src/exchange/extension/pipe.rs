@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -234,6 +235,10 @@ impl Behind for EndpointSide {
             shared.interims.push(head.clone());
             shared.moves += 1;
         }
+    }
+
+    fn set_served_by(&mut self, endpoint: SocketAddr) {
+        self.shared.borrow_mut().processor.set_served_by(endpoint);
     }
 
     fn head(&mut self, head: &Head, body: BodySize) {
