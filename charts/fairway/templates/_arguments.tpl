@@ -75,6 +75,9 @@
 - --proxy-protocol-trusted={{ join "," . }}
 {{- end }}
 {{- end }}
+{{- if .Values.http3.enabled }}
+- --http3
+{{- end }}
 {{- with .Values.workers }}
 - --workers={{ . }}
 {{- end }}
@@ -179,6 +182,9 @@
 {{- if and .Values.hostNetwork (or .Values.hostPorts.http .Values.hostPorts.https) -}}
 {{- fail "hostNetwork and hostPorts contradict each other: with hostNetwork the pod listens on ports.http and ports.https of the node" -}}
 {{- end -}}
+{{- if and .Values.http3.enabled (has .Values.proxyProtocol.listeners (list "https" "both")) -}}
+{{- fail "http3.enabled and proxyProtocol.listeners contradict each other: QUIC cannot carry the PROXY protocol, so the addresses of clients would be lost" -}}
+{{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: the monitor finds pods through that Service" -}}
 {{- end -}}
@@ -250,6 +256,13 @@
 {{- range $port, $_ := .Values.tcp -}}
 {{- if hasKey $taken $port -}}
 {{- fail (printf "tcp.%s is %s: give another port" $port (get $taken $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.http3.enabled -}}
+{{- range $port := list .Values.ports.https .Values.service.ports.https .Values.internalService.ports.https -}}
+{{- if and $port (hasKey $.Values.udp (toString (int $port))) -}}
+{{- fail (printf "udp.%d is the UDP port of http3: give another port" (int $port)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.gatewayApi.enabled -}}

@@ -190,6 +190,14 @@ spec:
   {{- with .Values.hostPorts.https }}
   hostPort: {{ . }}
   {{- end }}
+{{- if .Values.http3.enabled }}
+- name: http3
+  containerPort: {{ .Values.ports.https }}
+  {{- with .Values.hostPorts.https }}
+  hostPort: {{ . }}
+  {{- end }}
+  protocol: UDP
+{{- end }}
 - name: probe
   containerPort: {{ .Values.ports.probe }}
 {{- if .Values.webhook.enabled }}

@@ -60,6 +60,11 @@ var variants = map[string][]string{
 		`service.nodePorts={"tcp":{"5432":30432},"udp":{"53":30053}}`, `hostPorts.services=true`, `networkPolicy.enabled=true`,
 		`watch.namespaces=["db"]`, `proxyProtocol.trusted=["10.0.0.0/8"]`, `gatewayApi.enabled=true`,
 	},
+	"HTTP/3": {
+		`http3.enabled=true`, `hostPorts.https=443`, `networkPolicy.enabled=true`, `udp={"53":"kube-system/kube-dns:53"}`,
+		`service={"ports":{"https":8443},"nodePorts":{"https":30443,"http3":30443}}`,
+		`internalService={"enabled":true,"targetPorts":{"https":"http"}}`,
+	},
 	"a Service with everything": {
 		`service={"annotations":{"a":"b"},"labels":{"c":"d"},"ports":{"http":81,"https":444},"nodePorts":{"http":30080,"https":30443},"externalTrafficPolicy":"Local","healthCheckNodePort":30000,"ipFamilies":["IPv4","IPv6"],"clusterIP":"10.0.0.1","externalIPs":["192.0.2.7"],"loadBalancerIP":"192.0.2.8","loadBalancerClass":"example.com/class","loadBalancerSourceRanges":["192.0.2.0/24"],"allocateLoadBalancerNodePorts":false,"sessionAffinity":"ClientIP","trafficDistribution":"PreferClose"}`,
 		`proxyProtocol={"listeners":"both","trusted":["10.0.0.0/8"]}`, `trustedForwarders=["10.0.0.0/8","fd00::/8"]`,

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 func TestTCPAndUDPServicesAreReachedThroughThePortsOfPodsAndServices(t *testing.T) {
@@ -71,6 +72,50 @@ func TestTCPAndUDPServicesAreReachedThroughThePortsOfPodsAndServices(t *testing.
 	}
 	if sysctls := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec.SecurityContext.Sysctls; len(sysctls) != 0 {
 		t.Errorf("nothing needs %v", sysctls)
+	}
+}
+
+func TestHTTP3TakesTheUDPPortOfHTTPS(t *testing.T) {
+	objects := render(t, variants["HTTP/3"]...)
+	container := one[appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
+	if !slices.Contains(container.Args, "--http3") || !slices.Contains(container.Args, "--public-https-port=8443") {
+		t.Errorf("%v", container.Args)
+	}
+	of := func(ports []corev1.ContainerPort) *corev1.ContainerPort {
+		at := slices.IndexFunc(ports, func(port corev1.ContainerPort) bool { return port.Name == "http3" })
+		if at < 0 {
+			return nil
+		}
+		return &ports[at]
+	}
+	port := of(container.Ports)
+	if port == nil || port.ContainerPort != 8443 || port.HostPort != 443 || port.Protocol != corev1.ProtocolUDP {
+		t.Errorf("%v", container.Ports)
+	}
+	inServices := map[string][]corev1.ServicePort{}
+	for name, service := range services(t, variants["HTTP/3"]...) {
+		for _, port := range service.Spec.Ports {
+			if port.TargetPort.StrVal == "http3" {
+				inServices[name] = append(inServices[name], port)
+			}
+		}
+	}
+	found := inServices["fairway"]
+	if len(found) != 1 || found[0].Port != 8443 || found[0].NodePort != 30443 || found[0].Protocol != corev1.ProtocolUDP {
+		t.Errorf("%v", found)
+	}
+	if len(inServices["fairway-internal"]) != 0 {
+		t.Errorf("a load balancer ends TLS there: %v", inServices["fairway-internal"])
+	}
+	policy := one[networkingv1.NetworkPolicy](t, objects)
+	if !slices.ContainsFunc(policy.Spec.Ingress[0].Ports, func(port networkingv1.NetworkPolicyPort) bool {
+		return port.Port.StrVal == "http3" && port.Protocol != nil && *port.Protocol == corev1.ProtocolUDP
+	}) {
+		t.Errorf("%v", policy.Spec.Ingress[0].Ports)
+	}
+	plain := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec.Containers[0]
+	if slices.Contains(plain.Args, "--http3") || of(plain.Ports) != nil {
+		t.Errorf("it is off by default: %v %v", plain.Args, plain.Ports)
 	}
 }
 

@@ -1,18 +1,19 @@
 //! HPACK (RFC 7541): field blocks to ready lines and back.
 //!
 //! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_http::Known) name and verdict; [`Encoder`]
-//! writes fields. Never knows what a message is, and keeps its tables in step whatever a block holds.
+//! writes fields. [`Table`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
+//! tables in step whatever a block holds.
 
 mod decoder;
 mod encoder;
 mod fixed;
-mod huffman;
+pub mod huffman;
 mod integer;
 mod table;
 
 pub use decoder::{Decoder, Defective};
 pub use encoder::{Encoder, Strings};
-pub use table::Line;
+pub use table::{Line, MOST as MAX_TABLE_BYTES, Table};
 
 #[cfg(test)]
 mod tests;

@@ -119,7 +119,7 @@ impl Verdict {
 
     /// What fields of this name are, whatever their value.
     #[must_use]
-    pub(crate) fn of_name(name: &[u8]) -> Verdict {
+    pub fn of_name(name: &[u8]) -> Verdict {
         if let [b':', rest @ ..] = name {
             return Verdict::of_pseudo(rest);
         }
@@ -151,7 +151,7 @@ impl Verdict {
 
     /// The verdict of a name, with a value.
     #[must_use]
-    pub(crate) fn with(self, name: &[u8], value: &[u8]) -> Verdict {
+    pub fn with(self, name: &[u8], value: &[u8]) -> Verdict {
         let (holds, defect) = match self {
             Verdict::Bad(_) => return self,
             Verdict::Regular if name == b"te" => (value == b"trailers", Defect::Te),

@@ -156,6 +156,7 @@ const KEYS: &[&str] = &[
     "use-forwarded-headers",
     "use-gzip",
     "use-http2",
+    "use-http3",
     "use-proxy-protocol",
     "variables-hash-max-size",
     "whitelist-source-range",

@@ -92,8 +92,8 @@ pub use route::{
     VirtualHost, WeightedBackend,
 };
 pub use settings::{
-    AccessLog, DatagramSettings, DownstreamSettings, ForwardedTrust, HeaderNames, Http2Settings, Settings,
-    StreamSettings, UpstreamSettings,
+    AccessLog, DatagramSettings, DownstreamSettings, ForwardedTrust, HeaderNames, Http2Settings,
+    Http3Settings, Settings, StreamSettings, UpstreamSettings,
 };
 pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
 pub use template::{RuleLabel, Template, TemplatePart};

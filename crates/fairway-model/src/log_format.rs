@@ -154,6 +154,8 @@ words! {
     Protocol: "server_protocol";
     /// `h2` for HTTP/2 over TLS, `h2c` in the clear.
     Http2: "http2";
+    /// `h3` for HTTP/3.
+    Http3: "http3";
     /// The status of the answer.
     Status: "status";
     /// The answer's body.
@@ -467,6 +469,7 @@ mod tests {
         assert_eq!(named("upstream_http_x_a"), Variable::UpstreamField("x-a".into()));
         assert_eq!(named("upstream_cookie_sid"), Variable::UpstreamCookie("sid".into()));
         assert_eq!(named("http2"), Variable::Word(Word::Http2));
+        assert_eq!(named("http3"), Variable::Word(Word::Http3));
         for name in ["http_", "geoip_city", "upstream_http_", "upstream_cookie_", "pipe"] {
             assert_eq!(named(name), Variable::Absent, "{name}");
         }

@@ -71,6 +71,9 @@ pub struct DownstreamSettings {
     /// HTTP/2.
     #[serde(default)]
     pub http2: Http2Settings,
+    /// HTTP/3.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub http3: Http3Settings,
     /// The versions of TLS that are spoken.
     #[serde(default)]
     pub tls_versions: TlsVersions,
@@ -102,6 +105,17 @@ pub struct Http2Settings {
     pub offered: bool,
     /// Streams that a connection may have open at a time; no more than the data plane has room for.
     pub streams: u32,
+}
+
+/// HTTP/3 of the clients' side (RFC 9114), over QUIC at the UDP port of the same number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http3Settings {
+    /// Whether HTTPS listeners speak it that say nothing about it ([`crate::ClientTraffic::http3`]).
+    pub offered: bool,
+    /// Whether the flags expect the PROXY protocol at TLS listeners that say nothing about it. QUIC cannot carry its header, so
+    /// these have no HTTP/3.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub behind_proxy_protocol: bool,
 }
 
 /// The pods' side.
@@ -173,6 +187,7 @@ impl Default for DownstreamSettings {
             handshake_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             http2: Http2Settings::default(),
+            http3: Http3Settings::default(),
             tls_versions: TlsVersions::default(),
             header_names: HeaderNames::default(),
             reject_unknown_names: false,

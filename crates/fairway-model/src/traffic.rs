@@ -40,6 +40,9 @@ pub struct ClientTraffic {
     /// Streams of HTTP/2 that a connection may have open at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<NonZeroU32>,
+    /// Whether HTTP/3 is spoken; without meaning for listeners that do not end the TLS of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http3: Option<bool>,
     /// Which names the headers of a request may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_names: Option<HeaderNames>,
@@ -121,6 +124,7 @@ mod tests {
         let clients = ClientTraffic {
             introduction: Some(Introduction::ProxyProtocol { trusted: vec!["10.0.0.0/8".parse().unwrap()] }),
             connections: NonZeroU32::new(7),
+            http3: Some(true),
             ..ClientTraffic::default()
         };
         let json = serde_json::to_string(&clients).unwrap();

@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub use crate::sys::refuse_timestamps;
+
 /// Connections that may wait to be accepted, per worker.
 const BACKLOG: i32 = 4096;
 

@@ -14,10 +14,11 @@ use fairway_objects::policies::{
     ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy, ClientTrafficPolicySpec,
     CompressionCoding, ConcurrencyLimit, CredentialSource, ExtensionPolicy, ExtensionPolicySpec,
     ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart, HeaderCondition,
-    HeaderMutationRules, HeaderValue, Hedging, Jwt, JwtIssuer, JwtKeys, LoadBalancing, MessageProcessing,
-    Oidc, OidcParameter, OutlierEjection, ParentBasedSampling, ProcessingMode, ProxyProtocol, RateLimit,
-    ResponseCompression, RetryPolicy, SamplingRate, SecretOrConfigMapReference, SecretReference,
-    SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
+    HeaderMutationRules, HeaderValue, Hedging, Http3, Jwt, JwtIssuer, JwtKeys, LoadBalancing,
+    MessageProcessing, Oidc, OidcParameter, OutlierEjection, ParentBasedSampling, ProcessingMode,
+    ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, SamplingRate, SecretOrConfigMapReference,
+    SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges,
+    VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -133,6 +134,7 @@ fn a_client_traffic_policy_has_the_fields_of_its_crd() {
     check::<ClientTrafficPolicy>(&ClientTrafficPolicySpec {
         target_refs: targets(),
         proxy_protocol: Some(ProxyProtocol { mode: "Required".into(), trusted_sources: ranges.clone() }),
+        http3: Some(Http3 { mode: text("Enabled") }),
         forwarded_headers: Some(ForwardedHeaders {
             trusted_sources: ranges,
             chain: text("Append"),

@@ -30,7 +30,7 @@ use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme, Sender};
 use crate::stream::{self, StreamPeer};
 use crate::tls::Agreed;
 use crate::worker::{Open, Worker};
-use crate::{downstream, handshake, hello, proxy_protocol};
+use crate::{downstream, handshake, hello, proxy_protocol, quic};
 
 /// How long the loop rests when the system refuses more sockets.
 const REST: Duration = Duration::from_millis(20);
@@ -101,8 +101,10 @@ impl<N: Network + 'static> AcceptLoops<N> {
             let task = match socket {
                 PortSocket::Tcp(socket) => TcpListener::from_std(socket)
                     .map(|socket| spawn_local(accept(worker, accepting, id, socket, closed))),
-                PortSocket::Udp(socket) => UdpSocket::from_std(socket)
-                    .map(|socket| spawn_local(stream::serve_datagrams(worker, id, socket, closed))),
+                PortSocket::Udp(socket) => UdpSocket::from_std(socket).map(|socket| match &port.carries {
+                    Port::Quic(_) => spawn_local(quic::serve_quic(worker, id, socket, closed)),
+                    _ => spawn_local(stream::serve_datagrams(worker, id, socket, closed)),
+                }),
             };
             match task {
                 Ok(task) => {
@@ -272,7 +274,7 @@ fn scheme(carries: &Port<Choice>) -> Option<Scheme> {
     match carries {
         Port::Clear(_) => Some(Scheme::Http),
         Port::Tls(_) => Some(Scheme::Https),
-        Port::Stream(_) | Port::Datagrams(_) => None,
+        Port::Quic(_) | Port::Stream(_) | Port::Datagrams(_) => None,
     }
 }
 

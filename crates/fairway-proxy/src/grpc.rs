@@ -142,9 +142,9 @@ pub(crate) fn write_trailers<E>(
     encoder.write(lines, &mut sink)
 }
 
-/// Whether an answer without a body says how long it is: over HTTP/2 the end of its head does.
+/// Whether an answer without a body says how long it is: over HTTP/2 and HTTP/3 the end of its head does.
 pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
-    call.dialect != Dialect::Native || version != Version::Http2
+    call.dialect != Dialect::Native || !version.has_streams()
 }
 
 #[cfg(test)]

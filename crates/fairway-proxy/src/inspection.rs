@@ -42,6 +42,8 @@ pub enum ClientProtocol {
     Http1,
     /// HTTP/2.
     Http2,
+    /// HTTP/3.
+    Http3,
     /// Whatever it speaks: it is forwarded as it comes.
     Forwarded,
 }

@@ -3,8 +3,8 @@
 //! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
 //! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
 //! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
-//! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. A [`stream`] has no exchanges, and neither have
-//! datagrams. Beside them stand [`worker`], [`publish`],
+//! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. HTTP/3 comes in over [`quic`], which has its
+//! own handshake. A [`stream`] has no exchanges, and neither have datagrams. Beside them stand [`worker`], [`publish`],
 //! [`access_log`], [`recorder`] and [`trace`].
 //! [`access_log`], [`recorder`] and [`inspection`].
 //!
@@ -48,6 +48,7 @@ mod peer;
 mod proxy;
 mod proxy_protocol;
 mod publish;
+mod quic;
 mod recorder;
 mod request;
 mod stream;

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fairway_model::{ClientDemand, Introduction, Listener, ListenerProtocol, PortProtocol};
+use fairway_model::{ClientDemand, Http3Settings, Introduction, Listener, ListenerProtocol, PortProtocol};
 use fairway_net::counts::Counts;
 use fairway_net::listen;
 use fairway_net::places::{Place, Places};
@@ -31,6 +32,8 @@ pub(crate) struct Sockets {
     numbers: Numbers,
     /// What was followed last, and what came of it.
     followed: OrdMap<Arc<str>, Arc<Listener>>,
+    /// What the settings said of HTTP/3 then.
+    followed_http3: Http3Settings,
     current: Arc<Listening>,
     /// What all clients of listeners of UDP have together.
     clients: Arc<Counts>,
@@ -88,6 +91,8 @@ pub(crate) struct ListenerFacts {
     pub(crate) https_port: u16,
     /// Whether it verifies its clients.
     pub(crate) verifies: bool,
+    /// Its public port, if it serves HTTP/3 as well, at each of its addresses.
+    pub(crate) http3_port: Option<NonZeroU16>,
 }
 
 /// How clients are verified whose host says nothing about it.
@@ -122,6 +127,8 @@ pub(crate) struct PortSockets {
     pub(crate) id: PortId,
     /// With the port that port 0 became.
     pub(crate) address: SocketAddr,
+    /// Whether datagrams at it are QUIC's.
+    is_for_http3: bool,
     waiting: Mutex<Vec<Option<PortSocket>>>,
 }
 
@@ -145,6 +152,7 @@ impl Sockets {
             last: 0,
             numbers: Numbers::default(),
             followed: OrdMap::new(),
+            followed_http3: Http3Settings::default(),
             current: Arc::default(),
             clients: Counts::new(),
         }
@@ -155,16 +163,20 @@ impl Sockets {
     pub(crate) fn follow(&mut self, snapshot: &Snapshot) -> (Arc<Listening>, Vec<ListenerError>) {
         let listeners = &snapshot.config().listeners;
         let everywhere = ClientLimits::everywhere(&snapshot.config().settings);
+        let http3 = snapshot.config().settings.downstream.http3;
         let is_known = self.followed.diff(listeners).next().is_none()
+            && self.followed_http3 == http3
             && self.current.everywhere == everywhere
             && self.current.has_tables_of(snapshot)
-            && self.current.passes_tls_as(snapshot);
+            && self.current.passes_tls_as(snapshot)
+            && self.bound.keys().eq(snapshot.ports().map(|(key, _)| key));
         if is_known && self.failed.is_empty() {
             return (Arc::clone(&self.current), Vec::new());
         }
         let ports: BTreeMap<_, _> = snapshot.ports().collect();
         self.bound.retain(|key, sockets| {
-            let stays = ports.contains_key(key);
+            // UDP that is read for another purpose from now on is bound anew: a worker's task knows one purpose.
+            let stays = ports.get(key).is_some_and(|port| is_quic(*port) == sockets.is_for_http3);
             if !stays {
                 sockets.close();
             }
@@ -188,7 +200,8 @@ impl Sockets {
             listening.ports.push(OpenPort { sockets, carries, chosen, introduction, handshake_timeout });
         }
         listening.ports.sort_unstable_by_key(|port| port.sockets.id);
-        self.followed = listeners.clone();
+        listening.note_http3();
+        (self.followed, self.followed_http3) = (listeners.clone(), http3);
         self.current = Arc::new(listening);
         (Arc::clone(&self.current), errors)
     }
@@ -202,7 +215,8 @@ impl Sockets {
     pub(crate) fn unbound(&self, snapshot: &Snapshot) -> Vec<(Arc<str>, SocketAddr, String)> {
         let ports = snapshot.ports().filter_map(|(key, port)| Some((key, port, self.failed.get(key)?)));
         let each = ports.flat_map(|(key, port, why)| {
-            port.carried().map(move |it| (it.listener().name.clone(), key.address, why.clone()))
+            let why = if is_quic(port) { format!("UDP, for HTTP/3: {why}") } else { why.clone() };
+            users(port).map(move |it| (it.listener().name.clone(), key.address, why.clone()))
         });
         each.collect()
     }
@@ -223,9 +237,11 @@ impl Sockets {
                 self.most, self.workers
             ))),
         };
-        let bound = room.and_then(|()| bind(key, self.workers)).map(|(address, sockets)| {
+        let address = room.and_then(|()| self.address(key, port));
+        let bound = address.and_then(|address| bind(key.transport, address, self.workers));
+        let bound = bound.map(|(address, sockets)| {
             let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
-            PortSockets { id: PortId(self.last + 1), address, waiting }
+            PortSockets { id: PortId(self.last + 1), address, is_for_http3: is_quic(port), waiting }
         });
         match bound {
             Ok(sockets) => {
@@ -238,12 +254,23 @@ impl Sockets {
             Err(error) => {
                 let why = error.to_string();
                 if self.failed.insert(key.clone(), why.clone()) != Some(why) {
-                    let error = BindError { listener: names(port), address: key.address, error };
+                    let (listener, address) = (names(port), key.address);
+                    let error = BindError { listener, address, is_for_http3: is_quic(port), error };
                     errors.push(ListenerError::Bind(error));
                 }
                 None
             }
         }
+    }
+
+    /// Where a port is bound: that of QUIC has the number of its port of TLS, which is bound before it, also where that is free
+    /// (port 0).
+    fn address(&self, key: &PortKey, port: &Port<Carried>) -> io::Result<SocketAddr> {
+        if !is_quic(port) || key.address.port() != 0 {
+            return Ok(key.address);
+        }
+        let tls = self.bound.get(&PortKey { transport: PortProtocol::Tcp, ..key.clone() });
+        tls.map(|tls| tls.address).ok_or_else(|| io::Error::other("its TCP port is not bound"))
     }
 }
 
@@ -295,22 +322,37 @@ impl Sockets {
 }
 
 /// A socket for each worker, and the address that all of them have.
-fn bind(key: &PortKey, workers: usize) -> io::Result<(SocketAddr, Vec<PortSocket>)> {
-    match key.transport {
+fn bind(
+    transport: PortProtocol,
+    address: SocketAddr,
+    workers: usize,
+) -> io::Result<(SocketAddr, Vec<PortSocket>)> {
+    match transport {
         PortProtocol::Tcp => {
-            let sockets = listen::bind(key.address, workers)?;
+            let sockets = listen::bind(address, workers)?;
             Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Tcp).collect()))
         }
         PortProtocol::Udp => {
-            let sockets = listen::bind_datagrams(key.address, workers)?;
+            let sockets = listen::bind_datagrams(address, workers)?;
             Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Udp).collect()))
         }
     }
 }
 
+/// Whether a port is the UDP port of HTTP/3.
+fn is_quic<T>(port: &Port<T>) -> bool {
+    matches!(port, Port::Quic(_))
+}
+
+/// The listeners of a port. At one of QUIC, those without HTTP/3 only close what comes for their names.
+fn users(port: &Port<Carried>) -> impl Iterator<Item = &Carried> {
+    let is_quic = is_quic(port);
+    port.carried().filter(move |it| !is_quic || matches!(it, Carried::Served(_)))
+}
+
 /// The names of all listeners of a port.
 fn names(port: &Port<Carried>) -> String {
-    let mut names: Vec<_> = port.carried().map(|carried| &*carried.listener().name).collect();
+    let mut names: Vec<_> = users(port).map(|carried| &*carried.listener().name).collect();
     names.sort_unstable();
     names.join(", ")
 }
@@ -326,6 +368,8 @@ fn facts(snapshot: &Snapshot, listener: &Listener, over_tls: &HashMap<&str, u16>
         public_port: listener.public_port,
         https_port,
         verifies: listener.protocol == ListenerProtocol::Https && listener.tls.clients.is_some(),
+        // Known when the ports are bound.
+        http3_port: None,
     })
 }
 
@@ -374,9 +418,9 @@ impl Verification {
 impl Chosen {
     fn on(port: &Port<Carried>, snapshot: &Snapshot) -> Self {
         let passes_tls = |it: &Carried| passes_tls(snapshot, it.listener());
-        match port {
-            Port::Tls(by_name) if by_name.values().any(passes_tls) => Self::BeforeHandshake,
-            Port::Tls(by_name) if by_name.values().nth(1).is_some() => Self::InHandshake,
+        match port.by_name() {
+            Some(by_name) if by_name.values().any(passes_tls) => Self::BeforeHandshake,
+            Some(by_name) if by_name.values().nth(1).is_some() => Self::InHandshake,
             _ => Self::Alone,
         }
     }
@@ -475,14 +519,34 @@ impl Listening {
         !std::ptr::eq(self, newer) && self.listeners.iter().enumerate().any(gone)
     }
 
-    /// Where a listener is bound.
+    /// Where a listener is bound. Where it has HTTP/3 as well, that has the same address over UDP.
     pub(crate) fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
         let is_it = |choice: &Choice| match choice {
             Choice::Listener(id) => self.model(*id).is_some_and(|model| *model.name == *listener),
             Choice::Closed => false,
         };
-        let its = self.ports.iter().filter(|port| port.carries.carried().any(is_it));
-        its.map(|port| port.sockets.address).collect()
+        let is_its = |port: &&OpenPort| !is_quic(&port.carries) && port.carries.carried().any(is_it);
+        self.ports.iter().filter(is_its).map(|port| port.sockets.address).collect()
+    }
+
+    /// Notes which listeners have HTTP/3 wherever they serve HTTP/1 and HTTP/2: clients that come to an address without it would
+    /// look for it in vain.
+    fn note_http3(&mut self) {
+        let mut balance: BTreeMap<ListenerId, (usize, usize)> = BTreeMap::new();
+        for port in &self.ports {
+            let Some(by_name) = port.carries.by_name() else { continue };
+            for choice in by_name.values() {
+                let Choice::Listener(id) = choice else { continue };
+                let (tls, quic) = balance.entry(*id).or_default();
+                *(if is_quic(&port.carries) { quic } else { tls }) += 1;
+            }
+        }
+        for (id, (tls, quic)) in balance {
+            let entry = self.listeners.get_mut(usize::from(id.slot)).and_then(Option::as_mut);
+            if let Some(facts) = entry.and_then(|entry| entry.facts.as_mut()) {
+                facts.http3_port = NonZeroU16::new(facts.public_port).filter(|_| quic > 0 && quic == tls);
+            }
+        }
     }
 
     #[inline]
@@ -550,190 +614,4 @@ impl Numbers {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
-
-    use fairway_model::{Config, HostPattern};
-
-    use super::*;
-
-    fn config(listeners: &[(&str, ListenerProtocol, u16)]) -> Config {
-        let mut config = Config::default();
-        for (name, protocol, public_port) in listeners {
-            let bind = vec!["127.0.0.1:0".parse().unwrap()];
-            let listener = Listener { bind, ..Listener::new(name, *protocol, *public_port, "ingress") };
-            config.listeners.insert(listener.name.clone(), Arc::new(listener));
-        }
-        config
-    }
-
-    fn snapshot(config: &Config) -> Arc<Snapshot> {
-        fairway_routing::compile(config, None).snapshot
-    }
-
-    fn id(listening: &Listening, name: &str) -> ListenerId {
-        let ids = listening.ports().iter().flat_map(|port| port.carries.carried());
-        let mut ids = ids.filter_map(|choice| match choice {
-            Choice::Listener(id) => Some(*id),
-            Choice::Closed => None,
-        });
-        ids.find(|id| listening.model(*id).is_some_and(|model| *model.name == *name)).unwrap()
-    }
-
-    #[test]
-    fn a_number_stays_with_its_listener_and_is_never_mistaken_for_a_later_one() {
-        use ListenerProtocol::{Http, Https};
-        let mut sockets = Sockets::new(1, 8);
-        let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
-        let second = sockets.follow(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
-        assert_eq!(id(&first, "b"), id(&second, "b"));
-        assert_eq!(second.facts(id(&first, "b")).unwrap().public_port, 82);
-        assert_eq!(id(&first, "a").slot, id(&second, "c").slot, "a vacant slot is used again");
-        assert_eq!(second.facts(id(&first, "a")), None);
-        assert!(first.is_more_than(&second) && second.is_more_than(&first));
-        let third = sockets.follow(&snapshot(&config(&[("b", Https, 82), ("c", Http, 83)]))).0;
-        assert_eq!(third.facts(id(&second, "b")), None, "what speaks another protocol is another listener");
-        assert!(!second.is_more_than(&second));
-    }
-
-    #[test]
-    fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
-        use ListenerProtocol::Http;
-        let mut sockets = Sockets::new(2, 8);
-        let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
-        let a = first.addresses("a")[0];
-        let taken = first.ports()[0].sockets.take(0).unwrap();
-        assert!(first.ports()[0].sockets.take(0).is_none() && first.ports()[0].sockets.take(2).is_none());
-        let second = sockets.follow(&snapshot(&config(&[("a", Http, 90)]))).0;
-        assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
-        assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
-        assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
-        let PortSocket::Tcp(taken) = taken else { panic!("{taken:?}") };
-        assert_eq!(taken.local_addr().unwrap(), a);
-        assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
-    }
-
-    #[test]
-    fn redirects_from_plain_listeners_lead_to_the_one_over_tls_with_the_same_table() {
-        use ListenerProtocol::{Http, Https};
-        let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
-        let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
-        config.listeners.insert(other.name.clone(), Arc::new(other));
-        let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
-        let https_port = |name| listening.facts(id(&listening, name)).unwrap().https_port;
-        assert_eq!((https_port("plain"), https_port("over-tls"), https_port("zz")), (8443, 8443, 9443));
-        let alone = Sockets::new(1, 8).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
-        assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
-    }
-
-    fn edited(config: &mut Config, name: &str, edit: impl FnOnce(&mut Listener)) {
-        let mut listener = (**config.listeners.get(name).unwrap()).clone();
-        edit(&mut listener);
-        config.listeners.insert(listener.name.clone(), Arc::new(listener));
-    }
-
-    #[test]
-    fn what_holds_for_clients_follows_the_settings_but_for_what_their_listener_says() {
-        let seconds = Duration::from_secs;
-        let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
-        edited(&mut config, "b", |listener| listener.clients.idle_timeout = Some(seconds(5)));
-        let mut sockets = Sockets::new(1, 8);
-        let first = fairway_routing::compile(&config, None).snapshot;
-        let listening = sockets.follow(&first).0;
-        let (a, b) = (id(&listening, "a"), id(&listening, "b"));
-        let times = |listening: &Listening, id| {
-            let clients = listening.clients(id);
-            (clients.idle_timeout, clients.head_timeout)
-        };
-        assert_eq!(times(&listening, a), (seconds(75), seconds(10)));
-        assert_eq!(times(&listening, b), (seconds(5), seconds(10)));
-        (config.settings.downstream.idle_timeout, config.settings.downstream.head_timeout) =
-            (seconds(7), seconds(8));
-        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
-        let listening = sockets.follow(&second).0;
-        assert_eq!(
-            (times(&listening, a), times(&listening, b)),
-            ((seconds(7), seconds(8)), (seconds(5), seconds(8)))
-        );
-        config.listeners.remove("b");
-        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
-        assert_eq!(times(&sockets.follow(&third).0, b), (seconds(7), seconds(8)), "nobody says else");
-    }
-
-    #[test]
-    fn the_connections_of_a_listener_stay_counted_from_snapshot_to_snapshot() {
-        let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
-        edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(2));
-        let mut sockets = Sockets::new(1, 8);
-        let first = fairway_routing::compile(&config, None).snapshot;
-        let before = sockets.follow(&first).0;
-        let (a, b) = (id(&before, "a"), id(&before, "b"));
-        let (one, two) = (before.place(a).unwrap(), before.place(a).unwrap());
-        assert!(one.is_some() && before.place(b).unwrap().is_none(), "b has no limit");
-        assert_eq!(before.place(a).unwrap_err(), Fault::ListenerFull);
-        edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(3));
-        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
-        let after = sockets.follow(&second).0;
-        let three = after.place(a).unwrap();
-        assert_eq!(after.place(a).unwrap_err(), Fault::ListenerFull);
-        drop((one, two, three));
-        assert!(after.place(a).unwrap().is_some());
-        config.listeners.remove("a");
-        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
-        assert!(sockets.follow(&third).0.place(a).unwrap().is_none(), "what is gone has no limit");
-    }
-
-    #[test]
-    fn the_first_bytes_of_a_handshake_may_take_what_the_most_patient_listener_of_a_port_allows() {
-        let seconds = Duration::from_secs;
-        let mut config = config(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Https, 443)]);
-        let address = fairway_testkit::wait::free_address();
-        for (name, timeout) in [("a", seconds(3)), ("b", seconds(20))] {
-            edited(&mut config, name, |listener| {
-                listener.bind = vec![address];
-                listener.host = HostPattern::Exact(format!("{name}.test").into());
-                listener.clients.handshake_timeout = Some(timeout);
-            });
-        }
-        let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
-        let [port] = listening.ports() else { panic!("both share it") };
-        assert_eq!(listening.handshake_timeout(port.sockets.id), seconds(20));
-        assert_eq!(listening.handshake_timeout(PortId(77)), seconds(10), "it is gone");
-    }
-
-    #[test]
-    fn nothing_is_made_again_where_no_listener_changes() {
-        let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
-        let mut sockets = Sockets::new(1, 8);
-        let first = fairway_routing::compile(&config, None).snapshot;
-        let listening = sockets.follow(&first).0;
-        config.settings.workers = Some(3);
-        let second = fairway_routing::compile(&config, Some(&first)).snapshot;
-        assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
-        edited(&mut config, "a", |listener| listener.host = HostPattern::Exact("a.test".into()));
-        let third = fairway_routing::compile(&config, Some(&second)).snapshot;
-        assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
-    }
-
-    #[test]
-    fn a_number_is_bound_for_both_transports_and_bounds_stay_with_their_listener() {
-        let mut both = config(&[("tcp", ListenerProtocol::Tcp, 53), ("udp", ListenerProtocol::Udp, 53)]);
-        // An address of its own: of another one, a connection of somebody else may have any port.
-        let free = "127.0.53.53:20053".parse().unwrap();
-        let mut sockets = Sockets::new(2, 8);
-        for name in ["tcp", "udp"] {
-            let listener = Listener { bind: vec![free], ..(**both.listeners.get(name).unwrap()).clone() };
-            both.listeners.insert(name.into(), Arc::new(listener));
-        }
-        let (first, errors) = sockets.follow(&snapshot(&both));
-        assert!(errors.is_empty(), "{errors:?}");
-        assert_eq!((first.addresses("tcp"), first.addresses("udp")), (vec![free], vec![free]));
-        let udp = first.ports().iter().find(|port| matches!(port.carries, Port::Datagrams(_))).unwrap();
-        let id = udp.listener().unwrap();
-        assert!(matches!(udp.sockets.take(1), Some(PortSocket::Udp(_))));
-        both.listeners.remove("tcp");
-        let second = sockets.follow(&snapshot(&both)).0;
-        assert!(Arc::ptr_eq(first.bounds(id).unwrap(), second.bounds(id).unwrap()));
-        assert!(second.addresses("tcp").is_empty());
-    }
-}
+mod tests;

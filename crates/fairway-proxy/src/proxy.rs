@@ -25,6 +25,7 @@ use crate::metrics::{
 };
 use crate::options::{AccessLogFormat, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
+use crate::quic::keys::SharedEndpoints;
 use crate::recorder::{RecordedExchange, RecordedQuery, RecordedSamples, recorded_samples};
 use crate::thread::{Command, Launch, Question, run};
 use crate::tls::{IdentityError, ServerTls, SessionTickets};
@@ -79,7 +80,8 @@ impl Proxy {
     ///
     /// # Errors
     /// When an address that no object asks for, the fallback certificate or a thread cannot be had; nothing is left
-    /// running then. An address that objects alone ask for is tried again later ([`Publisher::bind_again`]).
+    /// running then. An address that objects alone ask for, or the UDP port of HTTP/3, is tried again later
+    /// ([`Publisher::bind_again`]).
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate, options.tickets.clone())?;
@@ -89,7 +91,9 @@ impl Proxy {
         let (publisher, problems) = Publisher::new(tls, first, workers, most);
         for problem in problems {
             match problem {
-                PublishProblem::Listener(error) if is_of_an_object(&error) => tracing::warn!("{error}"),
+                PublishProblem::Listener(error) if error.is_for_http3 || is_of_an_object(&error) => {
+                    tracing::warn!("{error}");
+                }
                 PublishProblem::Listener(error) => return Err(error.into()),
                 PublishProblem::Trust(error) => tracing::warn!("{error}"),
                 PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
@@ -112,7 +116,8 @@ impl Proxy {
                 .map_err(|error| StartError::Buffer { directory: directory.clone(), error })?,
         };
         let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone());
-        let shared = Shared { memory: Arc::clone(&memory), guards, disk: disk.clone() };
+        let quic = SharedEndpoints::new(options.tickets.clone());
+        let shared = Shared { memory: Arc::clone(&memory), guards, disk: disk.clone(), quic };
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);
         let mut handle = ProxyHandle {

@@ -26,7 +26,7 @@ pub(crate) fn expects(options: &ProxyProtocol, port: &OpenPort, peer: IpAddr) ->
         (Some(Introduction::None), _) => None,
         (None, Port::Clear(_)) => by_flags(Scheme::Http),
         (None, Port::Tls(_)) => by_flags(Scheme::Https),
-        (None, Port::Stream(_) | Port::Datagrams(_)) => None,
+        (None, Port::Stream(_) | Port::Datagrams(_) | Port::Quic(_)) => None,
     };
     let Some(trusted) = trusted else { return Ok(false) };
     let is_trusted = trusted.is_empty() || trusted.iter().any(|range| range.contains(&peer));

@@ -39,6 +39,7 @@ use crate::options::{
 };
 use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
+use crate::quic::keys::SharedEndpoints;
 use crate::thread::look_at_waits;
 use crate::tls::{SelfSigned, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Open, Shared, SharedGuards, Worker};
@@ -178,7 +179,7 @@ pub(crate) struct ScriptedNetwork {
 type Connects = Rc<RefCell<Vec<(Instant, SocketAddr)>>>;
 
 impl ScriptedNetwork {
-    fn new(script: impl Fn(SocketAddr) -> Meeting + 'static) -> (Self, Connects) {
+    pub(crate) fn new(script: impl Fn(SocketAddr) -> Meeting + 'static) -> (Self, Connects) {
         let connects = Rc::new(RefCell::new(Vec::new()));
         (Self { script: Rc::new(script), connects: Rc::clone(&connects) }, connects)
     }
@@ -460,6 +461,7 @@ fn worker_started_with<N: Network>(
         memory: Arc::new(Memory::unwatched(1)),
         guards: guards.clone(),
         disk: Disk::inline(&std::env::temp_dir(), DISK).expect("a directory for files"),
+        quic: SharedEndpoints::new(SessionTickets::default()),
     };
     let worker =
         Rc::new(Worker::new(Arc::new(options), network, &published, log, shared, Neighbours::none()));
@@ -474,7 +476,8 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
         ("waits", worker.waits.count() as u64),
-        ("streams", worker.counters.http2.streams().get()),
+        ("streams", worker.counters.http2.streams().get() + worker.counters.http3.streams().get()),
+        ("connections of HTTP/3", worker.counters.http3.connections.get()),
         ("what windows grew by", worker.budgets.windows.lent()),
         ("bytes of compressors", worker.compressors.taken()),
         ("copies", worker.copies() as u64),
@@ -597,7 +600,7 @@ pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// A request without a body.
 pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
+pub(crate) fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
     let compiled = fairway_routing::compile(config, before);
     let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default())
         .expect("a certificate of the testkit");
@@ -632,7 +635,7 @@ fn ruled(endpoints: usize, edit: impl FnOnce(&mut Rule)) -> Config {
     config
 }
 
-fn options() -> ProxyOptions {
+pub(crate) fn options() -> ProxyOptions {
     let leaf = Authority::new("stage").leaf(&["stage.invalid"]);
     ProxyOptions {
         workers: 1,

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use crate::host::CompiledHost;
-use crate::ports::Ports;
+use crate::ports::{Http3Rules, Ports};
 use crate::problem::Problem;
 use crate::snapshot::Snapshot;
 
@@ -29,8 +29,11 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     let before = std::mem::replace(&mut snapshot.config, config.clone());
     let mut problems = Vec::new();
     let listeners_changed = before.listeners != config.listeners;
+    let http3 = Http3Rules::of(&config.settings.downstream);
+    if listeners_changed || http3 != Http3Rules::of(&before.settings.downstream) {
+        snapshot.ports = Arc::new(Ports::of(&config.listeners, http3));
+    }
     if listeners_changed {
-        snapshot.ports = Arc::new(Ports::of(&config.listeners));
         for listener in config.listeners.values().filter(|listener| listener.protocol.is_http()) {
             if snapshot.hosts.ensure(&listener.table).is_none() {
                 let origin = listener.origin.clone();

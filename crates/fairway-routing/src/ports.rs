@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairway_model::{HostPattern, Introduction, Listener, ListenerProtocol, PortProtocol, WildcardSpan};
+use fairway_model::{
+    DownstreamSettings, HostPattern, Http3Settings, Introduction, Listener, ListenerProtocol, PortProtocol,
+    TlsVersions, WildcardSpan,
+};
 use imbl::OrdMap;
 
 use crate::problem::Problem;
@@ -29,6 +32,9 @@ pub enum Port<T> {
     Clear(T),
     /// TLS.
     Tls(ByName<T>),
+    /// QUIC: HTTP/3 at the UDP port of a [`Port::Tls`], by the same names. Those without HTTP/3 are there as well, closed: a name
+    /// that another listener serves never gets the next less specific one.
+    Quic(ByName<T>),
     /// Connections that are forwarded as they come.
     Stream(T),
     /// Datagrams that are forwarded as they come.
@@ -40,7 +46,7 @@ pub enum Port<T> {
 pub enum Carried {
     /// It is served.
     Served(Arc<Listener>),
-    /// It asks for what is not served yet: its connections are closed.
+    /// Its connections are closed: it asks for what is not served yet, or, at a [`Port::Quic`], it has no HTTP/3.
     Closed(Arc<Listener>),
 }
 
@@ -62,8 +68,8 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Gives each listener, in the order of their names, the addresses that it asks for.
-    pub(crate) fn of(listeners: &OrdMap<Arc<str>, Arc<Listener>>) -> Self {
+    /// Gives each listener, in the order of their names, the addresses that it asks for, and then those of HTTP/3 their UDP ports.
+    pub(crate) fn of(listeners: &OrdMap<Arc<str>, Arc<Listener>>, http3: Http3Rules) -> Self {
         let mut ports = Self::default();
         for listener in listeners.values() {
             let carried = match unserved::of_listener(listener) {
@@ -86,7 +92,43 @@ impl Ports {
         }
         // An address at which nothing is served is better not bound: clients see at once that nobody is there.
         ports.by_key.retain(|_, port| port.carried().any(|it| matches!(it, Carried::Served(_))));
+        ports.add_http3(http3);
         ports
+    }
+
+    /// Puts a port of QUIC next to each port of TLS that has a listener with HTTP/3.
+    fn add_http3(&mut self, rules: Http3Rules) {
+        let (mut added, mut problems) = (Vec::new(), Vec::new());
+        for (key, port) in &self.by_key {
+            let Port::Tls(by_name) = port else { continue };
+            let has_http3 = |it: &Carried| matches!(it, Carried::Served(listener) if rules.is_on(listener));
+            let mut with_http3: Vec<_> = by_name.values().filter(|it| has_http3(it)).collect();
+            if with_http3.is_empty() {
+                continue;
+            }
+            let key = PortKey { transport: PortProtocol::Udp, ..key.clone() };
+            let Some(why) =
+                rules.obstacle(port).or_else(|| Some(taken_for_datagrams(self.by_key.get(&key)?)))
+            else {
+                let or_closed = |it: &Carried| match has_http3(it) {
+                    true => it.clone(),
+                    false => Carried::Closed(it.listener().clone()),
+                };
+                added.push((key, Port::Quic(by_name.map(or_closed))));
+                continue;
+            };
+            with_http3.sort_unstable_by_key(|it| &it.listener().name);
+            problems.extend(with_http3.into_iter().map(|it| {
+                let listener = it.listener();
+                let text = format!(
+                    "the listener {} has no HTTP/3 at {}: {why}; it serves HTTP/1.1 and HTTP/2 there",
+                    listener.name, key.address
+                );
+                Problem { origin: listener.origin.clone(), text }
+            }));
+        }
+        self.by_key.extend(added);
+        self.problems.extend(problems);
     }
 
     fn add(&mut self, address: SocketAddr, listener: &Arc<Listener>, carried: Carried) -> Result<(), String> {
@@ -117,6 +159,49 @@ impl Ports {
     fn problem(&mut self, listener: &Listener, text: String) {
         self.problems.push(Problem { origin: listener.origin.clone(), text });
     }
+}
+
+/// What the settings say of HTTP/3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Http3Rules {
+    settings: Http3Settings,
+    versions: TlsVersions,
+}
+
+impl Http3Rules {
+    /// Those of a configuration.
+    pub(crate) fn of(settings: &DownstreamSettings) -> Self {
+        Self { settings: settings.http3, versions: settings.tls_versions }
+    }
+
+    /// Whether a listener has HTTP/3, unless something is in the way.
+    fn is_on(self, listener: &Listener) -> bool {
+        let is_on = listener.clients.http3.unwrap_or(self.settings.offered);
+        is_on && listener.protocol == ListenerProtocol::Https
+    }
+
+    /// What is in the way of HTTP/3 at the address of a port of TLS.
+    fn obstacle(self, port: &Port<Carried>) -> Option<String> {
+        let begins_with_header = match port.introduction() {
+            Some(Introduction::ProxyProtocol { .. }) => true,
+            Some(Introduction::None) => false,
+            None => self.settings.behind_proxy_protocol,
+        };
+        if begins_with_header {
+            return Some(
+                "its connections begin with the PROXY protocol, which QUIC cannot carry, so the addresses of clients would \
+                 be lost"
+                    .to_owned(),
+            );
+        }
+        (self.versions == TlsVersions::Only12).then(|| "QUIC needs TLS 1.3, which is switched off".to_owned())
+    }
+}
+
+/// Why an address has no HTTP/3 whose UDP port carries something else.
+fn taken_for_datagrams(port: &Port<Carried>) -> String {
+    let names: Vec<_> = port.carried().map(|it| &*it.listener().name).collect();
+    format!("its UDP port is taken by the listener {}", names.join(", "))
 }
 
 impl Port<Carried> {
@@ -174,16 +259,26 @@ impl<T: Clone> Port<T> {
             Self::Stream(value) => Port::Stream(to(value)),
             Self::Datagrams(value) => Port::Datagrams(to(value)),
             Self::Tls(by_name) => Port::Tls(by_name.map(to)),
+            Self::Quic(by_name) => Port::Quic(by_name.map(to)),
         }
     }
 
     /// All values.
     pub fn carried(&self) -> impl Iterator<Item = &T> {
-        let (alone, tls) = match self {
+        let (alone, named) = match self {
             Self::Clear(value) | Self::Stream(value) | Self::Datagrams(value) => (Some(value), None),
-            Self::Tls(by_name) => (None, Some(by_name.values())),
+            Self::Tls(by_name) | Self::Quic(by_name) => (None, Some(by_name.values())),
         };
-        alone.into_iter().chain(tls.into_iter().flatten())
+        alone.into_iter().chain(named.into_iter().flatten())
+    }
+
+    /// The values by the names that clients ask for in their handshakes; `None` where there is no name to ask for.
+    #[must_use]
+    pub fn by_name(&self) -> Option<&ByName<T>> {
+        match self {
+            Self::Tls(by_name) | Self::Quic(by_name) => Some(by_name),
+            Self::Clear(_) | Self::Stream(_) | Self::Datagrams(_) => None,
+        }
     }
 }
 
@@ -299,7 +394,34 @@ mod tests {
 
     fn ports(listeners: impl IntoIterator<Item = Listener>) -> Ports {
         let named = listeners.into_iter().map(|listener| (listener.name.clone(), Arc::new(listener)));
-        Ports::of(&named.collect())
+        Ports::of(&named.collect(), Http3Rules::of(&DownstreamSettings::default()))
+    }
+
+    /// The same where `settings` say something of HTTP/3.
+    fn ports_with(
+        listeners: impl IntoIterator<Item = Listener>,
+        settings: impl FnOnce(&mut DownstreamSettings),
+    ) -> Ports {
+        let named = listeners.into_iter().map(|listener| (listener.name.clone(), Arc::new(listener)));
+        let mut downstream = DownstreamSettings::default();
+        settings(&mut downstream);
+        Ports::of(&named.collect(), Http3Rules::of(&downstream))
+    }
+
+    fn offered(settings: &mut DownstreamSettings) {
+        settings.http3.offered = true;
+    }
+
+    /// The listener that a client of QUIC gets, with a `!` where it is closed; none where there is no QUIC.
+    fn chosen_over_quic(ports: &Ports, name: &str) -> Option<String> {
+        let by_name = ports.by_key.iter().find_map(|(key, port)| match port {
+            Port::Quic(by_name) if key.transport == PortProtocol::Udp => Some(by_name),
+            _ => None,
+        })?;
+        Some(match by_name.choose(Some(name))? {
+            Carried::Served(listener) => listener.name.to_string(),
+            Carried::Closed(listener) => format!("{}!", listener.name),
+        })
     }
 
     /// The listener that a client gets, with a `!` where it is closed.
@@ -446,6 +568,119 @@ mod tests {
             "{problem}"
         );
         assert_eq!(chosen(&all, Some("d.test")), "d", "it is served all the same");
+    }
+
+    #[test]
+    fn http3_is_off_unless_the_settings_or_the_listener_say_so() {
+        let web = || listener("web", ListenerProtocol::Https, "");
+        let saying = |http3| {
+            let mut listener = web();
+            listener.clients.http3 = http3;
+            listener
+        };
+        let on = Some("web".to_owned());
+        for (own, everywhere, expected) in [
+            (None, false, None),
+            (None, true, on.clone()),
+            (Some(true), false, on),
+            (Some(false), true, None),
+        ] {
+            let ports = ports_with([saying(own)], |settings| settings.http3.offered = everywhere);
+            assert_eq!(chosen_over_quic(&ports, "x.test"), expected, "{own:?} {everywhere}");
+            assert_eq!(ports.by_key.len(), 1 + usize::from(expected.is_some()));
+            assert_eq!(problems(&ports), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_port_of_quic_has_the_address_of_its_port_of_tls() {
+        let free = Listener {
+            bind: vec!["127.0.0.1:0".parse().unwrap(), "[::1]:8443".parse().unwrap()],
+            ..listener("web", ListenerProtocol::Https, "")
+        };
+        let ports = ports_with([free, listener("plain", ListenerProtocol::Http, "")], offered);
+        let of = |transport| {
+            let keys = ports.by_key.keys().filter(move |key| key.transport == transport);
+            keys.map(|key| (key.address, key.owner.clone())).collect::<Vec<_>>()
+        };
+        let plain = (PORT.parse().unwrap(), None);
+        assert_eq!(of(PortProtocol::Tcp).len(), 3);
+        assert!(of(PortProtocol::Tcp).contains(&plain) && !of(PortProtocol::Udp).contains(&plain));
+        assert_eq!(of(PortProtocol::Udp).len(), 2);
+        assert!(of(PortProtocol::Udp).iter().all(|key| of(PortProtocol::Tcp).contains(key)));
+    }
+
+    #[test]
+    fn names_without_http3_are_closed_over_quic() {
+        let mut without = listener("without", ListenerProtocol::Https, "without.test");
+        without.clients.http3 = Some(false);
+        let ports = ports_with(
+            [
+                listener("web", ListenerProtocol::Https, ""),
+                listener("pass", ListenerProtocol::TlsPassthrough, "pass.test"),
+                listener("inner", ListenerProtocol::Tls, "*.db.test"),
+                without,
+            ],
+            offered,
+        );
+        for (name, expected) in
+            [("x.test", "web"), ("pass.test", "pass!"), ("x.db.test", "inner!"), ("without.test", "without!")]
+        {
+            assert_eq!(chosen_over_quic(&ports, name).as_deref(), Some(expected));
+        }
+        assert_eq!(problems(&ports), Vec::<String>::new());
+        let alone = ports_with([listener("pass", ListenerProtocol::TlsPassthrough, "")], offered);
+        assert_eq!(chosen_over_quic(&alone, "x.test"), None);
+    }
+
+    #[test]
+    fn a_listener_of_udp_keeps_its_port_from_http3() {
+        let ports = ports_with(
+            [
+                listener("b", ListenerProtocol::Https, "b.test"),
+                listener("a", ListenerProtocol::Https, "a.test"),
+                listener("dns", ListenerProtocol::Udp, ""),
+            ],
+            offered,
+        );
+        let problem = |name| {
+            format!(
+                "Listener {name}: the listener {name} has no HTTP/3 at {PORT}: its UDP port is taken by the listener dns; it \
+                 serves HTTP/1.1 and HTTP/2 there"
+            )
+        };
+        assert_eq!(problems(&ports), [problem("a"), problem("b")]);
+        let transports: Vec<_> = ports.by_key.iter().map(|(key, port)| (key.transport, port)).collect();
+        assert!(matches!(
+            transports[..],
+            [(PortProtocol::Tcp, Port::Tls(_)), (PortProtocol::Udp, Port::Datagrams(_))]
+        ));
+    }
+
+    #[test]
+    fn there_is_no_http3_behind_the_proxy_protocol_or_without_tls_1_3() {
+        let introduced = |introduction| {
+            let mut listener = listener("web", ListenerProtocol::Https, "");
+            listener.clients.introduction = introduction;
+            listener
+        };
+        let header = || Some(Introduction::ProxyProtocol { trusted: Vec::new() });
+        let by_flags = |settings: &mut DownstreamSettings| {
+            settings.http3 = Http3Settings { offered: true, behind_proxy_protocol: true };
+        };
+        for ports in [ports_with([introduced(header())], offered), ports_with([introduced(None)], by_flags)] {
+            assert_eq!(chosen_over_quic(&ports, "x.test"), None);
+            let [problem] = &problems(&ports)[..] else { panic!("{ports:?}") };
+            assert!(problem.contains("has no HTTP/3 at 0.0.0.0:8443: its connections begin with the PROXY"));
+        }
+        let says_none = ports_with([introduced(Some(Introduction::None))], by_flags);
+        assert_eq!(chosen_over_quic(&says_none, "x.test").as_deref(), Some("web"));
+        let old = ports_with([introduced(None)], |settings| {
+            settings.http3.offered = true;
+            settings.tls_versions = TlsVersions::Only12;
+        });
+        assert_eq!(chosen_over_quic(&old, "x.test"), None);
+        assert!(problems(&old)[0].contains("QUIC needs TLS 1.3, which is switched off"), "{old:?}");
     }
 
     #[test]

@@ -59,6 +59,12 @@ impl Snapshot {
         self.ports.by_key.iter()
     }
 
+    /// The numbers of the ports at which HTTP/3 is served, each as often as there are addresses.
+    pub fn http3_ports(&self) -> impl Iterator<Item = u16> {
+        let of_quic = self.ports().filter(|(_, port)| matches!(port, Port::Quic(_)));
+        of_quic.map(|(key, _)| key.address.port())
+    }
+
     /// Where a connection of this table goes whose client asks for `name` (lower case), or for none.
     #[must_use]
     pub fn stream(&self, table: &str, name: Option<&str>) -> Option<&Arc<CompiledStream>> {

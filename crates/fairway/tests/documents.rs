@@ -54,7 +54,7 @@ fn nothing_beyond<T: Ord + Debug>(these: &BTreeSet<T>, those: &BTreeSet<T>, what
 }
 
 fn flags_in(text: &str) -> BTreeSet<String> {
-    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
     words.filter(|word| word.starts_with("--") && word.len() > 3).map(str::to_owned).collect()
 }
 

@@ -19,14 +19,15 @@ const CRATES: &str = "
     snippet: model pattern
     http:
     http2: http
+    http3: http http2
     extension: http model
     routing: extension http model pattern token
     objects: model password pattern token
     gateway: model objects pattern
     ingress: gateway model objects password pattern snippet
     net:
-    connection: http http2 model net routing
-    proxy: connection extension http http2 model net password routing token
+    connection: http http2 http3 model net routing
+    proxy: connection extension http http2 http3 model net password routing token
     control: gateway ingress model objects routing
     telemetry: http model proxy
     cluster: control gateway ingress model objects
@@ -45,7 +46,7 @@ const CRATES: &str = "
 /// Crates, and what they must not depend on.
 const NEVER: &[(&str, &[&str])] = &[
     (
-        "model pattern password token snippet routing http http2 extension objects gateway ingress lab-report",
+        "model pattern password token snippet routing http http2 http3 extension objects gateway ingress lab-report",
         INPUT_OUTPUT,
     ),
     ("proxy connection testkit bench", KUBERNETES),
@@ -62,7 +63,7 @@ const NEVER: &[(&str, &[&str])] = &[
 
 /// Right of the model nothing knows Kubernetes, however many crates lie between.
 const NEVER_KUBERNETES: &str =
-    "connection extension http http2 model net password pattern proxy routing token";
+    "connection extension http http2 http3 model net password pattern proxy routing token";
 
 const FILE_STOP: usize = 800;
 const TEST_FILE_STOP: usize = 1_200;

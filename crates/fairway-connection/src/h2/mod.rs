@@ -6,7 +6,6 @@ mod link;
 mod side;
 mod stream;
 mod streams;
-mod trailers;
 mod up;
 mod wear;
 

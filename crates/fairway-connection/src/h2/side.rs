@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use fairway_http::{BodySize, Head, Version};
+use fairway_http::Head;
 
 use super::stream::{Arrival, Follow};
 use super::streams::SharedStreams;
-use super::trailers::Trailers;
+use crate::outgoing::follow;
 use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence};
+use crate::trailers::Trailers;
 
 /// A stream.
 pub struct H2Side {
@@ -105,7 +106,7 @@ impl Channel for H2Side {
     }
 
     fn sent(&self) -> u64 {
-        self.streams.borrow().stream(self.slot).sent
+        self.streams.borrow().stream(self.slot).sent()
     }
 
     fn open_tunnel(&mut self) {
@@ -159,16 +160,5 @@ impl Downstream for H2Side {
         let mut streams = self.streams.borrow_mut();
         let (stream, tools) = streams.at(self.slot);
         stream.abort(tools.codec);
-    }
-}
-
-/// What follows the head of a message that came in this version, or is Fairway's own. In HTTP/1 nothing follows a body whose
-/// length the head says (RFC 9112 §6.3); in HTTP/2 trailers may (RFC 9113 §8.1).
-pub(super) fn follow(body: BodySize, from: Version) -> Follow {
-    match body {
-        BodySize::None => Follow::Body(Some(0)),
-        BodySize::Exact(length) if from == Version::Http2 => Follow::Trailed(length),
-        BodySize::Exact(length) => Follow::Body(Some(length)),
-        BodySize::Unknown => Follow::Body(None),
     }
 }

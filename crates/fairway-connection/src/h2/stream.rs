@@ -6,8 +6,11 @@ use fairway_http2::{Code, Session};
 use fairway_net::clock::Instant;
 use fairway_net::wire::{Backlog, Workspace};
 
-use super::trailers::Trailers;
+use crate::outgoing::{Frames, Outgoing};
 use crate::sides::{BodyStep, Departed, Failure};
+use crate::trailers::Trailers;
+
+pub(super) use crate::outgoing::Follow;
 
 /// What comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,32 +22,6 @@ pub(super) enum Arrival {
     Broken,
 }
 
-/// What leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Departure {
-    /// The head that a body follows is still to come.
-    Head,
-    /// Where its length is known, its last byte ends the stream.
-    Body,
-    /// Trailers may follow its last byte.
-    Trailed,
-    /// All of it was given to us; what waits in the outbox is its end.
-    Closing,
-    /// All of it is in frames.
-    Ended,
-}
-
-/// What follows a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Follow {
-    /// A body; with its length, where that is known.
-    Body(Option<u64>),
-    /// A body of this length, and perhaps trailers.
-    Trailed(u64),
-    /// Nothing before both sides agreed on a tunnel.
-    Tunnel,
-}
-
 /// A stream, or room for one that is to come.
 pub(super) struct Stream {
     /// 0 where there is none.
@@ -53,14 +30,7 @@ pub(super) struct Stream {
     inbox: Backlog,
     /// They came behind the body.
     came: Option<Trailers>,
-    departure: Departure,
-    outbox: Backlog,
-    /// They follow what is in the outbox.
-    follow: Trailers,
-    /// Bytes of the body that are still to be given to us, where its head said how many.
-    left: Option<u64>,
-    /// Bytes of bodies and heads in frames.
-    pub(super) sent: u64,
+    outgoing: Outgoing,
 }
 
 /// The codec's end, the memory that streams share, and the time: what a stream acts with.
@@ -68,6 +38,32 @@ pub(super) struct Tools<'c, R> {
     pub(super) codec: &'c mut Session<R>,
     pub(super) workspace: &'c Workspace,
     pub(super) now: Time,
+}
+
+/// A stream of a codec, as what leaves on it sees it.
+struct Frame<'t, 'c, R> {
+    id: u32,
+    tools: &'t mut Tools<'c, R>,
+}
+
+impl<R> Frames for Frame<'_, '_, R> {
+    #[inline]
+    fn send_data(&mut self, data: &[u8], end: bool) -> usize {
+        self.tools.codec.send_data(self.id, data, end)
+    }
+
+    fn send_trailers(&mut self, trailers: &Trailers) {
+        self.tools.codec.send_trailers(self.id, trailers.iter());
+    }
+
+    #[inline]
+    fn room(&self) -> usize {
+        self.tools.codec.room(self.id)
+    }
+
+    fn await_room(&mut self) {
+        self.tools.codec.want_to_send(self.tools.now.micros(), self.id);
+    }
 }
 
 /// The time of a codec. Few that act on a stream ask for it.
@@ -95,11 +91,7 @@ impl Default for Stream {
             arrival: Arrival::Broken,
             inbox: Backlog::default(),
             came: None,
-            departure: Departure::Ended,
-            outbox: Backlog::default(),
-            follow: Trailers::default(),
-            left: None,
-            sent: 0,
+            outgoing: Outgoing::default(),
         }
     }
 }
@@ -107,8 +99,8 @@ impl Default for Stream {
 impl Stream {
     /// It begins.
     pub(super) fn begin(&mut self, id: u32, arrival: Arrival) {
-        (self.id, self.arrival, self.departure) = (id, arrival, Departure::Head);
-        (self.left, self.sent) = (None, 0);
+        (self.id, self.arrival) = (id, arrival);
+        self.outgoing.begin();
     }
 
     /// A piece of a body came.
@@ -155,17 +147,12 @@ impl Stream {
 
     /// A head was put into `bytes` bytes of frames.
     pub(super) fn head_left(&mut self, bytes: usize, follow: Follow) {
-        self.sent += bytes as u64;
-        (self.left, self.departure) = match follow {
-            Follow::Body(Some(0)) | Follow::Tunnel => (Some(0), Departure::Ended),
-            Follow::Body(length) => (length, Departure::Body),
-            Follow::Trailed(length) => (Some(length), Departure::Trailed),
-        };
+        self.outgoing.head_left(bytes, follow);
     }
 
     /// From now on bytes of a tunnel leave, until somebody ends them.
     pub(super) fn open_tunnel(&mut self) {
-        (self.left, self.departure) = (None, Departure::Body);
+        self.outgoing.open_tunnel();
     }
 
     /// Takes a piece of a body.
@@ -173,25 +160,8 @@ impl Stream {
         if self.arrival == Arrival::Broken {
             return Err(Failure::Closed);
         }
-        if !matches!(self.departure, Departure::Body | Departure::Trailed) {
-            return if data.is_empty() { Ok(()) } else { Err(Failure::Refused) };
-        }
-        let end = self.departure == Departure::Body && self.left == Some(data.len() as u64);
-        self.left = match self.left.map(|left| left.checked_sub(data.len() as u64)) {
-            Some(None) => return Err(Failure::Refused),
-            left => left.flatten(),
-        };
-        if !self.outbox.is_empty() {
-            self.outbox.extend(data, tools.workspace);
-            return Ok(());
-        }
-        let taken = tools.codec.send_data(self.id, data, end);
-        self.sent += taken as u64;
-        if taken == data.len() && end {
-            self.departure = Departure::Ended;
-        }
-        self.outbox.extend(&data[taken..], tools.workspace);
-        Ok(())
+        let (id, workspace) = (self.id, tools.workspace);
+        self.outgoing.send_data(data, &mut Frame { id, tools }, workspace)
     }
 
     /// Ends a body.
@@ -200,47 +170,14 @@ impl Stream {
         trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         tools: &mut Tools<'_, R>,
     ) -> Result<(), Failure> {
-        match self.departure {
-            Departure::Ended | Departure::Closing => Ok(()),
-            Departure::Head => Err(Failure::Closed),
-            // Less came than was announced: the peer must not take it for the whole.
-            _ if self.left.is_some_and(|left| left > 0) => Err(Failure::Closed),
-            Departure::Body | Departure::Trailed => {
-                self.departure = Departure::Closing;
-                self.follow = Trailers::collect(trailers);
-                self.push(tools);
-                Ok(())
-            }
-        }
+        let (id, workspace) = (self.id, tools.workspace);
+        self.outgoing.finish(trailers, &mut Frame { id, tools }, workspace)
     }
 
     /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
     pub(super) fn push<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
-        let is_closing = self.departure == Departure::Closing;
-        let is_last = match self.departure {
-            Departure::Closing => self.follow.is_empty(),
-            Departure::Body => self.left == Some(0),
-            Departure::Head | Departure::Trailed | Departure::Ended => false,
-        };
-        if !self.outbox.is_empty() || (is_last && is_closing) {
-            let pending = self.outbox.pending();
-            let all = pending.len();
-            let taken = tools.codec.send_data(self.id, pending, is_last);
-            self.sent += taken as u64;
-            self.outbox.consume(taken);
-            if taken < all {
-                self.await_turn(tools);
-                return false;
-            }
-            self.outbox.release(tools.workspace);
-        }
-        if is_last {
-            self.departure = Departure::Ended;
-        } else if is_closing {
-            tools.codec.send_trailers(self.id, self.follow.iter());
-            self.departure = Departure::Ended;
-        }
-        true
+        let (id, workspace) = (self.id, tools.workspace);
+        self.outgoing.push(&mut Frame { id, tools }, workspace)
     }
 
     /// How many bytes of a body there is room for. Where there is none, the codec gives the stream its turn later.
@@ -248,29 +185,27 @@ impl Stream {
         if self.arrival == Arrival::Broken {
             return Err(Failure::Closed);
         }
-        if !self.push(tools) {
-            return Ok(None);
-        }
-        let room = tools.codec.room(self.id);
-        if room == 0 && self.has_more() {
-            self.await_turn(tools);
-            return Ok(None);
-        }
-        Ok(Some(room.max(1)))
+        let (id, workspace) = (self.id, tools.workspace);
+        Ok(self.outgoing.room(&mut Frame { id, tools }, workspace))
     }
 
     /// Whether bytes of a body are still to be given to us. Its end needs no room.
     pub(super) fn has_more(&self) -> bool {
-        matches!(self.departure, Departure::Body | Departure::Trailed) && self.left != Some(0)
+        self.outgoing.has_more()
     }
 
     /// The codec gives it a turn.
     pub(super) fn await_turn<R>(&self, tools: &mut Tools<'_, R>) {
-        tools.codec.want_to_send(tools.now.micros(), self.id);
+        Frame { id: self.id, tools }.await_room();
     }
 
     pub(super) fn queued(&self) -> usize {
-        self.outbox.pending().len()
+        self.outgoing.queued()
+    }
+
+    /// Bytes of bodies and heads in frames.
+    pub(super) fn sent(&self) -> u64 {
+        self.outgoing.sent
     }
 
     /// Nobody serves it any more; the codec forgets it, and resets it where it is not over.
@@ -278,33 +213,30 @@ impl Stream {
         if self.id != 0 {
             tools.codec.release(self.id);
         }
-        (self.id, self.sent) = (0, 0);
-        (self.arrival, self.departure) = (Arrival::Broken, Departure::Ended);
-        for backlog in [&mut self.inbox, &mut self.outbox] {
-            backlog.consume(backlog.pending().len());
-            backlog.release(tools.workspace);
-        }
-        (self.came, self.follow) = (None, Trailers::default());
+        (self.id, self.arrival, self.came) = (0, Arrival::Broken, None);
+        self.inbox.consume(self.inbox.pending().len());
+        self.inbox.release(tools.workspace);
+        self.outgoing.close(tools.workspace);
     }
 
     /// How it would be left now, seen from an endpoint of ours.
     pub(super) fn departed(&self) -> Departed {
-        match (self.departure, self.arrival) {
-            (Departure::Head, Arrival::Broken) => Departed::TakenBack,
-            (Departure::Head, _) => Departed::GivenUp,
-            _ => Departed::Answered,
+        match (self.outgoing.awaits_head(), self.arrival) {
+            (true, Arrival::Broken) => Departed::TakenBack,
+            (true, _) => Departed::GivenUp,
+            (false, _) => Departed::Answered,
         }
     }
 
     /// Whether closing it means to cancel it.
     pub(super) fn is_under_way(&self) -> bool {
-        let is_over = self.arrival == Arrival::Whole && self.departure == Departure::Ended;
+        let is_over = self.arrival == Arrival::Whole && self.outgoing.has_ended();
         self.id != 0 && self.arrival != Arrival::Broken && !is_over
     }
 
     /// What came of a body, and what is still to come, is for nobody. Says whether that is all that is missing of the stream.
     pub(super) fn begin_drain<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
-        if self.arrival != Arrival::Coming || self.departure != Departure::Ended {
+        if self.arrival != Arrival::Coming || !self.outgoing.has_ended() {
             return false;
         }
         let count = self.inbox.pending().len();

@@ -13,10 +13,10 @@ use fairway_net::wire::{Wire, Workspace};
 
 use super::carried::Fate;
 use super::link::{Link, LinkState};
-use super::side::follow;
 use super::stream::{Arrival, Follow};
-use super::trailers::Trailers;
+use crate::outgoing::follow;
 use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
+use crate::trailers::Trailers;
 use crate::websocket;
 
 /// A connection to an endpoint that carries several exchanges, or one exchange's stream of it.
@@ -204,7 +204,7 @@ impl<S: Transport> Channel for H2Up<S> {
         let mut core = self.link.core.borrow_mut();
         let carried = core.carried(self.slot());
         // What the endpoint refused it has not acted on (RFC 9113 §8.7).
-        if carried.fate == Fate::Refused { 0 } else { carried.stream.sent }
+        if carried.fate == Fate::Refused { 0 } else { carried.stream.sent() }
     }
 
     fn open_tunnel(&mut self) {

@@ -203,7 +203,13 @@ mod tests {
         }
 
         fn desired(&self) -> Vec<DesiredService> {
-            services::desired(&self.gateway, &self.wanted, &self.ports, ServiceType::LoadBalancer)
+            services::desired(
+                &self.gateway,
+                &self.wanted,
+                &self.ports,
+                &std::collections::BTreeSet::new(),
+                ServiceType::LoadBalancer,
+            )
         }
 
         /// The Service at this place among the desired ones is there, with these addresses.

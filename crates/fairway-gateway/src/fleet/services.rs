@@ -83,15 +83,16 @@ pub enum ServiceEdit {
 }
 
 /// The Services that a Gateway should have: one, or one for each address that `spec.addresses` names. None while no listener has
-/// a port.
+/// a port. Those of the pods in `http3` serve HTTP/3 as well, so they take both transports.
 #[must_use]
 pub fn desired(
     gateway: &ObjectKey,
     wanted: &WantedGateway,
     ports: &Ports,
+    http3: &BTreeSet<u16>,
     default: ServiceType,
 ) -> Vec<DesiredService> {
-    let listed = service_ports(gateway, wanted, ports);
+    let listed = service_ports(gateway, wanted, ports, http3);
     if listed.is_empty() {
         return Vec::new();
     }
@@ -114,9 +115,15 @@ pub fn desired(
         .collect()
 }
 
-fn service_ports(gateway: &ObjectKey, wanted: &WantedGateway, ports: &Ports) -> Vec<ServicePort> {
+fn service_ports(
+    gateway: &ObjectKey,
+    wanted: &WantedGateway,
+    ports: &Ports,
+    http3: &BTreeSet<u16>,
+) -> Vec<ServicePort> {
     let of_port = |(port, transport): (&u16, &PortTransport)| {
         let target = ports.of(gateway, *port)?;
+        let transport = if http3.contains(&target) { PortTransport::Both } else { *transport };
         let port = *port;
         Some(transport.protocols().iter().map(move |protocol| ServicePort {
             name: Some(port_name(protocol.name(), port)),

@@ -20,6 +20,8 @@ const MOST_STREAMS: i64 = 128;
 const HEADER_NAMES: [(&str, HeaderNames); 3] =
     [("Plain", HeaderNames::Plain), ("Underscores", HeaderNames::Underscores), ("Any", HeaderNames::Any)];
 
+const HTTP3: [(&str, bool); 2] = [("Enabled", true), ("Disabled", false)];
+
 const UNKNOWN_NAMES: [(&str, bool); 2] = [("Accept", false), ("Reject", true)];
 
 /// Reads what a policy says.
@@ -47,6 +49,7 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraff
         )?,
         connections: some("spec.limits.connections", limits.connections)?,
         streams: some("spec.limits.concurrentStreams", limits.concurrent_streams)?,
+        http3: spec.http3.as_ref().map(http3).transpose()?,
         reject_unknown_names: word("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
         blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
         max_body: some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
@@ -74,6 +77,10 @@ fn introduction(of: &ProxyProtocol, warnings: &mut Vec<Warning>) -> Result<Intro
         (Some(false), true) => Ok(Introduction::None),
         (None, _) => Err(Wrong::new("spec.proxyProtocol.mode", "it is neither Required nor Off")),
     }
+}
+
+fn http3(of: &policies::Http3) -> Result<bool, Wrong> {
+    Ok(word("spec.http3.mode", of.mode.as_deref(), &HTTP3)?.unwrap_or(true))
 }
 
 fn forwarded(of: &ForwardedHeaders, warnings: &mut Vec<Warning>) -> Result<ForwardedTrust, Wrong> {
@@ -156,6 +163,7 @@ mod tests {
                 "addressHeader": "CF-Connecting-IP",
                 "scope": "Address",
             },
+            "http3": {"mode": "Enabled"},
             "headerNames": "Underscores",
             "unknownNames": "Reject",
             "blockedClients": {"userAgents": [{"value": "bot"}, {"type": "RegularExpression", "value": "(?i)^curl/"}]},
@@ -180,6 +188,7 @@ mod tests {
             streams: NonZeroU32::new(16),
             max_body: Some(8 << 20),
             header_names: Some(HeaderNames::Underscores),
+            http3: Some(true),
             reject_unknown_names: Some(true),
             blocked: Some(Arc::new(BlockedClients {
                 user_agents: vec![
@@ -230,6 +239,15 @@ mod tests {
         for wrong in [129, 0] {
             assert_eq!(of(wrong).unwrap_err().field, "spec.limits.concurrentStreams", "{wrong}");
         }
+    }
+
+    #[test]
+    fn http3_is_on_where_a_policy_names_it_unless_it_is_disabled() {
+        let of = |spec: Value| of(spec).map(|read| read.said.http3);
+        assert_eq!(of(json!({})).unwrap(), None);
+        assert_eq!(of(json!({"http3": {}})).unwrap(), Some(true));
+        assert_eq!(of(json!({"http3": {"mode": "Disabled"}})).unwrap(), Some(false));
+        assert_eq!(of(json!({"http3": {"mode": "On"}})).unwrap_err().field, "spec.http3.mode");
     }
 
     #[test]

@@ -60,6 +60,18 @@ pub enum Version {
     Http11,
     /// `HTTP/2`
     Http2,
+    /// `HTTP/3`
+    Http3,
+}
+
+impl Version {
+    /// Whether a message is a stream of frames that ends by itself: trailers may follow any body, no length is needed, and
+    /// a WebSocket begins with an extended CONNECT (RFC 9113, RFC 9114).
+    #[inline]
+    #[must_use]
+    pub fn has_streams(self) -> bool {
+        self >= Version::Http2
+    }
 }
 
 #[cfg(test)]

@@ -186,7 +186,8 @@ impl Bits<'_> {
 /// others than ones: "A padding strictly longer than 7 bits MUST be treated as a decoding error. A padding not
 /// corresponding to the most significant bits of the code for the EOS symbol MUST be treated as a decoding error"
 /// (RFC 7541 §5.2).
-pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Option<()> {
+#[must_use]
+pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     // The shortest code has 5 bits.
     out.resize(start + input.len() * 8 / 5 + 8, 0);
@@ -235,12 +236,13 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Option<usize> {
 
 /// How many bytes a string takes.
 #[inline]
-pub(super) fn encoded_len(text: &[u8]) -> usize {
+#[must_use]
+pub fn encoded_len(text: &[u8]) -> usize {
     text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
 }
 
 /// Appends a string, padded with ones.
-pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
+pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut window, mut count) = (0u64, 0u32);
     for &byte in text {
         let code = CODES[usize::from(byte)];

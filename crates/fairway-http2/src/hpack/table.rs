@@ -14,7 +14,7 @@ pub(crate) const OVERHEAD: usize = 32;
 const PUNCTUATION: usize = 4;
 
 /// Tables are at most this large, so that 16 bits say where a line lies.
-pub(super) const MOST: usize = 32 * 1024;
+pub const MOST: usize = 32 * 1024;
 
 /// A field as the line that a head has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ struct Entry {
 /// appended, and when there is no room left all move to the front. A line is shorter than what its entry counts, so this
 /// is rare.
 #[derive(Debug)]
-pub(super) struct Table {
+pub struct Table {
     lines: Vec<u8>,
     entries: VecDeque<Entry>,
     size: usize,
@@ -77,32 +77,41 @@ pub(super) struct Table {
 
 impl Table {
     /// An empty table of this size at most. It takes no memory before it has an entry.
-    pub(super) fn new(most: usize) -> Self {
+    #[must_use]
+    pub fn new(most: usize) -> Self {
         Table { lines: Vec::new(), entries: VecDeque::new(), size: 0, most: most.min(MOST) }
     }
 
+    /// How large it may be.
     #[inline]
-    pub(super) fn most(&self) -> usize {
+    #[must_use]
+    pub fn most(&self) -> usize {
         self.most
     }
 
-    #[cfg(test)]
-    pub(super) fn size(&self) -> usize {
+    /// What its entries count.
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> usize {
         self.size
     }
 
+    /// How many entries it has.
     #[inline]
-    pub(super) fn count(&self) -> usize {
+    #[must_use]
+    pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn kept_bytes(&self) -> usize {
+    /// The memory that it keeps, in bytes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
         self.lines.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
     /// "Whenever the maximum size for the dynamic table is reduced, entries are evicted from the end of the dynamic table
     /// until the size of the dynamic table is less than or equal to the maximum size" (RFC 7541 §4.3).
-    pub(super) fn resize(&mut self, most: usize) {
+    pub fn resize(&mut self, most: usize) {
         self.most = most.min(MOST);
         while self.size > self.most {
             self.evict();
@@ -115,7 +124,8 @@ impl Table {
 
     /// The entry that was inserted so many entries before the newest one.
     #[inline]
-    pub(super) fn newest(&self, before: usize) -> Option<Line<'_>> {
+    #[must_use]
+    pub fn newest(&self, before: usize) -> Option<Line<'_>> {
         let entry = self.entries.get(self.entries.len().checked_sub(before + 1)?)?;
         Some(Line {
             bytes: &self.lines[usize::from(entry.start)..usize::from(entry.end)],
@@ -129,7 +139,7 @@ impl Table {
     /// Inserts a field, and evicts what has no room beside it. "It is not an error to attempt to add an entry that is
     /// larger than the maximum size; an attempt to add an entry larger than the maximum size causes the table to be
     /// emptied of all existing entries" (RFC 7541 §4.4).
-    pub(super) fn insert(&mut self, line: Line<'_>) {
+    pub fn insert(&mut self, line: Line<'_>) {
         let size = line.size();
         while self.size + size > self.most {
             if !self.evict() {

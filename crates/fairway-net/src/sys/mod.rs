@@ -4,6 +4,8 @@
 
 mod huge_pages;
 mod tcp_info;
+mod timestamps;
 
 pub use huge_pages::refuse_huge_pages;
 pub(crate) use tcp_info::owes_acknowledgement;
+pub use timestamps::refuse_timestamps;

@@ -35,6 +35,9 @@ pub struct ClientTrafficPolicySpec {
     /// How connections begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// Whether HTTP/3 is spoken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http3: Option<Http3>,
     /// Whose `X-Forwarded-*` headers are believed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_headers: Option<ForwardedHeaders>,
@@ -67,6 +70,15 @@ pub struct ProxyProtocol {
     /// Addresses and ranges that may send the header; others are refused. Needed where it is required.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_sources: Vec<String>,
+}
+
+/// HTTP/3 of HTTPS listeners.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Http3 {
+    /// `Enabled` (default) or `Disabled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// `X-Forwarded-*`.

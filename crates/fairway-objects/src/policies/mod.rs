@@ -19,7 +19,8 @@ pub use backends::{
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,
-    ClientTrafficPolicySpec, ForwardedHeaders, HeaderValue, ParentBasedSampling, ProxyProtocol, SamplingRate,
+    ClientTrafficPolicySpec, ForwardedHeaders, HeaderValue, Http3, ParentBasedSampling, ProxyProtocol,
+    SamplingRate,
 };
 pub use extensions::{
     ExtensionPolicy, ExtensionPolicySpec, ExternalProcessor, HeaderMutationRules, MessageProcessing,

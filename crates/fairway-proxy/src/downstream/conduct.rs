@@ -1,4 +1,4 @@
-//! How a client's HTTP/2 connection has behaved, and what it may ask for while many requests are taken back: few at a time until
+//! How a client's connection of HTTP/2 or HTTP/3 has behaved, and what it may ask for while many requests are taken back: few at a time until
 //! some were answered. The rest is held, which means that its exchanges have not begun and no endpoint has heard of them
 //! (docs/design/0034-requests-that-are-held.md).
 

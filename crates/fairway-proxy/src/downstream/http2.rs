@@ -15,9 +15,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_connection::h2::{H2Side, SharedStreams, Streams};
-use fairway_connection::sides::{Arrival, Persistence, Upgrade};
-use fairway_connection::websocket;
-use fairway_http::{BodySize, Head, Known, Malformed, Span, Version};
+use fairway_connection::sides::Arrival;
+use fairway_http::{Malformed, Version};
 use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Timeouts, Wait};
 use fairway_net::clock::{Deadline, Instant};
@@ -27,14 +26,15 @@ use fairway_net::transport::Transport;
 use fairway_net::turns::go_on_later;
 use fairway_net::wire::{Wire, Workspace};
 
-use super::conduct::Conduct;
+use super::arrival::{arrival, switch};
+use super::exchanges::{self, Exchanges};
 use super::ledger::Ledger;
-use crate::exchange::{ClientSide, Ending, Request, exchange};
+use crate::exchange::{Request, exchange};
 use crate::inspection::ClientProtocol;
 use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::worker::{Loan, Open, Phase, Worker};
+use crate::worker::{Open, Worker};
 
 /// How much one read may bring.
 const READ: usize = 64 * 1024;
@@ -49,7 +49,7 @@ const REST: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What an exchange gives back.
-type Over = (Box<ClientSide<H2Side>>, Ending, Instant);
+type Over = exchanges::Over<H2Side>;
 
 /// Serves streams until the connection ends.
 pub(crate) fn serve<N: Network, S: Transport>(
@@ -109,14 +109,8 @@ struct Connection<N: Network, S, F> {
     wire: Wire<S>,
     workspace: Rc<Workspace>,
     streams: SharedStreams,
-    slots: Slots<F>,
-    /// By slot, the client's sides that no exchange has.
-    sides: Vec<Option<Box<ClientSide<H2Side>>>>,
-    /// What the next head is read into.
-    loan: Option<Loan<N>>,
-    peer: Peer,
+    exchanges: Exchanges<N, H2Side, F>,
     ledger: Ledger,
-    conduct: Conduct,
     stage: Stage,
     reading: Reading,
     clock: Clock,
@@ -190,12 +184,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             wire,
             workspace,
             streams,
-            slots,
-            sides: Vec::new(),
-            loan: None,
             ledger: Ledger::new(worker, peer.client),
-            peer,
-            conduct: Conduct::new(),
+            exchanges: Exchanges::new(slots, peer),
             stage,
             reading,
             clock,
@@ -209,7 +199,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         worker: &Rc<Worker<N>>,
         begin: &impl Fn(Request<N, H2Side>) -> F,
     ) -> Poll<()> {
-        self.slots.listen(cx);
+        self.exchanges.slots.listen(cx);
         {
             let mut streams = self.streams.borrow_mut();
             streams.now = self.clock.micros(Instant::now());
@@ -229,11 +219,11 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 go_on_later(cx);
                 break;
             }
-            if round == 0 && !has_read && !has_written && self.slots.rest() {
+            if round == 0 && !has_read && !has_written && self.exchanges.slots.rest() {
                 break;
             }
         }
-        self.loan = None;
+        self.exchanges.loan = None;
         {
             let mut streams = self.streams.borrow_mut();
             self.ledger.look(worker, &mut streams.codec);
@@ -242,22 +232,9 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         self.poll_times(cx, worker)
     }
 
-    /// A worker that stops, or a listener that is gone, takes no more streams here. While others are still sent here, a
-    /// connection that is new gets its first stream before it is told to go: a client that is told at once would only come
-    /// back, again and again, with nothing served.
+    /// Tells the client where no more streams are taken.
     fn drain(&mut self, worker: &Rc<Worker<N>>) {
-        let most = worker.clients(self.peer.listener, |clients| clients.requests_per_connection);
-        let goes = match worker.phase_of(self.peer.listener) {
-            Phase::Running => self.conduct.served >= most || worker.is_unverified(&self.peer),
-            Phase::Leaving => self.conduct.served > 0,
-            Phase::Draining | Phase::Cutting => true,
-        };
-        if worker.phase() == Phase::Cutting {
-            // Each exchange sees for itself that its time is over.
-            self.conduct.let_all_go(&mut self.slots);
-            self.slots.ring_all();
-        }
-        if goes {
+        if self.exchanges.is_to_go(worker) {
             let now = self.clock.micros(Instant::now());
             self.streams.borrow_mut().codec.go_away(now);
         }
@@ -273,10 +250,10 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         if self.stage != Stage::Open || !self.may_read() {
             return false;
         }
-        let Self { wire, workspace, streams, slots, sides, loan, peer, conduct, reading, clock, .. } = self;
+        let Self { wire, workspace, streams, exchanges, reading, clock, .. } = self;
         let now = Instant::now();
         let micros = clock.micros(now);
-        let mut intake = Intake { worker, streams, slots, sides, loan, peer, conduct, begin };
+        let mut intake = Intake { worker, streams, exchanges, begin };
         let mut next = Reading::Hungry;
         let take = |bytes: &[u8]| {
             let used;
@@ -316,15 +293,10 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
     }
 
     fn poll_exchanges(&mut self, worker: &Worker<N>) -> usize {
-        let Self { slots, sides, streams, conduct, .. } = self;
-        streams.borrow_mut().take_turns(|slot| slots.ring(slot));
-        conduct.release(streams.borrow().unanswered(), worker.takebacks().are_many(), slots);
-        slots.poll_round(|slot, (side, _, _)| {
-            let departed = streams.borrow_mut().close(slot);
-            conduct.departed(departed);
-            worker.takebacks().note(departed);
-            sides[slot] = Some(side);
-        })
+        let Self { exchanges, streams, .. } = self;
+        streams.borrow_mut().take_turns(|slot| exchanges.slots.ring(slot));
+        let waiting = streams.borrow().unanswered();
+        exchanges.poll(worker, waiting, |slot| streams.borrow_mut().close(slot))
     }
 
     /// Writes what waits. Says whether something was written, so that there is room for exchanges and reading may go on, or the
@@ -375,9 +347,9 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
 
     fn end(&mut self, stage: Stage) {
         self.stage = stage;
-        self.conduct.let_all_go(&mut self.slots);
+        self.exchanges.let_all_go();
         for slot in self.streams.borrow_mut().all_broke() {
-            self.slots.ring(slot);
+            self.exchanges.slots.ring(slot);
         }
     }
 
@@ -398,13 +370,14 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             let micros = self.clock.micros(now);
             let adopted = worker.adopted();
             let write_timeout = adopted.settings().downstream.write_timeout;
-            let idle_timeout = adopted.clients(self.peer.listener).idle_timeout;
+            let idle_timeout = adopted.clients(self.exchanges.peer.listener).idle_timeout;
             let (idle, waits) = {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
             };
-            self.clock.look(now, waits, self.conduct.served, idle);
-            let rests = self.clock.rested_after == self.conduct.served;
+            let served = self.exchanges.conduct.served;
+            self.clock.look(now, waits, served, idle);
+            let rests = self.clock.rested_after == served;
             let limit = match (waits, idle) {
                 (true, _) => Some(self.clock.moved + write_timeout),
                 (false, true) if rests => Some(self.clock.used + idle_timeout),
@@ -437,12 +410,12 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.conduct.due().is_some_and(|due| due <= now) {
+            if self.exchanges.conduct.due().is_some_and(|due| due <= now) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             let codec = codec.map(|codec| self.clock.began + Duration::from_micros(codec));
-            let held = self.conduct.due();
+            let held = self.exchanges.conduct.due();
             let Some(next) = limit.into_iter().chain(codec).chain(held).min() else { return Poll::Pending };
             self.clock.deadline.set(now, next.saturating_duration_since(now));
             if self.clock.deadline.poll_passed(cx).is_pending() {
@@ -460,8 +433,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 Some(Event::Reset { stream, .. }) => {
                     if let Some(slot) = streams.slot(stream) {
                         streams.broke(slot);
-                        self.conduct.let_go(slot, &mut self.slots);
-                        self.slots.ring(slot);
+                        self.exchanges.let_go(slot);
+                        self.exchanges.slots.ring(slot);
                     }
                 }
                 Some(Event::Closed(_)) => {
@@ -476,9 +449,8 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
 
     /// Nothing is asked for now: memory goes back.
     fn rest(&mut self) {
-        self.clock.rested_after = self.conduct.served;
-        self.slots.clear();
-        self.sides = Vec::new();
+        self.clock.rested_after = self.exchanges.conduct.served;
+        self.exchanges.rest();
         self.streams.borrow_mut().rest();
         self.wire.rest(&self.workspace);
     }
@@ -499,11 +471,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
 struct Intake<'c, N: Network, F, B> {
     worker: &'c Rc<Worker<N>>,
     streams: &'c SharedStreams,
-    slots: &'c mut Slots<F>,
-    sides: &'c mut Vec<Option<Box<ClientSide<H2Side>>>>,
-    loan: &'c mut Option<Loan<N>>,
-    peer: &'c Peer,
-    conduct: &'c mut Conduct,
+    exchanges: &'c mut Exchanges<N, H2Side, F>,
     begin: &'c B,
 }
 
@@ -512,7 +480,7 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
     fn take(&mut self, now: u64, bytes: &[u8]) -> (usize, Reading) {
         let mut used = 0;
         loop {
-            let loan = self.loan.get_or_insert_with(|| self.worker.lend_buffers());
+            let loan = self.exchanges.loan.get_or_insert_with(|| self.worker.lend_buffers());
             let mut streams = self.streams.borrow_mut();
             let (count, event) = streams.codec.receive(now, &bytes[used..], &mut loan.request);
             used += count;
@@ -521,7 +489,7 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                 Event::Wait(wait) => return (used, Reading::Held(wait)),
                 Event::Closed(_) => return (used, Reading::Over),
                 Event::Head { stream, end, length, protocol } => {
-                    let mut arrival = arrival(&mut loan.request, count, end, length);
+                    let mut arrival = arrival(&mut loan.request, Version::Http2, count, end, length);
                     if let Some(protocol) = protocol {
                         let nonce = self.worker.random(|random| random.u128(..));
                         switch(&mut loan.request, &mut arrival, protocol, length, nonce);
@@ -542,12 +510,12 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
                     let head = &loan.request;
                     if let Some(slot) = streams.slot(stream) {
                         streams.trailers_came(slot, head);
-                        self.slots.ring(slot);
+                        self.exchanges.slots.ring(slot);
                     }
                 }
                 Event::Reset { stream, .. } => {
                     if let Some(slot) = streams.slot(stream) {
-                        self.conduct.let_go(slot, self.slots);
+                        self.exchanges.let_go(slot);
                     }
                     self.at(stream, Streams::broke, streams);
                 }
@@ -567,66 +535,17 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
     ) {
         if let Some(slot) = streams.slot(stream) {
             act(&mut streams, slot);
-            self.slots.ring(slot);
+            self.exchanges.slots.ring(slot);
         }
     }
 
     fn begin(&mut self, slot: usize, arrival: Result<Arrival, Malformed>) {
-        let Some(loan) = self.loan.take() else { return };
-        if self.sides.len() <= slot {
-            self.sides.resize_with(slot + 1, || None);
-        }
-        let mut side = self.sides[slot].take().unwrap_or_else(|| {
-            let down = H2Side::new(self.streams, slot);
-            Box::new(ClientSide::new(down, self.peer.clone()))
-        });
+        let Self { worker, streams, exchanges, begin } = self;
+        let mut side = exchanges.side(slot, || H2Side::new(streams, slot));
         side.down.renew();
-        let served = u32::try_from(self.conduct.served).unwrap_or(u32::MAX);
-        (side.served, side.own_answers) = (served, 0);
-        self.conduct.served += 1;
-        let worker = Rc::clone(self.worker);
-        let request = Request { worker, client_side: side, buffers: loan, arrival };
-        self.slots.begin(slot, || (self.begin)(request));
-        if self.worker.takebacks().are_many()
-            && self.conduct.is_exceeded_by(self.streams.borrow().unanswered())
-        {
-            self.conduct.hold(slot, self.slots);
-            count(&self.worker.counters.http2.held);
+        exchanges.begin(worker, slot, side, arrival, begin);
+        if exchanges.hold_back(worker, slot, streams.borrow().unanswered()) {
+            count(&worker.counters.http2.held);
         }
     }
-}
-
-/// Makes CONNECT for a WebSocket the handshake that it would be in HTTP/1, with a key of ours: a client has none here (RFC 8441
-/// §5). Any other protocol stays CONNECT, which is refused.
-#[cold]
-fn switch(head: &mut Head, arrival: &mut Arrival, protocol: Span, length: Option<u64>, nonce: u128) {
-    if !head.text(protocol).eq_ignore_ascii_case(b"websocket") {
-        return;
-    }
-    head.set_method(b"GET");
-    head.set(b"Sec-WebSocket-Key", websocket::key(nonce).as_bytes());
-    arrival.upgrade = Upgrade::WebSocket;
-    // What follows is the tunnel's, unless its length says otherwise.
-    if length.unwrap_or(0) == 0 {
-        arrival.body = Ok(BodySize::None);
-    }
-}
-
-/// What a head says about this hop; it is removed from the head.
-fn arrival(head: &mut Head, head_bytes: usize, end: bool, length: Option<u64>) -> Arrival {
-    head.set_version(Version::Http2);
-    let body = match (end, length) {
-        (true, _) => BodySize::None,
-        (false, Some(length)) => BodySize::Exact(length),
-        (false, None) => BodySize::Unknown,
-    };
-    let expects_continue = match head.first(Known::Expect) {
-        None => Ok(false),
-        Some(expected) if expected.eq_ignore_ascii_case(b"100-continue") => Ok(true),
-        Some(_) => Err(Malformed::ExpectationUnsupported),
-    };
-    head.remove_hop_by_hop();
-    let (persistence, upgrade) = (Persistence::KeepAlive, Upgrade::None);
-    let head_bytes = u32::try_from(head_bytes).unwrap_or(u32::MAX);
-    Arrival { head_bytes, body: Ok(body), expects_continue, persistence, upgrade }
 }

@@ -1,8 +1,10 @@
 //! A client's connection, by the protocol that it speaks.
 
+mod arrival;
 mod conduct;
 #[cfg(test)]
 mod conduct_tests;
+mod exchanges;
 #[cfg(test)]
 mod grpc_tests;
 mod http1;
@@ -11,6 +13,11 @@ mod http2;
 mod http2_tests;
 #[cfg(test)]
 mod http2_windows_tests;
+mod http3;
+#[cfg(test)]
+mod http3_browser;
+#[cfg(test)]
+mod http3_tests;
 mod ledger;
 #[cfg(test)]
 mod linger_tests;
@@ -23,4 +30,5 @@ mod websocket_tests;
 mod websocket_tunnel_tests;
 
 pub(crate) use http1::serve as serve_http1;
+pub(crate) use http3::serve as serve_http3;
 pub(crate) use spread::{serve as serve_http2, take_over};

@@ -207,6 +207,7 @@ pub(super) fn protocol(version: fairway_http::Version) -> &'static str {
         fairway_http::Version::Http10 => "HTTP/1.0",
         fairway_http::Version::Http11 => "HTTP/1.1",
         fairway_http::Version::Http2 => "HTTP/2",
+        fairway_http::Version::Http3 => "HTTP/3",
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every step of an exchange knows and works on.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub(crate) struct Environment<'a, N: Network> {
     pub(crate) client: Client,
     /// The public port of the listener to which requests in the clear are redirected.
     pub(crate) https_port: u16,
+    /// The public port of its listener, where that serves HTTP/3 as well.
+    pub(crate) http3_port: Option<NonZeroU16>,
     /// When the time for the exchange is over, which the rule, the client of a call or whoever asks gave it.
     limit: Option<Limit>,
     /// When the time for the attempt that is under way is over, where the rule gives each attempt its own.
@@ -145,6 +147,7 @@ impl<'a, N: Network> Environment<'a, N> {
             intake,
             client,
             https_port: 0,
+            http3_port: None,
             limit: None,
             attempt_limit: None,
         }

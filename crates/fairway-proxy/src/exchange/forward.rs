@@ -14,6 +14,7 @@ use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, CompiledRule, Replacing, Targets};
 
 use super::ahead::Ahead;
+use super::alternative::advertise_http3;
 use super::attempt::{Answer, Attempts};
 use super::environment::{ClientSide, Ending, Environment, Exchange};
 use super::relay::{Broken, End, Relayed, Through, relay, relay_rest};
@@ -439,6 +440,7 @@ fn clean<N: Network>(env: &Environment<'_, N>, buffers: &mut Buffers) {
     }
     filter::on_received(env.rule(), &env.client, buffers);
     filter::on_answer(env.rule(), Made::ByRule, env.sources(), || env.number(), buffers);
+    advertise_http3(env, &mut buffers.answer);
 }
 
 /// The endpoint speaks another protocol now; so does the client.

@@ -4,6 +4,7 @@ use fairway_connection::sides::Hop;
 use fairway_routing::{CompiledHost, CompiledRule, Matched, TableId};
 
 use crate::buffers::Buffers;
+use crate::listening::Choice;
 use crate::peer::Peer;
 use crate::request::intake::Intake;
 use crate::worker::Adopted;
@@ -26,7 +27,12 @@ pub(super) fn lookup<'a, H: Hop>(
 #[inline]
 pub(super) fn is_misdirected<H: Hop>(adopted: &Adopted<H>, peer: &Peer, host: &str) -> bool {
     let Some(by) = peer.chosen_by_other_than(host) else { return false };
-    adopted
-        .chosen(by.port, Some(host))
-        .is_some_and(|listener| listener != peer.listener || adopted.passes_through(listener, Some(host)))
+    match adopted.choice(by.port, Some(host)) {
+        Some(Choice::Listener(listener)) => {
+            listener != peer.listener || adopted.passes_through(listener, Some(host))
+        }
+        // The host is another listener's, which is not served at this port: its rules for clients must not be passed by.
+        Some(Choice::Closed) => true,
+        None => false,
+    }
 }

@@ -10,6 +10,7 @@
 mod ahead;
 #[cfg(test)]
 mod ahead_tests;
+mod alternative;
 #[cfg(test)]
 mod any_split_tests;
 mod ask;
@@ -367,9 +368,10 @@ fn admit<'a, N: Network>(
     };
     buffers.parties.client = client.address;
     let https_port = listener.map_or(443, |facts| facts.https_port);
+    let http3_port = listener.and_then(|facts| facts.http3_port);
     let limit = earlier(limit, limit_of_rule(rule, record.began));
     let mut env = Environment::under(worker, adopted, rule, intake, client);
-    env.https_port = https_port;
+    (env.https_port, env.http3_port) = (https_port, http3_port);
     env.set_limit(limit);
     buffers.forms.forget_steps();
     if rule.compresses() {

@@ -10,6 +10,7 @@ use fairway_http::{BodySize, Malformed, Method, Version};
 use fairway_net::clock::Instant;
 use fairway_routing::Replacing;
 
+use super::alternative::advertise_http3;
 use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
@@ -152,6 +153,7 @@ pub(crate) async fn own<N: Network, D: Downstream>(
 ) -> Ending {
     let Exchange { env, client_side, buffers, record, .. } = exchange;
     filter::on_answer(env.rule(), made, env.sources(), || env.number(), buffers);
+    advertise_http3(env, &mut buffers.answer);
     // Boxed: its own room in every connection's task would be larger than its share of requests.
     Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
 }

@@ -298,11 +298,11 @@ fn may_switch<N: Network>(env: &Environment<'_, N>) -> bool {
     env.intake.upgrade == Upgrade::WebSocket && env.rule().rule().policy.websocket
 }
 
-/// Whether the endpoint proved that it understood the key. The client's own key is the client's to check; a client of HTTP/2 has
-/// none.
+/// Whether the endpoint proved that it understood the key. The client's own key is the client's to check; a client of HTTP/2 or
+/// HTTP/3 has none.
 #[cold]
 fn is_proven(intake: &Intake, buffers: &Buffers) -> bool {
-    if intake.version != Version::Http2 {
+    if !intake.version.has_streams() {
         return true;
     }
     let key = buffers.request.first(Known::SecWebsocketKey).unwrap_or_default();

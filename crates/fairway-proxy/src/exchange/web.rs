@@ -155,7 +155,7 @@ impl<D: Channel> Outlet<'_, D> {
         version: Version,
         fault: Fault,
     ) -> bool {
-        let has_place = self.encoder.is_some() || (dialect == Dialect::Native && version == Version::Http2);
+        let has_place = self.encoder.is_some() || (dialect == Dialect::Native && version.has_streams());
         let is_to_be_told = matches!(
             fault,
             Fault::DeadlineExceeded

@@ -74,6 +74,7 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
             Version::Http10 => b"HTTP/1.0",
             Version::Http11 => b"HTTP/1.1",
             Version::Http2 => b"HTTP/2.0",
+            Version::Http3 => b"HTTP/3.0",
         }),
         TemplatePart::Port => show(text, client.port),
         TemplatePart::Now => {

@@ -43,6 +43,24 @@ pub(crate) struct ClientHello {
     pub name: Option<Box<str>>,
 }
 
+impl ClientHello {
+    /// Reads one that came without records, as QUIC carries it (RFC 9001 §4.1.3), with what may follow it; `None` where more of it must
+    /// come.
+    ///
+    /// # Errors
+    /// As [`HelloReader::take`].
+    pub(crate) fn in_message(bytes: &[u8]) -> Result<Option<Self>, NoHello> {
+        match *bytes {
+            [kind, ..] if kind != CLIENT_HELLO => Err(NoHello),
+            [_, a, b, c, ref content @ ..] => match number(&[a, b, c]) {
+                length if length > MOST_OF_MESSAGE - MESSAGE_HEADER => Err(NoHello),
+                length => content.get(..length).map(asked).transpose(),
+            },
+            _ => Ok(None),
+        }
+    }
+}
+
 /// The connection begins with something else, or with more than is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoHello;

@@ -225,6 +225,7 @@ impl<'a> Line<'a> {
             Word::Http2 if self.request.version() != Version::Http2 => {}
             Word::Http2 if target.scheme == "https" => out.plain("h2"),
             Word::Http2 => out.plain("h2c"),
+            Word::Http3 if self.request.version() == Version::Http3 => out.plain("h3"),
             Word::RequestId => out.text(self.request.first(Known::XRequestId)?),
             _ => {}
         }
@@ -236,6 +237,7 @@ impl<'a> Line<'a> {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
             Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
         }
     }
 

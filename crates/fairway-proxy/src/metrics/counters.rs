@@ -14,6 +14,8 @@ use crate::fault::Fault;
 use crate::metrics::compression::CompressedBytes;
 use crate::metrics::generations::Generations;
 use crate::metrics::http2::Http2;
+use crate::metrics::http3::Http3;
+use crate::metrics::quic::Quic;
 use crate::metrics::reason::{Reason, Stage};
 use crate::metrics::record::Record;
 use crate::metrics::sample::{Gauges, Sample};
@@ -32,10 +34,14 @@ pub struct Counters {
     pub attempts: Attempts,
     /// What happened on connections of HTTP/2.
     pub http2: Http2,
+    /// What happened on connections of HTTP/3.
+    pub http3: Http3,
     /// Responses that were compressed.
     pub compressed: CompressedBytes,
     /// Bodies that were held.
     pub buffered: Buffered,
+    /// What happened to datagrams of QUIC.
+    pub quic: Rc<Quic>,
     /// Connections that are forwarded as they come.
     pub streams: Streams,
     /// Datagrams that are forwarded as they come.
@@ -225,8 +231,10 @@ impl Default for Counters {
             adoption: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
             http2: Http2::default(),
+            http3: Http3::default(),
             compressed: CompressedBytes::default(),
             buffered: Buffered::default(),
+            quic: Rc::default(),
             streams: Streams::default(),
             datagrams: Datagrams::default(),
             bytes: Bytes::default(),
@@ -283,9 +291,14 @@ impl Counters {
         self.reason(Stage::Connection, fault);
     }
 
-    /// A handshake succeeded.
+    /// A handshake over TCP succeeded.
     pub fn handshake<S>(&self, took: Duration, stream: &TlsStream<S>) {
         let resumed = stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+        self.shook_hands(took, resumed);
+    }
+
+    /// A handshake succeeded, which resumed a session or did not.
+    pub fn shook_hands(&self, took: Duration, resumed: bool) {
         count(if resumed { &self.handshakes.resumed } else { &self.handshakes.full });
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.handshakes.microseconds.set(self.handshakes.microseconds.get().saturating_add(micros));
@@ -384,6 +397,7 @@ impl Counters {
             ("upstream_ejections_total", attempts.ejected.get()),
             ("upstream_lost_non_idempotent_total", attempts.lost.get()),
             ("http2_held_requests_total", self.http2.held.get()),
+            ("http3_held_requests_total", self.http3.held.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
             ("buffered_request_bodies_total", self.buffered.requests.get()),
@@ -394,12 +408,13 @@ impl Counters {
             ("metrics_folded_requests_total", self.series.borrow().folded()),
         ];
         Sample {
-            counts: counts.into_iter().chain(self.datagrams.counts()).collect(),
+            counts: counts.into_iter().chain(self.datagrams.counts()).chain(self.quic.counts()).collect(),
             hedges: attempts.hedges.counts().into(),
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),
             http2: self.http2.clients.counted(),
+            http3: self.http3.events.counted(),
             upstream_http2: self.http2.endpoints.counted(),
             compressed: self.compressed.counted(),
             costs: self.generations.total(),

@@ -16,8 +16,12 @@ pub struct Events(Rc<RefCell<BTreeMap<Event, u64>>>);
 impl Events {
     /// Something happened on a connection.
     pub fn note(&self, note: Note) {
-        let mut events = self.0.borrow_mut();
-        *events.entry((note.what.label(), note.reason)).or_default() += u64::from(note.count);
+        self.add((note.what.label(), note.reason), note.count);
+    }
+
+    /// The same, by its labels.
+    pub(crate) fn add(&self, event: Event, count: u32) {
+        *self.0.borrow_mut().entry(event).or_default() += u64::from(count);
     }
 
     /// What was counted, copied.

@@ -23,6 +23,8 @@ pub struct Sample {
     pub reasons: BTreeMap<Reason, u64>,
     /// Of clients' connections of HTTP/2.
     pub http2: BTreeMap<Event, u64>,
+    /// Of clients' connections of HTTP/3.
+    pub http3: BTreeMap<Event, u64>,
     /// Of connections of HTTP/2 to endpoints.
     pub upstream_http2: BTreeMap<Event, u64>,
     /// Bytes of responses that were compressed, by coding and side.
@@ -46,6 +48,10 @@ pub struct Gauges {
     pub shedding_workers: u64,
     /// Open streams of clients.
     pub http2_streams: u64,
+    /// The same over HTTP/3.
+    pub http3_streams: u64,
+    /// Connections of HTTP/3.
+    pub http3_connections: u64,
     /// Bytes that windows of clients' uploads have grown by.
     pub http2_window: u64,
     /// Bytes of memory that bodies which are held may take.
@@ -75,6 +81,9 @@ impl Sample {
         for (event, value) in other.http2 {
             *self.http2.entry(event).or_default() += value;
         }
+        for (event, value) in other.http3 {
+            *self.http3.entry(event).or_default() += value;
+        }
         for (event, value) in other.upstream_http2 {
             *self.upstream_http2.entry(event).or_default() += value;
         }
@@ -83,6 +92,8 @@ impl Sample {
         }
         self.costs.merge(&other.costs);
         self.gauges.http2_streams += other.gauges.http2_streams;
+        self.gauges.http3_streams += other.gauges.http3_streams;
+        self.gauges.http3_connections += other.gauges.http3_connections;
         self.gauges.http2_window += other.gauges.http2_window;
         self.gauges.buffer_memory += other.gauges.buffer_memory;
         self.gauges.exchanges += other.gauges.exchanges;

@@ -85,6 +85,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         open_connections,
         reasons,
         http2,
+        http3,
         upstream_http2,
         compressed,
         costs,
@@ -104,6 +105,8 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         ("fairway_shedding_workers", gauges.shedding_workers),
         ("fairway_http2_streams_open", gauges.http2_streams),
         ("fairway_http2_window_growth_bytes", gauges.http2_window),
+        ("fairway_http3_connections_open", gauges.http3_connections),
+        ("fairway_http3_streams_open", gauges.http3_streams),
         ("fairway_body_buffer_memory_bytes", gauges.buffer_memory),
         ("fairway_streams_open", gauges.streams),
         ("fairway_datagram_sessions_open", gauges.sessions),
@@ -113,9 +116,11 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
     single(out, "fairway_config_adoption_seconds", "gauge", "", gauges.adoption.as_secs_f64());
     write_reasons(&reasons, out);
     write_costs(&costs, out);
-    for (name, events) in
-        [("fairway_http2_events_total", &http2), ("fairway_upstream_http2_events_total", &upstream_http2)]
-    {
+    for (name, events) in [
+        ("fairway_http2_events_total", &http2),
+        ("fairway_http3_events_total", &http3),
+        ("fairway_upstream_http2_events_total", &upstream_http2),
+    ] {
         head(out, name, "counter");
         for ((event, reason), value) in events {
             line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);

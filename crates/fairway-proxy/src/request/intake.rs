@@ -48,10 +48,10 @@ impl Intake {
         let Buffers { request, host, forms, text, .. } = buffers;
         let body = arrival.body.map_err(Fault::Malformed)?;
         let method = request.method();
-        // A CONNECT without a host and a port asks for nothing that could be supported (RFC 9112 §3.2.3). In HTTP/2 its target is
-        // another pseudo field, which was checked with its block.
+        // A CONNECT without a host and a port asks for nothing that could be supported (RFC 9112 §3.2.3). In HTTP/2 and HTTP/3 its
+        // target is another pseudo field, which was checked with its block.
         match method {
-            Method::Connect if request.version() == Version::Http2 => return Err(Fault::Unsupported),
+            Method::Connect if request.version().has_streams() => return Err(Fault::Unsupported),
             Method::Trace => return Err(Fault::MethodNotAllowed),
             Method::Options => count_down(request)?,
             _ => {}
@@ -103,10 +103,10 @@ impl Intake {
         })
     }
 
-    /// Whether the client would take an answer of this status, of which it is none, for a WebSocket: in HTTP/2 any 2xx opens one
-    /// (RFC 8441 §5).
+    /// Whether the client would take an answer of this status, of which it is none, for a WebSocket: in HTTP/2 and HTTP/3 any
+    /// 2xx opens one (RFC 8441 §5, RFC 9220 §3).
     pub(crate) fn is_misled_by(&self, status: u16) -> bool {
-        self.upgrade == Upgrade::WebSocket && self.version == Version::Http2 && (200..300).contains(&status)
+        self.upgrade == Upgrade::WebSocket && self.version.has_streams() && (200..300).contains(&status)
     }
 
     /// A rule whose prefix covers so many bytes of the path serves the request.

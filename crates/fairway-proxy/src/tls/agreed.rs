@@ -1,6 +1,7 @@
 //! What a client and Fairway agreed on in a handshake, in the words of OpenSSL, which logs of nginx have.
 
-use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
+use rustls::quic::ServerConnection as QuicConnection;
+use rustls::{CipherSuite, CommonState, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
 
 /// What was agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,16 @@ impl Agreed {
     /// With a client that has shaken hands.
     #[must_use]
     pub(crate) fn of(connection: &ServerConnection) -> Self {
+        Self::with(connection, connection.server_name())
+    }
+
+    /// The same over QUIC.
+    #[must_use]
+    pub(crate) fn over_quic(connection: &QuicConnection) -> Self {
+        Self::with(connection, connection.server_name())
+    }
+
+    fn with(connection: &CommonState, name: Option<&str>) -> Self {
         Self {
             version: match connection.protocol_version() {
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -30,10 +41,11 @@ impl Agreed {
             },
             suite: connection.negotiated_cipher_suite().map_or("", |suite| suite_name(suite.suite())),
             group: connection.negotiated_key_exchange_group().map(|group| group_name(group.name())),
-            name: connection.server_name().map(Into::into),
+            name: name.map(Into::into),
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             protocol: connection.alpn_protocol().map(|it| match it {
                 b"h2" => "h2",
+                b"h3" => "h3",
                 b"http/1.0" => "http/1.0",
                 _ => "http/1.1",
             }),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fairway_connection::sides::Hop;
 use fairway_model::{ClientVerification, HostPattern, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_net::clock::Instant;
-use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Port, Snapshot};
+use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Snapshot};
 use rustls::ServerConfig;
 
 use crate::fault::Fault;
@@ -142,11 +142,21 @@ impl<H: Hop> Adopted<H> {
 
     /// The listener of a client that comes to `port` and asks for `name` (lower case).
     pub(crate) fn chosen(&self, port: PortId, name: Option<&str>) -> Option<ListenerId> {
-        let Port::Tls(by_name) = &self.listening().port(port)?.carries else { return None };
-        match by_name.choose(name)? {
-            Choice::Listener(listener) => Some(*listener),
+        match self.choice(port, name)? {
+            Choice::Listener(listener) => Some(listener),
             Choice::Closed => None,
         }
+    }
+
+    /// What becomes of a client that comes to `port` and asks for `name` (lower case); `None` where no listener there has the name.
+    pub(crate) fn choice(&self, port: PortId, name: Option<&str>) -> Option<Choice> {
+        self.listening().port(port)?.carries.by_name()?.choose(name).copied()
+    }
+
+    /// Whether `listener` serves clients of TLS or QUIC at `port`.
+    pub(crate) fn serves_at(&self, listener: ListenerId, port: PortId) -> bool {
+        let by_name = self.listening().port(port).and_then(|port| port.carries.by_name());
+        by_name.is_some_and(|by_name| by_name.values().any(|choice| *choice == Choice::Listener(listener)))
     }
 
     /// Whether `listener` passes the TLS of a client through that asks for `name` (lower case).

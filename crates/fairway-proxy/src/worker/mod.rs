@@ -40,6 +40,7 @@ use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::peer::Peer;
 use crate::publish::Published;
+use crate::quic::keys::SharedEndpoints;
 use crate::recorder::Recorder;
 use crate::trace::Traces;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
     pub(crate) guards: SharedGuards,
     pub(crate) disk: Disk,
+    pub(crate) quic: SharedEndpoints,
 }
 
 /// What the connections of one thread share.
@@ -89,6 +91,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) recorder: Recorder,
     pub(crate) traces: Traces,
     pub(crate) guards: Guards,
+    /// What its endpoints of QUIC have in common with those of other workers.
+    pub(crate) quic: SharedEndpoints,
     /// When it began: what its exchanges count time from.
     pub(crate) began: Instant,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
@@ -106,7 +110,7 @@ impl<N: Network> Worker<N> {
         shared: Shared,
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
-        let Shared { memory, guards, disk } = shared;
+        let Shared { memory, guards, disk, quic } = shared;
         let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
         let limits = &options.limits;
         let heads = limits.head();
@@ -142,6 +146,7 @@ impl<N: Network> Worker<N> {
             recorder,
             traces,
             guards: guards.of_worker(),
+            quic,
             adopted: RefCell::new(adopted),
             history: History::default(),
             random: RefCell::new(fastrand::Rng::new()),
@@ -227,9 +232,11 @@ impl<N: Network> Worker<N> {
         self.history.forget_old(&self.adopted.borrow(), Instant::now());
         match self.takebacks().tick() {
             Some(true) => tracing::warn!(
-                "clients take back many requests over HTTP/2: those of connections that had few answers are held"
+                "clients take back many requests over HTTP/2 and HTTP/3: those of connections that had few answers are held"
             ),
-            Some(false) => tracing::info!("clients of HTTP/2 want their answers again: no request is held"),
+            Some(false) => {
+                tracing::info!("clients of HTTP/2 and HTTP/3 want their answers again: no request is held");
+            }
             None => {}
         }
     }
@@ -242,6 +249,8 @@ impl<N: Network> Worker<N> {
             adoption: self.counters.adoption.get(),
             shedding_workers: u64::from(self.is_shedding()),
             http2_streams: self.counters.http2.streams().get(),
+            http3_streams: self.counters.http3.streams().get(),
+            http3_connections: self.counters.http3.connections.get(),
             http2_window: self.budgets.windows.lent(),
             buffer_memory: self.held.taken(),
             exchanges: self.admission.room.descriptors.exchanges() as u64,

@@ -21,6 +21,7 @@ mod framing_rules;
 mod hedging;
 mod hop;
 mod http2_settings;
+mod http3_settings;
 mod inspection;
 mod ipv6;
 mod keep_alive;

@@ -96,10 +96,11 @@ impl Observed<'_> {
     }
 }
 
-/// `2` of `HTTP/2.0`, `1.1` of `HTTP/1.1`.
+/// `2` of `HTTP/2.0`, `3` of `HTTP/3.0`, `1.1` of `HTTP/1.1`.
 fn protocol_version(version: &str) -> &str {
     match version.strip_prefix("HTTP/").unwrap_or(version) {
         "2.0" => "2",
+        "3.0" => "3",
         other => other,
     }
 }

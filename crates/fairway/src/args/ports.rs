@@ -16,6 +16,10 @@ pub(crate) struct PortArgs {
     /// The port on which clients see the TLS listener
     #[arg(long, env = "FAIRWAY_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value_t = 443)]
     pub(crate) public_https_port: u16,
+    /// Serve HTTP/3 on HTTPS listeners too, over QUIC at the UDP port of the same number, and advertise it at the public port; the
+    /// key use-http3 and ClientTrafficPolicies override it. Not for listeners with the PROXY protocol
+    #[arg(long, env = "FAIRWAY_HTTP3", help_heading = "Where traffic arrives")]
+    pub(crate) http3: bool,
     /// The ConfigMap of TCP services, as in ingress-nginx: each key is a port on the addresses for plain HTTP, and its value
     /// is the destination, NAMESPACE/SERVICE:PORT, with up to two :PROXY after it
     #[arg(long, env = "FAIRWAY_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME")]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
+use fairway_model::DownstreamSettings;
 use fairway_objects::options::{ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Places};
 use fairway_proxy::{AccessLogFormat, DrainOptions, RecorderOptions};
 
@@ -239,7 +240,10 @@ impl RunArgs {
         options.listeners.service_maps.reserved.extend(self.gateways.reserved());
         options.hosts.log_format = self.logs.access_log.choice();
         let clients = ClientDefaults {
-            downstream: self.limits.patience.downstream(),
+            downstream: DownstreamSettings {
+                http3: options.clients.downstream.http3,
+                ..self.limits.patience.downstream()
+            },
             datagrams: self.limits.datagrams.settings(),
         };
         Ok(Options { clients, loopback_endpoints, ..options })
@@ -304,6 +308,23 @@ mod tests {
         assert_eq!(of(""), Some((16_384, 1_024, 60)));
         assert_eq!(of("--udp-sessions 5 --udp-sessions-per-client 3"), Some((5, 3, 60)));
         assert_eq!((of("--udp-sessions 0"), of("--udp-sessions-per-client 0")), (None, None));
+    }
+
+    #[test]
+    fn http3_is_a_flag_that_knows_where_the_proxy_protocol_is() {
+        let of = |flags: &str| {
+            let cli =
+                Cli::try_parse_from(format!("fairway run --manifests m {flags}").split_whitespace()).unwrap();
+            let Command::Run(run) = cli.command else { panic!() };
+            let http3 = run.options().unwrap().clients.downstream.http3;
+            (http3.offered, http3.behind_proxy_protocol)
+        };
+        assert_eq!(of(""), (false, false));
+        assert_eq!(of("--http3"), (true, false));
+        assert_eq!(of("--http3 --proxy-protocol http"), (true, false));
+        for both in ["https", "both"] {
+            assert_eq!(of(&format!("--http3 --proxy-protocol {both}")), (true, true));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{ArgAction, Args, ValueEnum};
-use fairway_model::ForwardedPath;
+use fairway_model::{DownstreamSettings, ForwardedPath, Http3Settings};
 use fairway_objects::options::{
     CONTROLLER, ClientDefaults, Compat, Defaults, Firewall, HostOptions, HostOwnership, LoopbackEndpoints,
     Options, Trust, UnsupportedProtection, WithoutClass,
@@ -181,6 +181,14 @@ impl TranslationArgs {
         self.trust.trust(self.ports.tcp_services_configmap.is_some())
     }
 
+    /// HTTP/3 where the settings ConfigMap and objects say nothing.
+    fn http3(&self) -> Http3Settings {
+        Http3Settings {
+            offered: self.ports.http3,
+            behind_proxy_protocol: self.trust.expects_header_over_tls(),
+        }
+    }
+
     /// The translator's options.
     ///
     /// # Errors
@@ -211,7 +219,10 @@ impl TranslationArgs {
                 ..self.hosts.options()
             },
             listeners: self.ports.listeners(&self.trust.proxy_protocol_trusted)?,
-            clients: ClientDefaults::default(),
+            clients: ClientDefaults {
+                downstream: DownstreamSettings { http3: self.http3(), ..DownstreamSettings::default() },
+                ..ClientDefaults::default()
+            },
             gateways: self.gateways.options(),
             firewall: self.waf.clone(),
         })

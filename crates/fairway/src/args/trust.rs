@@ -73,6 +73,11 @@ impl TrustArgs {
         ProxyProtocol { on, trusted: self.proxy_protocol_trusted.clone() }
     }
 
+    /// Whether connections over TLS begin with the header.
+    pub(super) fn expects_header_over_tls(&self) -> bool {
+        matches!(self.proxy_protocol, ProxyProtocolChoice::Https | ProxyProtocolChoice::Both)
+    }
+
     /// Whether every peer may name a client.
     pub(crate) fn believes_every_proxy_header(&self) -> bool {
         self.proxy_protocol != ProxyProtocolChoice::Off && self.proxy_protocol_trusted.is_empty()

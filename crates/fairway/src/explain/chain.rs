@@ -8,7 +8,9 @@ use fairway_model::{
     Action, BackendKey, Buffering, Certificate, CertificateKey, Config, ForwardedPath, Guard, HostPattern,
     Listener, ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
 };
-use fairway_routing::{CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched};
+use fairway_routing::{
+    Carried, CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched, Port, Snapshot,
+};
 
 use super::arrival::{self, Arrival};
 use super::asked::{Asked, Scheme};
@@ -32,13 +34,21 @@ pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
     }
 }
 
+/// Whether a listener serves HTTP/3 at one of its addresses.
+fn has_http3(snapshot: &Snapshot, listener: &Listener) -> bool {
+    let serves = |it: &Carried| matches!(it, Carried::Served(one) if one.name == listener.name);
+    snapshot.ports().any(|(_, port)| matches!(port, Port::Quic(_)) && port.carried().any(serves))
+}
+
 /// What happens at one listener.
 fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     let config = served.snapshot.config();
     let passes_through = arrival::passes_through(&served.snapshot, listener, &asked.host);
     let spoken = match listener.protocol {
         _ if passes_through => "TLS is passed through as it comes".to_owned(),
-        ListenerProtocol::Http | ListenerProtocol::Https => words::versions(config.settings.downstream.http2),
+        ListenerProtocol::Http | ListenerProtocol::Https => {
+            words::versions(config.settings.downstream.http2, has_http3(&served.snapshot, listener))
+        }
         ListenerProtocol::Tls => "TLS ends here, and what is inside is forwarded as it comes".to_owned(),
         _ => "forwarded as it comes".to_owned(),
     };

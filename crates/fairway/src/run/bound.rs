@@ -40,7 +40,8 @@ impl BoundAddresses {
             names.iter().any(|name| publisher.addresses(name).contains(address))
         };
         for problem in problems {
-            if let PublishProblem::Listener(BindError { address, error, .. }) = problem {
+            // Without HTTP/3 the listener is served all the same.
+            if let PublishProblem::Listener(BindError { address, is_for_http3: false, error, .. }) = problem {
                 // The other transport of the address may be bound.
                 let there = names.iter().filter(|(bind, names)| bind.1 == *address && !carried(bind, names));
                 failed.extend(there.map(|(bind, _)| (*bind, error.to_string())));

@@ -149,6 +149,7 @@ fn connections(open: OpenConnections, unbound: Vec<Unbound>) -> Connections {
         let speaks = match protocol {
             ClientProtocol::Http1 => "HTTP/1",
             ClientProtocol::Http2 => "HTTP/2",
+            ClientProtocol::Http3 => "HTTP/3",
             ClientProtocol::Forwarded => "forwarded",
         };
         ClientConnections { listener, speaks, count }

@@ -192,7 +192,14 @@ fn warn_of(problem: &PublishProblem) {
             tracing::warn!(%certificate, %error, "a certificate cannot be used");
         }
         PublishProblem::Trust(error) => tracing::warn!("{error}"),
-        PublishProblem::Listener(BindError { listener, address, error }) => {
+        PublishProblem::Listener(BindError { listener, address, is_for_http3: true, error }) => {
+            tracing::warn!(
+                %listener, %address, %error,
+                "cannot listen over UDP: there is no HTTP/3 at this address until the port is free, which is tried every \
+                 second; HTTP/1.1 and HTTP/2 are served there"
+            );
+        }
+        PublishProblem::Listener(BindError { listener, address, error, .. }) => {
             tracing::warn!(
                 %listener, %address, %error,
                 "cannot listen: nothing is served at this address until it is free, which is tried every second; all \

@@ -169,7 +169,8 @@ impl Keeper {
     async fn look(&mut self, view: &View, part: Part) {
         let (wanted, resources) = (&view.outcome.translation.gateway.wanted, &view.outcome.resources);
         let ports = self.ports(wanted, part).await;
-        let plan = Plan::of(wanted.clone(), ports, self.options.service_type);
+        let http3 = view.outcome.snapshot.http3_ports().collect();
+        let plan = Plan::of(wanted.clone(), ports, &http3, self.options.service_type);
         if part.leads {
             self.keep_services(&plan, part.knows_all).await;
         }

@@ -1,6 +1,6 @@
 //! What Gateways want, and the Services and slices that this makes. Finds whose a Service is and what differs; never writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairway_gateway::WantedGateway;
@@ -27,13 +27,15 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The plan where these ports of the pods serve HTTP/3.
     pub(super) fn of(
         wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
         ports: Ports,
+        http3: &BTreeSet<u16>,
         service_type: ServiceType,
     ) -> Self {
         let desired = |(key, gateway): (&ObjectKey, &Arc<WantedGateway>)| {
-            (key.clone(), services::desired(key, gateway, &ports, service_type))
+            (key.clone(), services::desired(key, gateway, &ports, http3, service_type))
         };
         let services = wanted.iter().map(desired).collect();
         let known = wanted.iter().filter(|(_, gateway)| !gateway.uid.is_empty());

@@ -28,7 +28,7 @@ fn listed(wanted: &WantedGateway) -> Ports {
 }
 
 fn one(wanted: &WantedGateway) -> DesiredService {
-    let mut all = desired(&gateway(), wanted, &listed(wanted), ServiceType::LoadBalancer);
+    let mut all = desired(&gateway(), wanted, &listed(wanted), &BTreeSet::new(), ServiceType::LoadBalancer);
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
@@ -96,8 +96,28 @@ fn a_transport_that_is_new_at_a_number_leaves_the_port_of_the_nodes_of_the_other
 }
 
 #[test]
+fn a_port_with_http3_takes_both_transports() {
+    let of = |http3: &[u16]| {
+        let (wanted, http3) = (wanted(&[80, 443]), http3.iter().copied().collect());
+        let service = desired(&gateway(), &wanted, &listed(&wanted), &http3, ServiceType::LoadBalancer);
+        let ports = service[0].service.spec.as_ref().unwrap().ports.clone().unwrap();
+        ports
+            .into_iter()
+            .map(|port| (port.name.unwrap(), port.port, port.target_port.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let port = |name: &str, port, target| (name.to_owned(), port, IntOrString::Int(target));
+    let (http, https) = (port("tcp-80", 80, 20_000), port("tcp-443", 443, 20_001));
+    assert_eq!(of(&[20_001, 20_099]), [http.clone(), https.clone(), port("udp-443", 443, 20_001)]);
+    assert_eq!(of(&[443]), [http, https], "the ports are those of the pods");
+}
+
+#[test]
 fn without_a_listener_there_is_no_service() {
-    assert!(desired(&gateway(), &wanted(&[]), &Ports::default(), ServiceType::ClusterIp).is_empty());
+    assert!(
+        desired(&gateway(), &wanted(&[]), &Ports::default(), &BTreeSet::new(), ServiceType::ClusterIp)
+            .is_empty()
+    );
 }
 
 #[test]
@@ -116,7 +136,7 @@ fn a_new_listener_is_added_and_the_others_keep_the_ports_of_the_nodes() {
     let more = wanted(&[80, 443]);
     let gateway = gateway();
     ports.settle(more.ports.keys().map(|port| (&gateway, *port)), true, "20000-20099".parse().unwrap());
-    let desired = desired(&gateway, &more, &ports, ServiceType::LoadBalancer).remove(0);
+    let desired = desired(&gateway, &more, &ports, &BTreeSet::new(), ServiceType::LoadBalancer).remove(0);
     let ServiceEdit::Patch(patch) = edit(Some(&existing), &desired, "uid-1") else { panic!("no patch") };
     assert_eq!(patch["metadata"], json!({ "resourceVersion": "7" }));
     assert_eq!(
@@ -164,13 +184,13 @@ fn each_static_address_has_a_service_of_its_family() {
     for value in ["192.0.2.7", "2001:db8::7"] {
         wanted.addresses.push(WantedAddress { kind: AddressKind::Ip, value: Some(value.into()) });
     }
-    let all = desired(&gateway(), &wanted, &listed(&wanted), ServiceType::LoadBalancer);
+    let all = desired(&gateway(), &wanted, &listed(&wanted), &BTreeSet::new(), ServiceType::LoadBalancer);
     let spec = |at: usize| all[at].service.spec.clone().unwrap();
     assert_eq!(spec(0).load_balancer_ip.as_deref(), Some("192.0.2.7"));
     assert_eq!(spec(0).ip_families.unwrap(), ["IPv4"]);
     assert_eq!(spec(1).ip_families.unwrap(), ["IPv6"]);
     assert_eq!(&*all[0].key.name, "edge-fairway-192-0-2-7");
-    let inside = desired(&gateway(), &wanted, &listed(&wanted), ServiceType::ClusterIp);
+    let inside = desired(&gateway(), &wanted, &listed(&wanted), &BTreeSet::new(), ServiceType::ClusterIp);
     let spec = inside[0].service.spec.as_ref().unwrap();
     assert_eq!((spec.cluster_ip.as_deref(), spec.load_balancer_ip.as_deref()), (Some("192.0.2.7"), None));
 }

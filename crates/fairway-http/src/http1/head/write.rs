@@ -57,7 +57,7 @@ pub fn write_response(head: &Head, version: Version, out: &mut Vec<u8>) {
     let (status, reason) = (head.status(), head.reason());
     out.reserve(head.capacity_hint() + 48);
     let mut line = match version {
-        Version::Http11 | Version::Http2 => *b"HTTP/1.1 000 ",
+        Version::Http11 | Version::Http2 | Version::Http3 => *b"HTTP/1.1 000 ",
         Version::Http10 => *b"HTTP/1.0 000 ",
     };
     for (at, unit) in [(9, 100), (10, 10), (11, 1)] {

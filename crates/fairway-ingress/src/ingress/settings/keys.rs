@@ -108,6 +108,10 @@ impl Draft<'_> {
             | "http2-max-field-size"
             | "http2-max-header-size"
             | "http2-max-requests" => self.http2(name, value),
+            "use-http3" => {
+                self.settings.downstream.http3.offered = flag(value)?;
+                Ok(())
+            }
             "disable-access-log"
             | "disable-http-access-log"
             | "access-log-off"

@@ -336,7 +336,7 @@ fn inner_environment<'a, N: Network>(
     let mut intake = env.intake.clone();
     (intake.body, intake.expects_continue, intake.method) = (body, false, buffers.request.method());
     let mut inner = Environment::under(env.worker, env.adopted, env.rule(), intake, env.client);
-    inner.https_port = env.https_port;
+    (inner.https_port, inner.http3_port) = (env.https_port, env.http3_port);
     inner.is_extended = true;
     inner.set_limit(env.limit());
     inner

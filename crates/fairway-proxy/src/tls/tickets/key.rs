@@ -26,6 +26,9 @@ const HEAD_BYTES: usize = NAME_BYTES + NONCE_LEN;
 /// The largest ticket: a session has the certificates of its client.
 const MAX_TICKET_BYTES: usize = 16 << 10;
 
+/// A key for another purpose than tickets, overwritten when it is dropped.
+pub(super) type DerivedKey = Zeroizing<[u8; KEY_BYTES]>;
+
 /// Makes and opens tickets. What it was derived with is overwritten when it is dropped, by aws-lc.
 pub(super) struct TicketKey {
     extracted: Prk,
@@ -48,6 +51,11 @@ impl TicketKey {
         name.copy_from_slice(&expand::<NAME_BYTES>(&extracted, &[b"name"])[..]);
         let unasked = derive(&extracted, Group::UNASKED);
         Self { extracted, name, unasked }
+    }
+
+    /// A key for `purpose`, which says nothing of those of tickets.
+    pub(super) fn derive_for(&self, purpose: &[u8]) -> DerivedKey {
+        expand(&self.extracted, &[b"purpose", purpose])
     }
 
     /// Whether a ticket says that this key made it. Takes the same time whatever it says.

@@ -9,6 +9,7 @@ use fairway_model::SharedTicketSecret;
 use rustls::server::ProducesTickets;
 use rustls_pki_types::UnixTime;
 use tokio::time::Instant;
+use zeroize::Zeroizing;
 
 use crate::tls::tickets::group::Group;
 use crate::tls::tickets::ring::{KeyFigures, Moment, Ring};
@@ -83,6 +84,18 @@ impl SessionTickets {
     /// How long what is encrypted for a login now opens at most.
     pub(crate) fn longest_login(&self) -> Duration {
         self.0.read().longest()
+    }
+
+    /// A key that all replicas derive for `purpose`; `None` where they share no secret.
+    pub(crate) fn derive_shared(&self, purpose: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+        let now = Instant::now().into_std();
+        self.0.current(now).derive_shared(now, purpose)
+    }
+
+    /// Whether replicas share a secret.
+    pub(crate) fn is_shared(&self) -> bool {
+        let now = Instant::now().into_std();
+        self.0.current(now).is_shared(now)
     }
 
     pub(crate) fn figures(&self) -> TicketFigures {

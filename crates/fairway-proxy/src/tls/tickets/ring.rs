@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fairway_model::{SharedTicketSecret, TicketSecret};
 
 use crate::tls::tickets::group::Group;
-use crate::tls::tickets::key::TicketKey;
+use crate::tls::tickets::key::{DerivedKey, TicketKey};
 
 /// How often keys change where nobody says otherwise.
 const ROTATION: Duration = Duration::from_secs(12 * 60 * 60);
@@ -204,6 +204,21 @@ impl Ring {
         };
         let age = Duration::from_secs(now.wall.saturating_sub(opened.made));
         (age <= 2 * self.rotation).then_some((opened.session, is_old))
+    }
+
+    /// A key that all replicas derive for `purpose` from the secret that encrypts tickets; `None` where only this process has one.
+    pub(super) fn derive_shared(&self, now: Instant, purpose: &[u8]) -> Option<DerivedKey> {
+        let key = match self.encrypting(now) {
+            Encrypting::Fixed(fixed) => &fixed.key,
+            Encrypting::Shared(key) => &key.key,
+            Encrypting::Own(_) | Encrypting::None => return None,
+        };
+        Some(key.derive_for(purpose))
+    }
+
+    /// Whether there is such a secret.
+    pub(super) fn is_shared(&self, now: Instant) -> bool {
+        matches!(self.encrypting(now), Encrypting::Fixed(_) | Encrypting::Shared(_))
     }
 
     fn encrypting(&self, now: Instant) -> Encrypting<'_> {

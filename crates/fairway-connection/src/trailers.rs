@@ -5,19 +5,19 @@ use fairway_http::Head;
 
 /// Names and values in one buffer, each behind its length.
 #[derive(Debug, Default)]
-pub(super) struct Trailers(Vec<u8>);
+pub(crate) struct Trailers(Vec<u8>);
 
 /// The bytes of a length.
 const LENGTH: usize = size_of::<u32>();
 
 impl Trailers {
     /// Of a message that came.
-    pub(super) fn of(head: &Head) -> Self {
+    pub(crate) fn of(head: &Head) -> Self {
         Self::collect(head.fields().map(|field| (field.name, field.value)))
     }
 
     /// In their order.
-    pub(super) fn collect<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+    pub(crate) fn collect<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut trailers = Self::default();
         for (name, value) in fields {
             trailers.put(name);
@@ -32,11 +32,11 @@ impl Trailers {
         self.0.extend_from_slice(text);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || Some((take(&mut rest)?, take(&mut rest)?)))
     }

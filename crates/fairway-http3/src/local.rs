@@ -1,0 +1,93 @@
+//! Our unidirectional streams: the control stream with SETTINGS and GOAWAY, and the QPACK decoder stream. There is no encoder
+//! stream, because nothing would be sent on it (RFC 9204 §4.2).
+
+use bytes::Bytes;
+use quinn_proto::{Connection, Dir, StreamId};
+
+use crate::code::Fault;
+use crate::config::Config;
+use crate::outgoing::Outgoing;
+use crate::shared::Shared;
+use crate::{frame, settings, transport};
+
+/// Types of streams (RFC 9114 §6.2.1, RFC 9204 §4.2).
+const CONTROL: u8 = 0x0;
+const DECODER: u8 = 0x3;
+
+/// What is on the control stream goes before any response.
+const CONTROL_PRIORITY: i32 = 16;
+
+/// Our unidirectional streams.
+#[derive(Debug)]
+pub(crate) struct Local {
+    control: Option<StreamId>,
+    frames: Outgoing,
+    decoder: Option<StreamId>,
+    /// Whether the type of the decoder stream was sent.
+    typed: bool,
+}
+
+impl Local {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut bytes = vec![CONTROL];
+        settings::write(config, &mut bytes);
+        let mut frames = Outgoing::new();
+        frames.queue(Bytes::from(bytes));
+        Local { control: None, frames, decoder: None, typed: false }
+    }
+
+    /// Opens what is not open yet, as far as the client allows it.
+    pub(crate) fn open(&mut self, quic: &mut Connection, config: &Config) {
+        if self.control.is_none() {
+            self.control = quic.streams().open(Dir::Uni);
+            if let Some(id) = self.control {
+                transport::set_priority(quic, id, CONTROL_PRIORITY);
+                self.frames.flush(quic, id);
+            }
+        }
+        if self.control.is_some() && self.decoder.is_none() && config.qpack_table > 0 {
+            self.decoder = quic.streams().open(Dir::Uni);
+            if let Some(id) = self.decoder {
+                transport::set_priority(quic, id, CONTROL_PRIORITY);
+            }
+        }
+    }
+
+    /// How many are open.
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.control.is_some()) + usize::from(self.decoder.is_some())
+    }
+
+    pub(crate) fn is_local(&self, id: StreamId) -> bool {
+        self.control == Some(id) || self.decoder == Some(id)
+    }
+
+    /// Passes on what waits.
+    pub(crate) fn flush(&mut self, quic: &mut Connection, shared: &mut Shared) -> Result<(), Fault> {
+        if let Some(id) = self.control.filter(|_| self.frames.is_waiting()) {
+            self.frames.unblock(quic, id);
+        }
+        let Some(id) = self.decoder else { return shared.qpack.sent_feedback(0) };
+        if !self.typed {
+            self.typed = write(quic, id, &[DECODER]) == 1;
+        }
+        let feedback = shared.qpack.feedback();
+        let written = if feedback.is_empty() || !self.typed { 0 } else { write(quic, id, feedback) };
+        shared.qpack.sent_feedback(written)
+    }
+
+    /// Sends GOAWAY with this stream id.
+    pub(crate) fn go_away(&mut self, quic: &mut Connection, stream: u64) {
+        let mut bytes = Vec::with_capacity(10);
+        frame::write_go_away(stream, &mut bytes);
+        match self.control {
+            Some(id) => self.frames.push(quic, id, Bytes::from(bytes)),
+            None => self.frames.queue(Bytes::from(bytes)),
+        }
+    }
+}
+
+/// Writes what QUIC takes; gives how much that was. A stream that was stopped takes nothing, and an event reports that.
+fn write(quic: &mut Connection, id: StreamId, bytes: &[u8]) -> usize {
+    quic.send_stream(id).write(bytes).unwrap_or(0)
+}

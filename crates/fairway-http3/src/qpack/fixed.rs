@@ -1,0 +1,254 @@
+//! The static table (RFC 9204 Appendix A) as ready lines, and the way back from a field to its index. Never changes.
+
+use fairway_http::Known;
+use fairway_http2::hpack::Line;
+use fairway_http2::{Defect, Verdict};
+
+/// An entry of the static table.
+pub(super) struct Fixed {
+    /// `name: value CRLF`
+    line: &'static [u8],
+    pub(super) name: &'static [u8],
+    pub(super) value: &'static [u8],
+    pub(super) known: Known,
+    /// What fields of this name are.
+    pub(super) name_verdict: Verdict,
+    /// What this field is.
+    verdict: Verdict,
+}
+
+impl Fixed {
+    /// The field as a line.
+    pub(super) fn line(&self) -> Line<'static> {
+        Line {
+            bytes: self.line,
+            name_bytes: self.name.len(),
+            known: self.known,
+            verdict: self.verdict,
+            sensitive: false,
+        }
+    }
+}
+
+macro_rules! fixed {
+    ($($name:literal, $value:literal, $known:ident, $name_verdict:expr $(, $verdict:expr)?;)+) => {
+        /// The entries from index 0.
+        pub(super) static TABLE: [Fixed; [$($name),+].len()] = [$(Fixed {
+            line: concat!($name, ": ", $value, "\r\n").as_bytes(),
+            name: $name.as_bytes(),
+            value: $value.as_bytes(),
+            known: Known::$known,
+            name_verdict: $name_verdict,
+            verdict: { let verdict = $name_verdict; $(let verdict = { _ = verdict; $verdict };)? verdict },
+        }),+];
+    };
+}
+
+const REGULAR: Verdict = Verdict::Regular;
+
+fixed! {
+    ":authority", "", Other, Verdict::Authority, Verdict::Bad(Defect::Authority);
+    ":path", "/", Other, Verdict::Path;
+    "age", "0", Other, REGULAR;
+    "content-disposition", "", Other, REGULAR;
+    "content-length", "0", ContentLength, Verdict::Length;
+    "cookie", "", Other, Verdict::Cookie;
+    "date", "", Date, REGULAR;
+    "etag", "", Other, REGULAR;
+    "if-modified-since", "", Other, REGULAR;
+    "if-none-match", "", Other, REGULAR;
+    "last-modified", "", Other, REGULAR;
+    "link", "", Other, REGULAR;
+    "location", "", Location, REGULAR;
+    "referer", "", Referer, REGULAR;
+    "set-cookie", "", Other, REGULAR;
+    ":method", "CONNECT", Other, Verdict::Method;
+    ":method", "DELETE", Other, Verdict::Method;
+    ":method", "GET", Other, Verdict::Method;
+    ":method", "HEAD", Other, Verdict::Method;
+    ":method", "OPTIONS", Other, Verdict::Method;
+    ":method", "POST", Other, Verdict::Method;
+    ":method", "PUT", Other, Verdict::Method;
+    ":scheme", "http", Other, Verdict::Scheme;
+    ":scheme", "https", Other, Verdict::Scheme;
+    ":status", "103", Other, Verdict::Status;
+    ":status", "200", Other, Verdict::Status;
+    ":status", "304", Other, Verdict::Status;
+    ":status", "404", Other, Verdict::Status;
+    ":status", "503", Other, Verdict::Status;
+    "accept", "*/*", Other, REGULAR;
+    "accept", "application/dns-message", Other, REGULAR;
+    "accept-encoding", "gzip, deflate, br", Other, REGULAR;
+    "accept-ranges", "bytes", Other, REGULAR;
+    "access-control-allow-headers", "cache-control", Other, REGULAR;
+    "access-control-allow-headers", "content-type", Other, REGULAR;
+    "access-control-allow-origin", "*", Other, REGULAR;
+    "cache-control", "max-age=0", Other, REGULAR;
+    "cache-control", "max-age=2592000", Other, REGULAR;
+    "cache-control", "max-age=604800", Other, REGULAR;
+    "cache-control", "no-cache", Other, REGULAR;
+    "cache-control", "no-store", Other, REGULAR;
+    "cache-control", "public, max-age=31536000", Other, REGULAR;
+    "content-encoding", "br", Other, REGULAR;
+    "content-encoding", "gzip", Other, REGULAR;
+    "content-type", "application/dns-message", ContentType, REGULAR;
+    "content-type", "application/javascript", ContentType, REGULAR;
+    "content-type", "application/json", ContentType, REGULAR;
+    "content-type", "application/x-www-form-urlencoded", ContentType, REGULAR;
+    "content-type", "image/gif", ContentType, REGULAR;
+    "content-type", "image/jpeg", ContentType, REGULAR;
+    "content-type", "image/png", ContentType, REGULAR;
+    "content-type", "text/css", ContentType, REGULAR;
+    "content-type", "text/html; charset=utf-8", ContentType, REGULAR;
+    "content-type", "text/plain", ContentType, REGULAR;
+    "content-type", "text/plain;charset=utf-8", ContentType, REGULAR;
+    "range", "bytes=0-", Other, REGULAR;
+    "strict-transport-security", "max-age=31536000", StrictTransportSecurity, REGULAR;
+    "strict-transport-security", "max-age=31536000; includesubdomains", StrictTransportSecurity, REGULAR;
+    "strict-transport-security", "max-age=31536000; includesubdomains; preload", StrictTransportSecurity, REGULAR;
+    "vary", "accept-encoding", Other, REGULAR;
+    "vary", "origin", Other, REGULAR;
+    "x-content-type-options", "nosniff", Other, REGULAR;
+    "x-xss-protection", "1; mode=block", Other, REGULAR;
+    ":status", "100", Other, Verdict::Status;
+    ":status", "204", Other, Verdict::Status;
+    ":status", "206", Other, Verdict::Status;
+    ":status", "302", Other, Verdict::Status;
+    ":status", "400", Other, Verdict::Status;
+    ":status", "403", Other, Verdict::Status;
+    ":status", "421", Other, Verdict::Status;
+    ":status", "425", Other, Verdict::Status;
+    ":status", "500", Other, Verdict::Status;
+    "accept-language", "", Other, REGULAR;
+    "access-control-allow-credentials", "FALSE", Other, REGULAR;
+    "access-control-allow-credentials", "TRUE", Other, REGULAR;
+    "access-control-allow-headers", "*", Other, REGULAR;
+    "access-control-allow-methods", "get", Other, REGULAR;
+    "access-control-allow-methods", "get, post, options", Other, REGULAR;
+    "access-control-allow-methods", "options", Other, REGULAR;
+    "access-control-expose-headers", "content-length", Other, REGULAR;
+    "access-control-request-headers", "content-type", Other, REGULAR;
+    "access-control-request-method", "get", AccessControlRequestMethod, REGULAR;
+    "access-control-request-method", "post", AccessControlRequestMethod, REGULAR;
+    "alt-svc", "clear", Other, REGULAR;
+    "authorization", "", Other, REGULAR;
+    "content-security-policy", "script-src 'none'; object-src 'none'; base-uri 'none'", Other, REGULAR;
+    "early-data", "1", Other, REGULAR;
+    "expect-ct", "", Other, REGULAR;
+    "forwarded", "", Forwarded, REGULAR;
+    "if-range", "", Other, REGULAR;
+    "origin", "", Origin, REGULAR;
+    "purpose", "prefetch", Other, REGULAR;
+    "server", "", Server, REGULAR;
+    "timing-allow-origin", "*", Other, REGULAR;
+    "upgrade-insecure-requests", "1", Other, REGULAR;
+    "user-agent", "", UserAgent, REGULAR;
+    "x-forwarded-for", "", XForwardedFor, REGULAR;
+    "x-frame-options", "deny", Other, REGULAR;
+    "x-frame-options", "sameorigin", Other, REGULAR;
+}
+
+/// The entry at this index (RFC 9204 §3.1).
+pub(super) fn entry(index: u64) -> Option<&'static Fixed> {
+    TABLE.get(usize::try_from(index).ok()?)
+}
+
+/// How a field can refer to the static table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Match {
+    /// The entry at this index is the field.
+    Field(usize),
+    /// The entry at this index has its name.
+    Name(usize),
+    /// There is neither.
+    None,
+}
+
+const BUCKETS: usize = 128;
+
+/// No entry.
+const END: u8 = u8::MAX;
+
+/// Chains of entries whose names have the same hash, lowest index first.
+struct Chains {
+    first: [u8; BUCKETS],
+    next: [u8; TABLE.len()],
+}
+
+static CHAINS: Chains = {
+    let mut chains = Chains { first: [END; BUCKETS], next: [END; TABLE.len()] };
+    let mut index = TABLE.len();
+    while index > 0 {
+        index -= 1;
+        let bucket = bucket(TABLE[index].name);
+        chains.next[index] = chains.first[bucket];
+        chains.first[bucket] = index as u8;
+    }
+    chains
+};
+
+const fn bucket(name: &[u8]) -> usize {
+    let last = name.len() - 1;
+    let sum = name.len() * 3
+        + (name[0] | 0x20) as usize
+        + (name[last] | 0x20) as usize * 7
+        + (name[last / 2] | 0x20) as usize * 5;
+    sum % BUCKETS
+}
+
+/// Looks up a field whose name can have any case.
+pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
+    if name.is_empty() {
+        return Match::None;
+    }
+    let mut found = Match::None;
+    let mut index = CHAINS.first[bucket(name)];
+    while index != END {
+        let entry = &TABLE[usize::from(index)];
+        if entry.name.eq_ignore_ascii_case(name) {
+            if entry.value == value {
+                return Match::Field(usize::from(index));
+            }
+            if found == Match::None {
+                found = Match::Name(usize::from(index));
+            }
+        }
+        index = CHAINS.next[usize::from(index)];
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc9204_a_has_99_entries_with_what_is_known_of_them() {
+        assert_eq!(TABLE.len(), 99);
+        for entry in &TABLE {
+            assert_eq!(entry.line, [entry.name, b": ", entry.value, b"\r\n"].concat());
+            assert_eq!(entry.known, Known::of(entry.name), "{:?}", str::from_utf8(entry.name));
+            assert_eq!(entry.name_verdict, Verdict::of_name(entry.name));
+            assert_eq!(
+                entry.verdict,
+                Verdict::of(entry.name, entry.value),
+                "{:?}",
+                str::from_utf8(entry.line)
+            );
+        }
+        assert_eq!((TABLE[17].value, TABLE[98].value), (&b"GET"[..], &b"sameorigin"[..]));
+        assert_eq!((TABLE[52].name, TABLE[63].value), (&b"content-type"[..], &b"100"[..]));
+    }
+
+    #[test]
+    fn every_field_and_name_is_found_in_any_case() {
+        for (index, entry) in TABLE.iter().enumerate() {
+            assert_eq!(find(&entry.name.to_ascii_uppercase(), entry.value), Match::Field(index));
+            let lowest = TABLE.iter().position(|other| other.name == entry.name).unwrap();
+            assert_eq!(find(entry.name, b"another value"), Match::Name(lowest));
+        }
+        for name in ["", "x", "accept-", "content-lengti", ":pat"] {
+            assert_eq!(find(name.as_bytes(), b""), Match::None, "{name}");
+        }
+    }
+}

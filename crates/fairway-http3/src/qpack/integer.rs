@@ -1,0 +1,103 @@
+//! Integers with a prefix (RFC 9204 §4.1.1, RFC 7541 §5.1). Never reads or writes what they count.
+
+/// What an integer may be at most. "QPACK implementations MUST be able to decode integers up to and including 62 bits long"
+/// (RFC 9204 §4.1.1).
+const MAX: u64 = (1 << 62) - 1;
+
+/// Continuation bytes that an integer may have: enough for 62 bits, and no padding beyond them.
+const MAX_CONTINUATION: usize = 9;
+
+/// What the bytes at the beginning of an input are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Integer {
+    /// An integer, and how many bytes it takes.
+    Value(u64, usize),
+    /// More bytes are needed.
+    Incomplete,
+    /// It is too large or too long: "MUST be treated as decoding errors" (RFC 7541 §5.1).
+    TooLarge,
+}
+
+/// Reads the integer whose prefix is the low `bits` bits of the first byte.
+#[inline]
+pub(super) fn read(input: &[u8], bits: u32) -> Integer {
+    let Some(&first) = input.first() else { return Integer::Incomplete };
+    let max_prefix = (1u64 << bits) - 1;
+    let prefix = u64::from(first) & max_prefix;
+    if prefix < max_prefix { Integer::Value(prefix, 1) } else { read_continuation(&input[1..], prefix) }
+}
+
+fn read_continuation(input: &[u8], prefix: u64) -> Integer {
+    let mut value = 0u64;
+    for (at, &byte) in input.iter().take(MAX_CONTINUATION).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            let value = value + prefix;
+            return if value > MAX { Integer::TooLarge } else { Integer::Value(value, at + 2) };
+        }
+    }
+    if input.len() < MAX_CONTINUATION { Integer::Incomplete } else { Integer::TooLarge }
+}
+
+/// Appends an integer whose prefix is the low `bits` bits of a byte with these high bits.
+#[inline]
+pub(super) fn write(value: u64, bits: u32, high: u8, out: &mut Vec<u8>) {
+    let max_prefix = (1u64 << bits) - 1;
+    if value < max_prefix {
+        return out.push(high | value as u8);
+    }
+    out.push(high | max_prefix as u8);
+    let mut rest = value - max_prefix;
+    while rest >= 0x80 {
+        out.push(0x80 | (rest & 0x7f) as u8);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(value: u64, bits: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(value, bits, 0, &mut out);
+        out
+    }
+
+    #[test]
+    fn rfc7541_c_1_examples() {
+        assert_eq!(written(10, 5), [0b01010]);
+        assert_eq!(written(1337, 5), [0b11111, 0b1001_1010, 0b0000_1010]);
+        assert_eq!(written(42, 8), [0b10_1010]);
+        assert_eq!(read(&[0b1110_1010], 5), Integer::Value(10, 1));
+        assert_eq!(read(&[0b1111_1111, 0b1001_1010, 0b0000_1010, 9], 5), Integer::Value(1337, 3));
+    }
+
+    #[test]
+    fn integers_up_to_62_bits_read_back_with_every_prefix() {
+        for bits in 3..=8 {
+            for value in (0..600).chain([16_383, 65_535, 1 << 28, 1 << 35, 1 << 56, MAX - 1, MAX]) {
+                let bytes = written(value, bits);
+                assert_eq!(read(&bytes, bits), Integer::Value(value, bytes.len()));
+                assert_eq!(read(&bytes[..bytes.len() - 1], bits), Integer::Incomplete);
+            }
+        }
+    }
+
+    #[test]
+    fn rfc9204_4_1_1_larger_and_longer_integers_are_refused() {
+        for bits in 3..=8 {
+            assert_eq!(read(&written(MAX + 1, bits), bits), Integer::TooLarge);
+            assert_eq!(read(&written(u64::MAX, bits), bits), Integer::TooLarge);
+        }
+        let zeros = [0x80; 9];
+        assert_eq!(
+            read(&[&[0xff][..], &zeros, &[0]].concat(), 7),
+            Integer::TooLarge,
+            "ten continuation bytes"
+        );
+        assert_eq!(read(&[&[0xff][..], &zeros[1..], &[0]].concat(), 7), Integer::Value(127, 10));
+        assert_eq!(read(&[], 7), Integer::Incomplete);
+    }
+}

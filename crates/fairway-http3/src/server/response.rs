@@ -1,0 +1,114 @@
+//! Responses: heads, bodies and trailers as frames.
+
+use bytes::Bytes;
+use fairway_http::{Head, Known};
+use quinn_proto::{Connection, StreamId};
+
+use super::{Server, State};
+use crate::code::Code;
+use crate::frame;
+use crate::outgoing::Sent;
+use crate::qpack::Encoder;
+use crate::requests::{Life, Record};
+
+/// Room for the header of a HEADERS frame before its payload.
+const HEADER: usize = 9;
+
+impl Server {
+    /// Sends the head of a response, interim (1xx) or final, and ends the stream if `end` is set; gives the bytes of its frame, 0
+    /// if the stream cannot take it. What QUIC does not take yet waits here.
+    pub fn send_head(&mut self, quic: &mut Connection, stream: StreamId, head: &Head, end: bool) -> usize {
+        let Some(record) = self.live(stream).filter(|record| record.outgoing.sent == Sent::Nothing) else {
+            return 0;
+        };
+        let frame = section(|out| {
+            Encoder::status(head.status(), out);
+            for (field, sensitive) in head.marked_fields() {
+                // "An endpoint MUST NOT generate an HTTP/3 field section containing connection-specific fields" (RFC 9114 §4.2).
+                if field.known.bit() & Known::HOP_BY_HOP == 0 {
+                    Encoder::field(field.name, field.value, sensitive, out);
+                }
+            }
+        });
+        let bytes = frame.len();
+        if head.status() >= 200 {
+            record.outgoing.sent = Sent::Head;
+        }
+        record.outgoing.push(quic, stream, frame);
+        if end {
+            record.outgoing.finish(quic, stream);
+        }
+        bytes
+    }
+
+    /// Sends body bytes in DATA frames; gives how many were taken. If that is less than all, [`Event::Writable`](crate::Event)
+    /// follows, and the rest must be passed again then.
+    pub fn send_data(&mut self, quic: &mut Connection, stream: StreamId, data: &[u8]) -> usize {
+        self.live(stream).map_or(0, |record| record.outgoing.data(quic, stream, data))
+    }
+
+    /// Sends trailers and ends the stream. All body bytes must have been taken before; otherwise the stream is reset.
+    pub fn send_trailers<'f>(
+        &mut self,
+        quic: &mut Connection,
+        stream: StreamId,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) {
+        let Some(record) = self.unfinished(stream) else { return };
+        if record.outgoing.is_in_frame() {
+            return self.reset(quic, stream, Code::Internal);
+        }
+        let mut is_empty = true;
+        let frame = section(|out| {
+            for (name, value) in fields {
+                is_empty = false;
+                Encoder::field(name, value, false, out);
+            }
+        });
+        if !is_empty {
+            record.outgoing.push(quic, stream, frame);
+        }
+        record.outgoing.finish(quic, stream);
+    }
+
+    /// Ends the stream. All body bytes must have been taken before; otherwise the stream is reset.
+    pub fn finish(&mut self, quic: &mut Connection, stream: StreamId) {
+        let Some(record) = self.unfinished(stream) else { return };
+        if record.outgoing.is_in_frame() {
+            return self.reset(quic, stream, Code::Internal);
+        }
+        record.outgoing.finish(quic, stream);
+    }
+
+    /// About how many bytes `send_data` takes now, 0 if it is blocked or the stream cannot take any.
+    #[must_use]
+    pub fn room(&self, _quic: &Connection, stream: StreamId) -> usize {
+        match self.requests.get(stream) {
+            Some(record) if record.life == Life::Live && self.state == State::Open => record.outgoing.room(),
+            _ => 0,
+        }
+    }
+
+    fn live(&mut self, stream: StreamId) -> Option<&mut Record> {
+        let open = self.state == State::Open;
+        self.requests.get_mut(stream).filter(|record| open && record.life == Life::Live)
+    }
+
+    /// A stream whose response has its final head and is not finished.
+    fn unfinished(&mut self, stream: StreamId) -> Option<&mut Record> {
+        self.live(stream).filter(|record| record.outgoing.sent == Sent::Head)
+    }
+}
+
+/// A HEADERS frame with the section that `write` appends.
+fn section(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(512);
+    out.resize(HEADER, 0);
+    Encoder::begin(&mut out);
+    write(&mut out);
+    let mut header = Vec::with_capacity(HEADER);
+    frame::write_header(frame::HEADERS, out.len() - HEADER, &mut header);
+    let start = HEADER - header.len();
+    out[start..HEADER].copy_from_slice(&header);
+    Bytes::from(out).slice(start..)
+}

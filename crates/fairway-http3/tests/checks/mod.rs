@@ -1,0 +1,55 @@
+//! What holds for any input, as the ordinary tests and the fuzz targets check it.
+
+use fairway_http3::qpack::{Decoder, Section};
+
+/// The most memory that a decoder with a table of this capacity may keep: its lines and entries, the beginning of an instruction,
+/// and what waits for the client.
+fn most_memory(capacity: usize) -> usize {
+    capacity * 16 + 64 * 1024
+}
+
+/// An encoder stream and sections. The first byte chooses the capacity of the table; then come pieces with a byte each for what they
+/// are and how long. Whatever the split of the encoder stream, the sections mean the same.
+pub(crate) fn qpack(input: &[u8]) {
+    let [first, rest @ ..] = input else { return };
+    let capacity = usize::from(first & 7) * 512;
+    let (mut whole, mut split) = (Decoder::new(capacity), Decoder::new(capacity));
+    let mut rest = rest;
+    let mut stream = 0;
+    while let [kind, length, after @ ..] = rest {
+        let (piece, after) = after.split_at(after.len().min(usize::from(*length)));
+        rest = after;
+        if kind & 1 == 0 {
+            let at_once = whole.receive(piece).map(|_| ());
+            let in_bytes = piece.chunks(1).try_for_each(|byte| split.receive(byte).map(|_| ()));
+            assert_eq!(at_once, in_bytes);
+            if at_once.is_err() {
+                return;
+            }
+        } else {
+            let read = |decoder: &mut Decoder| {
+                let mut fields = Vec::new();
+                let result =
+                    decoder.decode(stream, piece, |line| fields.push((line.bytes.to_vec(), line.sensitive)));
+                (result, fields)
+            };
+            let (result, fields) = read(&mut whole);
+            assert_eq!((result, fields.clone()), read(&mut split));
+            match result {
+                Ok(Section::Blocked(required)) => {
+                    assert!(required > whole.inserted() && fields.is_empty());
+                    whole.cancel(stream);
+                    split.cancel(stream);
+                }
+                Ok(Section::Decoded) => {}
+                Err(_) => return,
+            }
+            stream += 4;
+        }
+        for decoder in [&mut whole, &mut split] {
+            let waiting = decoder.feedback().len();
+            decoder.sent_feedback(waiting).expect("nothing waits");
+            assert!(decoder.kept_bytes() <= most_memory(capacity), "{}", decoder.kept_bytes());
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Every integration test of this crate in one program, which is linked once; a file is a subject. The server meets scripted clients:
+//! two QUIC endpoints in memory, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+#![allow(clippy::print_stdout, reason = "the seed of a failed run must be known")]
+
+mod checks;
+mod differential;
+mod errors;
+mod exchange;
+mod lifecycle;
+mod load;
+mod random;
+mod support;

@@ -1,0 +1,119 @@
+//! Random and mutated input, with a printed seed: nothing panics, and memory stays bounded.
+
+use fastrand::Rng;
+use quinn_proto::{Dir, StreamId};
+
+use crate::checks;
+use crate::support::serve::answer_all;
+use crate::support::{Pair, hex};
+
+fn seed() -> u64 {
+    let seed = std::env::var("SEED").map_or(20_261_130, |seed| seed.parse().unwrap());
+    println!("SEED={seed}");
+    seed
+}
+
+#[test]
+fn a_decoder_reads_the_same_whatever_the_split() {
+    let mut random = Rng::with_seed(seed());
+    for _ in 0..3_000 {
+        let mut input = vec![random.u8(..)];
+        for _ in 0..random.usize(0..12) {
+            let piece: Vec<u8> = match random.u8(0..6) {
+                0 => hex::bytes("00 3f e1 03 c0 03 61 62 63 41 78 01 79 00 01"),
+                1 => hex::bytes("00 c0 02 61 62 82 01 63 20 3f 21 c1 00"),
+                2 => hex::bytes("01 02 00 80 d1 d7 c1 50 01 61 21 78 01 79"),
+                3 => hex::bytes("01 04 81 10 11 00 01 61 40 01 62"),
+                _ => {
+                    let length = random.usize(1..30);
+                    std::iter::repeat_with(|| random.u8(..)).take(length).collect()
+                }
+            };
+            input.extend([piece[0], piece.len() as u8 - 1]);
+            input.extend_from_slice(&piece[1..]);
+        }
+        for _ in 0..random.usize(0..4) {
+            let at = random.usize(0..input.len());
+            input[at] ^= 1 << random.u8(0..8);
+        }
+        checks::qpack(&input);
+    }
+}
+
+/// Streams that follow the rules, to be mutated.
+const STREAMS: [&str; 7] = [
+    "GET",
+    "POST 00 05 61 62 63 64 65 21 03 00 00 00 TRAILERS",
+    "01 06 02 00 d1 d7 c1 80 00 02 61 62 01 03 02 00 80",
+    "CONTROL 07 01 00 0d 01 05 80 0f 07 00 02 00 69 21 02 00 00",
+    "02 3f e1 1f c0 03 61 2e 62 41 78 01 79 00 20",
+    "03 40 44 7f 05",
+    "21 00 01 02 03",
+];
+
+#[test]
+fn a_server_survives_mutated_streams() {
+    let seed = seed();
+    for round in 0..150 {
+        let mut random = Rng::with_seed(seed ^ round);
+        let mut pair = Pair::new(fairway_http3::Config::default());
+        let mut open: Vec<StreamId> = Vec::new();
+        for _ in 0..20 {
+            if pair.lost.is_some() {
+                break;
+            }
+            let dir = if random.bool() { Dir::Bi } else { Dir::Uni };
+            let Some(id) = pair.peer().streams().open(dir) else { continue };
+            open.push(id);
+            let kind = if dir == Dir::Bi { random.usize(0..3) } else { random.usize(3..7) };
+            let mut bytes = hex::bytes(STREAMS[kind]);
+            for _ in 0..random.usize(0..3) {
+                let at = random.usize(0..bytes.len());
+                match random.u8(0..3) {
+                    0 => bytes[at] ^= 1 << random.u8(0..8),
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, random.u8(..)),
+                }
+            }
+            let split = random.usize(0..=bytes.len());
+            pair.write(id, &bytes[..split]);
+            if random.bool() {
+                pair.drive();
+            }
+            let some = open[random.usize(0..open.len())];
+            match random.u8(0..8) {
+                0 => {
+                    // It may be over already.
+                    let _ = pair.peer().send_stream(some).reset(0x10cu32.into());
+                }
+                1 if some.dir() == Dir::Bi => {
+                    let _ = pair.peer().recv_stream(some).stop(0x10cu32.into());
+                }
+                2..5 => {
+                    pair.write(id, &bytes[split..]);
+                    let _ = pair.peer().send_stream(id).finish();
+                }
+                _ => {
+                    pair.write(id, &bytes[split..]);
+                }
+            }
+            pair.drive();
+            answer_all(&mut pair);
+            assert!(pair.server.kept_bytes() < 256 * 1024, "round {round}");
+        }
+        pair.drive();
+        answer_all(&mut pair);
+        pair.drive();
+    }
+}
+
+#[test]
+fn the_corpus_of_the_fuzz_target_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/h3_qpack");
+    let mut inputs = 0;
+    for file in std::fs::read_dir(corpus).unwrap() {
+        checks::qpack(&std::fs::read(file.unwrap().path()).unwrap());
+        inputs += 1;
+    }
+    assert!(inputs > 0);
+}

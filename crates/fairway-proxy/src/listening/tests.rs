@@ -1,0 +1,264 @@
+//! Listeners by number and sockets by address, from snapshot to snapshot.
+
+use std::num::NonZeroU32;
+
+use fairway_model::{Config, HostPattern};
+
+use super::*;
+
+fn config(listeners: &[(&str, ListenerProtocol, u16)]) -> Config {
+    let mut config = Config::default();
+    for (name, protocol, public_port) in listeners {
+        let bind = vec!["127.0.0.1:0".parse().unwrap()];
+        let listener = Listener { bind, ..Listener::new(name, *protocol, *public_port, "ingress") };
+        config.listeners.insert(listener.name.clone(), Arc::new(listener));
+    }
+    config
+}
+
+fn snapshot(config: &Config) -> Arc<Snapshot> {
+    fairway_routing::compile(config, None).snapshot
+}
+
+fn id(listening: &Listening, name: &str) -> ListenerId {
+    let ids = listening.ports().iter().flat_map(|port| port.carries.carried());
+    let mut ids = ids.filter_map(|choice| match choice {
+        Choice::Listener(id) => Some(*id),
+        Choice::Closed => None,
+    });
+    ids.find(|id| listening.model(*id).is_some_and(|model| *model.name == *name)).unwrap()
+}
+
+#[test]
+fn a_number_stays_with_its_listener_and_is_never_mistaken_for_a_later_one() {
+    use ListenerProtocol::{Http, Https};
+    let mut sockets = Sockets::new(1, 8);
+    let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
+    let second = sockets.follow(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
+    assert_eq!(id(&first, "b"), id(&second, "b"));
+    assert_eq!(second.facts(id(&first, "b")).unwrap().public_port, 82);
+    assert_eq!(id(&first, "a").slot, id(&second, "c").slot, "a vacant slot is used again");
+    assert_eq!(second.facts(id(&first, "a")), None);
+    assert!(first.is_more_than(&second) && second.is_more_than(&first));
+    let third = sockets.follow(&snapshot(&config(&[("b", Https, 82), ("c", Http, 83)]))).0;
+    assert_eq!(third.facts(id(&second, "b")), None, "what speaks another protocol is another listener");
+    assert!(!second.is_more_than(&second));
+}
+
+#[test]
+fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
+    use ListenerProtocol::Http;
+    let mut sockets = Sockets::new(2, 8);
+    let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
+    let a = first.addresses("a")[0];
+    let taken = first.ports()[0].sockets.take(0).unwrap();
+    assert!(first.ports()[0].sockets.take(0).is_none() && first.ports()[0].sockets.take(2).is_none());
+    let second = sockets.follow(&snapshot(&config(&[("a", Http, 90)]))).0;
+    assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
+    assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
+    assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
+    let PortSocket::Tcp(taken) = taken else { panic!("{taken:?}") };
+    assert_eq!(taken.local_addr().unwrap(), a);
+    assert!(first.ports()[1].sockets.take(0).is_none(), "the sockets of b are closed");
+}
+
+#[test]
+fn redirects_from_plain_listeners_lead_to_the_one_over_tls_with_the_same_table() {
+    use ListenerProtocol::{Http, Https};
+    let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
+    let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
+    config.listeners.insert(other.name.clone(), Arc::new(other));
+    let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
+    let https_port = |name| listening.facts(id(&listening, name)).unwrap().https_port;
+    assert_eq!((https_port("plain"), https_port("over-tls"), https_port("zz")), (8443, 8443, 9443));
+    let alone = Sockets::new(1, 8).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
+    assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
+}
+
+fn edited(config: &mut Config, name: &str, edit: impl FnOnce(&mut Listener)) {
+    let mut listener = (**config.listeners.get(name).unwrap()).clone();
+    edit(&mut listener);
+    config.listeners.insert(listener.name.clone(), Arc::new(listener));
+}
+
+#[test]
+fn what_holds_for_clients_follows_the_settings_but_for_what_their_listener_says() {
+    let seconds = Duration::from_secs;
+    let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
+    edited(&mut config, "b", |listener| listener.clients.idle_timeout = Some(seconds(5)));
+    let mut sockets = Sockets::new(1, 8);
+    let first = fairway_routing::compile(&config, None).snapshot;
+    let listening = sockets.follow(&first).0;
+    let (a, b) = (id(&listening, "a"), id(&listening, "b"));
+    let times = |listening: &Listening, id| {
+        let clients = listening.clients(id);
+        (clients.idle_timeout, clients.head_timeout)
+    };
+    assert_eq!(times(&listening, a), (seconds(75), seconds(10)));
+    assert_eq!(times(&listening, b), (seconds(5), seconds(10)));
+    (config.settings.downstream.idle_timeout, config.settings.downstream.head_timeout) =
+        (seconds(7), seconds(8));
+    let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+    let listening = sockets.follow(&second).0;
+    assert_eq!(
+        (times(&listening, a), times(&listening, b)),
+        ((seconds(7), seconds(8)), (seconds(5), seconds(8)))
+    );
+    config.listeners.remove("b");
+    let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+    assert_eq!(times(&sockets.follow(&third).0, b), (seconds(7), seconds(8)), "nobody says else");
+}
+
+#[test]
+fn the_connections_of_a_listener_stay_counted_from_snapshot_to_snapshot() {
+    let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
+    edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(2));
+    let mut sockets = Sockets::new(1, 8);
+    let first = fairway_routing::compile(&config, None).snapshot;
+    let before = sockets.follow(&first).0;
+    let (a, b) = (id(&before, "a"), id(&before, "b"));
+    let (one, two) = (before.place(a).unwrap(), before.place(a).unwrap());
+    assert!(one.is_some() && before.place(b).unwrap().is_none(), "b has no limit");
+    assert_eq!(before.place(a).unwrap_err(), Fault::ListenerFull);
+    edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(3));
+    let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+    let after = sockets.follow(&second).0;
+    let three = after.place(a).unwrap();
+    assert_eq!(after.place(a).unwrap_err(), Fault::ListenerFull);
+    drop((one, two, three));
+    assert!(after.place(a).unwrap().is_some());
+    config.listeners.remove("a");
+    let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+    assert!(sockets.follow(&third).0.place(a).unwrap().is_none(), "what is gone has no limit");
+}
+
+#[test]
+fn the_first_bytes_of_a_handshake_may_take_what_the_most_patient_listener_of_a_port_allows() {
+    let seconds = Duration::from_secs;
+    let mut config = config(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Https, 443)]);
+    let address = fairway_testkit::wait::free_address();
+    for (name, timeout) in [("a", seconds(3)), ("b", seconds(20))] {
+        edited(&mut config, name, |listener| {
+            listener.bind = vec![address];
+            listener.host = HostPattern::Exact(format!("{name}.test").into());
+            listener.clients.handshake_timeout = Some(timeout);
+        });
+    }
+    let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
+    let [port] = listening.ports() else { panic!("both share it") };
+    assert_eq!(listening.handshake_timeout(port.sockets.id), seconds(20));
+    assert_eq!(listening.handshake_timeout(PortId(77)), seconds(10), "it is gone");
+}
+
+#[test]
+fn nothing_is_made_again_where_no_listener_changes() {
+    let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
+    let mut sockets = Sockets::new(1, 8);
+    let first = fairway_routing::compile(&config, None).snapshot;
+    let listening = sockets.follow(&first).0;
+    config.settings.workers = Some(3);
+    let second = fairway_routing::compile(&config, Some(&first)).snapshot;
+    assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
+    edited(&mut config, "a", |listener| listener.host = HostPattern::Exact("a.test".into()));
+    let third = fairway_routing::compile(&config, Some(&second)).snapshot;
+    assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
+}
+
+/// A configuration whose listeners of HTTPS have HTTP/3.
+fn with_http3(listeners: &[(&str, ListenerProtocol, u16)]) -> Config {
+    let mut config = config(listeners);
+    config.settings.downstream.http3.offered = true;
+    config
+}
+
+fn has_http3(listening: &Listening, name: &str) -> bool {
+    listening.facts(id(listening, name)).unwrap().http3_port.is_some()
+}
+
+#[test]
+fn http3_has_the_number_of_the_port_of_tls_even_where_that_is_free() {
+    let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Http, 80)]);
+    let mut sockets = Sockets::new(2, 8);
+    let (listening, errors) = sockets.follow(&snapshot(&config));
+    assert!(errors.is_empty(), "{errors:?}");
+    let [a] = listening.addresses("a")[..] else { panic!("the port of UDP is not another address") };
+    let quic = listening.ports().iter().find(|port| matches!(port.carries, Port::Quic(_))).unwrap();
+    assert_eq!((quic.sockets.address, quic.listener()), (a, None));
+    for worker in 0..2 {
+        assert!(matches!(quic.sockets.take(worker), Some(PortSocket::Udp(_))));
+    }
+    assert!(has_http3(&listening, "a") && !has_http3(&listening, "b"));
+    config.settings.downstream.http3.offered = false;
+    let off = sockets.follow(&snapshot(&config)).0;
+    assert_eq!((off.addresses("a"), off.ports().len(), has_http3(&off, "a")), (vec![a], 2, false));
+    config.settings.downstream.http3.offered = true;
+    let on = sockets.follow(&snapshot(&config)).0;
+    assert_eq!((on.ports().len(), has_http3(&on, "a")), (3, true));
+    config.settings.downstream.tls_versions = fairway_model::TlsVersions::Only12;
+    let old = sockets.follow(&snapshot(&config)).0;
+    assert_eq!((old.ports().len(), has_http3(&old, "a")), (2, false));
+}
+
+#[test]
+fn a_port_that_is_taken_for_udp_only_leaves_http1_and_http2() {
+    let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("pass", ListenerProtocol::Tls, 443)]);
+    // An address of its own, as below.
+    let address: SocketAddr = "127.0.53.54:20054".parse().unwrap();
+    let taken = UdpSocket::bind(address).unwrap();
+    for name in ["a", "pass"] {
+        edited(&mut config, name, |listener| listener.bind = vec![address]);
+    }
+    edited(&mut config, "pass", |listener| listener.host = HostPattern::Exact("pass.test".into()));
+    let mut sockets = Sockets::new(1, 8);
+    let (listening, errors) = sockets.follow(&snapshot(&config));
+    let [ListenerError::Bind(error)] = &errors[..] else { panic!("{errors:?}") };
+    let text = error.to_string();
+    assert!(text.starts_with("cannot listen on 127.0.53.54:20054 over UDP (a): "), "{text}");
+    assert!(text.ends_with("; there is no HTTP/3 there, and HTTP/1.1 and HTTP/2 are served"), "{text}");
+    assert_eq!(listening.addresses("a"), [address]);
+    assert!(!has_http3(&listening, "a") && !sockets.is_complete());
+    let unbound = sockets.unbound(&snapshot(&config));
+    let [(name, at, why)] = &unbound[..] else { panic!("{unbound:?}") };
+    assert_eq!((&**name, *at), ("a", address));
+    assert!(why.starts_with("UDP, for HTTP/3: "), "{why}");
+    assert!(sockets.follow(&snapshot(&config)).1.is_empty(), "it is said once");
+    drop(taken);
+    let again = sockets.follow(&snapshot(&config)).0;
+    assert!(has_http3(&again, "a") && sockets.is_complete());
+}
+
+#[test]
+fn nobody_is_sent_to_http3_that_only_some_addresses_of_a_listener_have() {
+    let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("dns", ListenerProtocol::Udp, 53)]);
+    let (one, other) = ("127.0.53.55:20055".parse().unwrap(), "127.0.53.56:20055".parse().unwrap());
+    edited(&mut config, "a", |listener| listener.bind = vec![one, other]);
+    edited(&mut config, "dns", |listener| listener.bind = vec![other]);
+    let mut sockets = Sockets::new(1, 8);
+    let (listening, errors) = sockets.follow(&snapshot(&config));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!((listening.addresses("a"), has_http3(&listening, "a")), (vec![one, other], false));
+    config.listeners.remove("dns");
+    assert!(has_http3(&sockets.follow(&snapshot(&config)).0, "a"));
+}
+
+#[test]
+fn a_number_is_bound_for_both_transports_and_bounds_stay_with_their_listener() {
+    let mut both = config(&[("tcp", ListenerProtocol::Tcp, 53), ("udp", ListenerProtocol::Udp, 53)]);
+    // An address of its own: of another one, a connection of somebody else may have any port.
+    let free = "127.0.53.53:20053".parse().unwrap();
+    let mut sockets = Sockets::new(2, 8);
+    for name in ["tcp", "udp"] {
+        let listener = Listener { bind: vec![free], ..(**both.listeners.get(name).unwrap()).clone() };
+        both.listeners.insert(name.into(), Arc::new(listener));
+    }
+    let (first, errors) = sockets.follow(&snapshot(&both));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!((first.addresses("tcp"), first.addresses("udp")), (vec![free], vec![free]));
+    let udp = first.ports().iter().find(|port| matches!(port.carries, Port::Datagrams(_))).unwrap();
+    let id = udp.listener().unwrap();
+    assert!(matches!(udp.sockets.take(1), Some(PortSocket::Udp(_))));
+    both.listeners.remove("tcp");
+    let second = sockets.follow(&snapshot(&both)).0;
+    assert!(Arc::ptr_eq(first.bounds(id).unwrap(), second.bounds(id).unwrap()));
+    assert!(second.addresses("tcp").is_empty());
+}

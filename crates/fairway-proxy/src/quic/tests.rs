@@ -1,0 +1,268 @@
+//! Clients of QUIC at real sockets of a worker: handshakes, refusals, Retry, hand-over between workers, stateless resets.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use quinn_proto::crypto::HmacKey;
+use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
+use tokio::net::UdpSocket;
+
+use super::ids::{ID_BYTES, IdKey};
+use super::serve::{MAX_UNVALIDATED_HANDSHAKES, RESET_INTERVAL};
+use super::testing::{Client, HANGS, Process, config, offering, quic_port, until};
+use crate::testing::on_stage;
+use crate::worker::Phase;
+
+/// The code with which the other side closed a connection.
+fn code(error: Option<ConnectionError>) -> u64 {
+    match error {
+        Some(ConnectionError::ConnectionClosed(close)) => close.error_code.into(),
+        other => panic!("closed by the other side: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_name_chooses_the_listener() {
+    on_stage(async {
+        let process = Process::start(1, &config(&["a.test", "b.test"], |_| {})).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        for (name, of_a, of_b) in [("a.test", 1, 0), ("b.test", 1, 1), ("B.test", 1, 2)] {
+            let handle = client.connect(process.addresses[0], name);
+            assert_eq!(client.finish(handle).await, None, "{name}");
+            client.until(|_| (process.served("a.test"), process.served("b.test")) == (of_a, of_b)).await;
+        }
+        let kinds = ["full", "resumed"].map(|kind| format!("fairway_tls_handshakes_{kind}_total"));
+        assert_eq!(kinds.iter().map(|kind| process.value(0, kind)).sum::<u64>(), 3);
+        assert_eq!(process.value(0, "fairway_connections_accepted_total"), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_an_unknown_name_gets_the_alert_for_it() {
+    on_stage(async {
+        let process = Process::start(1, &config(&["a.test"], |_| {})).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let handle = client.connect(process.addresses[0], "b.test");
+        assert_eq!(code(client.finish(handle).await), 0x170);
+        until(|| process.value(0, "fairway_refused_connections_total{reason=\"no_listener\"}") == 1).await;
+        assert_eq!(process.value(0, "fairway_connections_open"), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_without_http3_gets_the_alert_for_it() {
+    on_stage(async {
+        let process = Process::start(1, &config(&["a.test"], |_| {})).await;
+        let mut client = Client::new(offering(&["hq-interop"])).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(code(client.finish(handle).await), 0x178);
+        until(|| process.value(0, "fairway_refused_connections_total{reason=\"handshake_failed\"}") == 1)
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_hello_may_take_several_datagrams() {
+    on_stage(async {
+        let process = Process::start(1, &config(&["a.test"], |_| {})).await;
+        let fillers: Vec<_> =
+            (0..200).map(|number| format!("a-long-name-of-a-protocol-{number:03}")).collect();
+        let protocols: Vec<&str> = fillers.iter().map(String::as_str).chain(["h3"]).collect();
+        let mut client = Client::new(offering(&protocols)).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(handle).await, None);
+        let sent = client.connections[&handle].quic.stats().frame_tx.crypto;
+        assert!(sent >= 5, "6 KiB of them, in {sent} frames");
+        client.until(|_| process.served("a.test") == 1).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_session_is_resumed() {
+    on_stage(async {
+        let process = Process::start(1, &config(&["a.test"], |_| {})).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        // Tickets come behind the handshake, and at the latest while the next one is under way.
+        for _ in 0..5 {
+            let handle = client.connect(process.addresses[0], "a.test");
+            assert_eq!(client.finish(handle).await, None);
+        }
+        until(|| process.value(0, "fairway_tls_handshakes_resumed_total") > 0).await;
+        assert!(process.value(0, "fairway_tls_handshakes_full_total") > 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_beyond_those_that_there_may_be_are_refused() {
+    on_stage(async {
+        let mut config = config(&["a.test"], |_| {});
+        config.settings.downstream.connections_per_worker = Some(1);
+        let process = Process::start(1, &config).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let first = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(first).await, None);
+        let second = client.connect(process.addresses[0], "a.test");
+        assert_eq!(code(client.finish(second).await), u64::from(TransportErrorCode::CONNECTION_REFUSED));
+        // Each datagram of its hello is refused.
+        assert!(process.value(0, "fairway_refused_connections_total{reason=\"overloaded\"}") > 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_listener_that_is_full_refuses_by_itself() {
+    on_stage(async {
+        let limited = |listener: &mut fairway_model::Listener| {
+            if &*listener.name == "a.test" {
+                listener.clients.connections = NonZeroU32::new(1);
+            }
+        };
+        let process = Process::start(1, &config(&["a.test", "b.test"], limited)).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let mut codes = Vec::new();
+        for name in ["a.test", "a.test", "b.test"] {
+            let handle = client.connect(process.addresses[0], name);
+            codes.push(client.finish(handle).await.map(|error| code(Some(error))));
+        }
+        assert_eq!(codes, [None, Some(u64::from(TransportErrorCode::CONNECTION_REFUSED)), None]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_not_completed_ends_in_time() {
+    on_stage(async {
+        let slow = |listener: &mut fairway_model::Listener| {
+            listener.clients.handshake_timeout = Some(Duration::from_secs(1));
+        };
+        let process = Process::start(1, &config(&["a.test"], slow)).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        client.connect(process.addresses[0], "a.test");
+        client.send().await;
+        until(|| process.value(0, "fairway_connections_open") == 1).await;
+        until(|| process.value(0, "fairway_connections_open") == 0).await;
+        assert_eq!(process.value(0, "fairway_refused_connections_total{reason=\"handshake_timeout\"}"), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clients_show_their_address_first_while_many_handshakes_are_under_way() {
+    on_stage(async {
+        let process = Process::start(1, &config(&["a.test"], |_| {})).await;
+        let mut absent = Client::new(offering(&["h3"])).await;
+        for _ in 0..MAX_UNVALIDATED_HANDSHAKES {
+            absent.connect(process.addresses[0], "a.test");
+        }
+        absent.send().await;
+        let open = MAX_UNVALIDATED_HANDSHAKES as u64;
+        until(|| process.value(0, "fairway_connections_open") == open).await;
+        assert_eq!(process.value(0, "fairway_quic_retries_total"), 0);
+        let mut client = Client::new(offering(&["h3"])).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(handle).await, None);
+        // Each datagram of its hello is answered so.
+        assert!(process.value(0, "fairway_quic_retries_total") > 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn datagrams_that_come_to_another_worker_are_handed_over() {
+    on_stage(async {
+        let process = Process::start(2, &config(&["a.test"], |_| {})).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(handle).await, None);
+        client.until(|_| process.served("a.test") == 1).await;
+        // From now on the kernel gives what this client sends to the other worker.
+        client.detour.set(Some(process.addresses[1]));
+        let acks = |client: &Client| client.connections[&handle].quic.stats().frame_rx.acks;
+        let before = acks(&client);
+        client.connections.get_mut(&handle).unwrap().quic.ping();
+        client.until(|client| acks(client) > before && process.value(1, HANDED_OVER) > 0).await;
+        assert_eq!(process.value(0, HANDED_OVER), 0);
+        assert_eq!(process.value(1, "fairway_connections_accepted_total"), 0);
+        assert_eq!(process.value(1, "fairway_quic_datagrams_dropped_total"), 0);
+    })
+    .await;
+}
+
+const HANDED_OVER: &str = "fairway_quic_datagrams_handed_over_total";
+const RESETS: &str = "fairway_quic_stateless_resets_total";
+
+/// A packet with a short header for this id (RFC 9000 §17.3.1).
+fn short_packet(id: &[u8]) -> Vec<u8> {
+    [&[0x41], id, &[7; 60]].concat()
+}
+
+#[tokio::test]
+async fn a_packet_of_a_connection_that_is_gone_is_answered_with_a_stateless_reset() {
+    on_stage(async {
+        let process = Process::start(2, &config(&["a.test"], |_| {})).await;
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let gone = process.shared.ids().for_port(quic_port(&process.workers[0])).issue(0);
+        let mut token = [0; 32];
+        process.shared.resets().sign(&gone, &mut token);
+        // An id that this process never issued is none of its business, and comes first.
+        let foreign = IdKey::new().issue(0);
+        // Both workers know what is gone.
+        for to in &process.addresses {
+            socket.send_to(&short_packet(&foreign), to).await.unwrap();
+            socket.send_to(&short_packet(&gone), to).await.unwrap();
+            let mut answer = [0; 256];
+            let received = tokio::time::timeout(HANGS, socket.recv(&mut answer)).await;
+            let length = received.expect("an answer").unwrap();
+            assert!((ID_BYTES..short_packet(&gone).len()).contains(&length), "{length} bytes");
+            assert_eq!(answer[length - 16..length], token[..16]);
+            // Then the next one may be answered.
+            tokio::time::sleep(2 * RESET_INTERVAL).await;
+        }
+        assert_eq!((process.value(0, RESETS), process.value(1, RESETS)), (2, 0));
+        assert_eq!(process.value(1, HANDED_OVER), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_another_worker_would_get_that_is_gone_is_answered_here() {
+    on_stage(async {
+        let process = Process::start(2, &config(&["a.test"], |_| {})).await;
+        process.shared.leave(quic_port(&process.workers[0]), 1);
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let gone = process.shared.ids().for_port(quic_port(&process.workers[0])).issue(1);
+        socket.send_to(&short_packet(&gone), process.addresses[0]).await.unwrap();
+        let mut answer = [0; 256];
+        tokio::time::timeout(HANGS, socket.recv(&mut answer)).await.expect("an answer").unwrap();
+        assert_eq!((process.value(0, RESETS), process.value(0, HANDED_OVER)), (1, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_drains_serves_who_is_there_and_refuses_who_comes() {
+    on_stage(async {
+        let mut process = Process::start(1, &config(&["a.test"], |_| {})).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let there = client.connect(process.addresses[0], "a.test");
+        // It stays as it is: its handshake is not complete.
+        client.send().await;
+        until(|| process.value(0, "fairway_connections_open") == 1).await;
+        process.workers[0].enter(Phase::Draining);
+        let mut other = Client::new(offering(&["h3"])).await;
+        let late = other.connect(process.addresses[0], "a.test");
+        assert_eq!(code(other.finish(late).await), u64::from(TransportErrorCode::CONNECTION_REFUSED));
+        assert_eq!(client.finish(there).await, None);
+        let quic = &mut client.connections.get_mut(&there).unwrap().quic;
+        quic.close(std::time::Instant::now(), VarInt::from_u32(0x100), bytes::Bytes::new());
+        let task = process.tasks.remove(0);
+        client.until(|_| task.is_finished()).await;
+        assert_eq!(process.value(0, "fairway_connections_open"), 0);
+    })
+    .await;
+}

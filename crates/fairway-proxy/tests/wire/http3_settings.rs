@@ -1,0 +1,79 @@
+//! Settings of HTTP/3, live, as clients over TCP see them: where `Alt-Svc` stands, and what is left without the UDP port.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use fairway_testkit::certificates::trusting_anything;
+use fairway_testkit::client::TlsOffer;
+use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::{Answer, Backend, Client, Request, eventually};
+
+use crate::spread::Browser;
+use crate::support::{HOST, Running, Setup};
+
+const ADVERTISED: Option<&str> = Some("h3=\":443\"; ma=86400");
+
+/// `Alt-Svc` of answers over HTTP/1 in the clear, over HTTP/1 with TLS, and over HTTP/2.
+async fn advertised(proxy: &Running, path: &str) -> [Option<String>; 3] {
+    let request = Request::get(HOST, path);
+    let offer = TlsOffer::new(trusting_anything(), HOST);
+    let mut tls = Client::connect_tls(proxy.https, &offer).await.unwrap();
+    let mut http2 = Browser::secure(proxy).await;
+    assert_eq!(http2.get(path).await.0, 200);
+    let mut found = Vec::new();
+    for client in [&mut proxy.client().await, &mut tls] {
+        let answer = client.exchange(&request).await.unwrap();
+        assert_eq!(answer.status, 200);
+        found.push(answer.header("Alt-Svc").map(str::to_owned));
+    }
+    [found.remove(0), found.remove(0), http2.field("Alt-Svc")]
+}
+
+async fn endpoint() -> Backend {
+    Backend::http(|request| match request.target.as_str() {
+        "/own" => Answer::with_headers(200, &[("Alt-Svc", "clear")], "ok"),
+        _ => Answer::ok("ok"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn answers_over_tls_say_where_http3_is_while_it_is_served() {
+    let backend = endpoint().await;
+    let setup = Setup::to(&[backend.address()]);
+    let mut proxy = setup.start();
+    assert_eq!(advertised(&proxy, "/").await, [None, None, None]);
+    let with = setup.clone().settings(|settings| settings.downstream.http3.offered = true);
+    proxy.publish(&with).await;
+    let found = advertised(&proxy, "/").await;
+    assert_eq!(found.each_ref().map(Option::as_deref), [None, ADVERTISED, ADVERTISED]);
+    let own = advertised(&proxy, "/own").await;
+    assert_eq!(own.each_ref().map(Option::as_deref), [Some("clear"); 3], "the endpoint has said something");
+    proxy.publish(&setup).await;
+    assert_eq!(advertised(&proxy, "/").await, [None, None, None]);
+}
+
+#[tokio::test]
+async fn a_udp_port_that_is_taken_takes_nothing_from_http1_and_http2() {
+    let backend = endpoint().await;
+    let setup = Setup::to(&[backend.address()]).settings(|settings| settings.downstream.http3.offered = true);
+    // An address of its own: another test, or a connection of somebody else, may have any free port of another one.
+    let address: SocketAddr = "127.0.53.57:20057".parse().unwrap();
+    let taken = UdpSocket::bind(address).unwrap();
+    let mut config = setup.config();
+    let mut https = (**config.listeners.get("https").unwrap()).clone();
+    https.bind = vec![address];
+    config.listeners.insert(https.name.clone(), https.into());
+    let proxy = setup.start_by(&config);
+    assert_eq!(proxy.https, address);
+    assert_eq!(advertised(&proxy, "/").await, [None, None, None]);
+    let [unbound] = &proxy.publisher.unbound()[..] else { panic!("UDP is not bound") };
+    assert_eq!((&*unbound.listener, unbound.address), ("https", address));
+    assert!(unbound.reason.starts_with("UDP, for HTTP/3: "), "{}", unbound.reason);
+    assert!(proxy.publisher.bind_again().is_empty(), "the reason is not new");
+    drop(taken);
+    assert!(proxy.publisher.bind_again().is_empty() && proxy.publisher.is_bound());
+    eventually("HTTP/3 is advertised", PATIENCE, || async {
+        advertised(&proxy, "/").await.each_ref().map(Option::as_deref) == [None, ADVERTISED, ADVERTISED]
+    })
+    .await;
+}
