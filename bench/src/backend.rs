@@ -48,7 +48,7 @@ mod tests {
     fn ask(name: &str, upstream: &Upstream) -> Ask {
         let mut scenario = named(&[name.to_owned()]).unwrap()[0];
         scenario.tls = None;
-        Ask { address: upstream.address(scenario.upstream), scenario }
+        Ask { address: upstream.address(scenario.upstream), scenario, announces_length: true }
     }
 
     #[test]

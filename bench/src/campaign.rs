@@ -103,18 +103,7 @@ impl Campaign {
             let started = self.start(&peer.name, peer, binary, scenario)?;
             take(started, &peer.name, &mut running, &mut missing);
         }
-        // What the protocol of the backend costs, and edits, is seen beside the same proxy without them.
-        let beside = if scenario.upstream == Spoken::H2c {
-            Some((Scenario { upstream: Spoken::Http1, ..*scenario }, "to HTTP/1"))
-        } else {
-            let plain = Scenario { edits: Edits::Nothing, ..*scenario };
-            match scenario.edits {
-                Edits::Nothing => None,
-                Edits::Usual => Some((plain, "without edits")),
-                Edits::Token => Some((plain, "without a token")),
-            }
-        };
-        if let (Some((other, difference)), Some((peer, binary))) = (beside, part.first()) {
+        if let (Some((other, difference)), Some((peer, binary))) = (compared(scenario), part.first()) {
             let name = format!("{} {difference}", peer.name);
             let started = self.start(&name, peer, binary, &other)?;
             take(started, &name, &mut running, &mut missing);
@@ -204,10 +193,27 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
         (scenario.tls.is_some(), Need::Tls),
         (!scenario.is_recommended(), Need::Defaults),
         (scenario.is_http2(), Need::Http2),
+        (scenario.is_http3(), Need::Http3),
         (scenario.is_edited(), Need::Edits),
         (scenario.asks_for_token(), Need::Tokens),
     ];
     needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
+}
+
+/// What a protocol costs, or edits, is seen beside the same proxy without them.
+fn compared(scenario: &Scenario) -> Option<(Scenario, &'static str)> {
+    if scenario.upstream == Spoken::H2c {
+        return Some((Scenario { upstream: Spoken::Http1, ..*scenario }, "to HTTP/1"));
+    }
+    if let Downstream::Http3 { streams } = scenario.downstream {
+        return Some((Scenario { downstream: Downstream::Http2 { streams }, ..*scenario }, "over HTTP/2"));
+    }
+    let plain = Scenario { edits: Edits::Nothing, ..*scenario };
+    match scenario.edits {
+        Edits::Nothing => None,
+        Edits::Usual => Some((plain, "without edits")),
+        Edits::Token => Some((plain, "without a token")),
+    }
 }
 
 /// Whether it is configured as all others of its kind.

@@ -12,7 +12,7 @@ use fairway_lab_traffic::load::{Outcome, Plan, Protocol, Reuse, Stream, TlsPlan,
 use crate::body::Body;
 use crate::credential;
 use crate::interrupt::wait_until;
-use crate::scenario::{Forwarded, HOST, Load, Scenario, Tls};
+use crate::scenario::{Downstream, Forwarded, HOST, Load, Scenario, Tls};
 
 /// How long a connection, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ const ORIGIN: (&str, &str) = ("origin", "https://other.example");
 pub(crate) struct Ask {
     pub(crate) address: SocketAddr,
     pub(crate) scenario: Scenario,
+    /// Whether responses must say how long they are.
+    pub(crate) announces_length: bool,
 }
 
 /// What it came to.
@@ -137,15 +139,20 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         plan.bounds.timeout = LOST;
         return Ok(plan);
     }
-    if ask.scenario.is_http2() {
-        plan.wire.protocol = Protocol::Http2;
-        plan.shape.streams = downstream.streams();
-    }
+    plan.wire.protocol = match downstream {
+        Downstream::Http1 => Protocol::Http1,
+        Downstream::Http2 { .. } => Protocol::Http2,
+        Downstream::Http3 { .. } => Protocol::Http3,
+    };
+    plan.shape.streams = downstream.streams();
     plan.expect.statuses = vec![200..=200];
     if body == Body::Message {
         plan.call();
     } else {
-        plan.expect.header = Some(field("content-length", &body.bytes().to_string()));
+        plan.expect.header = Some(match ask.announces_length {
+            true => field("content-length", &body.bytes().to_string()),
+            false => field("x-lab-backend", "bench"),
+        });
     }
     // Every peer has to do the same work, so nothing is left to choose.
     plan.wire.tls = tls.map(|tls| {

@@ -45,6 +45,7 @@ impl Running {
         let ask = Ask {
             address: if tls.is_some() { self.site.https } else { self.site.http },
             scenario: Scenario { load: Load::Idle, connections: 1, body, ..self.site.scenario },
+            announces_length: self.site.announces_length,
         };
         let waited = self.program.wait_until(READY_WITHIN, || {
             interrupt::check()?;

@@ -32,13 +32,17 @@ pub(crate) enum Downstream {
     Http2 {
         streams: usize,
     },
+    /// HTTP/3, likewise.
+    Http3 {
+        streams: usize,
+    },
 }
 
 impl Downstream {
     pub(crate) fn streams(self) -> usize {
         match self {
             Self::Http1 => 1,
-            Self::Http2 { streams } => streams,
+            Self::Http2 { streams } | Self::Http3 { streams } => streams,
         }
     }
 }
@@ -99,7 +103,12 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// Whether clients speak HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
-        self.downstream != Downstream::Http1
+        matches!(self.downstream, Downstream::Http2 { .. })
+    }
+
+    /// Whether clients speak HTTP/3.
+    pub(crate) fn is_http3(&self) -> bool {
+        matches!(self.downstream, Downstream::Http3 { .. })
     }
 
     /// Whether a proxy sees no request.
@@ -180,6 +189,20 @@ impl Scenario {
         }
     }
 
+    /// HTTP/3, keep-alive.
+    const fn http3(
+        name: &'static str,
+        title: &'static str,
+        body: Body,
+        connections: usize,
+        streams: usize,
+    ) -> Self {
+        Self {
+            downstream: Downstream::Http3 { streams },
+            ..Self::http1(name, title, Load::KeepAlive, Some(Tls::V13), body, connections)
+        }
+    }
+
     const fn over(self, upstream: Spoken) -> Self {
         Self { upstream, ..self }
     }
@@ -202,7 +225,7 @@ impl Scenario {
 }
 
 #[rustfmt::skip]
-pub(crate) const ALL: [Scenario; 30] = [
+pub(crate) const ALL: [Scenario; 33] = [
     Scenario::http1("http-1k-50", "1 KiB, plain keep-alive, 50 connections", Load::KeepAlive, None, Body::Kilobyte, 50),
     Scenario::http1("http-1k-200", "1 KiB, plain keep-alive, 200 connections", Load::KeepAlive, None, Body::Kilobyte, 200),
     Scenario::http1("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50),
@@ -217,6 +240,9 @@ pub(crate) const ALL: [Scenario; 30] = [
     Scenario::http2("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100),
     Scenario::http2("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100).over(Spoken::H2c),
     Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams", 10, 10).over(Spoken::Grpc) },
+    Scenario::http3("h3-1k-50x1", "HTTP/3, 1 KiB, 50 connections with 1 stream", Body::Kilobyte, 50, 1),
+    Scenario::http3("h3-1k-10x10", "HTTP/3, 1 KiB, 10 connections with 10 streams", Body::Kilobyte, 10, 10),
+    Scenario::http3("h3-1m", "HTTP/3, 1 MiB, for each MiB", Body::Megabyte, 20, 1),
     Scenario::http1("https12-1k-50", "1 KiB, TLS 1.2 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V12), Body::Kilobyte, 50),
     Scenario::http1("tls12-handshakes", "full TLS 1.2 handshake (RSA-2048) and one request", Load::Once, Some(Tls::V12), Body::Kilobyte, 50),
     Scenario::http1("https12-1m", "1 MiB, TLS 1.2", Load::KeepAlive, Some(Tls::V12), Body::Megabyte, 20),

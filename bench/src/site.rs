@@ -2,12 +2,13 @@
 //! Never starts anything.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use crate::backend::Upstream;
 use crate::body::Body;
-use crate::scenario::{Forwarded, Scenario};
+use crate::scenario::{Downstream, Forwarded, Scenario};
 pub(crate) use crate::scenario::{HOST, PREFIX};
 use fairway_lab_traffic::backend::Spoken;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
@@ -58,6 +59,8 @@ pub(crate) struct Site {
     pub(crate) backend: SocketAddr,
     /// Worker threads or processes.
     pub(crate) workers: usize,
+    /// Whether responses must say how long they are; not through a service that may change their bodies piece by piece.
+    pub(crate) announces_length: bool,
     /// The configuration as written, for the report.
     pub(crate) written: Vec<(String, String)>,
 }
@@ -81,6 +84,7 @@ impl Site {
             admin,
             backend: backend.address(scenario.upstream),
             workers,
+            announces_length: true,
             written: Vec::new(),
         })
     }
@@ -113,7 +117,11 @@ impl Site {
 
     /// The protocols that ALPN may choose: what the scenario's clients offer.
     pub(crate) fn alpn(&self) -> &'static str {
-        if self.scenario.is_http2() { "h2" } else { "http/1.1" }
+        match self.scenario.downstream {
+            Downstream::Http1 => "http/1.1",
+            Downstream::Http2 { .. } => "h2",
+            Downstream::Http3 { .. } => "h3",
+        }
     }
 
     /// Writes a configuration file and remembers it for the report.
@@ -134,9 +142,18 @@ impl Site {
     }
 }
 
-/// Ports that were free a moment ago. All are held until all are known, so that they differ.
+/// Ports that were free a moment ago, also for datagrams. All are held until all are known, so that they differ.
 fn free_ports() -> anyhow::Result<[SocketAddr; 3]> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let bind = || -> std::io::Result<TcpListener> {
+        loop {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            match UdpSocket::bind(listener.local_addr()?) {
+                Ok(_) => return Ok(listener),
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
     let held = [bind()?, bind()?, bind()?];
     Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
 }

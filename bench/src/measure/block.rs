@@ -196,6 +196,8 @@ impl Measurement {
 pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
     Ask {
         address: if scenario.tls.is_some() { proxy.site.https } else { proxy.site.http },
-        scenario: *scenario,
+        // One that is beside the others for the cost of a protocol is asked in another.
+        scenario: Scenario { downstream: proxy.site.scenario.downstream, ..*scenario },
+        announces_length: proxy.site.announces_length,
     }
 }

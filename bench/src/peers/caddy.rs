@@ -56,7 +56,10 @@ fn server(site: &Site) -> Value {
     });
     if site.scenario.is_recommended() {
         server["idle_timeout"] = json!("10m");
-        server["protocols"] = json!(["h1", "h2"]);
+        server["protocols"] = match site.scenario.is_http3() {
+            true => json!(["h1", "h2", "h3"]),
+            false => json!(["h1", "h2"]),
+        };
         // The cipher suites of TLS 1.3 cannot be chosen in Go; the client offers only one.
         server["tls_connection_policies"] = json!([match site.scenario.tls {
             Some(Tls::V12) => json!({

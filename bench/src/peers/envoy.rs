@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::peer::{Binaries, Need, ONLY_REQUESTS, Peer, first_line};
 use crate::collector;
 use crate::credential;
-use crate::scenario::Tls;
+use crate::scenario::{Downstream, Tls};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, PREFIX, Site};
 
 pub(super) const ENVOY: Peer = Peer {
@@ -178,10 +178,37 @@ fn listener(site: &Site, name: &str, tls: Option<Value>) -> Value {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": http_connections(name, site),
     }] });
-    if let Some(tls) = tls {
+    let Some(tls) = tls else {
+        return json!({ "name": name, "address": address(port), "filter_chains": [chain] });
+    };
+    if !site.scenario.is_http3() {
         chain["transport_socket"] = json!({ "name": "envoy.transport_sockets.tls", "typed_config": tls });
+        return json!({ "name": name, "address": address(port), "filter_chains": [chain] });
     }
-    json!({ "name": name, "address": address(port), "filter_chains": [chain] })
+    chain["transport_socket"] = json!({
+        "name": "envoy.transport_sockets.quic",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport",
+            "downstream_tls_context": without_type(tls),
+        },
+    });
+    let mut address = address(port);
+    address["socket_address"]["protocol"] = json!("UDP");
+    // Datagrams are written and read in batches by default.
+    json!({
+        "name": name,
+        "address": address,
+        "udp_listener_config": { "quic_options": {}, "downstream_socket_config": { "prefer_gro": true } },
+        "filter_chains": [chain],
+    })
+}
+
+/// As a member of a message, and not by itself.
+fn without_type(mut message: Value) -> Value {
+    if let Some(members) = message.as_object_mut() {
+        members.remove("@type");
+    }
+    message
 }
 
 fn route(site: &Site) -> Value {
@@ -210,7 +237,15 @@ fn http_connections(name: &str, site: &Site) -> Value {
         "http_filters": filters.collect::<Vec<_>>(),
     });
     if site.scenario.is_recommended() {
-        connections["codec_type"] = json!(if site.scenario.is_http2() { "HTTP2" } else { "HTTP1" });
+        // Where clients speak HTTP/3 nobody asks the plain port.
+        connections["codec_type"] = json!(match site.scenario.downstream {
+            Downstream::Http3 { .. } if name == "https" => "HTTP3",
+            Downstream::Http2 { .. } => "HTTP2",
+            Downstream::Http1 | Downstream::Http3 { .. } => "HTTP1",
+        });
+        if site.scenario.is_http3() && name == "https" {
+            connections["http3_protocol_options"] = json!({});
+        }
         connections["use_remote_address"] = json!(true);
         connections["generate_request_id"] = json!(true);
         host["request_headers_to_add"] = json!([{

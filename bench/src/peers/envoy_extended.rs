@@ -47,6 +47,7 @@ fn prepare(
     certificate: &Certificate,
 ) -> anyhow::Result<Command> {
     let service = extension::listen()?.port();
+    site.announces_length = extended != Extended::Streamed;
     prepare_with(|resources| extend(resources, extended, service), binary, site, certificate)
 }
 

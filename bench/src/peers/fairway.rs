@@ -195,9 +195,10 @@ fn objects(site: &Site) -> String {
     let grpc = if site.is_grpc() { "\n    nginx.ingress.kubernetes.io/backend-protocol: GRPC" } else { "" };
     let ((path, kind, edits), [.., (field, value)]) = (edits(site), ANSWER_FIELDS);
     let (tokens, keys) = if site.scenario.asks_for_token() { tokens() } else { Default::default() };
+    let http3 = if site.scenario.is_http3() { "\n  use-http3: \"true\"" } else { "" };
     let settings = if site.scenario.is_recommended() {
         format!(
-            "
+            "{http3}
   upstream-keepalive-connections: \"{IDLE_UPSTREAMS}\"
   keep-alive-requests: \"100000000\"
   upstream-keepalive-requests: \"100000000\"

@@ -47,6 +47,7 @@ fn prepare(
     certificate: &Certificate,
 ) -> anyhow::Result<Command> {
     let service = extension::listen()?.port();
+    site.announces_length = extended != Extended::Streamed;
     let objects = objects(extended, service, site);
     let documents = objects.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     site.write("manifests/bench.yaml", &documents.join("\n---\n"))?;

@@ -12,6 +12,7 @@ pub(super) const FLOOR: Peer = Peer {
     without: &[
         (Need::Tls, "speaks no TLS"),
         (Need::Http2, "speaks no HTTP/2"),
+        (Need::Http3, "speaks no HTTP/3"),
         (Need::Datagrams, "forwards no UDP"),
         (Need::Edits, "edits nothing"),
         (Need::Tokens, "verifies nothing"),

@@ -19,6 +19,8 @@ pub(super) const HAPROXY: Peer = Peer {
 };
 
 fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> anyhow::Result<Command> {
+    let is_quic = site.scenario.is_http3();
+    anyhow::ensure!(!is_quic || is_built_with(binary, "+QUIC")?, "this HAProxy was built without QUIC");
     let both =
         site.write_secret("chain-and-key.pem", &format!("{}{}", certificate.chain, certificate.key))?;
     let text = match site.scenario.is_recommended() {
@@ -37,7 +39,7 @@ fn tcp(binary: &Executable, site: &Site) -> anyhow::Result<String> {
     let Site { http, backend, workers, .. } = site;
     let (idle, buffer) = (site.stream_idle(), site.stream_buffer());
     // A quarter of `maxconn` would be its pipes: with them it would need more files than the machine gives it.
-    let (pipes, splice) = match site.is_bulk() && splices(binary)? {
+    let (pipes, splice) = match site.is_bulk() && is_built_with(binary, "+LINUX_SPLICE")? {
         true => ("\n  maxpipes 1024", "\n  option splice-auto"),
         false => ("", ""),
     };
@@ -61,10 +63,11 @@ backend endpoints
     ))
 }
 
-/// Whether it was built with `splice`.
-fn splices(binary: &Executable) -> anyhow::Result<bool> {
+/// Whether it was built with a feature.
+fn is_built_with(binary: &Executable, feature: &str) -> anyhow::Result<bool> {
     let options = binary.command().arg("-vv").output().context("ask HAProxy what it was built with")?;
-    Ok(String::from_utf8_lossy(&options.stdout).contains("+LINUX_SPLICE"))
+    let options = String::from_utf8_lossy(&options.stdout).into_owned();
+    Ok(options.split_whitespace().any(|option| option == feature))
 }
 
 /// What is done besides forwarding. Fields are added, which costs it less than to set them.
@@ -113,6 +116,11 @@ fn configuration(site: &Site, certificate: &Path) -> String {
         }
     };
     let (certificate, alpn) = (certificate.display(), site.alpn());
+    let listener = if site.scenario.is_http3() {
+        format!("quic4@{https} ssl crt {certificate} alpn {alpn}")
+    } else {
+        format!("{https} backlog 4096 ssl crt {certificate} alpn {alpn}")
+    };
     let proto = if site.has_h2c_upstream() { " proto h2" } else { "" };
     let edits = edits(site);
     format!(
@@ -133,7 +141,7 @@ defaults
   http-reuse always
 frontend web
   bind {http} backlog 4096
-  bind {https} backlog 4096 ssl crt {certificate} alpn {alpn}
+  bind {listener}
   option forwardfor
   http-request set-header X-Real-IP %[src]
   http-request set-header X-Request-ID %[uuid()]

@@ -23,6 +23,11 @@ fn prepare(binary: &Executable, site: &mut Site, certificate: &Certificate) -> a
         let text = stream(binary, site)?;
         return start(binary, site, &text);
     }
+    let is_quic = site.scenario.is_http3();
+    anyhow::ensure!(
+        !is_quic || options(binary)?.contains("--with-http_v3_module"),
+        "this nginx was built without HTTP/3"
+    );
     let chain = site.write_secret("chain.pem", &certificate.chain)?;
     let key = site.write_secret("key.pem", &certificate.key)?;
     let text = match site.scenario.is_recommended() {
@@ -71,8 +76,7 @@ stream {{
 
 /// Debian has the module in a package of its own; elsewhere it is a part of the program.
 fn stream_module(binary: &Executable) -> anyhow::Result<String> {
-    let options = binary.command().arg("-V").output().context("ask nginx what it was built with")?;
-    let options = String::from_utf8_lossy(&options.stderr).into_owned();
+    let options = options(binary)?;
     if !options.contains("--with-stream=dynamic") {
         anyhow::ensure!(options.contains("--with-stream"), "this nginx was built without its stream module");
         return Ok(String::new());
@@ -84,6 +88,12 @@ fn stream_module(binary: &Executable) -> anyhow::Result<String> {
         file.display()
     );
     Ok(format!("load_module {};\n", file.display()))
+}
+
+/// The arguments that it was built with.
+fn options(binary: &Executable) -> anyhow::Result<String> {
+    let options = binary.command().arg("-V").output().context("ask nginx what it was built with")?;
+    Ok(String::from_utf8_lossy(&options.stderr).into_owned())
 }
 
 /// What nginx needs to forward, and nothing that changes how it does.
@@ -127,14 +137,18 @@ fn https(site: &Site, chain: &Path, key: &Path) -> String {
     ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;"
         }
     };
+    // Datagrams are written in batches, as others do by default.
+    let listen = match site.scenario.is_http3() {
+        true => format!("listen {} quic reuseport;\n    quic_gso on;", site.https),
+        false => format!("listen {} ssl backlog=4096;", site.https),
+    };
     format!(
-        "    listen {} ssl backlog=4096;
+        "    {listen}
     ssl_certificate {};
     ssl_certificate_key {};
     {version}
     ssl_ecdh_curve X25519;
     ssl_session_cache off;",
-        site.https,
         chain.display(),
         key.display()
     )
@@ -208,16 +222,18 @@ fn location(site: &Site) -> String {
       proxy_buffers 8 32k;
       proxy_max_temp_file_size 0;"
     };
+    // Requests of HTTP/3 have no field `Host`, and this port is the scheme's, so that both are the same.
+    let host = if site.scenario.is_http3() { "$host" } else { "$http_host" };
     let (path, edits) = edits(site);
     format!(
         "    location {path} {{
       {edits}{pass}
       {kind}_connect_timeout 5s;
-      {kind}_set_header Host $http_host;
+      {kind}_set_header Host {host};
       {kind}_set_header X-Request-ID $request_id;
       {kind}_set_header X-Real-IP $remote_addr;
       {kind}_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      {kind}_set_header X-Forwarded-Host $http_host;
+      {kind}_set_header X-Forwarded-Host {host};
       {kind}_set_header X-Forwarded-Port $server_port;
       {kind}_set_header X-Forwarded-Proto $scheme;
       {buffers}

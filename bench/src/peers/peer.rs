@@ -31,6 +31,8 @@ pub(crate) struct Peer {
 pub(crate) enum Need {
     Tls,
     Http2,
+    /// HTTP/3, with the QUIC that it needs.
+    Http3,
     /// Another path for the backend, and more fields for the client.
     Edits,
     /// Tokens that are verified.

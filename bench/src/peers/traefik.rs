@@ -64,6 +64,9 @@ fn arguments(site: &Site, routes: &Path) -> Vec<String> {
         format!("--entryPoints.websecure.address={}", site.https),
         format!("--providers.file.filename={}", routes.display()),
     ]);
+    if site.scenario.is_http3() {
+        arguments.push("--entryPoints.websecure.http3=true".to_owned());
+    }
     if site.scenario.is_recommended() {
         // Its own 200 are fewer than what a scenario has on the way.
         arguments.push(format!("--serversTransport.maxIdleConnsPerHost={IDLE_UPSTREAMS}"));

@@ -23,7 +23,7 @@ fn print_findings(findings: &Findings) {
     let scenario = &findings.scenario;
     let streams = match scenario.downstream {
         Downstream::Http1 => String::new(),
-        Downstream::Http2 { streams } => format!(" x {streams} streams"),
+        Downstream::Http2 { streams } | Downstream::Http3 { streams } => format!(" x {streams} streams"),
     };
     let what = if scenario.forwarded == Forwarded::Datagrams { "sessions" } else { "connections" };
     println!("\n{} ({} {what}{streams})", scenario.name, scenario.connections);

@@ -12,6 +12,7 @@
 use fairway_lab_measure::results::Class;
 
 use super::plan::{Expect, Plan, Protocol};
+use super::sought::Sought;
 use super::tally::Fate;
 use crate::http1::{Content, Fields, Malformed, Progress, end_of_head, line};
 
@@ -23,6 +24,8 @@ pub(super) struct Expected {
     pub(super) is_head: bool,
     pub(super) header: Option<(String, String)>,
     pub(super) expect: Expect,
+    /// What of it is looked for in answers of HTTP/3.
+    pub(super) sought: Sought,
     /// Datagrams are answered with themselves, which have so many bytes.
     pub(super) echo: Option<usize>,
 }
@@ -34,6 +37,7 @@ impl Expected {
             is_head: plan.request.method == "HEAD",
             header: expect.header.as_ref().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())),
             echo: (plan.wire.protocol == Protocol::Datagrams).then_some(plan.request.body.len()),
+            sought: Sought::new(expect.header.as_ref(), expect.trailer.as_ref()),
             expect,
         }
     }

@@ -43,10 +43,13 @@ pub struct LoadArguments {
     #[command(flatten)]
     shape: Shape,
     /// HTTP/2: by ALPN with https, with prior knowledge with http.
-    #[arg(long)]
+    #[arg(long, group = "streamed")]
     http2: bool,
+    /// HTTP/3, over QUIC, with https.
+    #[arg(long, group = "streamed")]
+    http3: bool,
     /// Open a connection for each request, and close it.
-    #[arg(long, conflicts_with = "http2")]
+    #[arg(long, conflicts_with = "streamed")]
     new_connections: bool,
     #[command(flatten)]
     tls: TlsPlan,
@@ -132,6 +135,9 @@ impl LoadArguments {
         (plan.shape, plan.records, plan.expect) = (self.shape, self.records, self.expect.clone());
         if self.http2 {
             plan.wire.protocol = Protocol::Http2;
+        }
+        if self.http3 {
+            plan.wire.protocol = Protocol::Http3;
         }
         if self.new_connections {
             plan.wire.reuse = Reuse::ConnectionPerRequest;

@@ -1,4 +1,4 @@
-//! Requests as bytes (HTTP/1) or heads (HTTP/2), prepared once for each path and finished with an id for each request.
+//! Requests as bytes (HTTP/1), heads (HTTP/2) or field sections (HTTP/3), prepared once for each path and finished with an id for each request.
 
 use std::io::Write;
 
@@ -8,6 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::fates::{Fates, Id, is_post};
 use super::plan::{Plan, Protocol, Reuse};
+use super::{frames, qpack};
 
 /// The field by which backends know a request.
 const ID_FIELD: &str = "x-lab-id";
@@ -28,6 +29,8 @@ pub(super) struct Composer {
     id: Option<Id>,
     next: usize,
     buffer: Vec<u8>,
+    /// A field section with an id.
+    section: Vec<u8>,
 }
 
 /// Requests of one method.
@@ -40,6 +43,8 @@ enum Heads {
     /// All of a head but the id and the empty line.
     Http1(Vec<Vec<u8>>),
     Http2(Vec<http::Request<()>>),
+    /// Field sections without the id.
+    Http3(Vec<Vec<u8>>),
     /// Of datagrams, which begin with their number.
     Datagrams,
 }
@@ -59,6 +64,7 @@ impl Composer {
             id,
             next: 0,
             buffer: Vec::new(),
+            section: Vec::new(),
         })
     }
 
@@ -73,7 +79,7 @@ impl Composer {
         self.buffer.clear();
         match &form.heads {
             Heads::Http1(heads) => self.buffer.extend_from_slice(&heads[self.next % heads.len()]),
-            Heads::Http2(_) => {}
+            Heads::Http2(_) | Heads::Http3(_) => {}
             Heads::Datagrams => {
                 self.buffer.extend_from_slice(&form.body);
                 self.buffer[..NUMBER].copy_from_slice(&number.to_be_bytes());
@@ -95,7 +101,7 @@ impl Composer {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         let mut request = match &form.heads {
             Heads::Http2(requests) => requests[self.next % requests.len()].clone(),
-            Heads::Http1(_) | Heads::Datagrams => http::Request::new(()),
+            Heads::Http1(_) | Heads::Http3(_) | Heads::Datagrams => http::Request::new(()),
         };
         self.next = self.next.wrapping_add(1);
         if let Some(id) = self.id {
@@ -104,6 +110,25 @@ impl Composer {
             request.headers_mut().insert(HeaderName::from_static(ID_FIELD), value);
         }
         request.map(|()| form.body.clone())
+    }
+
+    /// The frames of the next request, which has this number on its thread.
+    pub(super) fn http3(&mut self, number: u64) -> &[u8] {
+        let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
+        self.buffer.clear();
+        let Heads::Http3(sections) = &form.heads else { return &self.buffer };
+        let section = &sections[self.next % sections.len()];
+        self.next = self.next.wrapping_add(1);
+        match self.id {
+            None => frames::push_request(&mut self.buffer, section, &form.body),
+            Some(id) => {
+                self.section.clear();
+                self.section.extend_from_slice(section);
+                qpack::push(&mut self.section, ID_FIELD, &Id { number, ..id }.to_string());
+                frames::push_request(&mut self.buffer, &self.section, &form.body);
+            }
+        }
+        &self.buffer
     }
 }
 
@@ -116,10 +141,42 @@ impl Form {
                 Heads::Http1(requests.iter().map(|request| http1_head(plan, request, &body)).collect())
             }
             Protocol::Http2 => Heads::Http2(requests),
+            Protocol::Http3 => {
+                let sections = requests.iter().map(|request| http3_section(plan, request, &body));
+                Heads::Http3(sections.collect::<anyhow::Result<_>>()?)
+            }
             Protocol::Datagrams => Heads::Datagrams,
         };
         Ok(Self { heads, body })
     }
+}
+
+/// The field section of a request without an id (RFC 9114 §4.3.1).
+fn http3_section(plan: &Plan, request: &http::Request<()>, body: &Bytes) -> anyhow::Result<Vec<u8>> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let mut section = Vec::new();
+    qpack::begin(&mut section);
+    for (name, value) in [
+        (":method", request.method().as_str()),
+        (":scheme", "https"),
+        (":authority", plan.target.authority.as_str()),
+        (":path", path),
+    ] {
+        qpack::push(&mut section, name, value);
+    }
+    for (name, value) in request.headers() {
+        let value = value.to_str().with_context(|| format!("the value of {name} is not ASCII"))?;
+        qpack::push(&mut section, name.as_str(), value);
+    }
+    if has_length(request, body) {
+        qpack::push(&mut section, "content-length", &body.len().to_string());
+    }
+    Ok(section)
+}
+
+/// Whether a request says how long its content is.
+fn has_length(request: &http::Request<()>, body: &Bytes) -> bool {
+    !body.is_empty() || matches!(request.method().as_str(), "POST" | "PUT" | "PATCH")
 }
 
 /// Checked as `http` checks it; also what HTTP/2 sends.
@@ -153,7 +210,7 @@ fn http1_head(plan: &Plan, request: &http::Request<()>, body: &Bytes) -> Vec<u8>
         head.extend_from_slice(value.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
-    if !body.is_empty() || matches!(request.method().as_str(), "POST" | "PUT" | "PATCH") {
+    if has_length(request, body) {
         head.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
     }
     if plan.wire.reuse == Reuse::ConnectionPerRequest {

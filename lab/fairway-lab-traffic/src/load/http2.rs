@@ -32,10 +32,6 @@ pub(super) struct Http2 {
     raised: Arc<Flag>,
     waker: Waker,
     state: State,
-    /// Whether it stands in the line of connections that can take a request.
-    pub(super) is_offered: bool,
-    /// Whether it stands in the line of those that were given requests and have not been polled since.
-    pub(super) is_unpolled: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,17 +94,9 @@ impl Http2 {
         // The pipe takes the preface whole, so that one poll is enough.
         let polled = pin!(handshake).poll(&mut Context::from_waker(&waker));
         match polled {
-            Poll::Ready(Ok((sender, connection))) => Ok(Self {
-                pipe,
-                connection,
-                sender,
-                streams: Vec::new(),
-                raised,
-                waker,
-                state: State::Open,
-                is_offered: false,
-                is_unpolled: false,
-            }),
+            Poll::Ready(Ok((sender, connection))) => {
+                Ok(Self { pipe, connection, sender, streams: Vec::new(), raised, waker, state: State::Open })
+            }
             Poll::Ready(Err(error)) => Err(error.to_string()),
             Poll::Pending => Err("the preface of HTTP/2 could not be sent".to_owned()),
         }

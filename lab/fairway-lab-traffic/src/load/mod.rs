@@ -1,7 +1,7 @@
 //! The load generator: sends requests as a [`Plan`] says and tells what became of each.
 //!
 //! ```text
-//! Plan ─► Stream ─► threads, each: schedule ─► worker ─► slots: http1 | http2 over transport ─► tally
+//! Plan ─► Stream ─► threads, each: schedule ─► worker ─► slots: http1 | http2 over transport, http3 over quic ─► tally
 //!                                                                                 all tallies ─► Outcome
 //! ```
 //!
@@ -15,17 +15,22 @@ pub mod command;
 mod answer;
 mod compose;
 mod fates;
+mod frames;
 mod http1;
 mod http2;
+mod http3;
 mod outcome;
 mod pipe;
 mod plan;
 mod poller;
 mod probe;
+mod qpack;
+mod quic;
 mod schedule;
 mod series;
 mod shared;
 mod slot;
+mod sought;
 mod stream;
 mod summary;
 mod tally;

@@ -85,6 +85,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2: by ALPN inside TLS, with prior knowledge without.
     Http2,
+    /// HTTP/3 over QUIC, which has TLS 1.3; every handshake is a full one.
+    Http3,
     /// Datagrams as long as the content of the plan's request, which begin with a number and are each sent back. A socket is
     /// a connection.
     Datagrams,
@@ -164,7 +166,7 @@ pub enum Pace {
         /// Gaps exponentially distributed instead of constant.
         poisson: bool,
     },
-    /// Each connection (and stream of HTTP/2) is given its next request when it is done with the one before.
+    /// Each connection (and stream of HTTP/2 or HTTP/3) is given its next request when it is done with the one before.
     Closed,
 }
 
@@ -174,8 +176,8 @@ pub struct Shape {
     /// Connections, all threads together.
     #[arg(short, long, default_value_t = 10)]
     pub connections: usize,
-    /// Requests at a time on a connection of HTTP/2.
-    #[arg(long, default_value_t = 10, requires = "http2")]
+    /// Requests at a time on a connection of HTTP/2 or HTTP/3.
+    #[arg(long, default_value_t = 10, requires = "streamed")]
     pub streams: usize,
     /// Threads; never more than connections.
     #[arg(short, long, default_value_t = 1)]
@@ -206,10 +208,10 @@ pub struct Expect {
     /// A field that right answers have, `Name: value`; an answer without it is from the wrong route.
     #[arg(long = "expect-header", value_name = "FIELD", value_parser = field)]
     pub header: Option<(String, String)>,
-    /// A field of the trailers of HTTP/2 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
+    /// A field of the trailers of HTTP/2 or HTTP/3 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
     #[arg(skip)]
     pub trailer: Option<(String, String)>,
-    /// The whole content, of HTTP/2; an answer with other content came from the wrong route.
+    /// The whole content, of HTTP/2 or HTTP/3; an answer with other content came from the wrong route.
     #[arg(skip)]
     pub content: Option<Bytes>,
 }
@@ -293,8 +295,10 @@ impl Plan {
         anyhow::ensure!(self.shape.connections > 0, "a stream needs at least one connection (--connections)");
         anyhow::ensure!(
             self.shape.streams > 0,
-            "a connection of HTTP/2 needs at least one stream (--streams)"
+            "a connection of HTTP/2 or HTTP/3 needs at least one stream (--streams)"
         );
+        let is_cleartext = self.wire.protocol == Protocol::Http3 && self.wire.tls.is_none();
+        anyhow::ensure!(!is_cleartext, "HTTP/3 always has TLS: its URL begins with https://");
         anyhow::ensure!(!self.target.addresses.is_empty(), "a stream needs an address to connect to");
         let has_work =
             self.bounds.requests != Some(0) && self.bounds.duration.is_none_or(|some| !some.is_zero());

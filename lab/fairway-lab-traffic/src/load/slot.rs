@@ -1,11 +1,13 @@
 //! A place for a connection: closed, being opened, or open. Never decides when to open.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use fairway_lab_measure::results::Class;
 
 use super::http1::Http1;
 use super::http2::Http2;
+use super::http3::Http3;
 use super::plan::Protocol;
 use super::poller::{Interest, Poller};
 use super::transport::Transport;
@@ -18,6 +20,10 @@ pub(super) struct Slot {
     interest: Interest,
     /// Whether the connection that was here last carried a request.
     pub(super) was_used: bool,
+    /// Whether a connection with streams stands in the line of those that can take a request.
+    pub(super) is_offered: bool,
+    /// Whether it stands in the line of those that were given something and have not been polled since.
+    pub(super) is_unpolled: bool,
 }
 
 /// What is in it.
@@ -26,6 +32,8 @@ pub(super) enum State {
     Opening(Opening),
     Http1(Http1),
     Http2(Box<Http2>),
+    /// Open, or being made.
+    Http3(Box<Http3>),
 }
 
 /// A connection that is being made.
@@ -47,7 +55,14 @@ pub(super) enum Step {
 
 impl Slot {
     pub(super) fn empty() -> Self {
-        Self { epoch: 0, state: State::Closed, interest: Interest::Read, was_used: false }
+        Self {
+            epoch: 0,
+            state: State::Closed,
+            interest: Interest::Read,
+            was_used: false,
+            is_offered: false,
+            is_unpolled: false,
+        }
     }
 
     /// The token of its events.
@@ -57,12 +72,33 @@ impl Slot {
 
     /// Puts a connection that is being made into it.
     pub(super) fn begin(&mut self, opening: Opening, index: usize, poller: &Poller) -> io::Result<()> {
-        self.epoch = self.epoch.wrapping_add(1);
-        self.interest = Interest::ReadAndWrite;
-        self.was_used = false;
+        self.renew(Interest::ReadAndWrite);
         poller.add(&opening.transport, self.token(index), self.interest)?;
         self.state = State::Opening(opening);
         Ok(())
+    }
+
+    /// As [`Slot::begin`], with one of HTTP/3.
+    pub(super) fn begin_http3(&mut self, http3: Box<Http3>, index: usize, poller: &Poller) -> io::Result<()> {
+        self.renew(Interest::Read);
+        poller.add(&http3.quic, self.token(index), self.interest)?;
+        self.state = State::Http3(http3);
+        Ok(())
+    }
+
+    fn renew(&mut self, interest: Interest) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.interest = interest;
+        (self.was_used, self.is_offered, self.is_unpolled) = (false, false, false);
+    }
+
+    /// Whether a connection can take one more request, of at most `most` at a time; none for those without streams.
+    pub(super) fn has_room(&self, most: usize) -> Option<bool> {
+        match &self.state {
+            State::Http2(http2) => Some(http2.has_room(most)),
+            State::Http3(http3) => Some(http3.has_room(most)),
+            State::Closed | State::Opening(_) | State::Http1(_) => None,
+        }
     }
 
     /// Waits for writability only while there is something to write: epoll would say "writable" all of the time.
@@ -83,6 +119,10 @@ impl Slot {
                 let wanted = wants(&pipe.transport);
                 change(poller, &pipe.transport, token, &mut self.interest, wanted)
             }
+            State::Http3(http3) => {
+                let wanted = if http3.quic.wants_write() { Interest::ReadAndWrite } else { Interest::Read };
+                change(poller, &http3.quic, token, &mut self.interest, wanted)
+            }
         }
     }
 
@@ -91,6 +131,8 @@ impl Slot {
         self.epoch = self.epoch.wrapping_add(1);
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Http1(http1) if orderly => http1.transport.close(),
+            // Other than with TCP, the system tells nobody.
+            State::Http3(http3) => http3.close(),
             _ => {}
         }
     }
@@ -98,7 +140,7 @@ impl Slot {
 
 fn change(
     poller: &Poller,
-    transport: &Transport,
+    transport: impl AsFd,
     token: u64,
     interest: &mut Interest,
     wanted: Interest,

@@ -45,8 +45,10 @@ impl Summary<'_> {
         let (authority, path) = (&plan.target.authority, &plan.request.paths[0]);
         writeln!(out, "Running {:.1}s test @ {scheme}://{authority}{path}", load.seconds)?;
         write!(out, "  {} threads and {} connections", load.offered.threads, load.offered.connections)?;
-        if plan.wire.protocol == Protocol::Http2 {
-            write!(out, " of HTTP/2 with {} streams", plan.shape.streams)?;
+        match plan.wire.protocol {
+            Protocol::Http2 => write!(out, " of HTTP/2 with {} streams", plan.shape.streams)?,
+            Protocol::Http3 => write!(out, " of HTTP/3 with {} streams", plan.shape.streams)?,
+            Protocol::Http1 | Protocol::Datagrams => {}
         }
         match plan.pace {
             Pace::Closed => writeln!(out, " (closed loop)")?,

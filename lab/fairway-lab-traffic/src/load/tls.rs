@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use fairway_lab_measure::results::Tls;
+use quinn_proto::crypto::Session;
+use quinn_proto::crypto::rustls::HandshakeData;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls12Resumption,
@@ -63,14 +65,18 @@ pub(super) fn configuration(
     protocol: Protocol,
 ) -> anyhow::Result<(Arc<ClientConfig>, Arc<Witness>)> {
     let provider = Arc::new(provider(plan)?);
+    let is_quic = protocol == Protocol::Http3;
     let versions: Vec<&'static SupportedProtocolVersion> = plan
         .versions
         .iter()
+        // RFC 9001 §4.2.
+        .filter(|version| !is_quic || **version == TlsVersion::Tls13)
         .map(|version| match version {
             TlsVersion::Tls12 => &rustls::version::TLS12,
             TlsVersion::Tls13 => &rustls::version::TLS13,
         })
         .collect();
+    anyhow::ensure!(!versions.is_empty(), "HTTP/3 has TLS 1.3 and no other");
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .context("the cipher suites do not fit the TLS versions")?;
@@ -84,7 +90,8 @@ pub(super) fn configuration(
     let witness = Arc::new(Witness {
         roots,
         provider,
-        resumption: plan.resumption,
+        // A connection of QUIC does not say whether it resumed a session, so that none does.
+        resumption: plan.resumption && !is_quic,
         tickets: Mutex::default(),
         rest: ClientSessionMemoryCache::new(SERVERS),
         came: AtomicU64::new(0),
@@ -92,10 +99,14 @@ pub(super) fn configuration(
     });
     let mut config =
         builder.dangerous().with_custom_certificate_verifier(witness.clone()).with_no_client_auth();
-    let offered: &[u8] = if protocol == Protocol::Http2 { b"h2" } else { b"http/1.1" };
+    let offered: &[u8] = match protocol {
+        Protocol::Http2 => b"h2",
+        Protocol::Http3 => b"h3",
+        Protocol::Http1 | Protocol::Datagrams => b"http/1.1",
+    };
     config.alpn_protocols = vec![offered.to_vec()];
     config.resumption = Resumption::store(witness.clone());
-    if !plan.resumption {
+    if !witness.resumption {
         config.resumption = config.resumption.tls12_resumption(Tls12Resumption::Disabled);
     }
     Ok((Arc::new(config), witness))
@@ -169,6 +180,27 @@ pub(super) fn facts(connection: &ClientConnection) -> Tls {
     let group =
         connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str().map(str::to_owned));
     Tls { version, cipher, key, protocol, group, signature: None }
+}
+
+/// As [`facts`], of a connection of QUIC, which remembers less: suite and group are known where only one was offered.
+pub(super) fn quic_facts(offered: &ClientConfig, session: &dyn Session) -> Tls {
+    let provider = offered.crypto_provider();
+    let cipher =
+        match provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some()).collect::<Vec<_>>()[..] {
+            [suite] => iana(suite.suite()),
+            _ => String::new(),
+        };
+    let group = match provider.kx_groups[..] {
+        [group] => group.name().as_str().map(str::to_owned),
+        _ => None,
+    };
+    let chain =
+        session.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let key = chain.as_ref().and_then(|chain| chain.first()).and_then(key_of);
+    let settled = session.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let protocol = settled.and_then(|data| data.protocol);
+    let protocol = protocol.map(|name| String::from_utf8_lossy(&name).into_owned()).unwrap_or_default();
+    Tls { version: "TLSv1.3".to_owned(), cipher, key, protocol, group, signature: None }
 }
 
 /// rustls writes `TLS13_` where IANA writes `TLS_`.

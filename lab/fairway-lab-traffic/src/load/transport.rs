@@ -13,6 +13,7 @@ use rustls_pki_types::ServerName;
 use socket2::{Domain, Socket, Type};
 
 use super::plan::{Plan, Protocol};
+use super::quic::{Opener, Quic};
 use super::tls::{self, Witness};
 
 /// Bytes read from a socket at a time.
@@ -24,6 +25,8 @@ pub(super) struct Dialer {
     turn: usize,
     kind: Type,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// Opens those of QUIC.
+    pub(super) quic: Option<Opener>,
     /// What the handshakes of its connections showed, if there are some.
     pub(super) witness: Option<Arc<Witness>>,
 }
@@ -34,21 +37,35 @@ impl Dialer {
     /// # Errors
     /// TLS as planned cannot be had.
     pub(super) fn new(plan: &Plan, index: usize) -> anyhow::Result<Self> {
-        let (mut tls, mut witness) = (None, None);
+        let (mut tls, mut quic, mut witness) = (None, None, None);
         if let Some(wanted) = &plan.wire.tls {
             let (config, seen) = tls::configuration(wanted, plan.wire.protocol)?;
+            if plan.wire.protocol == Protocol::Http3 {
+                quic = Some(Opener::new(config.clone(), &plan.target.name)?);
+            }
             tls = Some((config, tls::server_name(&plan.target.name)?));
             witness = Some(seen);
         }
         let kind = if plan.wire.protocol == Protocol::Datagrams { Type::DGRAM } else { Type::STREAM };
-        Ok(Self { addresses: plan.target.addresses.clone(), turn: index, kind, tls, witness })
+        Ok(Self { addresses: plan.target.addresses.clone(), turn: index, kind, tls, quic, witness })
     }
 
     /// Begins to open a connection. The socket becomes writable when that has ended; [`Transport::connected`] says how.
     pub(super) fn dial(&mut self) -> io::Result<Transport> {
+        Transport::open(self.next_address(), self.kind, self.tls.as_ref())
+    }
+
+    /// Begins to open a connection of QUIC.
+    pub(super) fn dial_quic(&mut self) -> io::Result<Quic> {
+        let address = self.next_address();
+        let opener = self.quic.as_ref().ok_or_else(|| io::Error::other("QUIC needs TLS"))?;
+        opener.open(address)
+    }
+
+    fn next_address(&mut self) -> SocketAddr {
         let address = self.addresses[self.turn % self.addresses.len()];
         self.turn = self.turn.wrapping_add(1);
-        Transport::open(address, self.kind, self.tls.as_ref())
+        address
     }
 }
 

@@ -8,7 +8,8 @@
 //! A connection that ends is opened again at once; one that cannot be opened fails the first request of the line, and is
 //! tried again when a request needs it. Nothing is sent twice. Shares nothing with other threads per request.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,11 +22,14 @@ use super::http1::{After, Http1};
 use super::http2::Http2;
 use super::plan::{Pace, Plan, Protocol, Reuse};
 use super::poller::{Poller, SocketEvent};
+use super::quic::Datagrams;
 use super::schedule::Schedule;
 use super::shared::Shared;
 use super::slot::{Opening, Slot, State, Step, connect_class};
 use super::tally::{Exchange, Fate, Tally};
 use super::transport::{Dialer, Scratch};
+
+mod http3;
 
 /// How often a thread that has finished looks whether it may close its connections.
 const LOOK: Duration = Duration::from_millis(1);
@@ -43,12 +47,16 @@ pub(super) struct Worker {
     index: usize,
     poller: Poller,
     scratch: Scratch,
+    datagrams: Datagrams,
     dialer: Dialer,
     /// Empty between two uses; kept for their room.
     happened: Vec<SocketEvent>,
     ended: Vec<(Exchange, Fate)>,
     slots: Vec<Slot>,
     queues: Queues,
+    /// When which connections of HTTP/3 need to be looked after: time, place and epoch. A connection that has an earlier time by now
+    /// stands here twice, and the later one is passed over.
+    timers: BinaryHeap<Reverse<(Instant, usize, u32)>>,
     schedule: Schedule,
     composer: Composer,
     expected: Expected,
@@ -65,7 +73,7 @@ struct Queues {
     idle: VecDeque<(usize, u32)>,
     /// Places without a connection.
     closed: Vec<usize>,
-    /// Connections of HTTP/2 that were given requests and have not been polled since.
+    /// Connections with streams that were given something and have not been polled since.
     unpolled: Vec<usize>,
     /// When users of a closed loop that rest are back.
     rests: VecDeque<u64>,
@@ -126,11 +134,13 @@ impl Worker {
             index,
             poller: Poller::new()?,
             scratch: Scratch::new(),
+            datagrams: Datagrams::of(&plan),
             dialer: Dialer::new(&plan, index)?,
             happened: Vec::new(),
             ended: Vec::new(),
             slots: (0..connections).map(|_| Slot::empty()).collect(),
             queues: Queues { closed: (0..connections).rev().collect(), ..Queues::default() },
+            timers: BinaryHeap::new(),
             schedule: Schedule::new(&plan, index, threads),
             expected: Expected::new(&plan),
             tally: Tally::new(&plan, composer.fates()),
@@ -153,6 +163,7 @@ impl Worker {
                 self.on_event(event)?;
             }
             self.happened = happened;
+            self.run_timers()?;
             self.expire();
             self.advance_phase();
             self.serve_line()?;
@@ -169,7 +180,8 @@ impl Worker {
             if let Some(end) = self.finished() {
                 let is_open = |slot: &&Slot| !matches!(slot.state, State::Closed);
                 let open = self.slots.iter().filter(is_open).count();
-                self.linger();
+                self.linger()?;
+                self.close_http3();
                 self.count_tickets();
                 return Ok(Report { tally: self.tally, end, open });
             }
@@ -181,11 +193,15 @@ impl Worker {
     }
 
     /// Keeps the connections until the owner lets go of them.
-    fn linger(&self) {
+    fn linger(&mut self) -> anyhow::Result<()> {
         self.shared.threads[self.index].finished.store(true, Ordering::Release);
         while !self.shared.is_released() {
-            std::thread::sleep(LOOK);
+            match self.plan.wire.protocol {
+                Protocol::Http3 => self.keep_alive()?,
+                _ => std::thread::sleep(LOOK),
+            }
         }
+        Ok(())
     }
 
     fn now(&self) -> u64 {
@@ -212,7 +228,8 @@ impl Worker {
             Phase::Running { begun } => {
                 let due = self.schedule.peek().map(|due| begun + due);
                 let back = self.queues.rests.front().copied();
-                let next = due.into_iter().chain(back).min()?;
+                let timer = self.timers.peek().map(|Reverse((at, ..))| nanos(self.shared.origin, *at));
+                let next = due.into_iter().chain(back).chain(timer).min()?;
                 Some(next.saturating_sub(self.now()))
             }
             Phase::Draining { .. } => Some(1_000_000),
@@ -254,7 +271,7 @@ impl Worker {
         if self.plan.pace == Pace::Closed {
             let users = match (self.plan.wire.reuse, self.plan.wire.protocol) {
                 (Reuse::OneAfterTheOther, _) => 1,
-                (_, Protocol::Http2) => self.slots.len() * self.plan.shape.streams,
+                (_, Protocol::Http2 | Protocol::Http3) => self.slots.len() * self.plan.shape.streams,
                 (_, Protocol::Http1 | Protocol::Datagrams) => self.slots.len(),
             };
             for _ in 0..users {
@@ -320,9 +337,12 @@ impl Worker {
         self.queues.number += 1;
         let number = self.queues.number;
         self.queues.opening += 1;
-        let opened = self.dialer.dial().and_then(|transport| {
-            self.slots[index].begin(Opening::new(transport, number), index, &self.poller)
-        });
+        let opened = match self.plan.wire.protocol {
+            Protocol::Http3 => self.open_http3(index, number),
+            _ => self.dialer.dial().and_then(|transport| {
+                self.slots[index].begin(Opening::new(transport, number), index, &self.poller)
+            }),
+        };
         match opened {
             Ok(()) => {
                 let deadline = self.now() + self.timeout();
@@ -445,13 +465,10 @@ impl Worker {
             if slot.epoch != epoch {
                 continue;
             }
-            if let State::Http2(http2) = &mut slot.state {
-                http2.is_offered = false;
-                if !http2.has_room(self.plan.shape.streams) {
-                    continue;
-                }
+            slot.is_offered = false;
+            if slot.has_room(self.plan.shape.streams) != Some(false) {
+                return Some(index);
             }
-            return Some(index);
         }
         None
     }
@@ -468,7 +485,7 @@ impl Worker {
         let deadline = now + self.timeout();
         let slot = &mut self.slots[index];
         slot.was_used = true;
-        match &mut slot.state {
+        let is_sent = match &mut slot.state {
             State::Http1(http1) => {
                 if let Some(at) = counts {
                     self.tally.due(at, 0);
@@ -482,23 +499,24 @@ impl Worker {
                 } else {
                     self.settle(index)?;
                 }
+                return Ok(());
             }
-            State::Http2(http2) => {
-                if http2.send(self.composer.http2(number), exchange) {
-                    if let Some(at) = counts {
-                        self.tally.due(at, 0);
-                    }
-                    self.queues.in_flight += 1;
-                    self.queues.deadlines.push_back((deadline, index, number));
-                } else {
-                    // It was not sent: its turn is still to come.
-                    self.queues.line.push_front(due);
-                }
-                self.poll_later(index);
-                self.offer(index);
+            State::Http2(http2) => http2.send(self.composer.http2(number), exchange),
+            State::Http3(http3) => http3.send(self.composer.http3(number), exchange),
+            State::Closed | State::Opening(_) => false,
+        };
+        if is_sent {
+            if let Some(at) = counts {
+                self.tally.due(at, 0);
             }
-            State::Closed | State::Opening(_) => self.queues.line.push_front(due),
+            self.queues.in_flight += 1;
+            self.queues.deadlines.push_back((deadline, index, number));
+        } else {
+            // It was not sent: its turn is still to come.
+            self.queues.line.push_front(due);
         }
+        self.poll_later(index);
+        self.offer(index);
         Ok(())
     }
 
@@ -508,28 +526,24 @@ impl Worker {
         if self.plan.pace == Pace::Closed && self.plan.wire.reuse == Reuse::KeepAlive { now } else { due }
     }
 
-    /// A connection of HTTP/2 that was given something is polled once before sockets are looked at again, however much
+    /// A connection with streams that was given something is polled once before sockets are looked at again, however much
     /// it was given.
     fn poll_later(&mut self, index: usize) {
-        if let State::Http2(http2) = &mut self.slots[index].state
-            && !std::mem::replace(&mut http2.is_unpolled, true)
-        {
+        let slot = &mut self.slots[index];
+        if slot.has_room(1).is_some() && !std::mem::replace(&mut slot.is_unpolled, true) {
             self.queues.unpolled.push(index);
         }
     }
 
-    /// A connection of HTTP/2 that has room stands in the line of idle ones once. Where each is used once and then kept,
+    /// A connection with streams that has room stands in the line of idle ones once. Where each is used once and then kept,
     /// it stands there until it was used.
     fn offer(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if self.plan.wire.reuse == Reuse::OneAfterTheOther && slot.was_used {
             return;
         }
-        if let State::Http2(http2) = &mut slot.state
-            && !http2.is_offered
-            && http2.has_room(self.plan.shape.streams)
-        {
-            http2.is_offered = true;
+        if !slot.is_offered && slot.has_room(self.plan.shape.streams) == Some(true) {
+            slot.is_offered = true;
             self.queues.idle.push_back((index, slot.epoch));
         }
     }
@@ -565,6 +579,14 @@ impl Worker {
                 http2.pipe.borrow_mut().moved();
                 self.pump(index)?;
             }
+            State::Http3(_) => {
+                if event.writable {
+                    self.poll_later(index);
+                }
+                if event.readable {
+                    self.receive_http3(index)?;
+                }
+            }
         }
         Ok(())
     }
@@ -591,8 +613,9 @@ impl Worker {
     }
 
     fn pump(&mut self, index: usize) -> anyhow::Result<()> {
-        let State::Http2(http2) = &mut self.slots[index].state else { return Ok(()) };
-        http2.is_unpolled = false;
+        let slot = &mut self.slots[index];
+        slot.is_unpolled = false;
+        let State::Http2(http2) = &mut slot.state else { return Ok(self.transmit_http3(index)?) };
         let flushed = http2.pipe.borrow_mut().transport.flush();
         let mut ended = std::mem::take(&mut self.ended);
         http2.pump(&self.expected, &mut ended);
@@ -680,6 +703,16 @@ impl Worker {
                 }
                 State::Http2(http2) => {
                     if let Some(ended) = http2.give_up(number) {
+                        self.poll_later(index);
+                        self.note(Some(ended));
+                    }
+                }
+                State::Http3(http3) if http3.opening() == Some(number) => {
+                    let text = "the QUIC handshake did not end in time".to_owned();
+                    self.not_opened(index, Class::ConnectTimeout, text);
+                }
+                State::Http3(http3) => {
+                    if let Some(ended) = http3.give_up(number) {
                         self.poll_later(index);
                         self.note(Some(ended));
                     }
