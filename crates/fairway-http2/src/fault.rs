@@ -1,9 +1,12 @@
-//! What is wrong with what a peer sent: the error codes of RFC 9113 §7, and how far an error reaches. Never decides what
-//! to send.
+//! What is wrong with what a peer sent: the error codes of RFC 9113 §7, and how far an error reaches in HTTP/2 and HTTP/3. Never
+//! decides what to send.
 
+/// Declares the error codes of a version of HTTP with their metric labels.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal;)+) => {
-        /// An error code (RFC 9113 §7).
+    ($about:literal; $($(#[$doc:meta])* $name:ident = $number:literal, $label:literal;)+) => {
+        #[doc = $about]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Code {
@@ -24,6 +27,7 @@ macro_rules! codes {
 }
 
 codes! {
+    "An error code (RFC 9113 §7).";
     /// There is no error.
     NoError = 0, "no_error";
     /// A rule of the protocol is broken and no other code fits.
@@ -63,7 +67,7 @@ impl Code {
     }
 }
 
-/// How far an error reaches (RFC 9113 §5.4).
+/// How far an error reaches (RFC 9113 §5.4, RFC 9114 §8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The connection ends.
@@ -74,25 +78,25 @@ pub enum Scope {
 
 /// A broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct Fault<C = Code> {
     /// How far it reaches.
     pub scope: Scope,
     /// The code that the peer gets.
-    pub code: Code,
-    /// Which rule, in one or two words for logs and metrics.
+    pub code: C,
+    /// Which rule, in one or two words for logs and metrics; one of a bounded number.
     pub rule: &'static str,
 }
 
-impl Fault {
+impl<C> Fault<C> {
     /// An error of the connection.
     #[must_use]
-    pub const fn connection(code: Code, rule: &'static str) -> Fault {
+    pub const fn connection(code: C, rule: &'static str) -> Self {
         Fault { scope: Scope::Connection, code, rule }
     }
 
     /// An error of a stream.
     #[must_use]
-    pub const fn stream(code: Code, rule: &'static str) -> Fault {
+    pub const fn stream(code: C, rule: &'static str) -> Self {
         Fault { scope: Scope::Stream, code, rule }
     }
 }

@@ -1,14 +1,14 @@
 //! HPACK (RFC 7541): field blocks to ready lines and back.
 //!
 //! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_http::Known) name and verdict; [`Encoder`]
-//! writes fields. [`Table`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
+//! writes fields. [`Table`], [`integer`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
 //! tables in step whatever a block holds.
 
 mod decoder;
 mod encoder;
 mod fixed;
 pub mod huffman;
-mod integer;
+pub mod integer;
 mod table;
 
 pub use decoder::{Decoder, Defective};

@@ -13,11 +13,11 @@
 //! Owns the rules of RFC 9113 (frames, streams, flow control) and RFC 7541 (HPACK). Never has sockets, tasks, clocks or
 //! locks: time is passed in, bytes come as slices, and nothing is allocated per message once its buffers have grown.
 
+pub mod abuse;
 pub mod fields;
 pub mod frame;
 pub mod hpack;
 
-mod abuse;
 mod client;
 mod connection;
 mod event;
@@ -37,7 +37,7 @@ pub use client::{Asks, Client};
 pub use connection::Config;
 pub use event::{By, Event, Wait};
 pub use fault::{Code, Fault, Scope};
-pub use notes::{Note, Noted};
+pub use notes::{Note, Noted, Notes};
 pub use patience::Timeouts;
 pub use priority::Priority;
 pub use schedule::Turn;

@@ -13,6 +13,8 @@ pub enum Noted {
     GoAway,
     /// The peer says that it takes no more streams, with this code.
     GoAwayReceived,
+    /// A request was rejected before it was read.
+    Rejected,
     /// The account of what the peer costs is nearly overdrawn.
     Warned,
 }
@@ -27,6 +29,7 @@ impl Noted {
             Noted::Reset => "reset_received",
             Noted::GoAway => "goaway_sent",
             Noted::GoAwayReceived => "goaway_received",
+            Noted::Rejected => "rejected",
             Noted::Warned => "warned",
         }
     }
@@ -48,13 +51,14 @@ const MOST: usize = 32;
 
 /// What was noted and not asked for yet. A connection of which nothing is noted has one word for it.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Option<Box<List>>);
+pub struct Notes(Option<Box<List>>);
 
 #[derive(Debug, Default)]
 struct List(Vec<Note>);
 
 impl Notes {
-    pub(crate) fn add(&mut self, what: Noted, reason: &'static str) {
+    /// Notes something, or counts it again.
+    pub fn add(&mut self, what: Noted, reason: &'static str) {
         let List(notes) = &mut **self.0.get_or_insert_default();
         if let Some(note) = notes.iter_mut().find(|note| note.what == what && note.reason == reason) {
             note.count = note.count.saturating_add(1);
@@ -65,12 +69,12 @@ impl Notes {
 
     /// The last of them, which is forgotten.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Note> {
+    pub fn take(&mut self) -> Option<Note> {
         self.0.as_mut()?.0.pop()
     }
 
     /// Gives its memory back if nothing is noted.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.0.take_if(|list| list.0.is_empty());
     }
 }

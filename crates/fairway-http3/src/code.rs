@@ -1,28 +1,12 @@
-//! Error codes (RFC 9114 §8.1, RFC 9204 §6) and how far an error reaches. Never decides what to send.
+//! Error codes (RFC 9114 §8.1, RFC 9204 §6). Never decides what to send.
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal;)+) => {
-        /// An error code of HTTP/3 or QPACK (RFC 9114 §8.1, RFC 9204 §6).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u16)]
-        pub enum Code {
-            $($(#[$doc])* $name = $number,)+
-        }
+pub use fairway_http2::Scope;
 
-        impl Code {
-            /// Every code.
-            pub const ALL: &[Code] = &[$(Code::$name),+];
+/// A broken rule.
+pub type Fault = fairway_http2::Fault<Code>;
 
-            /// The metric label.
-            #[must_use]
-            pub const fn label(self) -> &'static str {
-                match self { $(Code::$name => $label,)+ }
-            }
-        }
-    };
-}
-
-codes! {
+fairway_http2::codes! {
+    "An error code of HTTP/3 or QPACK (RFC 9114 §8.1, RFC 9204 §6).";
     /// H3_NO_ERROR: there is no error.
     NoError = 0x100, "no_error";
     /// H3_GENERAL_PROTOCOL_ERROR: a rule is broken and no other code fits.
@@ -75,41 +59,7 @@ impl Code {
     /// The number on the wire.
     #[must_use]
     pub const fn number(self) -> u64 {
-        self as u16 as u64
-    }
-}
-
-/// How far an error reaches (RFC 9114 §8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// The connection ends.
-    Connection,
-    /// One stream ends.
-    Stream,
-}
-
-/// A broken rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
-    /// How far it reaches.
-    pub scope: Scope,
-    /// The code that the peer gets.
-    pub code: Code,
-    /// The rule in a few words, for logs and metrics; one of a bounded number.
-    pub rule: &'static str,
-}
-
-impl Fault {
-    /// An error of the connection.
-    #[must_use]
-    pub const fn connection(code: Code, rule: &'static str) -> Fault {
-        Fault { scope: Scope::Connection, code, rule }
-    }
-
-    /// An error of a stream.
-    #[must_use]
-    pub const fn stream(code: Code, rule: &'static str) -> Fault {
-        Fault { scope: Scope::Stream, code, rule }
+        self as u64
     }
 }
 

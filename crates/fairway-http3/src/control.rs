@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use fairway_http2::Priority;
+use fairway_http2::abuse::Weight;
 
-use crate::abuse::Weight;
 use crate::code::{Code, Fault};
 use crate::frame::{Header, Kind};
 use crate::shared::Shared;

@@ -2,9 +2,9 @@
 //! passed on. Never answers anything.
 
 use bytes::{Buf, Bytes};
+use fairway_http2::abuse::Weight;
 use quinn_proto::{Connection, StreamId};
 
-use crate::abuse::Weight;
 use crate::code::{Code, Fault};
 use crate::frame::{Header, Kind};
 use crate::shared::Shared;

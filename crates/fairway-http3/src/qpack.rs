@@ -1,13 +1,12 @@
 //! QPACK (RFC 9204): field sections to ready lines and back.
 //!
 //! [`Decoder`] owns the dynamic table that the client's encoder fills; [`Encoder`] writes with the static table and literals
-//! only, so it needs no encoder stream and never blocks a client. Huffman code and table entries are those of HPACK.
+//! only, so it needs no encoder stream and never blocks a client. Integers, Huffman code and table entries are those of HPACK.
 
 mod decoder;
 mod encoder;
 mod fixed;
 mod instruction;
-mod integer;
 
 pub use decoder::{Decoder, Section};
 pub use encoder::Encoder;

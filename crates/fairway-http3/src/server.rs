@@ -10,14 +10,13 @@ mod response;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use fairway_http2::Priority;
+use fairway_http2::{Note, Priority};
 use quinn_proto::{Connection, StreamId};
 
 use crate::code::Fault;
 use crate::config::Config;
 use crate::event::Event;
 use crate::local::Local;
-use crate::notes::Note;
 use crate::requests::{Life, Requests};
 use crate::shared::Shared;
 use crate::transport;

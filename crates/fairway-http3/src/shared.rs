@@ -1,10 +1,16 @@
 //! What all streams of a connection have in common: limits, header compression and the abuse account. Never touches QUIC.
 
-use crate::abuse::{Account, Standing, Weight};
+use fairway_http2::Notes;
+use fairway_http2::abuse::{Account, Standing, Weight};
+
 use crate::code::{Code, Fault};
 use crate::config::Config;
-use crate::notes::Notes;
 use crate::qpack::Decoder;
+
+/// Encoder instructions that are free at first: two tables of small entries.
+const FREE_INSTRUCTIONS: u32 = 256;
+/// Those that every request makes free.
+const INSTRUCTIONS_PER_REQUEST: u32 = 64;
 
 /// The common state of a connection's streams.
 #[derive(Debug)]
@@ -13,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) qpack: Decoder,
     pub(crate) notes: Notes,
     pub(crate) account: Account,
+    /// Encoder instructions that are not charged.
+    free_instructions: u32,
     /// Microseconds since the connection was polled first.
     pub(crate) now: u64,
     /// Bytes that incomplete heads have announced.
@@ -30,6 +38,7 @@ impl Shared {
             qpack: Decoder::new(config.qpack_table as usize),
             notes: Notes::default(),
             account: Account::default(),
+            free_instructions: FREE_INSTRUCTIONS,
             now: 0,
             head_memory: 0,
             blocked: 0,
@@ -39,22 +48,46 @@ impl Shared {
 
     /// Charges something that costs the client little and us more.
     pub(crate) fn charge(&mut self, weight: Weight, rule: &'static str) -> Result<(), Fault> {
-        let standing = self.account.charge(self.now, weight);
-        self.judge(standing, rule)
+        self.charge_many(weight, 1, rule)
     }
 
-    /// Charges encoder instructions.
+    /// Charges those of the encoder instructions that are not free.
     pub(crate) fn charge_instructions(&mut self, count: u32) -> Result<(), Fault> {
-        let standing = self.account.instructions(self.now, count);
-        self.judge(standing, "encoder_instructions")
+        let free = count.min(self.free_instructions);
+        self.free_instructions -= free;
+        self.charge_many(Weight::Light, count - free, "encoder_instructions")
     }
 
-    fn judge(&mut self, standing: Standing, rule: &'static str) -> Result<(), Fault> {
-        match standing {
+    /// A request arrived.
+    pub(crate) fn requested(&mut self) {
+        self.free_instructions = (self.free_instructions + INSTRUCTIONS_PER_REQUEST).min(FREE_INSTRUCTIONS);
+    }
+
+    fn charge_many(&mut self, weight: Weight, count: u32, rule: &'static str) -> Result<(), Fault> {
+        match self.account.charge(self.now, weight, count) {
             Standing::Good => {}
             Standing::Warned => self.warned = true,
             Standing::Overdrawn => return Err(Fault::connection(Code::ExcessiveLoad, rule)),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoder_instructions_are_free_as_long_as_requests_come() {
+        let mut shared = Shared::new(Config::default());
+        let charged =
+            |shared: &mut Shared, count| shared.charge_instructions(count).map_err(|fault| fault.code);
+        for _ in 0..1_000 {
+            assert_eq!(charged(&mut shared, INSTRUCTIONS_PER_REQUEST), Ok(()));
+            shared.requested();
+        }
+        assert_eq!(charged(&mut shared, FREE_INSTRUCTIONS + 700), Ok(()));
+        assert!(!shared.warned);
+        assert_eq!(charged(&mut shared, 300), Err(Code::ExcessiveLoad));
     }
 }

@@ -1,9 +1,9 @@
 //! The client's unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2): which are there and what they carry.
 
 use bytes::Bytes;
+use fairway_http2::abuse::Weight;
 use quinn_proto::{Connection, StreamId};
 
-use crate::abuse::Weight;
 use crate::code::{Code, Fault};
 use crate::control::{Control, Request};
 use crate::qpack::{self, Acknowledgment};

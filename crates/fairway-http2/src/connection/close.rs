@@ -71,7 +71,7 @@ impl Connection {
 
     /// Charges the peer. A warned one gets no new streams, an overdrawn one is sent away.
     pub(super) fn charge(&mut self, now: u64, weight: Weight) -> Result<(), Fault> {
-        match self.conduct.account.charge(now, weight) {
+        match self.conduct.account.charge(now, weight, 1) {
             Standing::Good => {}
             Standing::Warned => {
                 if self.times.ending == Ending::No {

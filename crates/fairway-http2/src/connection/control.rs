@@ -195,7 +195,7 @@ impl Connection {
         }
         self.outbox.reply(|out| frame::write_ping(opaque, true, out));
         if self.conduct.account.is_idle_ping() {
-            self.charge(now, Weight::Middling)?;
+            self.charge(now, Weight::Medium)?;
         }
         Ok(None)
     }

@@ -96,9 +96,9 @@ impl Encoder {
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some((smallest, present)) = self.updates.take() {
             if smallest < present {
-                integer::encode(smallest, 5, 0x20, out);
+                integer::write(smallest as u64, 5, 0x20, out);
             }
-            integer::encode(present, 5, 0x20, out);
+            integer::write(present as u64, 5, 0x20, out);
         }
     }
 
@@ -116,7 +116,7 @@ impl Encoder {
     pub fn field(&mut self, name: &[u8], value: &[u8], sensitive: bool, out: &mut Vec<u8>) {
         let fixed = fixed::index_of(name);
         if let Some(index) = fixed.and_then(|lowest| fixed::with_value(lowest, value)) {
-            return integer::encode(index, 7, 0x80, out);
+            return integer::write(index as u64, 7, 0x80, out);
         }
         let sensitive = sensitive || is_one_of(name, &SECRET);
         if self.wanted > 0 && !sensitive && !is_one_of(name, &VOLATILE) {
@@ -133,7 +133,7 @@ impl Encoder {
         for (at, _) in newest_first {
             let same = |line: Line<'_>| line.name().eq_ignore_ascii_case(name) && line.value() == value;
             if self.table.newest(at).is_some_and(same) {
-                return integer::encode(fixed::COUNT + 1 + at, 7, 0x80, out);
+                return integer::write((fixed::COUNT + 1 + at) as u64, 7, 0x80, out);
             }
         }
         // One long field must not push out all the others.
@@ -174,7 +174,7 @@ impl Encoder {
     /// Appends a literal: `index` is that of its name or 0, `bits` the length of its prefix, `high` what stands before that.
     #[inline]
     fn literal(&self, index: usize, bits: u32, high: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        integer::encode(index, bits, high, out);
+        integer::write(index as u64, bits, high, out);
         if index == 0 {
             self.name(name, out);
         }
@@ -192,7 +192,7 @@ impl Encoder {
                 self.string(lower, out);
             }
             _ => {
-                integer::encode(name.len(), 7, 0, out);
+                integer::write(name.len() as u64, 7, 0, out);
                 out.extend_from_slice(name);
                 let at = out.len() - name.len();
                 out[at..].make_ascii_lowercase();
@@ -205,11 +205,11 @@ impl Encoder {
         if self.strings == Strings::Huffman {
             let length = huffman::encoded_len(text);
             if length < text.len() {
-                integer::encode(length, 7, 0x80, out);
+                integer::write(length as u64, 7, 0x80, out);
                 return huffman::encode(text, out);
             }
         }
-        integer::encode(text.len(), 7, 0, out);
+        integer::write(text.len() as u64, 7, 0, out);
         out.extend_from_slice(text);
     }
 }

@@ -1,38 +1,66 @@
-//! Integers with a prefix (RFC 7541 §5.1). Never reads or writes what they count.
+//! Integers with a prefix (RFC 7541 §5.1, RFC 9204 §4.1.1). Never reads or writes what they count.
 
-/// Continuation bytes that an integer may have: "Integer encodings that exceed implementation limits -- in value or octet
-/// length -- MUST be treated as decoding errors" (RFC 7541 §5.1). Four carry 28 bits, more than anything here has.
-const LONGEST: usize = 4;
+/// What an integer may be at most. "QPACK implementations MUST be able to decode integers up to and including 62 bits long"
+/// (RFC 9204 §4.1.1).
+const MAX: u64 = (1 << 62) - 1;
 
-/// The integer whose prefix is the low `bits` bits of the first byte, and how many bytes it takes. `None` if it is
-/// truncated or too large.
-#[inline]
-pub(super) fn decode(input: &[u8], bits: u32) -> Option<(u32, usize)> {
-    let most = (1u32 << bits) - 1;
-    let prefix = u32::from(*input.first()?) & most;
-    if prefix < most { Some((prefix, 1)) } else { continued(&input[1..], most) }
+/// Continuation bytes that an integer may have: enough for 62 bits, and no padding beyond them.
+const MAX_CONTINUATION: usize = 9;
+
+/// The same in HPACK: "Integer encodings that exceed implementation limits -- in value or octet length -- MUST be treated as decoding
+/// errors" (RFC 7541 §5.1). Four carry 28 bits, more than anything there has.
+const MAX_HPACK_CONTINUATION: usize = 4;
+
+/// What the bytes at the beginning of an input are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integer {
+    /// An integer, and how many bytes it takes.
+    Value(u64, usize),
+    /// More bytes are needed.
+    Incomplete,
+    /// It is too large or too long: "MUST be treated as decoding errors" (RFC 7541 §5.1).
+    TooLarge,
 }
 
-fn continued(input: &[u8], prefix: u32) -> Option<(u32, usize)> {
-    let mut value = 0u32;
-    for (at, &byte) in input.iter().take(LONGEST).enumerate() {
-        value |= u32::from(byte & 0x7f) << (7 * at);
+/// Reads the integer whose prefix is the low `bits` bits of the first byte.
+#[inline]
+pub fn read(input: &[u8], bits: u32) -> Integer {
+    let Some(&first) = input.first() else { return Integer::Incomplete };
+    let max_prefix = (1u64 << bits) - 1;
+    let prefix = u64::from(first) & max_prefix;
+    if prefix < max_prefix { Integer::Value(prefix, 1) } else { read_continuation(&input[1..], prefix) }
+}
+
+fn read_continuation(input: &[u8], prefix: u64) -> Integer {
+    let mut value = 0u64;
+    for (at, &byte) in input.iter().take(MAX_CONTINUATION).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
-            return Some((value + prefix, at + 2));
+            let value = value + prefix;
+            return if value > MAX { Integer::TooLarge } else { Integer::Value(value, at + 2) };
         }
     }
-    None
+    if input.len() < MAX_CONTINUATION { Integer::Incomplete } else { Integer::TooLarge }
+}
+
+/// The same within the limits of HPACK, where all of it must be there. `None` if it is truncated or too large.
+#[inline]
+pub(super) fn decode(input: &[u8], bits: u32) -> Option<(u32, usize)> {
+    match read(input, bits) {
+        Integer::Value(value, used) if used <= 1 + MAX_HPACK_CONTINUATION => Some((value as u32, used)),
+        _ => None,
+    }
 }
 
 /// Appends an integer whose prefix is the low `bits` bits of a byte with these high bits.
 #[inline]
-pub(super) fn encode(value: usize, bits: u32, high: u8, out: &mut Vec<u8>) {
-    let most = (1usize << bits) - 1;
-    if value < most {
+pub fn write(value: u64, bits: u32, high: u8, out: &mut Vec<u8>) {
+    let max_prefix = (1u64 << bits) - 1;
+    if value < max_prefix {
         return out.push(high | value as u8);
     }
-    out.push(high | most as u8);
-    let mut rest = value - most;
+    out.push(high | max_prefix as u8);
+    let mut rest = value - max_prefix;
     while rest >= 0x80 {
         out.push(0x80 | (rest & 0x7f) as u8);
         rest >>= 7;
@@ -44,30 +72,46 @@ pub(super) fn encode(value: usize, bits: u32, high: u8, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn encoded(value: usize, bits: u32) -> Vec<u8> {
+    fn written(value: u64, bits: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(value, bits, 0, &mut out);
+        write(value, bits, 0, &mut out);
         out
     }
 
     #[test]
     fn rfc7541_c_1_examples() {
-        assert_eq!(encoded(10, 5), [0b01010]);
-        assert_eq!(encoded(1337, 5), [0b11111, 0b1001_1010, 0b0000_1010]);
-        assert_eq!(encoded(42, 8), [0b10_1010]);
-        assert_eq!(decode(&[0b1110_1010], 5), Some((10, 1)));
-        assert_eq!(decode(&[0b1111_1111, 0b1001_1010, 0b0000_1010, 9], 5), Some((1337, 3)));
+        assert_eq!(written(10, 5), [0b01010]);
+        assert_eq!(written(1337, 5), [0b11111, 0b1001_1010, 0b0000_1010]);
+        assert_eq!(written(42, 8), [0b10_1010]);
+        assert_eq!(read(&[0b1110_1010], 5), Integer::Value(10, 1));
+        assert_eq!(read(&[0b1111_1111, 0b1001_1010, 0b0000_1010, 9], 5), Integer::Value(1337, 3));
     }
 
     #[test]
-    fn integers_read_back_with_every_prefix() {
-        for bits in 1..=8 {
-            for value in (0..600).chain([16_383, 16_384, 65_535, 1 << 20, (1 << 28) - 1]) {
-                let bytes = encoded(value, bits);
-                assert_eq!(decode(&bytes, bits), Some((u32::try_from(value).unwrap(), bytes.len())));
-                assert_eq!(decode(&bytes[..bytes.len() - 1], bits), None, "truncated");
+    fn integers_up_to_62_bits_read_back_with_every_prefix() {
+        for bits in 3..=8 {
+            for value in (0..600).chain([16_383, 65_535, 1 << 28, 1 << 35, 1 << 56, MAX - 1, MAX]) {
+                let bytes = written(value, bits);
+                assert_eq!(read(&bytes, bits), Integer::Value(value, bytes.len()));
+                assert_eq!(read(&bytes[..bytes.len() - 1], bits), Integer::Incomplete);
             }
         }
+    }
+
+    #[test]
+    fn rfc9204_4_1_1_larger_and_longer_integers_are_refused() {
+        for bits in 3..=8 {
+            assert_eq!(read(&written(MAX + 1, bits), bits), Integer::TooLarge);
+            assert_eq!(read(&written(u64::MAX, bits), bits), Integer::TooLarge);
+        }
+        let zeros = [0x80; 9];
+        assert_eq!(
+            read(&[&[0xff][..], &zeros, &[0]].concat(), 7),
+            Integer::TooLarge,
+            "ten continuation bytes"
+        );
+        assert_eq!(read(&[&[0xff][..], &zeros[1..], &[0]].concat(), 7), Integer::Value(127, 10));
+        assert_eq!(read(&[], 7), Integer::Incomplete);
     }
 
     #[test]

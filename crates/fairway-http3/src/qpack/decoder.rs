@@ -6,10 +6,10 @@
 
 use fairway_http::Known;
 use fairway_http2::Verdict;
+use fairway_http2::hpack::integer::{self, Integer};
 use fairway_http2::hpack::{Line, MAX_TABLE_BYTES, Table, huffman};
 
 use super::instruction::{self, Instruction, Parsed, Text};
-use super::integer::{self, Integer};
 use super::{fixed, instruction::read_text};
 use crate::code::{Code, Fault};
 

@@ -1,8 +1,9 @@
 //! Fields to field sections (RFC 9204 §4.5) with the static table and literals. Never refers to a dynamic table, so every
 //! section can be decoded at once.
 
+use fairway_http2::hpack::integer;
+
 use super::fixed::{self, Match};
-use super::integer;
 
 /// Bit of a literal that must stay one on every hop: "never indexed" (RFC 9204 §4.5.4).
 const NEVER_INDEXED_REFERENCE: u8 = 0x20;

@@ -1,7 +1,8 @@
 //! What the two ends tell each other about the dynamic table: encoder instructions (RFC 9204 §4.3) and decoder instructions
 //! (§4.4). Never changes a table.
 
-use super::integer::{self, Integer};
+use fairway_http2::hpack::integer::{self, Integer};
+
 use crate::code::{Code, Fault};
 
 /// An encoder instruction, its strings still encoded (RFC 9204 §4.3).

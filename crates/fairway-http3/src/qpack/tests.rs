@@ -1,5 +1,7 @@
 //! The examples of RFC 9204 Appendix B, bad input as a table, and sections of a reference encoder that uses everything.
 
+use fairway_http2::hpack::{huffman, integer};
+
 use super::*;
 use crate::code::Code;
 
@@ -233,7 +235,6 @@ impl Reference {
             integer::write(text.len() as u64, bits, high, out);
             out.extend_from_slice(text);
         } else {
-            use fairway_http2::hpack::huffman;
             integer::write(huffman::encoded_len(text) as u64, bits, high | 1 << bits, out);
             huffman::encode(text, out);
         }

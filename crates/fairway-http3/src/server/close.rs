@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use fairway_http2::Noted;
+use fairway_http2::abuse::Weight;
 use quinn_proto::{Connection, StreamId};
 
 use super::{Going, Server, State};
-use crate::abuse::Weight;
 use crate::code::{Code, Fault};
 use crate::event::{By, Event};
-use crate::notes::Noted;
 use crate::outgoing::Sent;
 use crate::requests::Life;
 use crate::transport;

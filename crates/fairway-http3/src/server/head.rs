@@ -95,7 +95,7 @@ impl Server {
         incoming.phase = Phase::Body;
         incoming.announced = length;
         incoming.tunnel = head.method() == Method::Connect;
-        shared.account.requested();
+        shared.requested();
         let end = match incoming.next(quic, id, shared)? {
             Next::End => {
                 incoming.check_end()?;

@@ -4,15 +4,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fairway_http::Head;
-use fairway_http2::Priority;
+use fairway_http2::abuse::Weight;
+use fairway_http2::{Noted, Priority};
 use quinn_proto::{Connection, Dir, Event as QuicEvent, StreamEvent, StreamId};
 
 use super::{Going, MAX_EARLY_PRIORITIES, Server, State, transport_priority};
-use crate::abuse::Weight;
 use crate::code::{Code, Fault};
 use crate::control::Request;
 use crate::event::Event;
-use crate::notes::Noted;
 use crate::requests::Life;
 use crate::transport;
 use crate::unidirectional::closed_critical;

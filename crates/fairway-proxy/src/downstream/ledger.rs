@@ -66,16 +66,10 @@ impl Http3Ledger {
 
     /// Brings it up to date.
     pub(super) fn look(&mut self, counters: &Http3, codec: &mut fairway_http3::Server, open_streams: usize) {
-        use fairway_http3::Noted;
         self.streams.count(open_streams as u64);
         while let Some(note) = codec.noted() {
             counters.events.add((note.what.label(), note.reason), note.count);
-            let worth = match note.what {
-                Noted::Reset | Noted::GoAway | Noted::GoAwayReceived | Noted::Rejected => Worth::Nothing,
-                Noted::ConnectionFault | Noted::Warned => Worth::Telling,
-                Noted::StreamFault => Worth::Debugging,
-            };
-            self.faults.tell(worth, note.what.label(), note.reason);
+            self.faults.tell(worth(note.what, note.reason), note.what.label(), note.reason);
         }
     }
 
@@ -126,7 +120,7 @@ enum Worth {
 
 fn worth(what: Noted, reason: &str) -> Worth {
     match what {
-        Noted::Reset | Noted::GoAway | Noted::GoAwayReceived => Worth::Nothing,
+        Noted::Reset | Noted::GoAway | Noted::GoAwayReceived | Noted::Rejected => Worth::Nothing,
         // Peers that vanish are everyday life.
         Noted::ConnectionFault if matches!(reason, "silence" | "settings_timeout") => Worth::Nothing,
         Noted::ConnectionFault | Noted::Warned => Worth::Telling,
