@@ -1,7 +1,7 @@
 //! HPACK (RFC 7541): field blocks to ready lines and back.
 //!
 //! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_http::Known) name and verdict; [`Encoder`]
-//! writes fields. [`Table`], [`integer`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
+//! writes fields. [`Table`], [`Names`], [`integer`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
 //! tables in step whatever a block holds.
 
 mod decoder;
@@ -9,10 +9,12 @@ mod encoder;
 mod fixed;
 pub mod huffman;
 pub mod integer;
+mod static_table;
 mod table;
 
 pub use decoder::{Decoder, Defective};
 pub use encoder::{Encoder, Strings};
+pub use static_table::{Fixed, Names};
 pub use table::{Line, MOST as MAX_TABLE_BYTES, Table};
 
 #[cfg(test)]

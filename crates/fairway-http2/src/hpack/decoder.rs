@@ -110,13 +110,7 @@ impl Decoder {
     #[inline]
     fn indexed(&self, index: usize) -> Result<Line<'_>, Defective> {
         if let Some(entry) = fixed::TABLE.get(index.wrapping_sub(1)) {
-            return Ok(Line {
-                bytes: entry.line,
-                name_bytes: entry.name.len(),
-                known: entry.known,
-                verdict: entry.verdict,
-                sensitive: false,
-            });
+            return Ok(entry.line());
         }
         self.table.newest(index.checked_sub(fixed::COUNT + 1).ok_or(Defective)?).ok_or(Defective)
     }
@@ -156,7 +150,7 @@ impl Decoder {
     fn name<'b>(&mut self, index: usize, block: &'b [u8]) -> Result<(Name, &'b [u8]), Defective> {
         if let Some(entry) = fixed::TABLE.get(index.wrapping_sub(1)) {
             self.scratch.extend_from_slice(entry.name);
-            let name = Name { bytes: entry.name.len(), known: entry.known, verdict: entry.of_name };
+            let name = Name { bytes: entry.name.len(), known: entry.known, verdict: entry.name_verdict };
             return Ok((name, block));
         }
         if index > 0 {

@@ -1,43 +1,15 @@
 //! The static table (RFC 7541 Appendix A) as ready lines, and the way back from a name to its index. Never changes.
 
-use fairway_http::Known;
-
+use super::static_table::Names;
 use crate::verdict::{Defect, Verdict};
-
-/// An entry of the static table.
-pub(super) struct Fixed {
-    /// `name: value CRLF`
-    pub(super) line: &'static [u8],
-    pub(super) name: &'static [u8],
-    pub(super) value: &'static [u8],
-    pub(super) known: Known,
-    /// What fields of this name are.
-    pub(super) of_name: Verdict,
-    /// What this field is.
-    pub(super) verdict: Verdict,
-}
 
 /// How many entries there are; the dynamic table begins behind them.
 pub(super) const COUNT: usize = TABLE.len();
 
-macro_rules! fixed {
-    ($($name:literal, $value:literal, $known:ident, $of_name:expr $(, $verdict:expr)?;)+) => {
-        /// The entries from index 1.
-        pub(super) static TABLE: [Fixed; [$($name),+].len()] = [$(Fixed {
-            line: concat!($name, ": ", $value, "\r\n").as_bytes(),
-            name: $name.as_bytes(),
-            value: $value.as_bytes(),
-            known: Known::$known,
-            of_name: $of_name,
-            verdict: { let verdict = $of_name; $(let verdict = { _ = verdict; $verdict };)? verdict },
-        }),+];
-    };
-}
-
 const REGULAR: Verdict = Verdict::Regular;
 const HOP: Verdict = Verdict::Bad(Defect::ConnectionField);
 
-fixed! {
+crate::static_table! {
     ":authority", "", Other, Verdict::Authority, Verdict::Bad(Defect::Authority);
     ":method", "GET", Other, Verdict::Method;
     ":method", "POST", Other, Verdict::Method;
@@ -101,65 +73,12 @@ fixed! {
     "www-authenticate", "", Other, REGULAR;
 }
 
-const BUCKETS: usize = 128;
-
-/// The first index of the names with each hash, and the next one with the same hash behind each index; 0 ends.
-struct Names {
-    first: [u8; BUCKETS],
-    next: [u8; COUNT + 1],
-}
-
-static NAMES: Names = {
-    let mut names = Names { first: [0; BUCKETS], next: [0; COUNT + 1] };
-    let mut index = COUNT;
-    while index > 0 {
-        let bucket = bucket(TABLE[index - 1].name);
-        names.next[index] = names.first[bucket];
-        names.first[bucket] = index as u8;
-        index -= 1;
-    }
-    names
-};
-
-const fn bucket(name: &[u8]) -> usize {
-    let last = name.len() - 1;
-    let sum = name.len() * 3
-        + (name[0] | 0x20) as usize
-        + (name[last] | 0x20) as usize * 7
-        + (name[last / 2] | 0x20) as usize * 5;
-    sum % BUCKETS
-}
+static NAMES: Names<COUNT> = Names::new(&TABLE);
 
 /// The lowest index of a name in any case, if it has one.
 #[inline]
 pub(super) fn index_of(name: &[u8]) -> Option<usize> {
-    if name.is_empty() {
-        return None;
-    }
-    let mut index = usize::from(NAMES.first[bucket(name)]);
-    while index > 0 {
-        if is_same(name, TABLE[index - 1].name) {
-            return Some(index);
-        }
-        index = usize::from(NAMES.next[index]);
-    }
-    None
-}
-
-/// Equal without case, eight bytes at a time; `lower` has nothing but lower case, `-` and `:`, and a name no control character.
-#[inline]
-fn is_same(name: &[u8], lower: &[u8]) -> bool {
-    const CASE: u64 = 0x2020_2020_2020_2020;
-    if name.len() != lower.len() {
-        return false;
-    }
-    let (names, lowers) = (name.rchunks_exact(8), lower.rchunks_exact(8));
-    let first = names.remainder().iter().zip(lowers.remainder());
-    let differs = first.fold(0, |differs, (byte, lower)| differs | ((byte | 0x20) ^ lower));
-    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-    let rest =
-        names.zip(lowers).fold(0, |differs, (name, lower)| differs | ((word(name) | CASE) ^ word(lower)));
-    u64::from(differs) | rest == 0
+    NAMES.places(name).next().map(|place| place + 1)
 }
 
 /// The index of a field of a name whose lowest index this is, with this value.
@@ -179,15 +98,16 @@ pub(super) fn with_value(lowest: usize, value: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairway_http::Known;
 
     #[test]
     fn rfc7541_a_has_61_entries_with_what_is_known_of_them() {
         assert_eq!(COUNT, 61);
         for entry in &TABLE {
             let line = [entry.name, b": ", entry.value, b"\r\n"].concat();
-            assert_eq!(entry.line, line);
+            assert_eq!(entry.bytes, line);
             assert_eq!(entry.known, Known::of(entry.name), "{:?}", str::from_utf8(entry.name));
-            assert_eq!(entry.of_name, Verdict::of_name(entry.name));
+            assert_eq!(entry.name_verdict, Verdict::of_name(entry.name));
             assert_eq!(entry.verdict, Verdict::of(entry.name, entry.value));
         }
         assert_eq!((TABLE[1].value, TABLE[60].name), (&b"GET"[..], &b"www-authenticate"[..]));

@@ -1,52 +1,11 @@
 //! The static table (RFC 9204 Appendix A) as ready lines, and the way back from a field to its index. Never changes.
 
-use fairway_http::Known;
-use fairway_http2::hpack::Line;
+use fairway_http2::hpack::{Fixed, Names};
 use fairway_http2::{Defect, Verdict};
-
-/// An entry of the static table.
-pub(super) struct Fixed {
-    /// `name: value CRLF`
-    line: &'static [u8],
-    pub(super) name: &'static [u8],
-    pub(super) value: &'static [u8],
-    pub(super) known: Known,
-    /// What fields of this name are.
-    pub(super) name_verdict: Verdict,
-    /// What this field is.
-    verdict: Verdict,
-}
-
-impl Fixed {
-    /// The field as a line.
-    pub(super) fn line(&self) -> Line<'static> {
-        Line {
-            bytes: self.line,
-            name_bytes: self.name.len(),
-            known: self.known,
-            verdict: self.verdict,
-            sensitive: false,
-        }
-    }
-}
-
-macro_rules! fixed {
-    ($($name:literal, $value:literal, $known:ident, $name_verdict:expr $(, $verdict:expr)?;)+) => {
-        /// The entries from index 0.
-        pub(super) static TABLE: [Fixed; [$($name),+].len()] = [$(Fixed {
-            line: concat!($name, ": ", $value, "\r\n").as_bytes(),
-            name: $name.as_bytes(),
-            value: $value.as_bytes(),
-            known: Known::$known,
-            name_verdict: $name_verdict,
-            verdict: { let verdict = $name_verdict; $(let verdict = { _ = verdict; $verdict };)? verdict },
-        }),+];
-    };
-}
 
 const REGULAR: Verdict = Verdict::Regular;
 
-fixed! {
+fairway_http2::static_table! {
     ":authority", "", Other, Verdict::Authority, Verdict::Bad(Defect::Authority);
     ":path", "/", Other, Verdict::Path;
     "age", "0", Other, REGULAR;
@@ -164,56 +123,18 @@ pub(super) enum Match {
     None,
 }
 
-const BUCKETS: usize = 128;
-
-/// No entry.
-const END: u8 = u8::MAX;
-
-/// Chains of entries whose names have the same hash, lowest index first.
-struct Chains {
-    first: [u8; BUCKETS],
-    next: [u8; TABLE.len()],
-}
-
-static CHAINS: Chains = {
-    let mut chains = Chains { first: [END; BUCKETS], next: [END; TABLE.len()] };
-    let mut index = TABLE.len();
-    while index > 0 {
-        index -= 1;
-        let bucket = bucket(TABLE[index].name);
-        chains.next[index] = chains.first[bucket];
-        chains.first[bucket] = index as u8;
-    }
-    chains
-};
-
-const fn bucket(name: &[u8]) -> usize {
-    let last = name.len() - 1;
-    let sum = name.len() * 3
-        + (name[0] | 0x20) as usize
-        + (name[last] | 0x20) as usize * 7
-        + (name[last / 2] | 0x20) as usize * 5;
-    sum % BUCKETS
-}
+static NAMES: Names<{ TABLE.len() }> = Names::new(&TABLE);
 
 /// Looks up a field whose name can have any case.
 pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
-    if name.is_empty() {
-        return Match::None;
-    }
     let mut found = Match::None;
-    let mut index = CHAINS.first[bucket(name)];
-    while index != END {
-        let entry = &TABLE[usize::from(index)];
-        if entry.name.eq_ignore_ascii_case(name) {
-            if entry.value == value {
-                return Match::Field(usize::from(index));
-            }
-            if found == Match::None {
-                found = Match::Name(usize::from(index));
-            }
+    for place in NAMES.places(name) {
+        if TABLE[place].value == value {
+            return Match::Field(place);
         }
-        index = CHAINS.next[usize::from(index)];
+        if found == Match::None {
+            found = Match::Name(place);
+        }
     }
     found
 }
@@ -221,19 +142,20 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairway_http::Known;
 
     #[test]
     fn rfc9204_a_has_99_entries_with_what_is_known_of_them() {
         assert_eq!(TABLE.len(), 99);
         for entry in &TABLE {
-            assert_eq!(entry.line, [entry.name, b": ", entry.value, b"\r\n"].concat());
+            assert_eq!(entry.bytes, [entry.name, b": ", entry.value, b"\r\n"].concat());
             assert_eq!(entry.known, Known::of(entry.name), "{:?}", str::from_utf8(entry.name));
             assert_eq!(entry.name_verdict, Verdict::of_name(entry.name));
             assert_eq!(
                 entry.verdict,
                 Verdict::of(entry.name, entry.value),
                 "{:?}",
-                str::from_utf8(entry.line)
+                str::from_utf8(entry.bytes)
             );
         }
         assert_eq!((TABLE[17].value, TABLE[98].value), (&b"GET"[..], &b"sameorigin"[..]));

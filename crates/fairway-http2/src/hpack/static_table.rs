@@ -1,0 +1,122 @@
+//! What the static tables of HPACK and QPACK have in common: entries as ready lines, and the way back from a name to its entries. Never
+//! knows what they are.
+
+use fairway_http::Known;
+
+use super::Line;
+use crate::verdict::Verdict;
+
+/// An entry of a static table.
+#[derive(Debug)]
+pub struct Fixed {
+    /// `name: value CRLF`
+    pub bytes: &'static [u8],
+    /// Its name, in lower case.
+    pub name: &'static [u8],
+    /// Its value.
+    pub value: &'static [u8],
+    /// The name, if it is one with a meaning here.
+    pub known: Known,
+    /// What fields of this name are.
+    pub name_verdict: Verdict,
+    /// What this field is.
+    pub verdict: Verdict,
+}
+
+impl Fixed {
+    /// The field as a line.
+    #[inline]
+    #[must_use]
+    pub fn line(&self) -> Line<'static> {
+        let Fixed { bytes, name, known, verdict, .. } = *self;
+        Line { bytes, name_bytes: name.len(), known, verdict, sensitive: false }
+    }
+}
+
+/// Declares a static table.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! static_table {
+    ($($name:literal, $value:literal, $known:ident, $name_verdict:expr $(, $verdict:expr)?;)+) => {
+        /// The entries in their order.
+        pub(super) static TABLE: [$crate::hpack::Fixed; [$($name),+].len()] = [$($crate::hpack::Fixed {
+            bytes: concat!($name, ": ", $value, "\r\n").as_bytes(),
+            name: $name.as_bytes(),
+            value: $value.as_bytes(),
+            known: fairway_http::Known::$known,
+            name_verdict: $name_verdict,
+            verdict: { let verdict = $name_verdict; $(let verdict = { _ = verdict; $verdict };)? verdict },
+        }),+];
+    };
+}
+
+const BUCKETS: usize = 128;
+
+/// No entry.
+const END: u8 = u8::MAX;
+
+/// The places of a table's entries by the hashes of their names, lowest first.
+#[derive(Debug)]
+pub struct Names<const N: usize> {
+    table: &'static [Fixed; N],
+    first: [u8; BUCKETS],
+    /// The next place with the same hash behind each.
+    next: [u8; N],
+}
+
+impl<const N: usize> Names<N> {
+    /// Those of this table.
+    #[must_use]
+    pub const fn new(table: &'static [Fixed; N]) -> Self {
+        let mut names = Names { table, first: [END; BUCKETS], next: [END; N] };
+        let mut place = N;
+        while place > 0 {
+            place -= 1;
+            let bucket = bucket(table[place].name);
+            names.next[place] = names.first[bucket];
+            names.first[bucket] = place as u8;
+        }
+        names
+    }
+
+    /// The places of a name in any case, lowest first. It has no control character.
+    #[inline]
+    pub fn places(&self, name: &[u8]) -> impl Iterator<Item = usize> {
+        let mut at = if name.is_empty() { END } else { self.first[bucket(name)] };
+        std::iter::from_fn(move || {
+            while at != END {
+                let place = usize::from(at);
+                at = self.next[place];
+                if is_same(name, self.table[place].name) {
+                    return Some(place);
+                }
+            }
+            None
+        })
+    }
+}
+
+const fn bucket(name: &[u8]) -> usize {
+    let last = name.len() - 1;
+    let sum = name.len() * 3
+        + (name[0] | 0x20) as usize
+        + (name[last] | 0x20) as usize * 7
+        + (name[last / 2] | 0x20) as usize * 5;
+    sum % BUCKETS
+}
+
+/// Equal without case, eight bytes at a time; `lower` has nothing but lower case, `-` and `:`, and a name no control character.
+#[inline]
+fn is_same(name: &[u8], lower: &[u8]) -> bool {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    if name.len() != lower.len() {
+        return false;
+    }
+    let (names, lowers) = (name.rchunks_exact(8), lower.rchunks_exact(8));
+    let first = names.remainder().iter().zip(lowers.remainder());
+    let differs = first.fold(0, |differs, (byte, lower)| differs | ((byte | 0x20) ^ lower));
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    let rest =
+        names.zip(lowers).fold(0, |differs, (name, lower)| differs | ((word(name) | CASE) ^ word(lower)));
+    u64::from(differs) | rest == 0
+}
