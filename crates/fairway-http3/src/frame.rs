@@ -69,10 +69,10 @@ impl Kind {
 }
 
 /// The number of a type that we send.
-pub(crate) const DATA: u64 = 0x0;
-pub(crate) const HEADERS: u64 = 0x1;
-pub(crate) const SETTINGS: u64 = 0x4;
-pub(crate) const GOAWAY: u64 = 0x7;
+pub(crate) const DATA: u8 = 0x0;
+pub(crate) const HEADERS: u8 = 0x1;
+pub(crate) const SETTINGS: u8 = 0x4;
+const GOAWAY: u8 = 0x7;
 
 /// The longest header: two integers of 8 bytes.
 const MAX_HEADER: usize = 16;
@@ -117,18 +117,21 @@ fn read_header(input: &[u8]) -> Option<(Kind, u64, usize)> {
     Some((Kind::from_number(number), length, first + second))
 }
 
-/// Appends the header of a frame.
-pub(crate) fn write_header(number: u64, length: usize, out: &mut Vec<u8>) {
-    varint::write(number, out);
-    varint::write(length as u64, out);
+/// A frame of one of these types. QUIC keeps it until the client has acknowledged it, so it has no room to spare.
+pub(crate) fn whole(number: u8, payload: &[u8]) -> Bytes {
+    let length = payload.len() as u64;
+    let mut frame = Vec::with_capacity(1 + varint::size(length) + payload.len());
+    frame.push(number);
+    varint::write(length, &mut frame);
+    frame.extend_from_slice(payload);
+    Bytes::from(frame)
 }
 
-/// Appends GOAWAY.
-pub(crate) fn write_go_away(id: u64, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[GOAWAY as u8, 0]);
-    varint::write(id, out);
-    out[start + 1] = (out.len() - start - 2) as u8;
+/// GOAWAY.
+pub(crate) fn go_away(id: u64) -> Bytes {
+    let mut payload = Vec::with_capacity(8);
+    varint::write(id, &mut payload);
+    whole(GOAWAY, &payload)
 }
 
 #[cfg(test)]
@@ -166,11 +169,7 @@ mod tests {
 
     #[test]
     fn go_away_has_the_length_of_its_id() {
-        let mut out = Vec::new();
-        write_go_away(varint::MAX - 3, &mut out);
-        assert_eq!(out, [7, 8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfc]);
-        out.clear();
-        write_go_away(4, &mut out);
-        assert_eq!(out, [7, 1, 4]);
+        assert_eq!(go_away(varint::MAX - 3)[..], [7, 8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfc]);
+        assert_eq!(go_away(4)[..], [7, 1, 4]);
     }
 }

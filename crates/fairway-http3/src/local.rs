@@ -29,10 +29,9 @@ pub(crate) struct Local {
 
 impl Local {
     pub(crate) fn new(config: &Config) -> Self {
-        let mut bytes = vec![CONTROL];
-        settings::write(config, &mut bytes);
         let mut frames = Outgoing::new();
-        frames.queue(Bytes::from(bytes));
+        frames.queue(Bytes::from_static(&[CONTROL]));
+        frames.queue(settings::frame(config));
         Local { control: None, frames, decoder: None, typed: false }
     }
 
@@ -78,11 +77,9 @@ impl Local {
 
     /// Sends GOAWAY with this stream id.
     pub(crate) fn go_away(&mut self, quic: &mut Connection, stream: u64) {
-        let mut bytes = Vec::with_capacity(10);
-        frame::write_go_away(stream, &mut bytes);
         match self.control {
-            Some(id) => self.frames.push(quic, id, Bytes::from(bytes)),
-            None => self.frames.queue(Bytes::from(bytes)),
+            Some(id) => self.frames.push(quic, id, frame::go_away(stream)),
+            None => self.frames.queue(frame::go_away(stream)),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! What we send on one stream: frames that QUIC did not take yet, and DATA frames for a body in pieces. Never decides what is
 //! sent.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use quinn_proto::{Connection, StreamId, WriteError};
 
@@ -40,7 +38,7 @@ pub(crate) struct Outgoing {
     /// Bytes of the current DATA frame that were announced and not sent.
     data_left: usize,
     /// What QUIC did not take.
-    waiting: VecDeque<Bytes>,
+    waiting: Bytes,
 }
 
 impl Outgoing {
@@ -52,7 +50,7 @@ impl Outgoing {
             dead: false,
             ends: false,
             data_left: 0,
-            waiting: VecDeque::new(),
+            waiting: Bytes::new(),
         }
     }
 
@@ -79,7 +77,8 @@ impl Outgoing {
 
     /// Keeps frames until [`Outgoing::flush`].
     pub(crate) fn queue(&mut self, frames: Bytes) {
-        self.waiting.push_back(frames);
+        self.waiting =
+            if self.waiting.is_empty() { frames } else { Bytes::from([&self.waiting[..], &frames].concat()) };
     }
 
     /// Sends as much of a body as QUIC takes; gives how much that was.
@@ -94,21 +93,16 @@ impl Outgoing {
 
     /// Sends one piece of a body, with the header of a DATA frame unless it continues one.
     fn piece(&mut self, quic: &mut Connection, id: StreamId, data: &[u8]) -> usize {
-        let mut bytes = Vec::with_capacity(data.len().min(PIECE) + 8);
-        if self.data_left == 0 {
+        let is_new = self.data_left == 0;
+        if is_new {
             self.data_left = data.len().min(PIECE);
-            frame::write_header(frame::DATA, self.data_left, &mut bytes);
         }
-        let header = bytes.len();
-        bytes.extend_from_slice(&data[..data.len().min(self.data_left).min(PIECE)]);
-        let total = bytes.len();
-        let mut bytes = Bytes::from(bytes);
+        let piece = &data[..data.len().min(self.data_left)];
+        let mut bytes = if is_new { frame::whole(frame::DATA, piece) } else { Bytes::copy_from_slice(piece) };
         self.write(quic, id, &mut bytes);
-        let written = total - bytes.len();
-        if written < header {
-            self.waiting.push_back(bytes.split_to(header - written));
-        }
-        let taken = written.saturating_sub(header);
+        // What is left of the header waits; what is left of the data is the owner's.
+        self.waiting = bytes.split_to(bytes.len().saturating_sub(piece.len()));
+        let taken = piece.len() - bytes.len();
         self.data_left -= taken;
         taken
     }
@@ -128,14 +122,10 @@ impl Outgoing {
     }
 
     pub(crate) fn flush(&mut self, quic: &mut Connection, id: StreamId) {
-        while let Some(mut bytes) = self.waiting.pop_front() {
-            self.write(quic, id, &mut bytes);
-            if !bytes.is_empty() {
-                self.waiting.push_front(bytes);
-                return;
-            }
-        }
-        if self.ends && !self.dead {
+        let mut bytes = std::mem::take(&mut self.waiting);
+        self.write(quic, id, &mut bytes);
+        self.waiting = bytes;
+        if self.ends && !self.dead && self.waiting.is_empty() {
             self.ends = false;
             // A stream that was stopped or reset cannot be finished: an event says so.
             self.dead = quic.send_stream(id).finish().is_err();
@@ -164,6 +154,6 @@ impl Outgoing {
     pub(crate) fn die(&mut self) {
         self.dead = true;
         self.wanted = false;
-        self.waiting.clear();
+        self.waiting = Bytes::new();
     }
 }

@@ -53,7 +53,7 @@ const VACANT: u64 = u64::MAX;
 pub(crate) struct Requests {
     /// The number of each record's stream, or [`VACANT`].
     numbers: Vec<u64>,
-    records: Vec<Option<Box<Record>>>,
+    records: Vec<Option<Record>>,
     count: usize,
 }
 
@@ -65,7 +65,7 @@ impl Requests {
 
     /// Adds a record in the lowest vacant place.
     pub(crate) fn insert(&mut self, id: StreamId) -> usize {
-        let record = Some(Box::new(Record::new(id)));
+        let record = Some(Record::new(id));
         self.count += 1;
         match self.numbers.iter().position(|number| *number == VACANT) {
             Some(slot) => {
@@ -81,15 +81,23 @@ impl Requests {
         }
     }
 
-    /// Takes a record out. The last one gives all memory back.
+    /// Takes a record out.
     pub(crate) fn remove(&mut self, slot: usize) {
         if self.records[slot].take().is_some() {
             self.numbers[slot] = VACANT;
             self.count -= 1;
-            if self.count == 0 {
-                *self = Requests::default();
-            }
         }
+    }
+
+    /// Gives memory back, if there is no record.
+    pub(crate) fn rest(&mut self) {
+        if self.count == 0 {
+            *self = Requests::default();
+        }
+    }
+
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.records.capacity() * (size_of::<Option<Record>>() + size_of::<u64>())
     }
 
     pub(crate) fn slot(&self, id: StreamId) -> Option<usize> {
@@ -97,11 +105,11 @@ impl Requests {
     }
 
     pub(crate) fn at(&mut self, slot: usize) -> Option<&mut Record> {
-        self.records.get_mut(slot)?.as_deref_mut()
+        self.records.get_mut(slot)?.as_mut()
     }
 
     pub(crate) fn get(&self, id: StreamId) -> Option<&Record> {
-        self.records[self.slot(id)?].as_deref()
+        self.records[self.slot(id)?].as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Record> {
@@ -110,7 +118,8 @@ impl Requests {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter().filter_map(|record| record.as_deref())
+        let taken = self.numbers.iter().zip(&self.records).filter(|(number, _)| **number != VACANT);
+        taken.filter_map(|(_, record)| record.as_ref())
     }
 
     /// A stream that waited for no more than this many insertions into the dynamic table.
@@ -140,6 +149,7 @@ mod tests {
         for slot in 0..3 {
             requests.remove(slot);
         }
-        assert_eq!((requests.len(), requests.numbers.capacity()), (0, 0));
+        requests.rest();
+        assert_eq!((requests.len(), requests.kept_bytes()), (0, 0));
     }
 }

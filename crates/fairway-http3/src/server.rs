@@ -128,10 +128,19 @@ impl Server {
         self.shared.notes.take()
     }
 
+    /// Gives back the memory that only streams need, if there are none.
+    pub fn rest(&mut self) {
+        self.requests.rest();
+        self.shared.notes.rest();
+        self.shared.qpack.rest();
+        self.shared.section = Vec::new();
+    }
+
     /// The memory that the connection keeps in buffers, in bytes, without what QUIC keeps.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.shared.qpack.kept_bytes() + self.shared.head_memory
+        let Shared { qpack, section, head_memory, .. } = &self.shared;
+        qpack.kept_bytes() + section.capacity() + head_memory + self.requests.kept_bytes()
     }
 }
 

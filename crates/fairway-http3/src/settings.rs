@@ -1,6 +1,8 @@
 //! SETTINGS (RFC 9114 §7.2.4): the rules for the client's, and ours. Never keeps any: nothing that a client can set changes what
 //! this server sends.
 
+use bytes::Bytes;
+
 use crate::code::{Code, Fault};
 use crate::config::Config;
 use crate::{frame, varint};
@@ -53,8 +55,8 @@ pub(crate) fn check(mut payload: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Appends our SETTINGS frame.
-pub(crate) fn write(config: &Config, out: &mut Vec<u8>) {
+/// Our SETTINGS frame.
+pub(crate) fn frame(config: &Config) -> Bytes {
     let mut payload = Vec::with_capacity(32);
     let mut setting = |identifier, value: u32| {
         varint::write(identifier, &mut payload);
@@ -69,8 +71,7 @@ pub(crate) fn write(config: &Config, out: &mut Vec<u8>) {
     if config.extended_connect {
         setting(ENABLE_CONNECT_PROTOCOL, 1);
     }
-    frame::write_header(frame::SETTINGS, payload.len(), out);
-    out.extend_from_slice(&payload);
+    frame::whole(frame::SETTINGS, &payload)
 }
 
 #[cfg(test)]
@@ -80,15 +81,12 @@ mod tests {
     #[test]
     fn ours_have_a_valid_payload() {
         let config = Config { extended_connect: true, ..Config::default() };
-        let mut out = Vec::new();
-        write(&config, &mut out);
+        let out = frame(&config);
         assert_eq!(out[..2], [4, out.len() as u8 - 2]);
         assert_eq!(check(&out[2..]), Ok(()));
         assert_eq!(out[2..], [6, 0x80, 0, 0x80, 0, 1, 0x50, 0, 7, 16, 8, 1]);
         let none = Config { qpack_table: 0, ..Config::default() };
-        out.clear();
-        write(&none, &mut out);
-        assert_eq!(out, [4, 5, 6, 0x80, 0, 0x80, 0]);
+        assert_eq!(frame(&none)[..], [4, 5, 6, 0x80, 0, 0x80, 0]);
     }
 
     #[test]

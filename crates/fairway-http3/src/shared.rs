@@ -18,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) qpack: Decoder,
     pub(crate) notes: Notes,
+    /// Where field sections are written before they are sent.
+    pub(crate) section: Vec<u8>,
     pub(crate) account: Account,
     /// Encoder instructions that are not charged.
     free_instructions: u32,
@@ -37,6 +39,7 @@ impl Shared {
             config,
             qpack: Decoder::new(config.qpack_table as usize),
             notes: Notes::default(),
+            section: Vec::new(),
             account: Account::default(),
             free_instructions: FREE_INSTRUCTIONS,
             now: 0,

@@ -18,6 +18,16 @@ pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     Some((value, bytes.len()))
 }
 
+/// How many bytes the shortest form of an integer has.
+pub(crate) const fn size(value: u64) -> usize {
+    match value {
+        0..=0x3f => 1,
+        0x40..=0x3fff => 2,
+        0x4000..=0x3fff_ffff => 4,
+        _ => 8,
+    }
+}
+
 /// Appends an integer of at most 62 bits in its shortest form.
 #[inline]
 pub(crate) fn write(value: u64, out: &mut Vec<u8>) {
@@ -50,7 +60,7 @@ mod tests {
         {
             let mut out = Vec::new();
             write(value, &mut out);
-            assert_eq!((out.len(), read(&out)), (bytes, Some((value, bytes))));
+            assert_eq!((out.len(), size(value), read(&out)), (bytes, bytes, Some((value, bytes))));
             assert_eq!(read(&out[..bytes - 1]), None);
         }
     }

@@ -31,10 +31,10 @@ fn a_request_becomes_a_head_and_its_response_frames() {
     assert_eq!(pair.server.slot(id), Some(0));
     let head = response(200, &[("Server", "x"), ("Connection", "close"), ("Content-Length", "5")]);
     let (server, quic) = pair.both();
-    assert_eq!(server.room(quic, id), 0, "no body before a head");
+    assert_eq!(server.room(id), 0, "no body before a head");
     assert!(server.send_head(quic, id, &response(103, &[("Link", "</a>")]), false) > 0);
     let bytes = server.send_head(quic, id, &head, false);
-    assert!(server.room(quic, id) >= 16 * 1024);
+    assert!(server.room(id) >= 16 * 1024);
     assert_eq!(server.send_data(quic, id, b"hello"), 5);
     server.send_trailers(quic, id, [(&b"Grpc-Status"[..], &b"0"[..])].into_iter());
     assert_eq!(server.send_head(quic, id, &head, false), 0, "after the end");
@@ -109,7 +109,7 @@ fn a_large_response_follows_the_client_s_window() {
     server.send_head(quic, id, &response(200, &[]), false);
     let mut sent = server.send_data(quic, id, &all);
     assert!(sent > 4_000 && sent < 5_000, "{sent}");
-    assert_eq!(server.room(quic, id), 0);
+    assert_eq!(server.room(id), 0);
     assert_eq!(server.send_data(quic, id, &all[sent..]), 0);
     pair.drive();
     pair.client_reads = true;
@@ -143,7 +143,7 @@ fn a_head_that_has_no_room_waits_with_the_end_and_is_delivered_after_release() {
     let (server, quic) = pair.both();
     let bytes = server.send_head(quic, id, &response(200, &[("x", &value)]), true);
     assert!(bytes > 2_000);
-    assert_eq!(server.room(quic, id), 0);
+    assert_eq!(server.room(id), 0);
     server.release(quic, id);
     assert_eq!((server.open_streams(), server.slot(id)), (0, None));
     pair.drive();

@@ -94,7 +94,7 @@ impl Frames for Frame<'_> {
     }
 
     fn room(&self) -> usize {
-        self.codec.room(self.quic, self.id).max(READY)
+        self.codec.room(self.id).max(READY)
     }
 
     /// The codec reports the stream as writable once it has taken less than it was given.
@@ -190,6 +190,7 @@ impl Streams {
     /// No stream is open: memory goes back.
     pub fn rest(&mut self) {
         self.streams = Vec::new();
+        self.codec.rest();
     }
 
     pub(super) fn is_broken(&self, slot: usize) -> bool {

@@ -386,6 +386,11 @@ impl Decoder {
         Ok(())
     }
 
+    /// Gives back what only instructions and sections need.
+    pub fn rest(&mut self) {
+        self.scratch = Vec::new();
+    }
+
     /// The memory that it keeps, in bytes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {

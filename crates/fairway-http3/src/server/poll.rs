@@ -77,7 +77,9 @@ impl Server {
             self.go_away(quic);
             self.finish_going(quic);
         }
-        if let Some(id) = self.requests.unblocked(self.shared.qpack.inserted()) {
+        if self.shared.blocked > 0
+            && let Some(id) = self.requests.unblocked(self.shared.qpack.inserted())
+        {
             return self.unblocked(quic, id, head).map(Step::from);
         }
         if let Some(step) = self.accept(quic, head)? {

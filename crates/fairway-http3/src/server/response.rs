@@ -10,18 +10,16 @@ use crate::frame;
 use crate::outgoing::Sent;
 use crate::qpack::Encoder;
 use crate::requests::{Life, Record};
+use crate::shared::Shared;
 
-/// Room for the header of a HEADERS frame before its payload.
-const HEADER: usize = 9;
+/// What the buffer for field sections may grow to before it is freed.
+const KEPT_SECTION: usize = 4 * 1024;
 
 impl Server {
     /// Sends the head of a response, interim (1xx) or final, and ends the stream if `end` is set; gives the bytes of its frame, 0
     /// if the stream cannot take it. What QUIC does not take yet waits here.
     pub fn send_head(&mut self, quic: &mut Connection, stream: StreamId, head: &Head, end: bool) -> usize {
-        let Some(record) = self.live(stream).filter(|record| record.outgoing.sent == Sent::Nothing) else {
-            return 0;
-        };
-        let frame = section(|out| {
+        let frame = section(&mut self.shared, |out| {
             Encoder::status(head.status(), out);
             for (field, sensitive) in head.marked_fields() {
                 // "An endpoint MUST NOT generate an HTTP/3 field section containing connection-specific fields" (RFC 9114 §4.2).
@@ -30,6 +28,9 @@ impl Server {
                 }
             }
         });
+        let Some(record) = self.live(stream).filter(|record| record.outgoing.sent == Sent::Nothing) else {
+            return 0;
+        };
         let bytes = frame.len();
         if head.status() >= 200 {
             record.outgoing.sent = Sent::Head;
@@ -54,21 +55,19 @@ impl Server {
         stream: StreamId,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     ) {
-        let Some(record) = self.unfinished(stream) else { return };
-        if record.outgoing.is_in_frame() {
-            return self.reset(quic, stream, Code::Internal);
-        }
         let mut is_empty = true;
-        let frame = section(|out| {
+        let frame = section(&mut self.shared, |out| {
             for (name, value) in fields {
                 is_empty = false;
                 Encoder::field(name, value, false, out);
             }
         });
-        if !is_empty {
+        if let Some(record) =
+            self.unfinished(stream).filter(|record| !is_empty && !record.outgoing.is_in_frame())
+        {
             record.outgoing.push(quic, stream, frame);
         }
-        record.outgoing.finish(quic, stream);
+        self.finish(quic, stream);
     }
 
     /// Ends the stream. All body bytes must have been taken before; otherwise the stream is reset.
@@ -82,7 +81,7 @@ impl Server {
 
     /// About how many bytes `send_data` takes now, 0 if it is blocked or the stream cannot take any.
     #[must_use]
-    pub fn room(&self, _quic: &Connection, stream: StreamId) -> usize {
+    pub fn room(&self, stream: StreamId) -> usize {
         match self.requests.get(stream) {
             Some(record) if record.life == Life::Live && self.state == State::Open => record.outgoing.room(),
             _ => 0,
@@ -101,14 +100,14 @@ impl Server {
 }
 
 /// A HEADERS frame with the section that `write` appends.
-fn section(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    let mut out = Vec::with_capacity(512);
-    out.resize(HEADER, 0);
-    Encoder::begin(&mut out);
-    write(&mut out);
-    let mut header = Vec::with_capacity(HEADER);
-    frame::write_header(frame::HEADERS, out.len() - HEADER, &mut header);
-    let start = HEADER - header.len();
-    out[start..HEADER].copy_from_slice(&header);
-    Bytes::from(out).slice(start..)
+fn section(shared: &mut Shared, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let section = &mut shared.section;
+    section.clear();
+    Encoder::begin(section);
+    write(section);
+    let frame = frame::whole(frame::HEADERS, section);
+    if section.capacity() > KEPT_SECTION {
+        *section = Vec::new();
+    }
+    frame
 }

@@ -237,11 +237,16 @@ impl Pair {
 
     /// Delivers datagrams and handles timers until nothing happens any more.
     pub(crate) fn drive(&mut self) {
+        self.drive_with(Pair::poll_server);
+    }
+
+    /// The same with another owner of the served connection.
+    pub(crate) fn drive_with(&mut self, mut serve: impl FnMut(&mut Pair)) {
         for _ in 0..100_000 {
             self.client.receive(self.now);
             self.served.receive(self.now);
             self.poll_client();
-            self.poll_server();
+            serve(self);
             let sent = self.client.send(self.now);
             self.served.inbound.extend(sent.into_iter().map(|bytes| (self.now + LATENCY, bytes)));
             let sent = self.served.send(self.now);
