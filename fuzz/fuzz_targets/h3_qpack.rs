@@ -2,8 +2,7 @@
 
 #![no_main]
 
-#[allow(dead_code, reason = "each target calls one of the checks")]
-#[path = "../../crates/fairway-http3/tests/checks/mod.rs"]
-mod checks;
+#[path = "../../crates/fairway-http3/tests/checks/qpack.rs"]
+mod qpack;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::qpack(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| qpack::check(input));

@@ -1,4 +1,4 @@
-//! What holds for any input, as the ordinary tests and the fuzz targets check it.
+//! A QPACK decoder and any bytes.
 
 use fairway_http3::qpack::{Decoder, Section};
 
@@ -10,7 +10,7 @@ fn most_memory(capacity: usize) -> usize {
 
 /// An encoder stream and sections. The first byte chooses the capacity of the table; then come pieces with a byte each for what they
 /// are and how long. Whatever the split of the encoder stream, the sections mean the same.
-pub(crate) fn qpack(input: &[u8]) {
+pub(crate) fn check(input: &[u8]) {
     let [first, rest @ ..] = input else { return };
     let capacity = usize::from(first & 7) * 512;
     let (mut whole, mut split) = (Decoder::new(capacity), Decoder::new(capacity));
