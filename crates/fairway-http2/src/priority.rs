@@ -21,7 +21,7 @@ impl Priority {
     /// That of a stream whose client said nothing: as urgent as the default, and in turn with the others. The client may be
     /// one that knows no priorities and carries requests that have nothing to do with each other, and a server is free in
     /// how it "chooses to ... allocate" (RFC 9218 §10).
-    pub(crate) const UNSAID: Priority = Priority { urgency: 3, incremental: true };
+    pub const UNSAID: Priority = Priority { urgency: 3, incremental: true };
 
     /// Reads the value of a `priority` field or of PRIORITY_UPDATE. Unknown members and values out of range are ignored:
     /// "receivers ... MUST ignore" them (RFC 9218 §4).

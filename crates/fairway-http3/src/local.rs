@@ -15,7 +15,7 @@ const CONTROL: u8 = 0x0;
 const DECODER: u8 = 0x3;
 
 /// What is on the control stream goes before any response.
-const CONTROL_PRIORITY: i32 = 16;
+const CONTROL_ORDER: i32 = i32::MAX;
 
 /// Our unidirectional streams.
 #[derive(Debug)]
@@ -40,14 +40,14 @@ impl Local {
         if self.control.is_none() {
             self.control = quic.streams().open(Dir::Uni);
             if let Some(id) = self.control {
-                transport::set_priority(quic, id, CONTROL_PRIORITY);
+                transport::set_order(quic, id, CONTROL_ORDER);
                 self.frames.flush(quic, id);
             }
         }
         if self.control.is_some() && self.decoder.is_none() && config.qpack_table > 0 {
             self.decoder = quic.streams().open(Dir::Uni);
             if let Some(id) = self.decoder {
-                transport::set_priority(quic, id, CONTROL_PRIORITY);
+                transport::set_order(quic, id, CONTROL_ORDER);
             }
         }
     }

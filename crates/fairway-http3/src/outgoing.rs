@@ -35,6 +35,8 @@ pub(crate) struct Outgoing {
     dead: bool,
     /// Whether the stream ends when nothing waits.
     ends: bool,
+    /// When QUIC took bytes of a body last, in microseconds.
+    pub(crate) sent_at: u64,
     /// Bytes of the current DATA frame that were announced and not sent.
     data_left: usize,
     /// What QUIC did not take.
@@ -49,6 +51,7 @@ impl Outgoing {
             wanted: false,
             dead: false,
             ends: false,
+            sent_at: 0,
             data_left: 0,
             waiting: Bytes::new(),
         }
@@ -81,13 +84,16 @@ impl Outgoing {
             if self.waiting.is_empty() { frames } else { Bytes::from([&self.waiting[..], &frames].concat()) };
     }
 
-    /// Sends as much of a body as QUIC takes; gives how much that was.
-    pub(crate) fn data(&mut self, quic: &mut Connection, id: StreamId, data: &[u8]) -> usize {
+    /// Sends as much of a body as QUIC takes `now`; gives how much that was.
+    pub(crate) fn data(&mut self, quic: &mut Connection, id: StreamId, data: &[u8], now: u64) -> usize {
         let mut taken = 0;
         while taken < data.len() && self.room() > 0 {
             taken += self.piece(quic, id, &data[taken..]);
         }
         self.wanted = taken < data.len();
+        if taken > 0 {
+            self.sent_at = now;
+        }
         taken
     }
 

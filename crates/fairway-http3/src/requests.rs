@@ -39,7 +39,7 @@ impl Record {
             life: Life::Opening,
             incoming: Incoming::new(),
             outgoing: Outgoing::new(),
-            priority: Priority::default(),
+            priority: Priority::UNSAID,
             priority_updated: false,
         }
     }

@@ -1,9 +1,10 @@
-//! The server's end of a connection, as its owner uses it. What happens in its calls is in `poll`, `head`, `body`, `response` and
-//! `close`.
+//! The server's end of a connection, as its owner uses it. What happens in its calls is in `poll`, `head`, `body`, `response`,
+//! `order` and `close`.
 
 mod body;
 mod close;
 mod head;
+mod order;
 mod poll;
 mod response;
 
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use fairway_http2::{Note, Priority};
-use quinn_proto::{Connection, StreamId};
+use quinn_proto::StreamId;
 
 use crate::code::Fault;
 use crate::config::Config;
@@ -19,7 +20,6 @@ use crate::event::Event;
 use crate::local::Local;
 use crate::requests::{Life, Requests};
 use crate::shared::Shared;
-use crate::transport;
 use crate::unidirectional::Unidirectional;
 
 /// A connection that a client opened.
@@ -32,6 +32,10 @@ pub struct Server {
     requests: Requests,
     local: Local,
     unidirectional: Unidirectional,
+    /// Streams of which QUIC takes bytes again, and whose owner does not know that yet.
+    sendable: Vec<StreamId>,
+    /// The one that was reported last, until it sends or `poll` has nothing more to report.
+    turn: Option<StreamId>,
     /// Events that came of calls other than `poll`.
     events: VecDeque<Event>,
     /// An error of the connection that `poll` reports.
@@ -77,6 +81,8 @@ impl Server {
             requests: Requests::default(),
             local: Local::new(&config),
             unidirectional: Unidirectional::default(),
+            sendable: Vec::new(),
+            turn: None,
             events: VecDeque::new(),
             fault: None,
             state: State::Open,
@@ -110,17 +116,11 @@ impl Server {
         opening.map(|record| record.id).min_by_key(|id| id.index())
     }
 
-    /// The priority of a stream's response: PRIORITY_UPDATE's or its `priority` field's (RFC 9218).
+    /// The priority of a stream's response: PRIORITY_UPDATE's, or that of the request's and the response's `priority` fields
+    /// (RFC 9218).
     #[must_use]
     pub fn priority(&self, stream: StreamId) -> Priority {
-        self.requests.get(stream).map_or(Priority::default(), |record| record.priority)
-    }
-
-    /// Sets the priority of a stream's response among those of this connection.
-    pub fn set_priority(&mut self, quic: &mut Connection, stream: StreamId, priority: Priority) {
-        let Some(record) = self.requests.get_mut(stream) else { return };
-        record.priority = priority;
-        transport::set_priority(quic, stream, transport_priority(priority));
+        self.requests.get(stream).map_or(Priority::UNSAID, |record| record.priority)
     }
 
     /// Something that may be worth counting and was not taken yet, one at a time.
@@ -131,6 +131,7 @@ impl Server {
     /// Gives back the memory that only streams need, if there are none.
     pub fn rest(&mut self) {
         self.requests.rest();
+        self.sendable.shrink_to_fit();
         self.shared.notes.rest();
         self.shared.qpack.rest();
         self.shared.section = Vec::new();
@@ -142,9 +143,4 @@ impl Server {
         let Shared { qpack, section, head_memory, .. } = &self.shared;
         qpack.kept_bytes() + section.capacity() + head_memory + self.requests.kept_bytes()
     }
-}
-
-/// The priority of a stream in QUIC, where higher comes first and 0 is the default.
-fn transport_priority(priority: Priority) -> i32 {
-    i32::from(Priority::default().urgency) - i32::from(priority.urgency)
 }

@@ -49,9 +49,9 @@ pub(crate) fn reset(quic: &mut Connection, id: StreamId, code: Code) -> bool {
     quic.send_stream(id).reset(number(code)).is_ok()
 }
 
-/// Sets the priority of what a stream sends, higher first, unless that is over already.
-pub(crate) fn set_priority(quic: &mut Connection, id: StreamId, priority: i32) -> bool {
-    quic.send_stream(id).set_priority(priority).is_ok()
+/// Sets the order of what a stream sends, higher first, unless that is over already.
+pub(crate) fn set_order(quic: &mut Connection, id: StreamId, order: i32) -> bool {
+    quic.send_stream(id).set_priority(order).is_ok()
 }
 
 /// A code as QUIC has it.

@@ -10,5 +10,6 @@ mod errors;
 mod exchange;
 mod lifecycle;
 mod load;
+mod priorities;
 mod random;
 mod support;

@@ -5,7 +5,7 @@ use fairway_http2::Priority;
 use fairway_http2::fields::{Intake, Message, Outcome};
 use quinn_proto::{Connection, StreamId};
 
-use super::{Server, transport_priority};
+use super::Server;
 use crate::code::{Code, Fault, Scope};
 use crate::event::Event;
 use crate::incoming::{Collected, Incoming, Next, Phase};
@@ -105,14 +105,14 @@ impl Server {
             Next::Data | Next::Section | Next::Blocked => false,
         };
         incoming.detach();
+        let head_bytes = incoming.head_bytes;
         record.life = Life::Live;
         if !record.priority_updated
             && let Some(value) = head.named(b"priority")
         {
-            record.priority = Priority::read(value);
-            transport::set_priority(quic, id, transport_priority(record.priority));
+            record.prioritize(quic, Priority::read(value));
         }
-        Ok(Some(Event::Head { stream: id, end, length, protocol, head_bytes: incoming.head_bytes }))
+        Ok(Some(Event::Head { stream: id, end, length, protocol, head_bytes }))
     }
 
     /// Reports a head that is over a limit, and reads no more of its stream: "A server can send a complete response prior to the

@@ -8,7 +8,7 @@ use fairway_http2::abuse::Weight;
 use fairway_http2::{Noted, Priority};
 use quinn_proto::{Connection, Dir, Event as QuicEvent, StreamEvent, StreamId};
 
-use super::{Going, MAX_EARLY_PRIORITIES, Server, State, transport_priority};
+use super::{Going, MAX_EARLY_PRIORITIES, Server, State};
 use crate::code::{Code, Fault};
 use crate::control::Request;
 use crate::event::Event;
@@ -94,7 +94,7 @@ impl Server {
             None => {
                 self.local.open(quic, &self.shared.config);
                 self.local.flush(quic, &mut self.shared)?;
-                Ok(Step::Idle)
+                Ok(self.next_writable(quic).map_or(Step::Idle, Step::Event))
             }
         }
     }
@@ -126,7 +126,10 @@ impl Server {
                 self.local.flush(quic, &mut self.shared)?;
                 Ok(Step::More)
             }
-            StreamEvent::Writable { id } => Ok(self.writable(quic, id).into()),
+            StreamEvent::Writable { id } => {
+                self.unblocked_by_quic(id);
+                Ok(Step::More)
+            }
             StreamEvent::Stopped { id, .. } if self.local.is_local(id) => Err(closed_critical()),
             StreamEvent::Stopped { id, error_code } => {
                 let code = Code::from_number(error_code.into_inner());
@@ -198,7 +201,8 @@ impl Server {
         }
     }
 
-    fn writable(&mut self, quic: &mut Connection, id: StreamId) -> Option<Event> {
+    /// Sends what waits, and says whether the owner can send more.
+    pub(super) fn writable(&mut self, quic: &mut Connection, id: StreamId) -> Option<Event> {
         let record = self.requests.get_mut(id)?;
         let can_send = record.outgoing.unblock(quic, id);
         match record.life {
@@ -238,9 +242,8 @@ impl Server {
         }
         let id = StreamId::new(quinn_proto::Side::Client, Dir::Bi, index);
         let Some(record) = self.requests.get_mut(id) else { return Ok(()) };
-        record.priority = priority;
         record.priority_updated = true;
-        transport::set_priority(quic, id, transport_priority(priority));
+        record.prioritize(quic, priority);
         if record.life == Life::Live {
             self.events.push_back(Event::Priority { stream: id, priority });
         }
@@ -250,9 +253,8 @@ impl Server {
     fn apply_early_priority(&mut self, quic: &mut Connection, id: StreamId) {
         let found = self.early_priorities.iter().position(|(index, _)| *index == id.index());
         let (Some(at), Some(record)) = (found, self.requests.get_mut(id)) else { return };
-        record.priority = self.early_priorities.remove(at).1;
         record.priority_updated = true;
-        transport::set_priority(quic, id, transport_priority(record.priority));
+        record.prioritize(quic, self.early_priorities.remove(at).1);
     }
 }
 

@@ -34,6 +34,9 @@ impl Server {
         let bytes = frame.len();
         if head.status() >= 200 {
             record.outgoing.sent = Sent::Head;
+            if let Some(value) = head.named(b"priority") {
+                record.prioritize(quic, record.priority.merged(value));
+            }
         }
         record.outgoing.push(quic, stream, frame);
         if end {
@@ -45,7 +48,8 @@ impl Server {
     /// Sends body bytes in DATA frames; gives how many were taken. If that is less than all, [`Event::Writable`](crate::Event)
     /// follows, and the rest must be passed again then.
     pub fn send_data(&mut self, quic: &mut Connection, stream: StreamId, data: &[u8]) -> usize {
-        self.live(stream).map_or(0, |record| record.outgoing.data(quic, stream, data))
+        let now = self.shared.now;
+        self.live(stream).map_or(0, |record| record.outgoing.data(quic, stream, data, now))
     }
 
     /// Sends trailers and ends the stream. All body bytes must have been taken before; otherwise the stream is reset.
@@ -90,6 +94,7 @@ impl Server {
 
     fn live(&mut self, stream: StreamId) -> Option<&mut Record> {
         let open = self.state == State::Open;
+        self.turn.take_if(|turn| *turn == stream);
         self.requests.get_mut(stream).filter(|record| open && record.life == Life::Live)
     }
 

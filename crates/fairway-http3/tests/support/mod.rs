@@ -61,6 +61,8 @@ pub(crate) struct Setup {
     pub(crate) client_streams: u32,
     /// Bytes that the server takes of each stream.
     pub(crate) server_window: u32,
+    /// Bytes that QUIC keeps for the server until the client has acknowledged them.
+    pub(crate) send_window: u64,
 }
 
 impl Default for Setup {
@@ -70,6 +72,7 @@ impl Default for Setup {
             client_window: 1 << 20,
             client_streams: 3,
             server_window: 64 * 1024,
+            send_window: 10 << 20,
         }
     }
 }
@@ -122,6 +125,7 @@ impl Pair {
         transport.max_concurrent_bidi_streams(setup.config.streams.into());
         transport.max_concurrent_uni_streams(8u32.into());
         transport.stream_receive_window(setup.server_window.into());
+        transport.send_window(setup.send_window);
         transport.mtu_discovery_config(None);
         transport.max_idle_timeout(None);
         let mut server_config = ServerConfig::with_crypto(Arc::clone(&CRYPTO.0) as _);
@@ -243,8 +247,9 @@ impl Pair {
     /// The same with another owner of the served connection.
     pub(crate) fn drive_with(&mut self, mut serve: impl FnMut(&mut Pair)) {
         for _ in 0..100_000 {
-            self.client.receive(self.now);
-            self.served.receive(self.now);
+            // One by one, so that the order of what the server sends is seen.
+            self.client.receive(self.now, 1);
+            self.served.receive(self.now, usize::MAX);
             self.poll_client();
             serve(self);
             let sent = self.client.send(self.now);
@@ -352,10 +357,11 @@ impl End {
         self.connection.as_mut()?.1.poll_timeout()
     }
 
-    /// Handles what has arrived and the timers that are due.
-    fn receive(&mut self, now: Instant) {
+    /// Handles what has arrived, so many datagrams at most, and the timers that are due.
+    fn receive(&mut self, now: Instant, max_datagrams: usize) {
         let mut answer = Vec::new();
-        while let Some((_, bytes)) = self.inbound.pop_front_if(|(at, _)| *at <= now) {
+        for _ in 0..max_datagrams {
+            let Some((_, bytes)) = self.inbound.pop_front_if(|(at, _)| *at <= now) else { break };
             match self.endpoint.handle(now, self.peer, None, None, bytes, &mut answer) {
                 Some(DatagramEvent::NewConnection(incoming)) => {
                     let accepted = self.endpoint.accept(incoming, now, &mut answer, None);

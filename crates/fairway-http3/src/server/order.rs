@@ -1,0 +1,86 @@
+//! The order of responses (RFC 9218 §10): which stream QUIC sends next, and which one may fill its buffer first.
+//!
+//! QUIC sends the highest order that has something to send, and equal orders take turns. So the urgency decides first; then come
+//! those that are not incremental, each with an order of its own, by the ids of their streams; then all others with the same one.
+
+use std::cmp::Reverse;
+
+use fairway_http2::Priority;
+use quinn_proto::{Connection, StreamId};
+
+use super::Server;
+use crate::event::Event;
+use crate::requests::Record;
+use crate::transport;
+
+/// Orders of one urgency. Those of streams that are not incremental repeat after as many streams, which no connection has open at
+/// the same time.
+const ORDERS: i32 = 1 << 27;
+
+/// Higher comes first. 0, where nothing has to be set, is that of [`Priority::UNSAID`].
+pub(super) fn order(priority: Priority, stream: StreamId) -> i32 {
+    let urgency = i32::from(Priority::UNSAID.urgency) - i32::from(priority.urgency.min(7));
+    let place = (stream.index() % (ORDERS as u64 - 1)) as i32;
+    urgency * ORDERS + if priority.incremental { 0 } else { ORDERS - 1 - place }
+}
+
+impl Record {
+    /// Gives the stream another priority. What QUIC has of it is sent in the new order from the next packet of the stream on.
+    pub(super) fn prioritize(&mut self, quic: &mut Connection, priority: Priority) {
+        if std::mem::replace(&mut self.priority, priority) != priority {
+            transport::set_order(quic, self.id, order(priority, self.id));
+        }
+    }
+}
+
+impl Server {
+    /// QUIC takes bytes of a stream again.
+    pub(super) fn unblocked_by_quic(&mut self, id: StreamId) {
+        if !self.sendable.contains(&id) {
+            self.sendable.push(id);
+        }
+    }
+
+    /// Reports the stream that is to send next. All share QUIC's buffer, and whoever sends first can fill it, so the next one is
+    /// reported when this one has sent, or when `poll` is called again after it had nothing to report. Of equal streams the one is next
+    /// that has not sent for the longest time.
+    pub(super) fn next_writable(&mut self, quic: &mut Connection) -> Option<Event> {
+        if self.turn.take().is_some() {
+            return None;
+        }
+        loop {
+            let place = |id: &StreamId| {
+                let record = self.requests.get(*id)?;
+                Some((Reverse(order(record.priority, *id)), record.outgoing.sent_at))
+            };
+            let next = self.sendable.iter().enumerate().min_by_key(|(_, id)| place(id));
+            let (at, _) = next?;
+            let id = self.sendable.swap_remove(at);
+            if let Some(event) = self.writable(quic, id) {
+                self.turn = Some(id);
+                return Some(event);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quinn_proto::{Dir, Side};
+
+    #[test]
+    fn orders_follow_urgency_then_streams_then_nothing() {
+        let order = |urgency, incremental, index| {
+            order(Priority { urgency, incremental }, StreamId::new(Side::Client, Dir::Bi, index))
+        };
+        assert_eq!((order(3, true, 0), order(3, true, 9)), (0, 0));
+        for urgency in 0..8 {
+            let last = ORDERS as u64 - 2;
+            assert!(order(urgency, false, 0) > order(urgency, false, 1));
+            assert!(order(urgency, false, last) > order(urgency, true, 0));
+            assert!(order(urgency, true, 0) > order(urgency + 1, false, 0) || urgency == 7);
+            assert!(order(urgency, false, (1 << 60) - 1) > order(urgency, true, 0));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The order of responses (RFC 9218 §10), while QUIC keeps all of them and while its buffer is full.
+
+use fairway_http::Head;
+use fairway_http3::{Config, Event};
+use quinn_proto::{Dir, StreamId};
+
+use crate::support::serve::response;
+use crate::support::{Pair, Setup, hex};
+
+const BODY: usize = 200_000;
+
+/// `HEADERS` with `GET https://a/` and a `priority` field.
+fn request(priority: &str) -> Vec<u8> {
+    let field = "27 01 70 72 69 6f 72 69 74 79";
+    let mut bytes = hex::bytes(&format!("01 00 00 00 d1 d7 c1 50 01 61 {field}"));
+    bytes.push(priority.len() as u8);
+    bytes.extend_from_slice(priority.as_bytes());
+    bytes[1] = bytes.len() as u8 - 2;
+    bytes
+}
+
+/// A response, as its owner has it.
+struct Sender {
+    id: StreamId,
+    priority: Option<&'static str>,
+    sent: usize,
+}
+
+impl Sender {
+    fn send(&mut self, pair: &mut Pair) {
+        let (server, quic) = pair.both();
+        while self.sent < BODY {
+            let piece = vec![b'x'; (BODY - self.sent).min(10_000)];
+            let taken = server.send_data(quic, self.id, &piece);
+            self.sent += taken;
+            if taken < piece.len() {
+                return;
+            }
+        }
+        server.finish(quic, self.id);
+        server.release(quic, self.id);
+    }
+}
+
+/// Sends what it can, lower streams first, as long as there is news.
+fn serve(pair: &mut Pair, senders: &mut [Sender]) {
+    let now = pair.now;
+    loop {
+        let mut ready = Vec::new();
+        let (server, quic) = pair.both();
+        while let Some(event) = server.poll(now, quic, &mut Head::new()) {
+            let (Event::Head { stream, .. } | Event::Writable { stream }) = event else { continue };
+            ready.push(stream);
+            if let Event::Head { .. } = event {
+                let sender = &senders[stream.index() as usize];
+                let fields = sender.priority.map(|priority| ("Priority", priority));
+                server.send_head(quic, stream, &response(200, fields.as_slice()), false);
+            }
+        }
+        if ready.is_empty() {
+            return;
+        }
+        senders.iter_mut().filter(|sender| ready.contains(&sender.id)).for_each(|sender| sender.send(pair));
+    }
+}
+
+/// The streams in the order of their ends, each with what had come of all of them by then.
+fn ends(streams: &[(Option<&str>, Option<&'static str>)], send_window: u64) -> Vec<(usize, Vec<usize>)> {
+    let config = Config::default();
+    let mut pair = Pair::with(&Setup { config, client_window: 1 << 20, send_window, ..Setup::default() });
+    pair.greet();
+    let mut senders = Vec::new();
+    for &(asked, priority) in streams {
+        let id = pair.open(Dir::Bi);
+        pair.write(id, &asked.map_or(hex::bytes("GET"), request));
+        pair.finish(id);
+        senders.push(Sender { id, priority, sent: 0 });
+    }
+    let ids: Vec<StreamId> = senders.iter().map(|sender| sender.id).collect();
+    let mut ends: Vec<(usize, Vec<usize>)> = Vec::new();
+    pair.drive_with(|pair| {
+        serve(pair, &mut senders);
+        let seen: Vec<_> = ids.iter().map(|id| pair.seen(*id)).collect();
+        let bytes: Vec<usize> = seen.iter().map(|seen| seen.bytes.len()).collect();
+        for (stream, _) in seen.iter().enumerate().filter(|(_, seen)| seen.finished) {
+            if ends.iter().all(|(ended, _)| *ended != stream) {
+                ends.push((stream, bytes.clone()));
+            }
+        }
+    });
+    ends
+}
+
+#[test]
+fn rfc9218_10_the_most_urgent_and_what_is_not_incremental_is_sent_as_a_whole() {
+    let none: (Option<&str>, Option<&'static str>) = (None, None);
+    let asked = |priority: &'static str| (Some(priority), None);
+    for (streams, order) in [
+        (&[asked("u=5"), asked("u=1")][..], &[1, 0][..]),
+        (&[asked("u=4, i"), asked("u=4"), asked("u=0, i")], &[2, 1, 0]),
+        (&[asked("u=3"), asked(""), asked("u=3")], &[0, 1, 2]),
+        (&[asked("i"), asked("u=3")], &[1, 0]),
+        (&[none, asked("u=4"), asked("u=2")], &[2, 0, 1]),
+        (&[none, (None, Some("u=2"))], &[1, 0]),
+        (&[asked("u=3"), (Some("u=5"), Some("u=1"))], &[1, 0]),
+    ] {
+        for send_window in [10 << 20, 32 * 1024] {
+            let ends = ends(streams, send_window);
+            let in_order: Vec<usize> = ends.iter().map(|(stream, _)| *stream).collect();
+            assert_eq!(in_order, order, "{streams:?} in {send_window}");
+            for (at, (_, bytes)) in ends.iter().enumerate() {
+                let later = order[at + 1..].iter().map(|stream| bytes[*stream]).sum::<usize>();
+                assert!(later < BODY / 3, "{streams:?} in {send_window}: {ends:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rfc9218_10_incremental_responses_and_those_without_a_priority_take_turns() {
+    for streams in [[(Some("i"), None); 3], [(None, None); 3], [(Some("u=6, i"), None); 3]] {
+        for send_window in [10 << 20, 32 * 1024] {
+            let ends = ends(&streams, send_window);
+            assert_eq!(ends.len(), 3, "{streams:?} in {send_window}");
+            let bytes = &ends[0].1;
+            assert!(bytes.iter().all(|bytes| *bytes > BODY / 2), "{streams:?} in {send_window}: {bytes:?}");
+        }
+    }
+}
