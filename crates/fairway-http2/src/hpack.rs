@@ -4,12 +4,14 @@
 //! writes fields. [`Table`], [`Names`], [`integer`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
 //! tables in step whatever a block holds.
 
+#[macro_use]
+pub mod static_table;
+
 mod decoder;
 mod encoder;
 mod fixed;
 pub mod huffman;
 pub mod integer;
-mod static_table;
 mod table;
 
 pub use decoder::{Decoder, Defective};

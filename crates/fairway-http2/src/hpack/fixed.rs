@@ -9,7 +9,7 @@ pub(super) const COUNT: usize = TABLE.len();
 const REGULAR: Verdict = Verdict::Regular;
 const HOP: Verdict = Verdict::Bad(Defect::ConnectionField);
 
-crate::static_table! {
+static_table! {
     ":authority", "", Other, Verdict::Authority, Verdict::Bad(Defect::Authority);
     ":method", "GET", Other, Verdict::Method;
     ":method", "POST", Other, Verdict::Method;

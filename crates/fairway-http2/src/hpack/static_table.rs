@@ -3,7 +3,7 @@
 
 use fairway_http::Known;
 
-use super::Line;
+use super::table::Line;
 use crate::verdict::Verdict;
 
 /// An entry of a static table.
@@ -39,7 +39,7 @@ impl Fixed {
 macro_rules! static_table {
     ($($name:literal, $value:literal, $known:ident, $name_verdict:expr $(, $verdict:expr)?;)+) => {
         /// The entries in their order.
-        pub(super) static TABLE: [$crate::hpack::Fixed; [$($name),+].len()] = [$($crate::hpack::Fixed {
+        pub(super) static TABLE: [$crate::hpack::static_table::Fixed; [$($name),+].len()] = [$($crate::hpack::static_table::Fixed {
             bytes: concat!($name, ": ", $value, "\r\n").as_bytes(),
             name: $name.as_bytes(),
             value: $value.as_bytes(),
