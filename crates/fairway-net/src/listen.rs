@@ -36,13 +36,12 @@ fn bind_each<S: From<Socket>>(
     make: impl Fn(SocketAddr, Reuse) -> io::Result<Socket>,
 ) -> io::Result<Vec<S>> {
     // With SO_REUSEPORT a second process of the same user would bind without complaint and take half of the
-    // connections: a plain bind first finds that out.
-    drop(make(address, Reuse::Address)?);
-    let first = make(address, Reuse::AddressAndPort)?;
-    let bound = first.local_addr()?.as_socket().unwrap_or(address);
-    let mut sockets = vec![first.into()];
-    for _ in 1..workers {
-        sockets.push(make(bound, Reuse::AddressAndPort)?.into());
+    // connections: a plain bind first finds that out. It also chooses the port where that is 0: of UDP, Linux counts a
+    // port as free for a socket with SO_REUSEPORT although another one with it, of any other listener, is bound there.
+    let address = make(address, Reuse::Address)?.local_addr()?.as_socket().unwrap_or(address);
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        sockets.push(make(address, Reuse::AddressAndPort)?.into());
     }
     Ok(sockets)
 }
@@ -87,6 +86,8 @@ fn unbound(address: SocketAddr, kind: Type, protocol: Protocol, reuse: Reuse) ->
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -111,5 +112,13 @@ mod tests {
         let address = sockets[0].local_addr().unwrap();
         assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));
         assert!(bind_datagrams(address, 1).is_err(), "a second Fairway is noticed");
+    }
+
+    #[test]
+    fn no_two_listeners_get_the_same_free_port() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let sockets: Vec<_> = (0..1_000).flat_map(|_| bind_datagrams(any, 1).unwrap()).collect();
+        let ports: HashSet<_> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+        assert_eq!(ports.len(), sockets.len());
     }
 }

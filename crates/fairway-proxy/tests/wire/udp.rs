@@ -307,16 +307,16 @@ async fn sessions_take_descriptors_and_none_begins_where_there_is_none_left() {
     let mut it = over(&[answering("a").await]);
     it.setup = it.setup.options(|options| options.limits.descriptors = Some(64));
     let proxy = it.start();
-    let mut clients = Vec::new();
+    let first = Client::of(&proxy).await;
+    assert_eq!(first.name().await, "a");
+    let mut others = Vec::new();
     while proxy.metric(&dropped("local_shortage")).await == 0 {
         let client = Client::of(&proxy).await;
         client.send("?").await;
-        clients.push(client);
-        assert!(clients.len() < 64);
+        others.push(client);
+        assert!(others.len() < 64);
     }
-    assert!(proxy.metric(OPEN).await >= 1);
-    assert_eq!(clients[0].hear().await, b"a:?");
-    assert_eq!(clients[0].name().await, "a", "those that there are go on");
+    assert_eq!(first.name().await, "a", "those that there are go on");
 }
 
 #[tokio::test]
