@@ -225,7 +225,7 @@ impl Scenario {
 }
 
 #[rustfmt::skip]
-pub(crate) const ALL: [Scenario; 33] = [
+pub(crate) const ALL: [Scenario; 34] = [
     Scenario::http1("http-1k-50", "1 KiB, plain keep-alive, 50 connections", Load::KeepAlive, None, Body::Kilobyte, 50),
     Scenario::http1("http-1k-200", "1 KiB, plain keep-alive, 200 connections", Load::KeepAlive, None, Body::Kilobyte, 200),
     Scenario::http1("https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50),
@@ -257,6 +257,7 @@ pub(crate) const ALL: [Scenario; 33] = [
     Scenario::http1("idle-memory-tls", "idle connections over TLS", Load::Idle, Some(Tls::V13), Body::Kilobyte, 5000),
     Scenario::http2("idle-memory-h2", "idle connections of HTTP/2", 5000, 1).measured(Load::Idle, None),
     Scenario::http2("idle-memory-h2-tls", "idle connections of HTTP/2 over TLS", 5000, 1).measured(Load::Idle, Some(Tls::V13)),
+    Scenario::http3("idle-memory-h3", "idle connections of HTTP/3", Body::Kilobyte, 5000, 1).measured(Load::Idle, Some(Tls::V13)),
     Scenario::http2("waiting-streams", "streams that wait, HTTP/1 to the backend", 100, 100).measured(Load::Waiting, None),
     Scenario::http2("waiting-streams-h2c", "streams that wait, HTTP/2 to the backend", 100, 100).measured(Load::Waiting, None).over(Spoken::H2c),
 ];
