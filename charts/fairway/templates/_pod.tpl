@@ -190,13 +190,15 @@ spec:
   {{- with .Values.hostPorts.https }}
   hostPort: {{ . }}
   {{- end }}
+{{- /* Only where the node's port must be reserved: Helm merges container ports by number, and an upgrade that adds UDP to the number of
+HTTPS would turn that one into UDP. */}}
 {{- if .Values.http3.enabled }}
+{{- with .Values.hostPorts.https }}
 - name: http3
-  containerPort: {{ .Values.ports.https }}
-  {{- with .Values.hostPorts.https }}
+  containerPort: {{ $.Values.ports.https }}
   hostPort: {{ . }}
-  {{- end }}
   protocol: UDP
+{{- end }}
 {{- end }}
 - name: probe
   containerPort: {{ .Values.ports.probe }}

@@ -95,7 +95,7 @@ func TestHTTP3TakesTheUDPPortOfHTTPS(t *testing.T) {
 	inServices := map[string][]corev1.ServicePort{}
 	for name, service := range services(t, variants["HTTP/3"]...) {
 		for _, port := range service.Spec.Ports {
-			if port.TargetPort.StrVal == "http3" {
+			if port.Name == "http3" && port.TargetPort.IntVal == 8443 {
 				inServices[name] = append(inServices[name], port)
 			}
 		}
@@ -109,9 +109,13 @@ func TestHTTP3TakesTheUDPPortOfHTTPS(t *testing.T) {
 	}
 	policy := one[networkingv1.NetworkPolicy](t, objects)
 	if !slices.ContainsFunc(policy.Spec.Ingress[0].Ports, func(port networkingv1.NetworkPolicyPort) bool {
-		return port.Port.StrVal == "http3" && port.Protocol != nil && *port.Protocol == corev1.ProtocolUDP
+		return port.Port.IntVal == 8443 && port.Protocol != nil && *port.Protocol == corev1.ProtocolUDP
 	}) {
 		t.Errorf("%v", policy.Spec.Ingress[0].Ports)
+	}
+	shared := one[appsv1.Deployment](t, render(t, `http3.enabled=true`)).Spec.Template.Spec.Containers[0]
+	if of(shared.Ports) != nil {
+		t.Errorf("Helm merges ports by number, so that an upgrade would turn https into UDP: %v", shared.Ports)
 	}
 	plain := one[appsv1.Deployment](t, render(t)).Spec.Template.Spec.Containers[0]
 	if slices.Contains(plain.Args, "--http3") || of(plain.Ports) != nil {
