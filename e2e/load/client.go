@@ -69,7 +69,7 @@ const unbegun = 6
 
 // send tries the request, and once more where browsers do: an idempotent request whose reused connection was closed by the
 // server before any byte of an answer (RFC 9112 §9.3.1). What the server has not begun is sent again whatever its method
-// (RFC 9113 §8.7). Both are counted apart.
+// (RFC 9113 §8.7, RFC 9114 §4.1.1). Both are counted apart.
 func (c *client) send(event *Event) (string, *failure) {
 	pod, failed := c.attempt(event)
 	for try := 0; try < unbegun && failed != nil && failed.class == Unprocessed; try++ {

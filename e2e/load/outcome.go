@@ -29,11 +29,11 @@ const (
 	TLSFailure Class = "TLS failure"
 	// WriteFailed is a request that could not be written, but for a reset.
 	WriteFailed Class = "write failed"
-	// Reset is a connection that was reset before the first byte of the answer.
+	// Reset is a connection that was reset before the first byte of the answer; of HTTP/3 one that ended with a stateless reset.
 	Reset Class = "reset"
 	// EOFBeforeHead is a connection that was closed before the first byte of the answer.
 	EOFBeforeHead Class = "EOF before head"
-	// Unprocessed is a request of HTTP/2 that the server has not begun, and says so.
+	// Unprocessed is a request of HTTP/2 or HTTP/3 that the server has not begun, and says so.
 	Unprocessed Class = "not begun"
 	// Truncated is a connection that was closed or reset within the answer.
 	Truncated Class = "truncated"

@@ -35,10 +35,12 @@ const (
 	HTTP2
 	// GRPC has unary calls in place of requests, with the client of grpc-go.
 	GRPC
+	// HTTP3 has the requests of several clients on one connection of QUIC, with the client of quic-go.
+	HTTP3
 )
 
 // String names the protocol in results.
-func (p Protocol) String() string { return [...]string{"HTTP/1.1", "HTTP/2", "gRPC"}[p] }
+func (p Protocol) String() string { return [...]string{"HTTP/1.1", "HTTP/2", "gRPC", "HTTP/3"}[p] }
 
 // Plan is a stream of requests.
 type Plan struct {
@@ -55,9 +57,9 @@ type Plan struct {
 	TLS *tls.Config
 	// Clients is how many clients there are, each with one request at a time.
 	Clients int
-	// Protocol that they speak. HTTP/2 and gRPC need TLS here.
+	// Protocol that they speak. All but HTTP/1.1 need TLS here.
 	Protocol Protocol
-	// Sharing is how many clients share a connection of HTTP/2 or gRPC; 0: all.
+	// Sharing is how many clients share a connection of HTTP/2, HTTP/3 or gRPC; 0: all.
 	Sharing int
 	// Rate is in requests per second over all clients.
 	Rate  int

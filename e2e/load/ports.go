@@ -53,3 +53,18 @@ func (p *Ports) dial(ctx context.Context, dialer net.Dialer, address string) (ne
 	}
 	return nil, fmt.Errorf("connect to %s: %d local ports in a row are taken", address, min(busy, len(p.all)))
 }
+
+// listen takes the next port that is free for datagrams; without ports any.
+func (p *Ports) listen() (*net.UDPConn, error) {
+	if p == nil {
+		return net.ListenUDP("udp", nil)
+	}
+	for range min(busy, len(p.all)) {
+		place := int((p.next.Add(1) - 1) % int64(len(p.all)))
+		socket, err := net.ListenUDP("udp", &net.UDPAddr{Port: p.all[place]})
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return socket, err
+		}
+	}
+	return nil, fmt.Errorf("take a port for datagrams: %d in a row are taken", min(busy, len(p.all)))
+}

@@ -58,9 +58,12 @@ func (s *Stream) channel(number int) channel {
 		return nil
 	}
 	if number%s.plan.Sharing == 0 {
-		if s.plan.Protocol == HTTP2 {
+		switch s.plan.Protocol {
+		case HTTP2:
 			s.shared = append(s.shared, &multiplexed{plan: &s.plan, tally: s.tally})
-		} else {
+		case HTTP3:
+			s.shared = append(s.shared, &http3Channel{plan: &s.plan, tally: s.tally})
+		default:
 			s.shared = append(s.shared, newCalls(&s.plan))
 		}
 	}

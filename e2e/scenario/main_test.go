@@ -55,7 +55,7 @@ type form struct {
 	unreachable time.Duration
 	// changes whose propagation is measured, of each kind.
 	changes int
-	// streamed are the requests of the scenario with HTTP/2 and gRPC, and held its open streams.
+	// streamed are the requests of the scenarios with HTTP/2, gRPC and HTTP/3, and held the open streams of gRPC.
 	streamed, held int
 }
 
@@ -106,18 +106,12 @@ func prepare(ctx context.Context) error {
 	if posts, err = ledger.Open(cluster.Join(node, 0)); err != nil {
 		return err
 	}
-	if err := install(ctx); err != nil {
-		return err
-	}
-	if addresses, err = kube.ServiceAddresses(ctx, fairwayNamespace, fairwayName); err != nil {
-		return err
-	}
-	for _, address := range addresses {
-		if err := kube.AwaitReachable(ctx, address, 80); err != nil {
+	for _, namespace := range permitted {
+		if err := kube.Namespace(ctx, namespace); err != nil {
 			return err
 		}
 	}
-	return nil
+	return install(ctx)
 }
 
 // clientPorts are those of all streams together. With up to 770 new connections a second a port rests for a minute. Between
@@ -138,20 +132,28 @@ func partPorts() error {
 }
 
 // permitted are the namespaces whose Secrets Fairway may read; others are refused by the API server.
-var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted", "e2e-streams", "e2e-tickets", "e2e-upgrade",
-	"e2e-cert-ingress", "e2e-cert-route", "e2e-cert-listeners", "e2e-cert-owned", "e2e-external-dns", "e2e-prometheus"}
+var permitted = []string{fairwayNamespace, "e2e-rotation", "e2e-removal", "e2e-broken", "e2e-granted", "e2e-streams", "e2e-http3",
+	"e2e-http3-moved", "e2e-tickets", "e2e-upgrade", "e2e-cert-ingress", "e2e-cert-route", "e2e-cert-listeners", "e2e-cert-owned",
+	"e2e-external-dns", "e2e-prometheus"}
 
 // install installs the chart with its own permissions, but that Secrets are readable in some namespaces only.
-func install(ctx context.Context) error {
-	for _, namespace := range permitted {
-		if err := kube.Namespace(ctx, namespace); err != nil {
+func install(ctx context.Context, values ...string) error {
+	if err := upgrade(ctx, testbed.Image, values...); err != nil {
+		return err
+	}
+	if err := kube.AwaitSettled(ctx, fairwayNamespace, fairwayName); err != nil {
+		return err
+	}
+	var err error
+	if addresses, err = kube.ServiceAddresses(ctx, fairwayNamespace, fairwayName); err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		if err := kube.AwaitReachable(ctx, address, 80); err != nil {
 			return err
 		}
 	}
-	if err := upgrade(ctx, testbed.Image); err != nil {
-		return err
-	}
-	return kube.AwaitSettled(ctx, fairwayNamespace, fairwayName)
+	return nil
 }
 
 // upgrade installs or upgrades the release with an image; it does not wait for pods.

@@ -263,6 +263,12 @@ func (s *stage) line(seen load.Report) report.Scenario {
 	kind := seen.Plan.Reuse.String()
 	if seen.Plan.Protocol != load.HTTP1 {
 		kind = seen.Plan.Protocol.String()
+		if seen.Plan.Reuse == load.NewConnection {
+			kind += ", " + seen.Plan.Reuse.String()
+		}
+	}
+	if seen.Plan.Delay >= time.Second {
+		kind += fmt.Sprintf(", %s each", seen.Plan.Delay)
 	}
 	if strings.HasPrefix(seen.Plan.Address, "[") {
 		kind += ", IPv6"
