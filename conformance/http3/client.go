@@ -1,6 +1,6 @@
 package main
 
-// This file owns quic-go's HTTP/3 client, and a relay between a client and the server.
+// This file owns quic-go's HTTP/3 client.
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -132,64 +131,4 @@ func (client *client) transfer(size int64, isKnown bool) error {
 		return fmt.Errorf("content-length %d", response.ContentLength)
 	}
 	return nil
-}
-
-// relay stands between a client and the server, and can take another port for the client, as a NAT does.
-type relay struct {
-	front  *net.UDPConn
-	server *net.UDPAddr
-	back   atomic.Pointer[net.UDPConn]
-	client atomic.Pointer[net.UDPAddr]
-}
-
-func newRelay(server *net.UDPAddr) (*relay, error) {
-	front, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, err
-	}
-	made := &relay{front: front, server: server}
-	if err := made.rebind(); err != nil {
-		return nil, err
-	}
-	go func() {
-		buffer := make([]byte, 65_536)
-		for {
-			count, from, err := front.ReadFromUDP(buffer)
-			if err != nil {
-				return
-			}
-			made.client.Store(from)
-			_, _ = made.back.Load().Write(buffer[:count])
-		}
-	}()
-	return made, nil
-}
-
-// rebind takes another port.
-func (relay *relay) rebind() error {
-	back, err := net.DialUDP("udp", nil, relay.server)
-	if err != nil {
-		return err
-	}
-	if old := relay.back.Swap(back); old != nil {
-		old.Close()
-	}
-	go func() {
-		buffer := make([]byte, 65_536)
-		for {
-			count, err := back.Read(buffer)
-			if err != nil {
-				return
-			}
-			if to := relay.client.Load(); to != nil {
-				_, _ = relay.front.WriteToUDP(buffer[:count], to)
-			}
-		}
-	}()
-	return nil
-}
-
-func (relay *relay) close() {
-	relay.front.Close()
-	relay.back.Load().Close()
 }

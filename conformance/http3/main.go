@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
@@ -19,7 +20,8 @@ type options struct {
 	fairway, peer      string
 	revision, out      string
 	only, match        string
-	workers            int
+	workers, blocks    int
+	seed               uint64
 	verbose, keepsLogs bool
 }
 
@@ -29,12 +31,19 @@ func readOptions() options {
 	flag.StringVar(&chosen.peer, "peer", "fairway", "what is tested: fairway, quic-go")
 	flag.StringVar(&chosen.revision, "revision", "unknown", "Fairway's revision, for the results")
 	flag.StringVar(&chosen.out, "out", "", "the file for the results, JSON")
-	flag.StringVar(&chosen.only, "only", "", "groups, comma-separated: interop, smuggling, hostile, floods")
+	flag.StringVar(&chosen.only, "only", "", "groups, comma-separated: interop, network, smuggling, hostile, floods")
 	flag.StringVar(&chosen.match, "match", "", "only cases whose names contain this")
 	flag.IntVar(&chosen.workers, "workers", 4, "workers of Fairway")
+	flag.Uint64Var(&chosen.seed, "seed", 0, "what the relay of network decides by; 0 takes one by chance, and it is printed")
+	flag.IntVar(&chosen.blocks, "blocks", 7, "how often network measures each condition")
 	flag.BoolVar(&chosen.verbose, "v", false, "prints each case")
 	flag.BoolVar(&chosen.keepsLogs, "keep", false, "keeps the logs")
 	flag.Parse()
+	if chosen.seed == 0 {
+		// Small enough to be copied by hand.
+		chosen.seed = rand.Uint64N(1_000_000) + 1
+	}
+	chosen.blocks = max(chosen.blocks, 1)
 	return chosen
 }
 
@@ -88,7 +97,7 @@ func prove(chosen options) (*results, error) {
 	for _, one := range []struct {
 		name string
 		run  func(*laboratory) error
-	}{{"interop", interop}, {"smuggling", smuggling}, {"hostile", hostile}, {"floods", floods}} {
+	}{{"interop", interop}, {"network", network}, {"smuggling", smuggling}, {"hostile", hostile}, {"floods", floods}} {
 		if !chosen.has(one.name) {
 			continue
 		}

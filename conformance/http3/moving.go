@@ -17,6 +17,7 @@ import (
 	"fairway.dev/conformance/http3/backend"
 	"fairway.dev/conformance/http3/initial"
 	"fairway.dev/conformance/http3/peer"
+	"fairway.dev/conformance/http3/relay"
 )
 
 // inFlight are the requests that a server has when it is asked to end, and draining the connections that have them.
@@ -126,12 +127,12 @@ func (lab *laboratory) migrates() error {
 
 // rebinds changes the port from which the server sees the client, without the client's knowledge.
 func (lab *laboratory) rebinds() error {
-	between, err := newRelay(lab.process.Address)
+	between, err := relay.Start(lab.process.Address, relay.Network{}, 0)
 	if err != nil {
 		return err
 	}
-	defer between.close()
-	client, err := lab.connectTo(between.front.LocalAddr(), peer.PlainHost, lab.tlsFor(peer.PlainHost))
+	defer between.Close()
+	client, err := lab.connectTo(between.Address(), peer.PlainHost, lab.tlsFor(peer.PlainHost))
 	if err != nil {
 		return err
 	}
@@ -139,10 +140,10 @@ func (lab *laboratory) rebinds() error {
 	if err := getsText(client); err != nil {
 		return err
 	}
-	if err := whileSending(client, between.rebind); err != nil {
+	if err := whileSending(client, between.Rebind); err != nil {
 		return err
 	}
-	if err := between.rebind(); err != nil {
+	if err := between.Rebind(); err != nil {
 		return err
 	}
 	return getsText(client)

@@ -76,17 +76,21 @@ type tally struct {
 
 // results are those of a run.
 type results struct {
-	Command    string            `json:"command"`
-	Peer       string            `json:"peer"`
-	Version    string            `json:"version"`
-	Revision   string            `json:"revision"`
-	Versions   map[string]string `json:"versions"`
-	Settings   map[string]uint64 `json:"settings"`
-	Groups     []group           `json:"groups"`
-	Areas      []string          `json:"areas"`
-	Tallies    map[string]*tally `json:"tallies"`
-	Floods     []flood           `json:"floods,omitempty"`
-	Unexpected int               `json:"unexpected"`
+	Command  string            `json:"command"`
+	Peer     string            `json:"peer"`
+	Version  string            `json:"version"`
+	Revision string            `json:"revision"`
+	Versions map[string]string `json:"versions"`
+	Settings map[string]uint64 `json:"settings"`
+	Groups   []group           `json:"groups"`
+	Areas    []string          `json:"areas"`
+	Tallies  map[string]*tally `json:"tallies"`
+	Floods   []flood           `json:"floods,omitempty"`
+	// Seed and Blocks are those of Throughputs.
+	Seed        uint64       `json:"seed,omitempty"`
+	Blocks      int          `json:"blocks,omitempty"`
+	Throughputs []throughput `json:"throughputs,omitempty"`
+	Unexpected  int          `json:"unexpected"`
 	// Cases are all of them; the file has those that are not as expected.
 	Cases []result `json:"cases"`
 	shown map[string]int

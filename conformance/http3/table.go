@@ -58,6 +58,9 @@ func tables(all []*results) string {
 	}
 	areasTable(&page, all)
 	for _, one := range all {
+		one.throughputTable(&page)
+	}
+	for _, one := range all {
 		one.floodsTable(&page)
 	}
 	for _, one := range all {
