@@ -12,7 +12,7 @@ image_archive = $(target_dir)/fairway-image.tar
 
 # More arguments, for the benchmark (ARGS='--scenario http-1k-50 --blocks 4') or the end-to-end tests (ARGS=-test.run=Kill).
 ARGS ?=
-# UPDATE=1: interop, otel, extensions, http3, conformance and gateway-conformance write their results into the repository, not only into the target folder.
+# UPDATE=1: interop, otel, extensions, http3, http3-clients, conformance and gateway-conformance write their results into the repository, not only into the target folder.
 UPDATE ?=
 export UPDATE
 # How long each fuzz target runs.
@@ -23,7 +23,7 @@ LAB_OUT ?= $(target_dir)/lab
 LAB_LONG_OUT ?= $(target_dir)/lab-long
 lab_run = $(target_dir)/release/fairway-lab run --fairway $(fairway) --fairway-image $(image_archive) --replace
 
-.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop otel extensions http3 conformance image chart deploy gateway-types testbed-test dashboard-test waf waf-conformance waf-image waf-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
+.PHONY: help build quick release release-try run test setup lint bench cluster e2e-programs fuzz outdated properties repeat verify h2spec codecs interop otel extensions http3 http3-clients conformance image chart deploy gateway-types testbed-test dashboard-test waf waf-conformance waf-image waf-test e2e ecosystem gateway-conformance gateway-conformance-quick gateway-crds lab lab-binary lab-builds lab-gateway lab-long lab-peers lab-report lab-test
 .DEFAULT_GOAL := build
 
 help: ## this list
@@ -128,6 +128,10 @@ extensions: ## ext_proc and ext_authz with services that are right and wrong, an
 http3: ## HTTP/3 from outside: quic-go's client, smuggling, hostile frames and floods, which go builds; ARGS='-peer quic-go' for its server
 	cd conformance/http3 && test -z "$$(gofmt -l .)" && go vet ./... && go test -count=1 ./...
 	timeout 3600 conformance/http3/run $(ARGS)
+
+http3-clients: ## HTTP/3 with aioquic, curl and Chromium, also hostile QUIC: pip, go, and Chromium where it is installed
+	cd conformance/http3 && test -z "$$(gofmt -l clients)" && go vet ./clients/...
+	timeout 1800 conformance/http3/clients/run $(ARGS)
 
 codecs: ## the HTTP/2 codec beside those of Go and nghttp2: verdicts, codes, fields and windows of the same bytes; go, python3, libnghttp2
 	timeout 600 cargo test --locked -p fairway-http2 --test integration -- --ignored codecs::
