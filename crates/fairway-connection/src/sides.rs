@@ -206,6 +206,11 @@ pub trait Downstream: Channel {
         false
     }
 
+    /// Whether the handshake of the connection is not complete: what came until now could be a copy (RFC 8470 §3).
+    fn is_early(&self) -> bool {
+        false
+    }
+
     /// The client shall see a failure, not an end.
     fn abort(&mut self);
 }

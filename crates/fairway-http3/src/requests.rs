@@ -25,6 +25,8 @@ pub(crate) enum Life {
 pub(crate) struct Record {
     pub(crate) id: StreamId,
     pub(crate) life: Life,
+    /// When it arrived, in microseconds since the connection was polled first.
+    pub(crate) arrived: u64,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     pub(crate) priority: Priority,
@@ -33,10 +35,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn new(id: StreamId) -> Self {
+    fn new(id: StreamId, now: u64) -> Self {
         Record {
             id,
             life: Life::Opening,
+            arrived: now,
             incoming: Incoming::new(),
             outgoing: Outgoing::new(),
             priority: Priority::UNSAID,
@@ -63,9 +66,9 @@ impl Requests {
         self.count
     }
 
-    /// Adds a record in the lowest vacant place.
-    pub(crate) fn insert(&mut self, id: StreamId) -> usize {
-        let record = Some(Record::new(id));
+    /// Adds the record of a stream that arrived `now` in the lowest vacant place.
+    pub(crate) fn insert(&mut self, id: StreamId, now: u64) -> usize {
+        let record = Some(Record::new(id, now));
         self.count += 1;
         match self.numbers.iter().position(|number| *number == VACANT) {
             Some(slot) => {
@@ -141,11 +144,11 @@ mod tests {
     #[test]
     fn places_are_dense_and_stay() {
         let mut requests = Requests::default();
-        assert_eq!([0, 1, 2].map(|index| requests.insert(id(index))), [0, 1, 2]);
+        assert_eq!([0, 1, 2].map(|index| requests.insert(id(index), 0)), [0, 1, 2]);
         requests.remove(1);
         requests.remove(1);
         assert_eq!((requests.len(), requests.slot(id(1)), requests.slot(id(2))), (2, None, Some(2)));
-        assert_eq!(requests.insert(id(7)), 1);
+        assert_eq!(requests.insert(id(7), 0), 1);
         for slot in 0..3 {
             requests.remove(slot);
         }

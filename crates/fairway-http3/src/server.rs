@@ -9,7 +9,7 @@ mod poll;
 mod response;
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fairway_http2::{Note, Priority};
 use quinn_proto::StreamId;
@@ -114,6 +114,13 @@ impl Server {
     pub fn incomplete_head(&self) -> Option<StreamId> {
         let opening = self.requests.iter().filter(|record| record.life == Life::Opening);
         opening.map(|record| record.id).min_by_key(|id| id.index())
+    }
+
+    /// When a stream arrived that is not released yet: when [`Server::poll`] first saw it.
+    #[must_use]
+    pub fn arrived_at(&self, stream: StreamId) -> Option<Instant> {
+        let record = self.requests.get(stream)?;
+        Some(self.polled_at? + Duration::from_micros(record.arrived))
     }
 
     /// The priority of a stream's response: PRIORITY_UPDATE's, or that of the request's and the response's `priority` fields

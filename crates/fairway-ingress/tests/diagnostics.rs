@@ -147,6 +147,7 @@ const KEYS: &[&str] = &[
     "proxy-stream-timeout",
     "retry-non-idempotent",
     "ssl-ciphers",
+    "ssl-early-data",
     "ssl-protocols",
     "ssl-redirect",
     "ssl-session-cache-size",

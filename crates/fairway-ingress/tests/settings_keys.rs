@@ -94,7 +94,9 @@ fn fate(key: &str, value: &str) -> String {
     let consequence = if said_already { String::new() } else { format!("; {}", about.consequence) };
     match about.code {
         // A warning about what the operator takes on.
-        "setting" if key == "ssl-session-ticket-key" => format!("| served | {why}{consequence} |"),
+        "setting" if ["ssl-early-data", "ssl-session-ticket-key"].contains(&key) => {
+            format!("| served | {why}{consequence} |")
+        }
         "setting" => format!("| no effect | {why}{consequence} |"),
         "unsupported-setting" => format!("| not served | {why}{consequence} |"),
         "unsupported-protection" => format!("| refused | {why} |"),

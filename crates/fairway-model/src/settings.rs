@@ -112,6 +112,9 @@ pub struct Http2Settings {
 pub struct Http3Settings {
     /// Whether HTTPS listeners speak it that say nothing about it ([`crate::ClientTraffic::http3`]).
     pub offered: bool,
+    /// Whether listeners take requests in early data (0-RTT) that say nothing about it ([`crate::ClientTraffic::early_data`]).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub early_data: bool,
     /// Whether the flags expect the PROXY protocol at TLS listeners that say nothing about it. QUIC cannot carry its header, so
     /// these have no HTTP/3.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -43,6 +43,9 @@ pub struct ClientTraffic {
     /// Whether HTTP/3 is spoken; without meaning for listeners that do not end the TLS of HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http3: Option<bool>,
+    /// Whether HTTP/3 takes requests in early data (0-RTT), those that are safe and whose rules ask nothing of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_data: Option<bool>,
     /// Which names the headers of a request may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_names: Option<HeaderNames>,
@@ -125,6 +128,7 @@ mod tests {
             introduction: Some(Introduction::ProxyProtocol { trusted: vec!["10.0.0.0/8".parse().unwrap()] }),
             connections: NonZeroU32::new(7),
             http3: Some(true),
+            early_data: Some(false),
             ..ClientTraffic::default()
         };
         let json = serde_json::to_string(&clients).unwrap();

@@ -134,7 +134,7 @@ fn a_client_traffic_policy_has_the_fields_of_its_crd() {
     check::<ClientTrafficPolicy>(&ClientTrafficPolicySpec {
         target_refs: targets(),
         proxy_protocol: Some(ProxyProtocol { mode: "Required".into(), trusted_sources: ranges.clone() }),
-        http3: Some(Http3 { mode: text("Enabled") }),
+        http3: Some(Http3 { mode: text("Enabled"), early_data: text("Disabled") }),
         forwarded_headers: Some(ForwardedHeaders {
             trusted_sources: ranges,
             chain: text("Append"),

@@ -1,7 +1,7 @@
 //! What the process listens on, from snapshot to snapshot: sockets by address, listeners by number. Binds away from the
 //! workers, which take their sockets when they adopt the snapshot. Accepts nothing itself.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroU16;
@@ -350,6 +350,14 @@ fn users(port: &Port<Carried>) -> impl Iterator<Item = &Carried> {
     port.carried().filter(move |it| !is_quic || matches!(it, Carried::Served(_)))
 }
 
+/// Those that serve clients at a port.
+fn listeners_of(port: &OpenPort) -> impl Iterator<Item = ListenerId> {
+    port.carries.carried().filter_map(|choice| match choice {
+        Choice::Listener(listener) => Some(*listener),
+        Choice::Closed => None,
+    })
+}
+
 /// The names of all listeners of a port.
 fn names(port: &Port<Carried>) -> String {
     let mut names: Vec<_> = users(port).map(|carried| &*carried.listener().name).collect();
@@ -510,13 +518,19 @@ impl Listening {
         each.filter_map(|entry| Some((entry.model.name.clone(), entry.bounds.as_ref()?.open().into())))
     }
 
-    /// Whether a listener is here that `newer` does not have.
+    /// Whether a listener is here that `newer` does not have, or has HTTP/3 no longer at an address where it had it.
     pub(crate) fn is_more_than(&self, newer: &Self) -> bool {
         let gone = |(slot, entry): (usize, &Option<Entry>)| {
             let now = newer.listeners.get(slot).and_then(Option::as_ref);
             entry.as_ref().is_some_and(|entry| now.is_none_or(|now| now.generation != entry.generation))
         };
-        !std::ptr::eq(self, newer) && self.listeners.iter().enumerate().any(gone)
+        let loses_http3 = |port: &OpenPort| {
+            let now = newer.port(port.sockets.id).into_iter().flat_map(listeners_of);
+            let now: BTreeSet<ListenerId> = now.collect();
+            listeners_of(port).any(|listener| !now.contains(&listener))
+        };
+        let mut ports = self.ports.iter().filter(|port| is_quic(&port.carries));
+        !std::ptr::eq(self, newer) && (self.listeners.iter().enumerate().any(gone) || ports.any(loses_http3))
     }
 
     /// Where a listener is bound. Where it has HTTP/3 as well, that has the same address over UDP.

@@ -24,6 +24,8 @@ pub struct ClientLimits {
     pub requests_per_connection: u64,
     /// Streams of HTTP/2 that a connection may have open at a time, as far as there is room for them.
     pub streams: u32,
+    /// Whether requests in early data are taken (0-RTT, HTTP/3 only).
+    pub early_data: bool,
     /// How long nothing may move on a connection that is forwarded as it comes, where its route says nothing.
     pub stream_idle_timeout: Duration,
     /// Whose forwarding headers are believed.
@@ -61,6 +63,7 @@ impl ClientLimits {
                 .unwrap_or(everywhere.requests_per_connection)
                 .max(1),
             streams: own.streams.map_or(everywhere.http2.streams, NonZeroU32::get),
+            early_data: own.early_data.unwrap_or(everywhere.http3.early_data),
             stream_idle_timeout: time(own.idle_timeout, settings.streams.idle_timeout),
             forwarded: own.forwarded.as_ref().unwrap_or(&settings.forwarded).clone(),
             is_usual: header_names == HeaderNames::Plain && blocked.is_none(),
@@ -119,11 +122,12 @@ mod tests {
         settings.downstream.idle_timeout = Duration::from_secs(7);
         settings.downstream.http2.streams = 9;
         settings.streams.idle_timeout = Duration::from_secs(11);
+        settings.downstream.http3.early_data = true;
         settings.forwarded.append = true;
         let clients = ClientLimits::everywhere(&settings);
         assert_eq!((clients.idle_timeout.as_secs(), clients.stream_idle_timeout.as_secs()), (7, 11));
         assert_eq!((clients.streams, clients.requests_per_connection), (9, 10_000));
-        assert!(clients.forwarded.append);
+        assert!(clients.forwarded.append && clients.early_data);
     }
 
     #[test]
@@ -145,6 +149,7 @@ mod tests {
             handshake_timeout: Some(second * 3),
             requests_per_connection: Some(4),
             streams: NonZeroU32::new(5),
+            early_data: Some(true),
             header_names: Some(HeaderNames::Any),
             reject_unknown_names: Some(true),
             blocked: Some(Arc::clone(&blocked)),
@@ -157,6 +162,7 @@ mod tests {
             handshake_timeout: second * 3,
             requests_per_connection: 4,
             streams: 5,
+            early_data: true,
             stream_idle_timeout: second,
             forwarded: trust,
             header_names: HeaderNames::Any,

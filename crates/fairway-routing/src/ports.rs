@@ -666,7 +666,8 @@ mod tests {
         };
         let header = || Some(Introduction::ProxyProtocol { trusted: Vec::new() });
         let by_flags = |settings: &mut DownstreamSettings| {
-            settings.http3 = Http3Settings { offered: true, behind_proxy_protocol: true };
+            settings.http3 =
+                Http3Settings { offered: true, behind_proxy_protocol: true, ..Http3Settings::default() };
         };
         for ports in [ports_with([introduced(header())], offered), ports_with([introduced(None)], by_flags)] {
             assert_eq!(chosen_over_quic(&ports, "x.test"), None);

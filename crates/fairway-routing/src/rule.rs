@@ -137,6 +137,13 @@ impl CompiledRule {
         compresses(self) || self.targets.rules().any(compresses)
     }
 
+    /// Whether requests may be served before the handshake of their connection is complete, when they could be copies (RFC 8470 §3):
+    /// the rule asks nothing of the client, and nobody but its endpoints gets its requests.
+    #[must_use]
+    pub fn takes_early_data(&self) -> bool {
+        !matches!(self.targets, Targets::Shares(_)) && self.steps.take_early_data()
+    }
+
     /// Whether it answers as a location of nginx does, in the order of nginx's phases. Paths that are decoded as nginx decodes
     /// them are those of Ingresses.
     #[inline]

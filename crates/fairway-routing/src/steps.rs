@@ -374,6 +374,26 @@ impl<R> Steps<R> {
         self
     }
 
+    /// Whether none of them asks anything of the client, counts it, or lets others than endpoints see its requests. What is not known to
+    /// be harmless waits for the handshake.
+    pub(crate) fn take_early_data(&self) -> bool {
+        let ForwardingSteps { mirrors, .. } = &self.forwarding;
+        let asks_nothing = |guard: &GuardStep<R>| {
+            matches!(
+                guard,
+                GuardStep::HttpsRedirect(_)
+                    | GuardStep::Redirect(_)
+                    | GuardStep::OverTls
+                    | GuardStep::Endpoint
+                    | GuardStep::Preflight(_)
+            )
+        };
+        self.guards.iter().all(asks_nothing)
+            && self.extensions.is_empty()
+            && mirrors.is_empty()
+            && self.answers.replacing.is_none()
+    }
+
     /// All rewrites of paths.
     pub(crate) fn rewrites(&self) -> impl Iterator<Item = &CompiledRewrite> {
         let redirects = self.guards.iter().filter_map(|guard| match guard {

@@ -13,17 +13,25 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::LogFormat;
 
-/// What the Kubernetes client says below errors, the cluster source says better: every broken watch is one warning there.
-const QUIET: &str = "kube_client=error";
+/// Libraries whose warnings are left out unless the filter names them. What the Kubernetes client warns of, the cluster source says
+/// better: every broken watch is one warning there. QUIC warns of single packets, which anybody can send; they are counted.
+const QUIET: [&str; 2] = ["kube_client", "quinn_proto"];
 
 /// Starts them.
 ///
 /// # Errors
 /// `level` is no level or filter.
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<()> {
-    let filter = EnvFilter::builder().parse(level).with_context(|| format!("--log-level {level}"))?;
-    let filter = if level.contains("kube_client") { filter } else { filter.add_directive(QUIET.parse()?) };
+    let filter = filter(level).with_context(|| format!("--log-level {level}"))?;
     subscriber(format, filter, io::stderr).try_init().context("messages are started once")
+}
+
+fn filter(level: &str) -> Result<EnvFilter> {
+    let mut filter = EnvFilter::builder().parse(level)?;
+    for library in QUIET.iter().filter(|library| !level.contains(**library)) {
+        filter = filter.add_directive(format!("{library}=error").parse()?);
+    }
+    Ok(filter)
 }
 
 /// Writes the messages in `format` to what `writer` makes, each with one call.

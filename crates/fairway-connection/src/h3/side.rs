@@ -154,6 +154,10 @@ impl Downstream for H3Side {
         self.is_broken()
     }
 
+    fn is_early(&self) -> bool {
+        self.streams.borrow().is_early
+    }
+
     fn abort(&mut self) {
         self.streams.borrow_mut().abort(self.slot);
     }

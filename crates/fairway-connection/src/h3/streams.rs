@@ -26,6 +26,8 @@ pub struct Streams {
     pub codec: Server,
     /// What carries them; whoever owns the socket feeds it.
     pub quic: Box<Connection>,
+    /// Whether its handshake is not complete.
+    pub is_early: bool,
     workspace: Rc<Workspace>,
     streams: Vec<Stream>,
     /// How many of them there are now.
@@ -107,6 +109,7 @@ impl Streams {
         Rc::new(RefCell::new(Self {
             codec: Server::new(config),
             quic,
+            is_early: false,
             workspace: Rc::clone(workspace),
             streams: Vec::new(),
             open: 0,

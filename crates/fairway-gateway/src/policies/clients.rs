@@ -20,7 +20,7 @@ const MOST_STREAMS: i64 = 128;
 const HEADER_NAMES: [(&str, HeaderNames); 3] =
     [("Plain", HeaderNames::Plain), ("Underscores", HeaderNames::Underscores), ("Any", HeaderNames::Any)];
 
-const HTTP3: [(&str, bool); 2] = [("Enabled", true), ("Disabled", false)];
+const ENABLED: [(&str, bool); 2] = [("Enabled", true), ("Disabled", false)];
 
 const UNKNOWN_NAMES: [(&str, bool); 2] = [("Accept", false), ("Reject", true)];
 
@@ -50,6 +50,7 @@ pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraff
         connections: some("spec.limits.connections", limits.connections)?,
         streams: some("spec.limits.concurrentStreams", limits.concurrent_streams)?,
         http3: spec.http3.as_ref().map(http3).transpose()?,
+        early_data: spec.http3.as_ref().map(early_data).transpose()?.flatten(),
         reject_unknown_names: word("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
         blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
         max_body: some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
@@ -80,7 +81,11 @@ fn introduction(of: &ProxyProtocol, warnings: &mut Vec<Warning>) -> Result<Intro
 }
 
 fn http3(of: &policies::Http3) -> Result<bool, Wrong> {
-    Ok(word("spec.http3.mode", of.mode.as_deref(), &HTTP3)?.unwrap_or(true))
+    Ok(word("spec.http3.mode", of.mode.as_deref(), &ENABLED)?.unwrap_or(true))
+}
+
+fn early_data(of: &policies::Http3) -> Result<Option<bool>, Wrong> {
+    word("spec.http3.earlyData", of.early_data.as_deref(), &ENABLED)
 }
 
 fn forwarded(of: &ForwardedHeaders, warnings: &mut Vec<Warning>) -> Result<ForwardedTrust, Wrong> {
@@ -163,7 +168,7 @@ mod tests {
                 "addressHeader": "CF-Connecting-IP",
                 "scope": "Address",
             },
-            "http3": {"mode": "Enabled"},
+            "http3": {"mode": "Enabled", "earlyData": "Enabled"},
             "headerNames": "Underscores",
             "unknownNames": "Reject",
             "blockedClients": {"userAgents": [{"value": "bot"}, {"type": "RegularExpression", "value": "(?i)^curl/"}]},
@@ -189,6 +194,7 @@ mod tests {
             max_body: Some(8 << 20),
             header_names: Some(HeaderNames::Underscores),
             http3: Some(true),
+            early_data: Some(true),
             reject_unknown_names: Some(true),
             blocked: Some(Arc::new(BlockedClients {
                 user_agents: vec![
@@ -248,6 +254,15 @@ mod tests {
         assert_eq!(of(json!({"http3": {}})).unwrap(), Some(true));
         assert_eq!(of(json!({"http3": {"mode": "Disabled"}})).unwrap(), Some(false));
         assert_eq!(of(json!({"http3": {"mode": "On"}})).unwrap_err().field, "spec.http3.mode");
+    }
+
+    #[test]
+    fn early_data_is_taken_only_where_a_policy_says_so_in_a_word() {
+        let of = |spec: Value| of(spec).map(|read| read.said.early_data);
+        assert_eq!(of(json!({"http3": {}})).unwrap(), None);
+        assert_eq!(of(json!({"http3": {"earlyData": "Enabled"}})).unwrap(), Some(true));
+        assert_eq!(of(json!({"http3": {"earlyData": "Disabled"}})).unwrap(), Some(false));
+        assert_eq!(of(json!({"http3": {"earlyData": "On"}})).unwrap_err().field, "spec.http3.earlyData");
     }
 
     #[test]

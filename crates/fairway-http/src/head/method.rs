@@ -43,6 +43,13 @@ impl Method {
         }
     }
 
+    /// "the GET, HEAD, OPTIONS, and TRACE methods are defined to be safe" (RFC 9110 §9.2.1).
+    #[inline]
+    pub fn is_safe(self) -> bool {
+        use Method::{Get, Head, Options, Trace};
+        matches!(self, Get | Head | Options | Trace)
+    }
+
     /// "the safe request methods, PUT, and DELETE are idempotent" (RFC 9110 §9.2.2). CONNECT is neither.
     #[inline]
     pub fn is_idempotent(self) -> bool {
@@ -89,9 +96,11 @@ mod tests {
     fn only_the_methods_of_rfc_9110_are_idempotent() {
         for name in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"] {
             assert!(Method::of(name.as_bytes()).is_idempotent(), "{name}");
+            assert_eq!(Method::of(name.as_bytes()).is_safe(), !["PUT", "DELETE"].contains(&name), "{name}");
         }
         for name in ["POST", "PATCH", "CONNECT", "PURGE"] {
-            assert!(!Method::of(name.as_bytes()).is_idempotent(), "{name}");
+            let method = Method::of(name.as_bytes());
+            assert!(!method.is_idempotent() && !method.is_safe(), "{name}");
         }
     }
 }

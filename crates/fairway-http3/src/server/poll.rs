@@ -159,7 +159,7 @@ impl Server {
             self.shared.charge(Weight::Light, "requests_after_goaway")?;
             return Ok(Some(Step::More));
         }
-        self.requests.insert(id);
+        self.requests.insert(id, self.shared.now);
         self.apply_early_priority(quic, id);
         self.drive(quic, id, head).map(|event| Some(event.into()))
     }

@@ -79,6 +79,9 @@ pub struct Http3 {
     /// `Enabled` (default) or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Whether requests in early data (0-RTT) are taken: `Enabled` or `Disabled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_data: Option<String>,
 }
 
 /// `X-Forwarded-*`.

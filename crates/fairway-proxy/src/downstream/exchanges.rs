@@ -56,6 +56,8 @@ impl<N: Network, D: Downstream, F: Future<Output = Over<D>>> Exchanges<N, D, F> 
         let Some(loan) = self.loan.take() else { return };
         let served = u32::try_from(self.conduct.served).unwrap_or(u32::MAX);
         (side.served, side.own_answers) = (served, 0);
+        // The last request of this slot may have come from another address.
+        side.peer.client = self.peer.client;
         self.conduct.served += 1;
         let request = Request { worker: Rc::clone(worker), client_side: side, buffers: loan, arrival };
         self.slots.begin(slot, || begin(request));
@@ -120,7 +122,6 @@ impl<N: Network, D: Downstream, F: Future<Output = Over<D>>> Exchanges<N, D, F> 
     /// The client has another address from now on. Requests that are under way go on with the one that they came from.
     pub(super) fn client_moved(&mut self, to: IpAddr) {
         self.peer.client = to;
-        self.sides.iter_mut().flatten().for_each(|side| side.peer.client = to);
     }
 
     /// None is there: memory goes back.

@@ -11,7 +11,7 @@
 //! its slot. Until then the stream counts as open, which bounds how fast a client can open and reset streams.
 //!
 //! The connection ends in steps (RFC 9114 §5.2): a GOAWAY that still takes every request; after a round trip the last GOAWAY;
-//! once nothing is open, CONNECTION_CLOSE with H3_NO_ERROR.
+//! once nothing is open, CONNECTION_CLOSE with H3_NO_ERROR. What is left then is in `closed`.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fairway_connection::h3::{H3Side, SharedStreams, Streams};
 use fairway_connection::sides::Arrival;
 use fairway_http::{Malformed, Version};
@@ -27,18 +28,22 @@ use fairway_http3::{Code, Config, Event};
 use fairway_net::clock::{Deadline, Instant};
 use fairway_net::slots::{MOST, Slots};
 use fairway_net::turns::go_on_later;
-use quinn_proto::{Connection as Quic, StreamId};
+use quinn_proto::{Connection as Quic, VarInt};
 
 use super::arrival::{arrival, switch};
+use super::carrier::Carrier;
+use super::closed::linger;
 use super::exchanges::{self, Exchanges};
 use super::ledger::Http3Ledger;
 use crate::exchange::{Request, exchange};
+use crate::fault::Fault;
 use crate::inspection::ClientProtocol;
 use crate::listener::PortId;
 use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::quic::endpoint::{Connecting, Link};
+use crate::quic::early::Unfinished;
+use crate::quic::endpoint::Connecting;
 use crate::worker::{Open, Phase, Worker};
 
 /// Polls of exchanges and events of the codec in one turn of the task: other connections come first then.
@@ -47,64 +52,58 @@ const TURN: usize = 256;
 /// A connection without streams keeps its memory so long.
 const REST: Duration = Duration::from_secs(1);
 
-/// How long the endpoint remembers a connection that was closed, to repeat that to a client who has not heard of it.
-const LINGER: Duration = Duration::from_secs(2);
-
 /// How long the client has to hear of a GOAWAY: two round trips within these bounds.
 const MIN_GRACE: Duration = Duration::from_millis(20);
 const MAX_GRACE: Duration = Duration::from_secs(1);
 
+/// After the last GOAWAY: requests that are still on their way are rejected in that time, so that clients send them again elsewhere,
+/// where the end of the connection would leave open what became of them. Most clients end it themselves, at once.
+const REJECTING: Duration = Duration::from_secs(2);
+
 /// How often a client with open requests is asked for a sign of life before its connection would count as idle.
 const PINGS_PER_IDLE_TIMEOUT: u32 = 3;
 
-/// Why a connection ends whose client does not complete the head of a request.
+/// Why a request ends whose client does not complete its head, and a connection that has no other.
 const HEAD_TIMEOUT: &str = "head_timeout";
 
 /// What an exchange gives back.
 type Over = exchanges::Over<H3Side>;
-
-/// What carries the datagrams of one connection.
-pub(crate) trait Carrier {
-    /// Takes what came since the last call into `quic`, and wakes the task when more comes.
-    fn poll_input(&self, cx: &mut Context<'_>, quic: &mut Quic, now: std::time::Instant);
-
-    /// Sends what `quic` has to send as far as the socket takes it. The task is woken when there is room for the rest.
-    fn poll_output(&self, cx: &mut Context<'_>, quic: &mut Quic, now: std::time::Instant);
-}
-
-impl Carrier for Link {
-    fn poll_input(&self, cx: &mut Context<'_>, quic: &mut Quic, now: std::time::Instant) {
-        Link::poll_input(self, cx, quic, now);
-    }
-
-    fn poll_output(&self, cx: &mut Context<'_>, quic: &mut Quic, now: std::time::Instant) {
-        Link::poll_output(self, cx, quic, now);
-    }
-}
 
 /// Serves requests until the connection ends.
 pub(crate) fn serve<N: Network>(
     open: Open<N>,
     peer: Peer,
     connecting: Connecting,
+    unfinished: Option<Unfinished>,
 ) -> impl Future<Output = ()> {
     let Connecting { port, link, quic } = connecting;
-    serve_over(open, peer, quic, link, Some(port))
+    serve_over(open, peer, quic, link, Accepted { port: Some(port), unfinished })
 }
 
-/// The same over any carrier. Requests are taken as long as the listener serves HTTP/3 at `port`, where that is known.
+/// How a connection was accepted.
+#[derive(Default)]
+pub(super) struct Accepted {
+    /// Requests are taken as long as the listener serves HTTP/3 there, where that is known.
+    port: Option<PortId>,
+    /// What is left of its handshake.
+    unfinished: Option<Unfinished>,
+}
+
+/// The same over any carrier.
 pub(super) fn serve_over<N: Network, C: Carrier>(
     mut open: Open<N>,
     peer: Peer,
     quic: Box<Quic>,
     carrier: C,
-    port: Option<PortId>,
+    Accepted { port, unfinished }: Accepted,
 ) -> impl Future<Output = ()> {
     open.served_by(peer.listener, ClientProtocol::Http3);
     let frames = open.reuse.frames.of(exchange::<N, H3Side>);
     let slots = Slots::new(frames);
     let mut connection = Connection::new(&open, peer, quic, carrier, slots);
     connection.port = port;
+    connection.streams.borrow_mut().is_early = unfinished.is_some();
+    connection.unfinished = unfinished.map(Box::new);
     // Its own turns are bounded; a budget of the runtime would end within one, and leave exchanges that were not asked.
     tokio::task::unconstrained(run(open, Box::new(connection), exchange::<N, H3Side>))
 }
@@ -114,9 +113,18 @@ async fn run<N: Network, C: Carrier, F: Future<Output = Over>>(
     mut connection: Box<Connection<N, C, F>>,
     begin: impl Fn(Request<N, H3Side>) -> F,
 ) {
-    let worker = &*open;
-    let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
-    poll_fn(|cx| connection.poll(cx, worker, &begin)).await;
+    {
+        let worker = &*open;
+        let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
+        poll_fn(|cx| connection.poll(cx, worker, &begin)).await;
+    }
+    let closed = connection.into_closed().filter(|_| !open.is_shedding());
+    // It has no place among the open connections any more, but while the worker drains: the worker waits for these, and after it
+    // nobody would answer.
+    let _counted = (open.phase() >= Phase::Draining).then_some(open);
+    if let Some((carrier, quic)) = closed {
+        linger(carrier, quic).await;
+    }
 }
 
 /// How far the connection is.
@@ -125,10 +133,10 @@ enum Stage {
     Open,
     /// The client knows that the connection ends; requests that are on their way are taken until this time.
     Leaving(Instant),
-    /// No more requests are taken. The client has time until then to hear of it.
+    /// No more requests are taken. Until then they are rejected.
     Left(Instant),
-    /// The connection is over: exchanges end, and until this time the client may hear of it.
-    Closed(Instant),
+    /// The connection is over: exchanges end.
+    Closed,
 }
 
 /// A connection.
@@ -139,6 +147,8 @@ struct Connection<N: Network, C, F> {
     ledger: Http3Ledger,
     /// Where it was accepted.
     port: Option<PortId>,
+    /// What is left of its handshake, where the client sent early data.
+    unfinished: Option<Box<Unfinished>>,
     /// Whether its listener served HTTP/3 there in the snapshot of this version.
     served: (u64, bool),
     /// The client's address when it was last looked at.
@@ -159,8 +169,6 @@ struct Clock {
     rested_after: u64,
     /// When the client was last asked for a sign of life because requests were open.
     pinged: Instant,
-    /// The oldest request whose head is not whole, and since when it is known.
-    head: Option<(StreamId, Instant)>,
     deadline: Deadline,
 }
 
@@ -172,7 +180,6 @@ impl Clock {
             was_idle: true,
             rested_after: 0,
             pinged: now,
-            head: None,
             deadline: Deadline::unset(),
         }
     }
@@ -194,6 +201,7 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         Self {
             carrier,
             port: None,
+            unfinished: None,
             served: (0, true),
             remote: quic.remote_address().ip(),
             streams: Streams::begin(config, quic, &worker.reuse.workspace),
@@ -218,6 +226,9 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         loop {
             let now = Instant::now();
             self.receive(cx, now);
+            if let Some(unfinished) = self.unfinished.take() {
+                self.unfinished = self.look_at_handshake(worker, unfinished, now);
+            }
             loop {
                 let count = self.take_events(worker, begin, now) + self.poll_exchanges(worker);
                 polled += count;
@@ -226,8 +237,8 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
                 }
             }
             // The endpoint closes connections whose socket it gives up, which is no event of QUIC.
-            if self.streams.borrow().quic.is_closed() && !matches!(self.stage, Stage::Closed(_)) {
-                self.end(now);
+            if self.streams.borrow().quic.is_closed() && self.stage != Stage::Closed {
+                self.end();
             }
             self.look_at_clock(worker, now);
             self.leave(worker, is_to_go, now);
@@ -274,6 +285,32 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         }
     }
 
+    /// Lets requests begin that waited for the handshake, once it is complete. Gives back what is left of it.
+    fn look_at_handshake(
+        &mut self,
+        worker: &Worker<N>,
+        unfinished: Box<Unfinished>,
+        now: Instant,
+    ) -> Option<Box<Unfinished>> {
+        let mut streams = self.streams.borrow_mut();
+        let fault = match (streams.quic.is_closed(), streams.quic.is_handshaking()) {
+            (true, _) => Fault::ClientGone,
+            (false, true) if unfinished.until > now => return Some(unfinished),
+            (false, true) => {
+                streams.quic.close(now.into_std(), VarInt::from_u32(0), Bytes::new());
+                Fault::ClientTimeout
+            }
+            (false, false) => {
+                worker.counters.shook_hands(unfinished.began.elapsed(), true);
+                streams.is_early = false;
+                self.exchanges.slots.ring_all();
+                return None;
+            }
+        };
+        worker.counters.handshake_failed(fault);
+        None
+    }
+
     fn send(&mut self, cx: &mut Context<'_>, now: Instant) {
         self.carrier.poll_output(cx, &mut self.streams.borrow_mut().quic, now.into_std());
     }
@@ -292,7 +329,7 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         now: Instant,
     ) -> usize {
         let mut taken = 0;
-        while taken < TURN && !matches!(self.stage, Stage::Closed(_)) {
+        while taken < TURN && self.stage != Stage::Closed {
             let loan = self.exchanges.loan.get_or_insert_with(|| worker.lend_buffers());
             let mut streams = self.streams.borrow_mut();
             let Streams { codec, quic, .. } = &mut *streams;
@@ -328,9 +365,14 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
                     }
                 }
                 Event::Priority { .. } | Event::GoAway => {}
-                Event::Closed(_) | Event::Lost(_) => {
+                Event::Closed(_) => {
                     drop(streams);
-                    self.end(now);
+                    self.end();
+                }
+                Event::Lost(error) => {
+                    drop(streams);
+                    self.ledger.lost(&worker.counters.http3, &error);
+                    self.end();
                 }
             }
         }
@@ -366,7 +408,7 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
             && (until <= now || is_cut)
         {
             codec.finish_going(quic);
-            self.stage = Stage::Left(now + grace(quic));
+            self.stage = Stage::Left(now + REJECTING);
         }
         let Stage::Left(until) = self.stage else { return };
         // What the client does not acknowledge in time it does not get.
@@ -375,7 +417,7 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         if is_idle && (is_over || is_cut) {
             codec.close(quic, now.into_std(), Code::NoError, "");
             drop(streams);
-            self.end(now);
+            self.end();
         }
     }
 
@@ -388,8 +430,8 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
     }
 
     /// The connection is over.
-    fn end(&mut self, now: Instant) {
-        self.stage = Stage::Closed(now + LINGER);
+    fn end(&mut self) {
+        self.stage = Stage::Closed;
         self.exchanges.let_all_go();
         for slot in self.streams.borrow_mut().lost() {
             self.exchanges.slots.ring(slot);
@@ -401,7 +443,7 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         let served = self.exchanges.conduct.served;
         let is_idle = self.streams.borrow().open_streams() == 0;
         self.clock.look(now, served, is_idle);
-        if matches!(self.stage, Stage::Closed(_)) {
+        if self.stage == Stage::Closed {
             return;
         }
         let idle_at = self.idle_at(worker);
@@ -418,18 +460,26 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
             self.clock.pinged = now;
             self.streams.borrow_mut().quic.ping();
         }
-        let incomplete = self.streams.borrow().codec.incomplete_head();
-        let known = self.clock.head.filter(|(stream, _)| Some(*stream) == incomplete);
-        self.clock.head = known.or(incomplete.map(|stream| (stream, now)));
-        if self.head_is_late_at(worker).is_some_and(|at| at <= now) {
-            self.ledger.gave_up(&worker.counters.http3, HEAD_TIMEOUT);
-            {
-                let mut streams = self.streams.borrow_mut();
-                let Streams { codec, quic, .. } = &mut *streams;
-                codec.close(quic, now.into_std(), Code::ExcessiveLoad, HEAD_TIMEOUT);
-            }
-            self.end(now);
+        while self.stage != Stage::Closed && self.head_is_late_at(worker).is_some_and(|at| at <= now) {
+            self.give_up_head(worker, now);
         }
+    }
+
+    /// Ends the oldest request whose head is not whole. Nothing was done with it (`H3_REQUEST_REJECTED`, RFC 9114 §4.1.1). A connection
+    /// without other requests ends with it.
+    fn give_up_head(&mut self, worker: &Worker<N>, now: Instant) {
+        let mut streams = self.streams.borrow_mut();
+        let is_alone = streams.open_streams() == 0;
+        let Streams { codec, quic, .. } = &mut *streams;
+        let Some(stream) = codec.incomplete_head() else { return };
+        if !is_alone {
+            self.ledger.rejected(&worker.counters.http3, HEAD_TIMEOUT);
+            return codec.reset(quic, stream, Code::RequestRejected);
+        }
+        self.ledger.gave_up(&worker.counters.http3, HEAD_TIMEOUT);
+        codec.close(quic, now.into_std(), Code::ExcessiveLoad, HEAD_TIMEOUT);
+        drop(streams);
+        self.end();
     }
 
     /// When a connection without streams gives its memory back, or ends.
@@ -453,17 +503,21 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
 
     /// When a request whose head is not whole has taken too long.
     fn head_is_late_at(&self, worker: &Worker<N>) -> Option<Instant> {
-        let (_, since) = self.clock.head?;
-        Some(since + worker.clients(self.exchanges.peer.listener, |clients| clients.head_timeout))
+        let arrived = {
+            let streams = self.streams.borrow();
+            streams.codec.arrived_at(streams.codec.incomplete_head()?)?
+        };
+        Some(
+            Instant::from_std(arrived)
+                + worker.clients(self.exchanges.peer.listener, |clients| clients.head_timeout),
+        )
     }
 
     /// When the stage ends.
     fn stage_ends_at(&self, worker: &Worker<N>, now: Instant) -> Option<Instant> {
         match self.stage {
-            Stage::Open => None,
+            Stage::Open | Stage::Closed => None,
             Stage::Leaving(until) => Some(until),
-            // After that nothing is waited for but the last exchange.
-            Stage::Closed(until) => (until > now).then_some(until),
             Stage::Left(_) if !self.clock.was_idle => None,
             Stage::Left(until) if until > now => Some(until),
             Stage::Left(_) => Some(self.clock.used + worker.adopted().settings().downstream.write_timeout),
@@ -475,18 +529,16 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
         let now = Instant::now();
         let quic = {
             let mut streams = self.streams.borrow_mut();
-            if let Stage::Closed(until) = self.stage
-                && streams.open_streams() == 0
-                && (until <= now || streams.quic.is_drained())
-            {
+            if self.stage == Stage::Closed && streams.open_streams() == 0 {
                 return Poll::Ready(());
             }
             streams.quic.poll_timeout().map(Instant::from_std)
         };
         let (held, stage) = (self.exchanges.conduct.due(), self.stage_ends_at(worker, now));
+        let unfinished = self.unfinished.as_ref().map(|unfinished| unfinished.until);
         let own = match self.stage {
-            Stage::Closed(_) => None,
-            _ => [self.idle_at(worker), self.head_is_late_at(worker), self.ping_at(worker)]
+            Stage::Closed => None,
+            _ => [self.idle_at(worker), self.head_is_late_at(worker), self.ping_at(worker), unfinished]
                 .into_iter()
                 .flatten()
                 .min(),
@@ -497,6 +549,14 @@ impl<N: Network, C: Carrier, F: Future<Output = Over>> Connection<N, C, F> {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// What is left of a connection that is over.
+    fn into_closed(self) -> Option<(C, Box<Quic>)> {
+        let Self { carrier, streams, exchanges, .. } = self;
+        // They know the streams.
+        drop(exchanges);
+        Some((carrier, Rc::into_inner(streams)?.into_inner().quic))
     }
 }
 

@@ -3,15 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_model::{Policy, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::http2_tests::{comes_to_rest, echoing};
-use super::http3_browser::{Answer, Browser, QUIC_IDLE, Windows, head};
+use super::http3_browser::{Browser, QUIC_IDLE, Windows};
+use super::http3_client::{Answer, head, open_with};
 use super::websocket_tests::{self, H1};
 use crate::testing::{Meeting, OK, Stage, on_stage, read_head};
 use crate::worker::Phase;
@@ -20,6 +24,7 @@ use crate::worker::Phase;
 const NO_ERROR: u64 = 0x100;
 const INTERNAL_ERROR: u64 = 0x102;
 const EXCESSIVE_LOAD: u64 = 0x107;
+const REQUEST_REJECTED: u64 = 0x10b;
 
 const A_MOMENT: Duration = Duration::from_millis(100);
 
@@ -458,6 +463,42 @@ async fn a_head_without_end_is_given_up_with_the_time_for_a_head() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn heads_without_end_are_given_up_one_by_one_while_other_requests_are_served() {
+    on_stage(async {
+        let patience = Duration::from_secs(7);
+        let stage = Stage::new(
+            1,
+            |_, settings| settings.downstream.head_timeout = patience,
+            |_| Meeting::with(echoing),
+        );
+        let mut browser = Browser::new(&stage);
+        let served = browser.get("/20000");
+        browser.go_on_for(A_MOMENT).await;
+        let mut late = Vec::new();
+        for _ in 0..3 {
+            // HEADERS of 50 bytes, of which three come.
+            late.push((browser.send_raw(&[1, 50, 0, 0, 0xd1]), Instant::now()));
+            browser.go_on_for(Duration::from_secs(2)).await;
+        }
+        for (id, began) in late {
+            let answer = browser.answered(id).await;
+            assert_eq!((answer.status, answer.reset), (0, Some(REQUEST_REJECTED)));
+            assert!(answer.stopped == Some(REQUEST_REJECTED), "nothing more of it is read");
+            let took = began.elapsed();
+            assert!((patience..patience + Duration::from_secs(1)).contains(&took), "{took:?}");
+        }
+        assert_eq!(browser.answered(served).await.body, b"/20000");
+        let id = browser.get("/0");
+        assert_eq!(browser.answered(id).await.status, 200, "the connection goes on");
+        assert_eq!(events(&stage, "stream_fault", "head_timeout"), 3);
+        assert_eq!(events(&stage, "connection_fault", "head_timeout"), 0);
+        browser.close();
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_head_over_the_limit_gets_431_and_the_connection_goes_on() {
     on_stage(async {
         let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
@@ -545,7 +586,7 @@ async fn a_connection_can_be_dropped_at_any_point() {
             browser.pump();
             let polls = RefCell::new(0);
             let mut serving = Box::pin(serving);
-            let some = std::future::poll_fn(|cx| {
+            let some = poll_fn(|cx| {
                 *polls.borrow_mut() += 1;
                 if *polls.borrow() > step {
                     return std::task::Poll::Ready(());
@@ -575,6 +616,212 @@ async fn an_idle_connection_gives_its_memory_back_and_goes_on() {
             browser.go_on_for(Duration::from_secs(5)).await;
         }
         browser.close();
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+/// Answers with the address of the client that it is told, each after as many milliseconds as the path says.
+async fn telling(mut stream: DuplexStream) {
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else { return };
+            head.push(byte);
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        let between = |before: &str, after: &str| {
+            let rest = head.split(before).nth(1).unwrap();
+            rest.split(after).next().unwrap().to_owned()
+        };
+        sleep(Duration::from_millis(between("get /", " ").parse().unwrap())).await;
+        let address = between("x-forwarded-for: ", "\r");
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{address}", address.len());
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_moves_has_its_new_address_in_every_request_from_then_on() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(telling));
+        let mut browser = Browser::new(&stage);
+        let before = [browser.get("/0"), browser.get("/1000")];
+        assert_eq!(browser.answered(before[0]).await.body, b"192.0.2.1");
+        browser.move_to("198.51.100.7:7".parse().unwrap());
+        // In the slot of a request that is over, in a new one, and then in that of the one that was under way.
+        let [first, second] = [browser.get("/0"), browser.get("/0")];
+        assert_eq!(browser.answered(first).await.body, b"198.51.100.7");
+        assert_eq!(browser.answered(second).await.body, b"198.51.100.7");
+        assert_eq!(browser.answered(before[1]).await.body, b"192.0.2.1", "it came from there");
+        let ids: Vec<u64> = (0..4).map(|_| browser.get("/10")).collect();
+        for id in ids {
+            assert_eq!(browser.answered(id).await.body, b"198.51.100.7");
+        }
+        browser.close();
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+/// A connection that is served in a task of its own, how often that was polled, and whether it is over.
+fn counted(stage: &Stage) -> (Browser, Rc<Cell<usize>>, JoinHandle<()>) {
+    let (browser, serving) = Browser::unserved(stage, Windows::default());
+    let polls = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&polls);
+    let task = spawn_local(async move {
+        let mut serving = pin!(serving);
+        poll_fn(|cx| {
+            counter.set(counter.get() + 1);
+            // Time stands still while a task wakes itself.
+            assert!(counter.get() < 10_000, "it is woken for nothing");
+            serving.as_mut().poll(cx)
+        })
+        .await;
+    });
+    (browser, polls, task)
+}
+
+/// Wakes of a connection that was closed: for the close, for the last of its timers, and once more for each that was moved.
+const MAX_WAKES_AFTER_THE_END: usize = 8;
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_the_client_closed_is_woken_a_few_times_and_never_again() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        for requests in [0, 1, 20] {
+            let (mut browser, polls, task) = counted(&stage);
+            (0..requests).for_each(|_| _ = browser.get("/5000000"));
+            browser.go_on_for(A_MOMENT).await;
+            let before = polls.get();
+            browser.close();
+            sleep(Duration::from_secs(100)).await;
+            assert!(task.is_finished());
+            let after = polls.get() - before;
+            assert!((1..=MAX_WAKES_AFTER_THE_END).contains(&after), "{after} after {requests} requests");
+        }
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_closed_for_an_error_is_woken_a_few_times_and_never_again() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        for requests in [0, 20] {
+            let (mut browser, polls, task) = counted(&stage);
+            (0..requests).for_each(|_| _ = browser.get("/5000000"));
+            browser.go_on_for(A_MOMENT).await;
+            let before = polls.get();
+            // SETTINGS on the stream of a request.
+            browser.send_raw(&[4, 0]);
+            browser.pump();
+            // The client hears nothing of it, and says nothing.
+            sleep(Duration::from_secs(100)).await;
+            assert!(task.is_finished());
+            let after = polls.get() - before;
+            assert!((1..=MAX_WAKES_AFTER_THE_END).contains(&after), "{after} after {requests} requests");
+        }
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_lost_is_woken_a_few_times_and_never_again() {
+    on_stage(async {
+        let patient = |policy: &mut Policy, settings: &mut Settings| {
+            policy.timeouts.read = Duration::from_secs(36_000);
+            settings.downstream.idle_timeout = Duration::from_secs(3600);
+        };
+        let stage = Stage::new(1, patient, |_| Meeting::with(echoing));
+        for requests in [0, 20] {
+            let (mut browser, polls, task) = counted(&stage);
+            (0..requests).for_each(|_| _ = browser.get("/50000000"));
+            browser.go_on_for(A_MOMENT).await;
+            browser.cut();
+            sleep(QUIC_IDLE - Duration::from_secs(10)).await;
+            assert!(!task.is_finished());
+            let before = polls.get();
+            sleep(Duration::from_secs(100)).await;
+            assert!(task.is_finished());
+            let after = polls.get() - before;
+            assert!((1..=MAX_WAKES_AFTER_THE_END).contains(&after), "{after} after {requests} requests");
+        }
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_closed_leaves_its_place_and_is_answered_for_as_long_as_quic_wants() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        let (mut browser, _, task) = counted(&stage);
+        browser.get("/5000");
+        browser.go_on_for(A_MOMENT).await;
+        browser.be_deaf(true);
+        browser.send_raw(&[4, 0]);
+        browser.pump();
+        // The worker's turn.
+        sleep(Duration::from_millis(1)).await;
+        stage.at_rest().unwrap();
+        assert!(!task.is_finished());
+        // The client knows nothing of the end, and is told again.
+        browser.be_deaf(false);
+        browser.quic.ping();
+        assert_eq!(browser.closed().await, 0x105);
+        sleep(Duration::from_secs(2)).await;
+        assert!(task.is_finished());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_drains_waits_for_those_that_are_closed() {
+    on_stage(async {
+        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+        let (mut browser, _, task) = counted(&stage);
+        let id = browser.get("/0");
+        assert_eq!(browser.answered(id).await.status, 200);
+        stage.worker.enter(Phase::Draining);
+        assert_eq!(browser.closed().await, NO_ERROR);
+        assert!(!task.is_finished() && stage.value("fairway_connections_open") == 1);
+        sleep(Duration::from_secs(2)).await;
+        assert!(task.is_finished());
+        comes_to_rest(&stage).await;
+    })
+    .await;
+}
+
+/// Whether the table's insertions are acknowledged is up to the client; what waits for it is not.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_what_its_encoder_is_told_is_let_go() {
+    on_stage(async {
+        let stage = Stage::new(
+            1,
+            |_, settings| settings.downstream.requests_per_connection = 1_000_000,
+            |_| Meeting::with(echoing),
+        );
+        // Room for a response, and for few instructions.
+        let mut browser = Browser::with(&stage, Windows { client: 200, ..Windows::default() });
+        browser.hears_decoder = false;
+        // A table of 4,096 bytes, with `:authority: a.b` as its first entry (RFC 9204 §4.3).
+        open_with(&mut browser.quic, &[2, 0x3f, 0xe1, 0x1f, 0xc0, 3, b'a', b'.', b'b']);
+        let mut asked = 0;
+        while browser.lost.is_none() {
+            // GET https:/ at that authority: its section is to be acknowledged.
+            let id = browser.ask_with_block(&[2, 0, 0xd1, 0xd7, 0xc1, 0x80]);
+            browser
+                .until("an answer", |browser| browser.lost.is_some() || browser.answers[&id].is_over())
+                .await;
+            asked += 1;
+            assert!(asked < 5_000, "what waits is not bounded");
+        }
+        assert_eq!(browser.closed().await, EXCESSIVE_LOAD);
+        assert_eq!(events(&stage, "connection_fault", "decoder_stream_unread"), 1);
+        assert!(asked > 1_000, "{asked} sections of honest clients that are slow");
         comes_to_rest(&stage).await;
     })
     .await;

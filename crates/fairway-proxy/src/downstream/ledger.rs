@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use fairway_http2::{Noted, Server};
 use fairway_net::growth::Loan;
+use quinn_proto::{ConnectionError, TransportErrorCode};
 
 use crate::metrics::Http3;
 use crate::network::Network;
@@ -77,6 +78,45 @@ impl Http3Ledger {
     pub(super) fn gave_up(&mut self, counters: &Http3, reason: &'static str) {
         counters.events.add((Noted::ConnectionFault.label(), reason), 1);
         self.faults.tell(Worth::Nothing, Noted::ConnectionFault.label(), reason);
+    }
+
+    /// A request ended for the same reason, and no other did.
+    pub(super) fn rejected(&mut self, counters: &Http3, reason: &'static str) {
+        counters.events.add((Noted::StreamFault.label(), reason), 1);
+        self.faults.tell(Worth::Debugging, Noted::StreamFault.label(), reason);
+    }
+
+    /// QUIC says that the connection is over. Only a client that broke a rule of QUIC is to blame.
+    pub(super) fn lost(&mut self, counters: &Http3, error: &ConnectionError) {
+        if let ConnectionError::TransportError(error) = error {
+            let reason = transport_reason(error.code);
+            counters.events.add((TRANSPORT_FAULT, reason), 1);
+            self.faults.tell(Worth::Telling, TRANSPORT_FAULT, reason);
+        }
+    }
+}
+
+/// The event of a connection that Fairway closed because its client broke a rule of QUIC.
+const TRANSPORT_FAULT: &str = "transport_fault";
+
+/// The code that a connection was closed with, as RFC 9000 §20.1 names it.
+fn transport_reason(code: TransportErrorCode) -> &'static str {
+    match code {
+        TransportErrorCode::NO_ERROR => "no_error",
+        TransportErrorCode::INTERNAL_ERROR => "internal_error",
+        TransportErrorCode::FLOW_CONTROL_ERROR => "flow_control_error",
+        TransportErrorCode::STREAM_LIMIT_ERROR => "stream_limit_error",
+        TransportErrorCode::STREAM_STATE_ERROR => "stream_state_error",
+        TransportErrorCode::FINAL_SIZE_ERROR => "final_size_error",
+        TransportErrorCode::FRAME_ENCODING_ERROR => "frame_encoding_error",
+        TransportErrorCode::TRANSPORT_PARAMETER_ERROR => "transport_parameter_error",
+        TransportErrorCode::CONNECTION_ID_LIMIT_ERROR => "connection_id_limit_error",
+        TransportErrorCode::PROTOCOL_VIOLATION => "protocol_violation",
+        TransportErrorCode::CRYPTO_BUFFER_EXCEEDED => "crypto_buffer_exceeded",
+        TransportErrorCode::KEY_UPDATE_ERROR => "key_update_error",
+        TransportErrorCode::AEAD_LIMIT_REACHED => "aead_limit_reached",
+        TransportErrorCode::NO_VIABLE_PATH => "no_viable_path",
+        _ => "crypto_error",
     }
 }
 
@@ -154,5 +194,31 @@ impl Faults {
             }
             Worth::Nothing | Worth::Debugging | Worth::Telling => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::TransportError;
+
+    use super::*;
+
+    #[test]
+    fn rules_of_quic_that_clients_break_are_counted_by_their_codes() {
+        let counters = Http3::default();
+        let mut ledger = Http3Ledger::new(&counters, IpAddr::from([192, 0, 2, 1]));
+        let broken: TransportError = TransportErrorCode::FINAL_SIZE_ERROR.into();
+        let alert: TransportError = TransportErrorCode::crypto(10).into();
+        for error in [
+            ConnectionError::TransportError(broken),
+            ConnectionError::TransportError(alert),
+            ConnectionError::TimedOut,
+            ConnectionError::Reset,
+        ] {
+            ledger.lost(&counters, &error);
+        }
+        let expected =
+            [(("transport_fault", "crypto_error"), 1), (("transport_fault", "final_size_error"), 1)];
+        assert_eq!(counters.events.counted(), expected.into());
     }
 }

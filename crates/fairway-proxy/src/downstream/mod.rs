@@ -1,6 +1,8 @@
 //! A client's connection, by the protocol that it speaks.
 
 mod arrival;
+mod carrier;
+mod closed;
 mod conduct;
 #[cfg(test)]
 mod conduct_tests;
@@ -16,6 +18,8 @@ mod http2_windows_tests;
 mod http3;
 #[cfg(test)]
 mod http3_browser;
+#[cfg(test)]
+pub(crate) mod http3_client;
 #[cfg(test)]
 mod http3_tests;
 mod ledger;

@@ -234,7 +234,9 @@ fn follow<N: Network>(
             }
             Verdict::Pass if matches!(rule.rule().action, Action::Forward(_)) => Ok(()),
             Verdict::Refused(fault) | Verdict::RefusedByHost(fault) => Err(fault),
-            Verdict::Pass | Verdict::Answered(_) | Verdict::Wait(..) => Err(Fault::Undecided),
+            Verdict::Pass | Verdict::Answered(_) | Verdict::Wait(..) | Verdict::TooEarly => {
+                Err(Fault::Undecided)
+            }
         };
     }
 }

@@ -32,6 +32,9 @@ const ACKNOWLEDGED: Duration = Duration::from_millis(250);
 /// Bytes of an answer that nobody gets which are read to keep its connection.
 const WORTH_DRAINING: usize = 64 * 1024;
 
+/// The status of a request that its server does not want in early data (RFC 8470 §5.2).
+const TOO_EARLY: u16 = 425;
+
 /// Percent.
 const MORE_BACKOFF: u32 = 25;
 
@@ -277,7 +280,8 @@ impl<'g, N: Network> Attempts<'g, N> {
     ) -> bool {
         let Exchange { env, buffers, record, .. } = exchange;
         let status = buffers.answer.status();
-        if env.rule().steps().forwarding.retried.binary_search(&status).is_err() {
+        // 425 is for the client, who sends the request again when its handshake is complete (RFC 8470 §5.2).
+        if env.rule().steps().forwarding.retried.binary_search(&status).is_err() || status == TOO_EARLY {
             return false;
         }
         self.now = answer.headed;

@@ -20,7 +20,7 @@ use super::environment::{ClientSide, Ending, Environment, Exchange};
 use super::relay::{Broken, End, Relayed, Through, relay, relay_rest};
 use super::respond::{self, Outcome};
 use super::tunnel::tunnel;
-use super::{forwarded, race, sticky, web};
+use super::{early, forwarded, race, sticky, web};
 use crate::body_steps::{self, BodySteps};
 use crate::buffers::Buffers;
 use crate::compression;
@@ -43,6 +43,7 @@ pub(crate) fn forward<'a, N: Network, D: Downstream>(
     if let Some(group) = &group {
         exchange.record.served_by.canary = canary(exchange.env.rule(), group);
         prepare(&exchange.env, exchange.buffers);
+        early::mark(&exchange.client_side.down, &mut exchange.buffers.request);
     }
     forward_to(exchange, group)
 }

@@ -35,6 +35,7 @@ mod compression_tests;
 mod decide;
 #[cfg(test)]
 mod departure_tests;
+mod early;
 #[cfg(test)]
 mod endpoints_tests;
 mod environment;
@@ -124,6 +125,7 @@ use crate::compression::Accepted;
 use crate::fault::Fault;
 use crate::filter::{Made, Verdict};
 use crate::grpc::dialect_of_answers;
+use crate::metrics::count;
 use crate::metrics::record::Record;
 use crate::network::Network;
 use crate::peer::Peer;
@@ -151,8 +153,8 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         let mut record = Record::new(Instant::now(), head_bytes);
         record.sent_bytes = client_side.down.sent();
         buffers.parties = parties(&worker, &client_side);
-        let (peer, is_gone) = (&client_side.peer, client_side.down.is_gone());
-        let ending = match admit(&worker, &adopted, peer, is_gone, &mut buffers, arrival, &mut record) {
+        let (peer, presence) = (&client_side.peer, Presence::of(&client_side.down));
+        let ending = match admit(&worker, &adopted, peer, presence, &mut buffers, arrival, &mut record) {
             Ok((env, verdict)) => {
                 let served = {
                     let mut serving = pin!(serve(env, verdict, &mut client_side, &mut buffers, &mut record));
@@ -208,6 +210,28 @@ pub(crate) struct Request<N: Network, D> {
     pub(crate) arrival: Result<Arrival, Malformed>,
 }
 
+/// What is known of the client when its request is admitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// It waits for the response.
+    There,
+    /// The same, and its handshake is not complete.
+    Early,
+    /// It has left.
+    Gone,
+}
+
+impl Presence {
+    #[inline]
+    fn of(down: &impl Downstream) -> Self {
+        match (down.is_gone(), down.is_early()) {
+            (true, _) => Self::Gone,
+            (false, true) => Self::Early,
+            (false, false) => Self::There,
+        }
+    }
+}
+
 /// Who asks, before trust is settled. Behind a PROXY header only the socket knows who sent the bytes; it is asked where the
 /// log shows it, so that no idle connection needs room for the answer.
 fn parties<N: Network, D: Downstream>(worker: &Worker<N>, client_side: &ClientSide<D>) -> Parties {
@@ -238,6 +262,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
         let verdict = match verdict {
             // Boxed, like all that is rare.
             Verdict::Wait(step, next) => Box::pin(wait_on(&mut exchange, step, next)).await,
+            Verdict::TooEarly => Box::pin(wait_for_handshake(&mut exchange)).await,
             decided => decided,
         };
         let verdict = match verdict {
@@ -262,7 +287,7 @@ fn serve<'t, 'a: 't, N: Network, D: Downstream>(
             Verdict::Refused(Fault::ClientGone) => Outcome::Ended(respond::gone(&mut exchange)),
             Verdict::Refused(fault) => respond::refuse(&mut exchange, fault, Made::ByRule).await,
             Verdict::RefusedByHost(fault) => respond::refuse(&mut exchange, fault, Made::ByHost).await,
-            Verdict::Wait(..) => unreachable!("all steps were waited for"),
+            Verdict::Wait(..) | Verdict::TooEarly => unreachable!("all steps were waited for"),
         };
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
@@ -302,6 +327,19 @@ fn cut<N: Network, D: Downstream>(
     Ending::Abort
 }
 
+/// Waits until the handshake is complete, and then asks the rule.
+async fn wait_for_handshake<'a, N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, 'a, N, D>,
+) -> Verdict<'a> {
+    if let Err(fault) = early::wait(exchange).await {
+        return Verdict::Refused(fault);
+    }
+    match decide(&exchange.env, 0, &exchange.client_side.peer, exchange.buffers) {
+        Verdict::Wait(step, next) => wait_on(exchange, step, next).await,
+        decided => decided,
+    }
+}
+
 /// Waits, and goes on with the guards behind the one that was waited for, until nothing is left to wait for.
 async fn wait_on<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
@@ -330,7 +368,7 @@ fn admit<'a, N: Network>(
     worker: &'a Rc<Worker<N>>,
     adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
     peer: &Peer,
-    is_gone: bool,
+    presence: Presence,
     buffers: &mut Buffers,
     arrival: Result<Arrival, Malformed>,
     record: &mut Record<'a>,
@@ -380,7 +418,14 @@ fn admit<'a, N: Network>(
         buffers.forms.accept(accepted);
     }
     traced::begin(&env, limits, buffers, record);
-    let verdict = if is_gone { Verdict::Refused(Fault::ClientGone) } else { decide(&env, 0, peer, buffers) };
+    let verdict = match presence {
+        Presence::Gone => Verdict::Refused(Fault::ClientGone),
+        Presence::Early if !early::may_be_served(&env) => Verdict::TooEarly,
+        Presence::Early | Presence::There => decide(&env, 0, peer, buffers),
+    };
+    if presence == Presence::Early && !matches!(verdict, Verdict::TooEarly) {
+        count(&worker.counters.http3.early_served);
+    }
     Ok((env, verdict))
 }
 

@@ -42,6 +42,8 @@ pub(crate) enum Verdict<'r> {
     RefusedByHost(Fault),
     /// This guard waits for somebody's word; when it lets the request pass, that goes on with the guard of this number.
     Wait(&'r GuardStep, u32),
+    /// It came in early data, and nothing is decided before the handshake of its connection is complete.
+    TooEarly,
 }
 
 /// Where an answer is made, as in ingress-nginx, which decides what is done to it.

@@ -23,6 +23,9 @@ const RECORD_HEADER: usize = 5;
 /// Of a handshake message: its type and its length.
 const MESSAGE_HEADER: usize = 4;
 
+/// Where the length of the session id is in a ClientHello, behind its version and its random bytes.
+const SESSION_LENGTH_AT: usize = 2 + 32;
+
 /// The type of records with handshake messages.
 const HANDSHAKE: u8 = 22;
 
@@ -48,17 +51,38 @@ impl ClientHello {
     /// come.
     ///
     /// # Errors
-    /// As [`HelloReader::take`].
-    pub(crate) fn in_message(bytes: &[u8]) -> Result<Option<Self>, NoHello> {
-        match *bytes {
-            [kind, ..] if kind != CLIENT_HELLO => Err(NoHello),
-            [_, a, b, c, ref content @ ..] => match number(&[a, b, c]) {
-                length if length > MOST_OF_MESSAGE - MESSAGE_HEADER => Err(NoHello),
-                length => content.get(..length).map(asked).transpose(),
-            },
-            _ => Ok(None),
+    /// When this is no ClientHello of QUIC, or one that leaves open which name it asks for.
+    pub(crate) fn in_message(bytes: &[u8]) -> Result<Option<Self>, MessageError> {
+        let behind_type = match bytes {
+            [] => return Ok(None),
+            [CLIENT_HELLO, rest @ ..] => rest,
+            _ => return Err(MessageError::Unexpected),
+        };
+        let Some((length, content)) = behind_type.split_at_checked(MESSAGE_HEADER - 1) else {
+            return Ok(None);
+        };
+        let length = number(length);
+        if length > MOST_OF_MESSAGE - MESSAGE_HEADER {
+            return Err(MessageError::Malformed);
+        }
+        let Some(content) = content.get(..length) else { return Ok(None) };
+        let hello = asked(content).map_err(|NoHello| MessageError::Malformed)?;
+        match content[SESSION_LENGTH_AT] {
+            0 => Ok(Some(hello)),
+            _ => Err(MessageError::CompatibilityMode),
         }
     }
+}
+
+/// Why a message is no ClientHello of QUIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageError {
+    /// It is another message.
+    Unexpected,
+    /// It cannot be read, or is longer than is read.
+    Malformed,
+    /// It has a session id, as TLS 1.3 over TCP has for the sake of middleboxes (RFC 9001 §8.4).
+    CompatibilityMode,
 }
 
 /// The connection begins with something else, or with more than is read.
@@ -144,8 +168,7 @@ impl HelloReader {
 /// The name in the content of a ClientHello.
 fn asked(content: &[u8]) -> Result<ClientHello, NoHello> {
     let mut rest = Cursor(content);
-    // Its version and its random bytes.
-    rest.bytes(2 + 32)?;
+    rest.bytes(SESSION_LENGTH_AT)?;
     let session = rest.vector(1)?;
     let suites = rest.vector(2)?;
     let compressions = rest.vector(1)?;

@@ -397,7 +397,6 @@ impl Counters {
             ("upstream_ejections_total", attempts.ejected.get()),
             ("upstream_lost_non_idempotent_total", attempts.lost.get()),
             ("http2_held_requests_total", self.http2.held.get()),
-            ("http3_held_requests_total", self.http3.held.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
             ("buffered_request_bodies_total", self.buffered.requests.get()),
@@ -407,8 +406,9 @@ impl Counters {
             ("stream_sent_bytes_total", self.streams.sent.get()),
             ("metrics_folded_requests_total", self.series.borrow().folded()),
         ];
+        let counts = counts.into_iter().chain(self.http3.counts());
         Sample {
-            counts: counts.into_iter().chain(self.datagrams.counts()).chain(self.quic.counts()).collect(),
+            counts: counts.chain(self.datagrams.counts()).chain(self.quic.counts()).collect(),
             hedges: attempts.hedges.counts().into(),
             gauges,
             open_connections: self.open_connections(),

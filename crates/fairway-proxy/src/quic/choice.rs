@@ -12,6 +12,7 @@ use quinn_proto::TransportErrorCode;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, ServerConfig};
 
+use super::early::Owner;
 use super::session::{Choose, PROTOCOL, Refusal, alert};
 use crate::fault::Fault;
 use crate::l4::hello::ClientHello;
@@ -28,6 +29,8 @@ const MAX_CONFIGS: usize = 4096;
 pub(super) struct Choice<N: Network> {
     worker: Rc<Worker<N>>,
     port: PortId,
+    /// Whose sessions may be resumed with early data.
+    owner: Owner,
     configs: Rc<Configs>,
     made: RefCell<Option<Result<Chosen, Fault>>>,
 }
@@ -56,9 +59,9 @@ impl Chosen {
 
 impl<N: Network> Choice<N> {
     /// For a client of this port.
-    pub(super) fn new(worker: &Rc<Worker<N>>, port: PortId, configs: &Rc<Configs>) -> Self {
+    pub(super) fn new(worker: &Rc<Worker<N>>, port: PortId, owner: Owner, configs: &Rc<Configs>) -> Self {
         let (worker, configs) = (Rc::clone(worker), Rc::clone(configs));
-        Self { worker, port, configs, made: RefCell::new(None) }
+        Self { worker, port, owner, configs, made: RefCell::new(None) }
     }
 
     /// What was chosen, or why the client is not served; `None` while its name is not known.
@@ -82,6 +85,12 @@ impl<N: Network> Choice<N> {
         let place = adopted.listening().place(listener)?;
         let trust = adopted.listening().verification(listener).trust().cloned();
         let config = self.configs.with_http3(side.config);
+        // Who is asked for a certificate has shown none before the handshake is complete.
+        let takes_early_data = clients.is_none() && trust.is_none() && adopted.clients(listener).early_data;
+        let config = match takes_early_data {
+            true => self.worker.quic.early().config(config, self.owner),
+            false => config,
+        };
         Ok((Chosen { listener, name, place, trust, clients }, config))
     }
 }

@@ -30,6 +30,9 @@ const MAX_WAITING: usize = 256;
 /// Calls that send for one connection before others have their turn.
 const SENDS_IN_A_TURN: usize = 8;
 
+/// Connections that are closed and kept for what their clients still send. Those of others get a stateless reset.
+const MAX_LINGERING: usize = 1024;
+
 /// `H3_NO_ERROR` (RFC 9114 §8.1): the connection ends and nobody made a mistake.
 const NO_ERROR: u32 = 0x100;
 
@@ -40,6 +43,8 @@ pub(super) struct Endpoint {
     /// By the handle of the connection.
     inboxes: RefCell<Vec<Option<Inbox>>>,
     open: Cell<usize>,
+    /// Those of the open ones that are closed and still kept.
+    lingering: Cell<usize>,
     /// Connections that wait until the socket takes datagrams again.
     blocked: RefCell<Vec<ConnectionHandle>>,
     /// The task that receives.
@@ -71,6 +76,7 @@ impl Endpoint {
             socket,
             inboxes: RefCell::default(),
             open: Cell::new(0),
+            lingering: Cell::new(0),
             blocked: RefCell::default(),
             receiver: RefCell::default(),
             output: RefCell::default(),
@@ -203,6 +209,7 @@ impl Endpoint {
                     endpoint: Rc::clone(self),
                     handle,
                     unsent: RefCell::default(),
+                    is_lingering: Cell::new(false),
                     is_over: Cell::new(false),
                 };
                 Ok((link, Box::new(connection)))
@@ -270,6 +277,8 @@ pub(crate) struct Link {
     endpoint: Rc<Endpoint>,
     handle: ConnectionHandle,
     unsent: RefCell<Option<Unsent>>,
+    /// Whether it is closed and kept.
+    is_lingering: Cell<bool>,
     /// Whether the endpoint knows the connection no more.
     is_over: Cell<bool>,
 }
@@ -368,8 +377,25 @@ impl Link {
         }
     }
 
+    /// Whether the connection, which is closed, may be kept: not where its socket is to be given up, nor where many are kept already.
+    /// To be asked again whenever its task is woken.
+    pub(crate) fn may_linger(&self) -> bool {
+        let (lingering, is_new) = (&self.endpoint.lingering, !self.is_lingering.get());
+        if self.endpoint.is_cut.get() || is_new && lingering.get() >= MAX_LINGERING {
+            return false;
+        }
+        if is_new {
+            lingering.set(lingering.get() + 1);
+            self.is_lingering.set(true);
+        }
+        true
+    }
+
     fn end(&self) {
         self.is_over.set(true);
+        if self.is_lingering.get() {
+            self.endpoint.lingering.set(self.endpoint.lingering.get() - 1);
+        }
         self.endpoint.end(self.handle);
     }
 }
@@ -381,5 +407,49 @@ impl Drop for Link {
             let _ = self.endpoint.endpoint.borrow_mut().handle_event(self.handle, EndpointEvent::drained());
             self.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::EndpointConfig;
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    async fn endpoint() -> Rc<Endpoint> {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let config = Arc::new(EndpointConfig::default());
+        let endpoint = |_| quinn_proto::Endpoint::new(config, None, false, Some([1; 32]));
+        Rc::new(Endpoint::new(Socket::new(socket).unwrap(), endpoint, Rc::default()))
+    }
+
+    /// Of a connection that the endpoint has forgotten, but for what is counted.
+    fn links(endpoint: &Rc<Endpoint>) -> impl Iterator<Item = Link> {
+        (0..).map(move |number| {
+            endpoint.open.set(endpoint.open.get() + 1);
+            Link {
+                endpoint: Rc::clone(endpoint),
+                handle: ConnectionHandle(number),
+                unsent: RefCell::default(),
+                is_lingering: Cell::new(false),
+                is_over: Cell::new(false),
+            }
+        })
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_closed_are_kept_up_to_a_number() {
+        let endpoint = endpoint().await;
+        let mut links: Vec<_> = links(&endpoint).take(MAX_LINGERING + 1).collect();
+        let last = links.pop().unwrap();
+        assert!(links.iter().all(Link::may_linger) && !last.may_linger());
+        assert!(links.iter().all(Link::may_linger), "those that are kept stay");
+        links.pop();
+        assert!(last.may_linger());
+        endpoint.cut();
+        assert!(!last.may_linger() && !links[0].may_linger(), "the socket is to be given up");
+        drop((links, last));
+        assert_eq!((endpoint.lingering.get(), endpoint.open()), (0, 0));
     }
 }

@@ -1,7 +1,6 @@
 //! A connection of QUIC until its handshake is complete: within the time that its listener gives, and with what is known of the client
 //! then.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,13 +13,16 @@ use quinn_proto::{Connection, ConnectionError, Dir, Event, VarInt};
 use rustls::pki_types::CertificateDer;
 
 use super::choice::Choice;
+use super::early::Unfinished;
 use super::endpoint::Connecting;
 use super::session::{Choose, Shaken, choosing_by};
 use super::settings::max_streams;
+use super::under_way::UnderWay;
 use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::PortId;
 use crate::listening::Chosen;
+use crate::metrics::count;
 use crate::network::Network;
 use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme, Sender};
 use crate::worker::Open;
@@ -35,35 +37,20 @@ pub(super) struct Client<N: Network> {
     pub(super) _under_way: UnderWay,
 }
 
-/// A handshake that is under way, counted until this is dropped.
-pub(super) struct UnderWay(Rc<Cell<usize>>);
-
-impl UnderWay {
-    /// One more.
-    pub(super) fn begin(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(Rc::clone(count))
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 /// Serves a client from its first packet on.
 pub(super) async fn serve<N: Network>(open: Open<N>, client: Client<N>, connecting: Connecting) {
-    let Some((peer, connecting)) = Box::pin(shake_hands(&open, client, connecting)).await else { return };
-    downstream::serve_http3(open, peer, connecting).await;
+    let shaken = Box::pin(shake_hands(&open, client, connecting)).await;
+    let Some((peer, connecting, unfinished)) = shaken else { return };
+    downstream::serve_http3(open, peer, connecting, unfinished).await;
 }
 
-/// Completes the handshake; `None` where that failed, which the client was told and is counted.
+/// Completes the handshake, or gives it back unfinished where early data came before its end; `None` where it failed, which the client
+/// was told and is counted.
 async fn shake_hands<N: Network>(
     open: &Open<N>,
     client: Client<N>,
     mut connecting: Connecting,
-) -> Option<(Peer, Connecting)> {
+) -> Option<(Peer, Connecting, Option<Unfinished>)> {
     let limit = open.adopted().listening().handshake_timeout(client.port);
     let mut handshake = Handshake { limit, timer: Deadline::unset() };
     let finished = poll_fn(|cx| handshake.poll(cx, open, &client, &mut connecting)).await;
@@ -72,7 +59,12 @@ async fn shake_hands<N: Network>(
         Err(fault) => Err(client.choice.take().and_then(Result::err).unwrap_or(fault)),
     };
     match peer {
-        Ok(peer) => Some((peer, connecting)),
+        Ok(peer) => {
+            let (began, until) = (client.began, client.began + handshake.limit);
+            let unfinished = Unfinished { began, until, _under_way: client._under_way };
+            let is_handshaking = connecting.quic.is_handshaking();
+            Some((peer, connecting, is_handshaking.then_some(unfinished)))
+        }
         Err(fault) => {
             open.counters.handshake_failed(fault);
             None
@@ -88,7 +80,8 @@ struct Handshake {
 }
 
 impl Handshake {
-    /// Ready when the handshake is complete, or has failed and the client was told as far as the socket took it.
+    /// Ready when the handshake is complete, or the client's early data was accepted, or it has failed and the client was told as far as
+    /// the socket took it.
     fn poll<N: Network>(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,6 +97,10 @@ impl Handshake {
         }
         if quic.poll_timeout().is_some_and(|at| at <= now.into_std()) {
             quic.handle_timeout(now.into_std());
+        }
+        if quic.has_0rtt() && !quic.is_closed() {
+            // What QUIC says of streams is left for whoever serves them.
+            return Poll::Ready(Ok(()));
         }
         while let Some(event) = quic.poll() {
             match event {
@@ -140,7 +137,12 @@ fn peer_of<N: Network>(open: &Open<N>, client: &Client<N>, quic: &mut Connection
     let mut chosen = client.choice.take().ok_or(Fault::ClientGone)??;
     let shaken = quic.crypto_session().handshake_data().and_then(|data| data.downcast::<Shaken>().ok());
     let Shaken { agreed, resumed } = *shaken.ok_or(Fault::ClientGone)?;
-    open.counters.shook_hands(client.began.elapsed(), resumed);
+    if quic.has_0rtt() {
+        count(&open.counters.http3.early_connections);
+    }
+    if !quic.is_handshaking() {
+        open.counters.shook_hands(client.began.elapsed(), resumed);
+    }
     let identity = quic.crypto_session().peer_identity();
     let chain = identity.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
     let proof = chosen.proof(chain.as_deref().map_or(&[][..], |chain| &chain[..]));

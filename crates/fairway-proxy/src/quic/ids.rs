@@ -1,12 +1,13 @@
 //! Connection ids that name the worker that issued them (RFC 9000 §5.1).
 //!
 //! ```text
-//! | nonce, 5 bytes, random | worker, 2 bytes, masked | check, 3 bytes |
+//! | nonce, 5 bytes, random | worker, 2 bytes, masked | check, 3 bytes | secret, 1 byte |
 //! ```
 //!
 //! Keyed hashes give the mask and the check, so that an observer sees no worker in an id, and an id of another process or another port
 //! is told apart with a probability of 1 - 2^-24. The check is no protection: a client that forges an id has its datagrams carried to
-//! another worker, which drops them.
+//! another worker, which drops them. The last byte names the secret of the id's stateless reset ([`ResetKey::name`]), which other replicas must
+//! know of it; all ids of a time have the same.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -20,7 +21,7 @@ use super::resets::ResetKey;
 use crate::listener::PortId;
 
 /// The length of the ids that are issued here.
-pub(super) const ID_BYTES: usize = NONCE_BYTES + WORKER_BYTES + CHECK_BYTES;
+pub(super) const ID_BYTES: usize = NONCE_BYTES + WORKER_BYTES + CHECK_BYTES + 1;
 
 const NONCE_BYTES: usize = 5;
 const WORKER_BYTES: usize = 2;
@@ -51,13 +52,14 @@ impl IdKey {
         Self { secret: self.secret.clone(), port: Some(port) }
     }
 
-    /// A new id of a worker.
-    pub(super) fn issue(&self, worker: u16) -> [u8; ID_BYTES] {
+    /// A new id of a worker, whose stateless reset is of this secret.
+    pub(super) fn issue(&self, worker: u16, secret: u8) -> [u8; ID_BYTES] {
         let mut id = [0; ID_BYTES];
         let (nonce, rest) = id.split_at_mut(NONCE_BYTES);
         rand::fill(nonce).expect("AWS-LC ends the process rather than give no random numbers");
         rest[..WORKER_BYTES].copy_from_slice(&(worker ^ self.mask(nonce)).to_be_bytes());
-        rest[WORKER_BYTES..].copy_from_slice(&self.check(nonce, worker));
+        rest[WORKER_BYTES..][..CHECK_BYTES].copy_from_slice(&self.check(nonce, worker));
+        rest[WORKER_BYTES + CHECK_BYTES] = secret;
         id
     }
 
@@ -66,7 +68,7 @@ impl IdKey {
         let id: &[u8; ID_BYTES] = id.try_into().ok()?;
         let (nonce, rest) = id.split_at(NONCE_BYTES);
         let worker = u16::from_be_bytes([rest[0], rest[1]]) ^ self.mask(nonce);
-        (rest[WORKER_BYTES..] == self.check(nonce, worker)).then_some(worker)
+        (rest[WORKER_BYTES..][..CHECK_BYTES] == self.check(nonce, worker)).then_some(worker)
     }
 
     fn mask(&self, nonce: &[u8]) -> u16 {
@@ -96,12 +98,12 @@ impl IdGenerator {
 
 impl ConnectionIdGenerator for IdGenerator {
     fn generate_cid(&mut self) -> ConnectionId {
-        ConnectionId::new(&self.key.issue(self.worker))
+        ConnectionId::new(&self.key.issue(self.worker, self.resets.name()))
     }
 
     /// Asked before a stateless reset is sent for an id that no connection has.
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
-        let may_be_known = self.key.worker_of(id).is_some() || self.resets.is_shared();
+        let may_be_known = self.key.worker_of(id).is_some() || self.resets.is_shared(id);
         if may_be_known { Ok(()) } else { Err(InvalidCid) }
     }
 
@@ -146,7 +148,7 @@ mod tests {
         let (one, two) = (key.for_port(PortId(1)), key.for_port(PortId(2)));
         let (mut elsewhere, mut bent) = (0, 0);
         for worker in 0..1000 {
-            let mut id = one.issue(worker);
+            let mut id = one.issue(worker, 0);
             assert_eq!(one.worker_of(&id), Some(worker));
             elsewhere += u32::from(two.worker_of(&id).is_some());
             id[NONCE_BYTES] ^= 1;
@@ -161,7 +163,7 @@ mod tests {
         let mut mistaken = 0;
         for number in 0..10_000 {
             let worker = number % 300;
-            let id = ours.issue(worker);
+            let id = ours.issue(worker, 0);
             assert_eq!(ours.clone().worker_of(&id), Some(worker));
             mistaken += u32::from(other.worker_of(&id).is_some());
         }
@@ -171,10 +173,10 @@ mod tests {
     #[test]
     fn ids_have_nothing_in_common_but_their_length() {
         let key = IdKey::new();
-        let (one, two) = (key.issue(1), key.issue(1));
+        let (one, two) = (key.issue(1, 0), key.issue(1, 0));
         assert_ne!(one[..NONCE_BYTES], two[..NONCE_BYTES]);
         let workers: std::collections::HashSet<_> =
-            (0..200).map(|_| key.issue(1)[NONCE_BYTES..][..WORKER_BYTES].to_vec()).collect();
+            (0..200).map(|_| key.issue(1, 0)[NONCE_BYTES..][..WORKER_BYTES].to_vec()).collect();
         assert!(workers.len() > 150, "{} different masks", workers.len());
         assert_eq!(key.worker_of(&one[1..]), None, "too short");
         assert_eq!(key.worker_of(&[&one[..], &[0]].concat()), None, "too long");
@@ -182,24 +184,28 @@ mod tests {
 
     #[test]
     fn ids_of_other_processes_are_answered_only_where_their_tokens_can_be_made() {
-        let id = ConnectionId::new(&IdKey::new().issue(0));
         let tickets = SessionTickets::default();
-        let mut generator = IdGenerator::new(IdKey::new(), 3, Arc::new(ResetKey::new(tickets.clone())));
+        let resets = Arc::new(ResetKey::new(tickets.clone()));
+        let mut generator = IdGenerator::new(IdKey::new(), 3, Arc::clone(&resets));
         let own = generator.generate_cid();
-        assert!(generator.validate(&own).is_ok() && generator.validate(&id).is_err());
+        let foreign = |secret| ConnectionId::new(&IdKey::new().issue(0, secret));
+        assert!(generator.validate(&own).is_ok() && generator.validate(&foreign(resets.name())).is_err());
         tickets.adopt(&[fairway_model::SharedTicketSecret {
             secret: fairway_model::TicketSecret::new(b"shared".to_vec()),
             age: Duration::ZERO,
             encrypts_in: Duration::ZERO,
         }]);
-        assert!(generator.validate(&own).is_ok() && generator.validate(&id).is_ok());
+        let name = resets.name();
+        assert_eq!(generator.generate_cid().last(), Some(&name));
+        assert!(generator.validate(&own).is_ok() && generator.validate(&foreign(name)).is_ok());
+        assert!(generator.validate(&foreign(!name)).is_err(), "of a secret that is not known");
     }
 
     #[test]
     fn the_destination_is_read_from_both_kinds_of_header() {
         let short: Vec<u8> = (0x40..0x60).collect();
-        assert_eq!(destination(&short), Some(&short[1..11]));
-        assert_eq!(destination(&short[..10]), None);
+        assert_eq!(destination(&short), Some(&short[1..12]));
+        assert_eq!(destination(&short[..11]), None);
         let long = [0xc0, 0, 0, 0, 1, 3, 7, 8, 9, 0, 0];
         assert_eq!(destination(&long), Some(&[7, 8, 9][..]));
         for end in 0..9 {

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use quinn_proto::EcnCodepoint;
 use tokio::sync::mpsc;
 
+use super::early::EarlySessions;
 use super::ids::IdKey;
 use super::resets::{ResetKey, random_secret};
 use crate::listener::PortId;
@@ -25,6 +26,7 @@ struct Shared {
     ids: IdKey,
     resets: Arc<ResetKey>,
     retries: Arc<hkdf::Prk>,
+    early: EarlySessions,
     /// To the endpoints of each port, by the number of their worker.
     ways: Mutex<BTreeMap<(PortId, u16), mpsc::Sender<HandedOver>>>,
 }
@@ -53,6 +55,7 @@ impl SharedEndpoints {
             ids: IdKey::new(),
             resets: Arc::new(ResetKey::new(tickets)),
             retries: Arc::new(retries),
+            early: EarlySessions::default(),
             ways: Mutex::default(),
         }))
     }
@@ -68,6 +71,11 @@ impl SharedEndpoints {
     /// Seals the tokens of Retry packets (RFC 9000 §8.1.2).
     pub(super) fn retries(&self) -> &Arc<hkdf::Prk> {
         &self.0.retries
+    }
+
+    /// Keeps the sessions that may be resumed with early data.
+    pub(super) fn early(&self) -> &EarlySessions {
+        &self.0.early
     }
 
     /// Where the endpoint of a worker at a port gets what other workers received for it.

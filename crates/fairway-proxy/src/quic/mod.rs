@@ -13,6 +13,7 @@
 //! rules as over TCP.
 
 mod choice;
+pub(crate) mod early;
 pub(crate) mod endpoint;
 mod handshake;
 mod ids;
@@ -22,7 +23,14 @@ mod serve;
 mod session;
 mod settings;
 mod socket;
+mod under_way;
 
+#[cfg(test)]
+mod change_tests;
+#[cfg(test)]
+mod early_tests;
+#[cfg(test)]
+mod reset_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The task that receives at a socket: gives datagrams to the endpoint, or hands them over to another worker, and decides who may
 //! begin a connection.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -23,13 +22,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 
 use super::choice::{Choice, Configs};
+use super::early::Owner;
 use super::endpoint::{Connecting, Endpoint};
-use super::handshake::{self, Client, UnderWay};
+use super::handshake::{self, Client};
 use super::ids::{IdGenerator, IdKey, destination};
 use super::keys::{HandedOver, Path};
+use super::resets::ResetKey;
 use super::session::{Choose, QUIC_VERSION, Sessions, choosing_by};
 use super::settings::{self, PortLimits};
 use super::socket::{Buffers, Socket};
+use super::under_way::Handshakes;
 use crate::fault::Fault;
 use crate::listener::PortId;
 use crate::metrics::count;
@@ -38,13 +40,6 @@ use crate::worker::{Open, Phase, Worker};
 
 /// Datagrams that are taken, and calls that receive counted as several, before others have their turn.
 const TURN: usize = 256;
-
-/// Handshakes under way at a port of a worker from which on a client must show first that it receives what is sent to its address:
-/// then those whose addresses are made up keep nobody out.
-pub(super) const MAX_UNVALIDATED_HANDSHAKES: usize = 64;
-
-/// Handshakes under way beyond which nobody begins another one.
-const MAX_HANDSHAKES: usize = 1024;
 
 /// How far two stateless resets are apart at least. Each is shorter than what it answers.
 pub(super) const RESET_INTERVAL: Duration = Duration::from_millis(1);
@@ -73,6 +68,22 @@ pub(crate) async fn serve_quic<N: Network>(
     worker.quic.leave(port, receiver.intake.here);
 }
 
+/// What holds for all connections at an address: their ids, of which `here` is the worker, and the tokens of stateless resets.
+pub(super) fn endpoint_config(
+    ids: &IdKey,
+    resets: &Arc<ResetKey>,
+    local: SocketAddr,
+    here: u16,
+) -> EndpointConfig {
+    let (ids, of_port, resets) = (ids.clone(), resets.at(local), Arc::clone(resets));
+    let mut config = EndpointConfig::new(of_port);
+    config
+        .cid_generator(move || Box::new(IdGenerator::new(ids.clone(), here, Arc::clone(&resets))))
+        .supported_versions(vec![QUIC_VERSION])
+        .min_reset_interval(RESET_INTERVAL);
+    config
+}
+
 /// The task that receives.
 struct Receiver<N: Network> {
     local: SocketAddr,
@@ -87,7 +98,7 @@ struct Receiver<N: Network> {
 impl<N: Network> Receiver<N> {
     fn new(worker: &Rc<Worker<N>>, port: PortId, socket: UdpSocket) -> io::Result<Self> {
         let local = socket.local_addr()?;
-        let intake = Intake::new(worker, port, Socket::new(socket)?)?;
+        let intake = Intake::new(worker, port, Socket::new(socket)?, local)?;
         let handed_over = worker.quic.join(port, intake.here);
         Ok(Self { local, buffers: Buffers::new(), handed_over, intake, is_leaving: false })
     }
@@ -162,7 +173,7 @@ struct Intake<N: Network> {
     everywhere: Arc<ServerConfig>,
     configs: Rc<Configs>,
     promised: Option<Promised>,
-    handshakes: Rc<Cell<usize>>,
+    handshakes: Handshakes,
     /// Whether connections begin.
     begins: bool,
 }
@@ -175,15 +186,10 @@ struct Promised {
 }
 
 impl<N: Network> Intake<N> {
-    fn new(worker: &Rc<Worker<N>>, port: PortId, socket: Socket) -> io::Result<Self> {
+    fn new(worker: &Rc<Worker<N>>, port: PortId, socket: Socket, local: SocketAddr) -> io::Result<Self> {
         let here = u16::try_from(worker.neighbours().here()).map_err(io::Error::other)?;
-        let (ids, resets) = (worker.quic.ids().for_port(port), Arc::clone(worker.quic.resets()));
-        let own_ids = ids.clone();
-        let mut config = EndpointConfig::new(Arc::clone(&resets) as _);
-        config
-            .cid_generator(move || Box::new(IdGenerator::new(ids.clone(), here, Arc::clone(&resets))))
-            .supported_versions(vec![QUIC_VERSION])
-            .min_reset_interval(RESET_INTERVAL);
+        let ids = worker.quic.ids().for_port(port);
+        let config = endpoint_config(&ids, worker.quic.resets(), local, here);
         let provider = Arc::clone(worker.adopted().identities().server(None).crypto_provider());
         let everywhere =
             settings::everywhere(Sessions::new(provider).map_err(io::Error::other)?, &worker.quic);
@@ -196,13 +202,13 @@ impl<N: Network> Intake<N> {
             worker: Rc::clone(worker),
             here,
             port,
-            ids: own_ids,
+            ids,
             endpoint,
             ways: HashMap::new(),
             everywhere,
             configs: Rc::default(),
             promised: None,
-            handshakes: Rc::default(),
+            handshakes: Handshakes::new(&worker.guards.counts, port, here),
             begins: true,
         })
     }
@@ -251,21 +257,24 @@ impl<N: Network> Intake<N> {
             self.worker.refused(Fault::NoListener);
             return self.endpoint.refuse(incoming);
         };
-        let is_loaded = self.handshakes.get() >= MAX_UNVALIDATED_HANDSHAKES;
-        if is_loaded && !incoming.remote_address_validated() {
+        if self.handshakes.need_validation() && !incoming.remote_address_validated() {
             return self.endpoint.retry(incoming);
         }
-        if self.handshakes.get() >= MAX_HANDSHAKES || !self.worker.has_room_for_a_client() {
+        let address = incoming.remote_address();
+        let Some(under_way) =
+            self.handshakes.begin(address.ip()).filter(|_| self.worker.has_room_for_a_client())
+        else {
             self.worker.refused(Fault::Overloaded);
             return self.endpoint.refuse(incoming);
-        }
-        let (open, address) = (Open::new(&self.worker), incoming.remote_address());
-        let choice = Rc::new(Choice::new(&self.worker, self.port, &self.configs));
+        };
+        let open = Open::new(&self.worker);
+        let streams = self.promised.as_ref().map_or(0, |promised| promised.limits.streams);
+        let owner = Owner { client: address.ip(), streams };
+        let choice = Rc::new(Choice::new(&self.worker, self.port, owner, &self.configs));
         let choosing = Rc::clone(&choice) as Rc<dyn Choose>;
         match choosing_by(choosing, || self.endpoint.accept(incoming, now.into_std(), config)) {
             Ok((link, quic)) => {
-                let _under_way = UnderWay::begin(&self.handshakes);
-                let client = Client { port: self.port, address, choice, began: now, _under_way };
+                let client = Client { port: self.port, address, choice, began: now, _under_way: under_way };
                 spawn_local(handshake::serve(open, client, Connecting { port: self.port, link, quic }));
             }
             Err(_) => {

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! QUIC wants sessions that any thread may use, and what chooses belongs to a worker: it is where the session finds it as long as
-//! [`choosing_by`] runs, on whose thread the worker feeds its connections. There is no 0-RTT: its requests could be replayed.
+//! [`choosing_by`] runs, on whose thread the worker feeds its connections. Whether 0-RTT is accepted is a matter of these settings
+//! (`early`).
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -25,7 +26,7 @@ use rustls::server::ResolvesServerCertUsingSni;
 use rustls::version::TLS13;
 use rustls::{AlertDescription, HandshakeKind};
 
-use crate::l4::hello::ClientHello;
+use crate::l4::hello::{ClientHello, MessageError};
 use crate::tls::Agreed;
 
 /// The version of QUIC that is spoken (RFC 9000); its number on the wire.
@@ -76,7 +77,7 @@ pub(super) fn alert(description: AlertDescription) -> Refusal {
     TransportErrorCode::crypto(description.into()).into()
 }
 
-/// What was agreed on in a handshake that is complete.
+/// What was agreed on in a handshake that is complete, or whose early data was accepted.
 #[derive(Debug)]
 pub(super) struct Shaken {
     pub(super) agreed: Agreed,
@@ -214,10 +215,10 @@ impl Session for ChosenSession {
         keys.expect("packets of other versions begin no connection")
     }
 
-    /// A [`Shaken`], once the handshake is complete.
+    /// A [`Shaken`], once the handshake is complete or early data was accepted.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let connection = &self.tls()?.connection;
-        (!connection.is_handshaking()).then(|| {
+        (!connection.is_handshaking() || connection.zero_rtt_keys().is_some()).then(|| {
             let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
             Box::new(Shaken { agreed: Agreed::over_quic(connection), resumed }) as Box<dyn Any>
         })
@@ -229,10 +230,13 @@ impl Session for ChosenSession {
         Some(Box::new(chain.to_vec()))
     }
 
+    /// The keys of early data, where it was accepted.
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        None
+        let keys = self.tls()?.connection.zero_rtt_keys()?;
+        Some((Box::new(keys.header), Box::new(keys.packet)))
     }
 
+    /// Only clients ask.
     fn early_data_accepted(&self) -> Option<bool> {
         None
     }
@@ -246,8 +250,11 @@ impl Session for ChosenSession {
             Stage::Handshake(tls) => tls.read(bytes)?,
             Stage::Hello { received, parameters } => {
                 received.extend_from_slice(bytes);
-                let hello =
-                    ClientHello::in_message(received).map_err(|_| alert(AlertDescription::DecodeError))?;
+                let hello = ClientHello::in_message(received).map_err(|error| match error {
+                    MessageError::Unexpected => alert(AlertDescription::UnexpectedMessage),
+                    MessageError::Malformed => alert(AlertDescription::DecodeError),
+                    MessageError::CompatibilityMode => TransportErrorCode::PROTOCOL_VIOLATION.into(),
+                })?;
                 if let Some(hello) = hello {
                     let tls = Tls::begin(hello, received, std::mem::take(parameters))?;
                     self.stage = Stage::Handshake(Box::new(tls));

@@ -119,13 +119,34 @@ fn who_is_refused_gets_the_error_of_whoever_chooses() {
 #[test]
 fn what_is_no_hello_is_refused_as_soon_as_that_is_known() {
     let names = names(&["a.test"]);
-    let decode_error = 0x100 + u64::from(u8::from(AlertDescription::DecodeError));
     let too_long = [1, 0, 0x40, 0];
     let empty = [1, 0, 0, 0];
-    for bytes in [&[2][..], &[22, 3, 1], &too_long, &empty] {
+    for (bytes, description) in [
+        (&[2][..], AlertDescription::UnexpectedMessage),
+        (&[22, 3, 1], AlertDescription::UnexpectedMessage),
+        (&too_long, AlertDescription::DecodeError),
+        (&empty, AlertDescription::DecodeError),
+    ] {
         let refusal = read(&mut *session(), &names, bytes, 1).unwrap_err();
-        assert_eq!(u64::from(refusal.code), decode_error, "{bytes:?}");
+        assert_eq!(u64::from(refusal.code), 0x100 + u64::from(u8::from(description)), "{bytes:?}");
     }
+    assert!(names.asked.borrow().is_empty());
+}
+
+#[test]
+fn a_hello_for_middleboxes_breaks_a_rule_of_quic() {
+    let names = names(&["a.test"]);
+    let (mut client, mut session) = (client("a.test"), session());
+    let mut hello = Vec::new();
+    client.write_hs(&mut hello);
+    // The session id is behind the header of the message, its version and its random bytes (RFC 9001 §8.4).
+    let (length_at, id) = (4 + 2 + 32, [32_u8; 32]);
+    assert_eq!(std::mem::replace(&mut hello[length_at], id.len() as u8), 0);
+    hello.splice(length_at + 1..length_at + 1, id);
+    let length = (hello.len() - 4) as u32;
+    hello[1..4].copy_from_slice(&length.to_be_bytes()[1..]);
+    let refusal = read(&mut *session, &names, &hello, 100).unwrap_err();
+    assert_eq!(refusal.code, TransportErrorCode::PROTOCOL_VIOLATION);
     assert!(names.asked.borrow().is_empty());
 }
 

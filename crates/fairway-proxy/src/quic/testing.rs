@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -26,16 +26,22 @@ use tokio::task::{JoinHandle, spawn_local};
 use super::serve_quic;
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
+use crate::downstream::http3_client::Conversation;
 use crate::guards::Logouts;
 use crate::inspection::ClientProtocol;
 use crate::listener::PortId;
 use crate::listening::PortSocket;
 use crate::metrics::Text;
 use crate::options::{AccessLogFormat, ProxyOptions};
+use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
-use crate::testing::{DISK, Meeting, ScriptedNetwork, filtered, options, published};
-use crate::tls::SessionTickets;
+use crate::testing::{DISK, Meeting, ScriptedNetwork, answering, filtered, options};
+use crate::tls::{ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Shared, SharedGuards, Worker};
+
+/// Series of the metrics.
+pub(super) const HANDED_OVER: &str = "fairway_quic_datagrams_handed_over_total";
+pub(super) const RESETS: &str = "fairway_quic_stateless_resets_total";
 
 /// What ends a test that hangs.
 pub(super) const HANGS: Duration = Duration::from_secs(60);
@@ -43,7 +49,7 @@ pub(super) const HANGS: Duration = Duration::from_secs(60);
 /// A configuration with listeners of HTTP/3 at one free address, one for each of these names.
 pub(super) fn config(names: &[&str], edit: impl Fn(&mut Listener)) -> Config {
     let address = fairway_testkit::wait::free_address();
-    let mut config = filtered(0, Vec::new());
+    let mut config = filtered(1, Vec::new());
     for name in names {
         let mut listener = Listener::new(name, ListenerProtocol::Https, 443, "ingress");
         listener.bind = vec![address];
@@ -64,22 +70,45 @@ pub(super) struct Process {
     pub(super) shared: SharedEndpoints,
     /// Ports close when this is dropped.
     pub(super) open: Vec<oneshot::Sender<Infallible>>,
+    publisher: Publisher,
+    port: PortId,
+    logged: mpsc::Receiver<Vec<u8>>,
 }
 
 impl Process {
-    /// With so many workers.
+    /// With so many workers. Endpoints answer `ok`.
     pub(super) async fn start(workers: usize, config: &Config) -> Self {
-        let published = published(config, None);
+        Self::over(workers, config, |_| Meeting::with(answering)).await
+    }
+
+    /// The same over endpoints that do as `script` says.
+    pub(super) async fn over(
+        workers: usize,
+        config: &Config,
+        script: impl Fn(SocketAddr) -> Meeting + Clone + 'static,
+    ) -> Self {
+        let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default()).unwrap();
+        let (publisher, _) = Publisher::new(tls, fairway_routing::compile(config, None).snapshot, 1, 8);
+        let published = latest(&publisher);
         let quic =
             |port: &&crate::listening::OpenPort| matches!(port.carries, fairway_routing::Port::Quic(_));
         let port = published.listening.ports().iter().find(quic).expect("a port of QUIC");
         let id = port.sockets.id;
+        let (log, logged) = mpsc::sync_channel(64);
         // That of the first worker is the one of the configuration.
         let Some(PortSocket::Udp(socket)) = port.sockets.take(0) else { panic!("a UDP socket") };
         let shared = SharedEndpoints::new(SessionTickets::default());
         let guards = SharedGuards::new(workers, SessionTickets::default(), Logouts::default());
-        let mut process =
-            Self { workers: Vec::new(), addresses: Vec::new(), tasks: Vec::new(), shared, open: Vec::new() };
+        let mut process = Self {
+            workers: Vec::new(),
+            addresses: Vec::new(),
+            tasks: Vec::new(),
+            shared,
+            open: Vec::new(),
+            publisher,
+            port: id,
+            logged,
+        };
         let mut socket = Some(UdpSocket::from_std(socket).unwrap());
         for (neighbours, _) in Neighbours::all(&Spread::new(workers)) {
             let socket = match socket.take() {
@@ -92,8 +121,8 @@ impl Process {
                 disk: Disk::inline(&std::env::temp_dir(), DISK).unwrap(),
                 quic: process.shared.clone(),
             };
-            let (network, _) = ScriptedNetwork::new(|_| Meeting::Refused);
-            let log = AccessLog::new(AccessLogFormat::Off, OutputSender::none());
+            let (network, _) = ScriptedNetwork::new(script.clone());
+            let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(log.clone()));
             let options = Arc::new(ProxyOptions { workers, ..options() });
             let worker = Rc::new(Worker::new(options, network, &published, log, shared, neighbours));
             process.addresses.push(socket.local_addr().unwrap());
@@ -111,6 +140,30 @@ impl Process {
         process
     }
 
+    /// Serves by this configuration from now on, and closes the port where that is gone.
+    pub(super) fn publish(&mut self, config: &Config) {
+        let before = self.workers[0].adopted();
+        let compiled = fairway_routing::compile(config, Some(before.snapshot()));
+        self.publisher.publish(compiled.snapshot);
+        let published = latest(&self.publisher);
+        self.workers.iter().for_each(|worker| worker.adopt(&published));
+        if published.listening.port(self.port).is_none() {
+            self.open.clear();
+        }
+    }
+
+    /// Whether every address of the configuration is bound, now or after another try.
+    pub(super) fn is_bound(&self) -> bool {
+        self.publisher.bind_again();
+        self.publisher.is_bound()
+    }
+
+    /// The lines of the access logs since the last call.
+    pub(super) fn logged(&self) -> String {
+        self.workers.iter().for_each(|worker| worker.log.flush());
+        self.logged.try_iter().map(|lines| String::from_utf8(lines).unwrap()).collect()
+    }
+
     /// The connections of HTTP/3 that a listener has at the first worker.
     pub(super) fn served(&self, listener: &str) -> u64 {
         let open = self.workers[0].open_connections();
@@ -126,6 +179,10 @@ impl Process {
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }
+}
+
+fn latest(publisher: &Publisher) -> Arc<Published> {
+    Arc::clone(&publisher.subscribe().borrow())
 }
 
 /// Waits until this holds.
@@ -146,6 +203,8 @@ pub(super) struct Client {
     pub(super) connections: HashMap<ConnectionHandle, ClientConnection>,
     /// Where datagrams go whatever address their connection has.
     pub(super) detour: Cell<Option<SocketAddr>>,
+    /// Whether it takes nothing but Retry packets.
+    pub(super) hears_only_retries: bool,
 }
 
 /// One of them.
@@ -153,6 +212,7 @@ pub(super) struct ClientConnection {
     pub(super) quic: Connection,
     pub(super) is_connected: bool,
     pub(super) lost: Option<ConnectionError>,
+    pub(super) talk: Conversation,
 }
 
 /// TLS of a client that offers this protocol.
@@ -164,10 +224,15 @@ pub(super) fn offering(protocols: &[&str]) -> rustls::ClientConfig {
 
 impl Client {
     pub(super) async fn new(tls: rustls::ClientConfig) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let socket = socket_at(1).await;
         let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let (tls, connections) = (Arc::new(tls), HashMap::new());
-        Self { endpoint, socket, tls, connections, detour: Cell::new(None) }
+        Self { endpoint, socket, tls, connections, detour: Cell::new(None), hears_only_retries: false }
+    }
+
+    /// From now on datagrams come from this address of the loopback network, and another port.
+    pub(super) async fn move_to(&mut self, last: u8) {
+        self.socket = socket_at(last).await;
     }
 
     /// Begins a connection; nothing is sent yet.
@@ -176,8 +241,28 @@ impl Client {
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.version(1);
         let (handle, quic) = self.endpoint.connect(Instant::now(), config, to, name).unwrap();
-        self.connections.insert(handle, ClientConnection { quic, is_connected: false, lost: None });
+        let talk = Conversation::new();
+        self.connections.insert(handle, ClientConnection { quic, is_connected: false, lost: None, talk });
         handle
+    }
+
+    /// Asks for `/` of a host; gives the number of the stream.
+    pub(super) fn ask(&mut self, handle: ConnectionHandle, host: &str) -> u64 {
+        let connection = self.connections.get_mut(&handle).unwrap();
+        let pseudo = [(":method", "GET"), (":scheme", "https"), (":authority", host), (":path", "/")];
+        connection.talk.ask(&mut connection.quic, &pseudo, &[], true)
+    }
+
+    /// Goes on until the request is answered; gives the status.
+    pub(super) async fn answered(&mut self, handle: ConnectionHandle, number: u64) -> u64 {
+        self.until(|client| client.connections[&handle].talk.answers[&number].is_over()).await;
+        self.connections[&handle].talk.answers[&number].status
+    }
+
+    /// Goes on until the connection is over; gives why.
+    pub(super) async fn over(&mut self, handle: ConnectionHandle) -> ConnectionError {
+        self.until(|client| client.connections[&handle].lost.is_some()).await;
+        self.connections[&handle].lost.clone().unwrap()
     }
 
     /// Goes on until this holds.
@@ -212,6 +297,18 @@ impl Client {
             if quic.poll_timeout().is_some_and(|at| at <= now) {
                 quic.handle_timeout(now);
             }
+            while let Some(event) = quic.poll() {
+                match &event {
+                    Event::Connected => {
+                        connection.is_connected = true;
+                        Conversation::greet(quic);
+                    }
+                    Event::ConnectionLost { reason } => connection.lost = Some(reason.clone()),
+                    _ => {}
+                }
+                connection.talk.handle(event, quic);
+            }
+            connection.talk.go_on(quic);
             loop {
                 output.clear();
                 let Some(transmit) = quic.poll_transmit(now, 1, &mut output) else { break };
@@ -222,13 +319,6 @@ impl Client {
             while let Some(event) = quic.poll_endpoint_events() {
                 if let Some(event) = self.endpoint.handle_event(*handle, event) {
                     quic.handle_event(event);
-                }
-            }
-            while let Some(event) = quic.poll() {
-                match event {
-                    Event::Connected => connection.is_connected = true,
-                    Event::ConnectionLost { reason } => connection.lost = Some(reason),
-                    _ => {}
                 }
             }
         }
@@ -244,6 +334,10 @@ impl Client {
         tokio::select! {
             received = self.socket.recv_from(&mut datagram) => {
                 let (length, from) = received.unwrap();
+                // A long header of type 3 (RFC 9000 §17.2.5).
+                if self.hears_only_retries && datagram[0] & 0xf0 != 0xf0 {
+                    return;
+                }
                 let (mut output, datagram) = (Vec::new(), BytesMut::from(&datagram[..length]));
                 let event = self.endpoint.handle(Instant::now(), from, None, None, datagram, &mut output);
                 match event {
@@ -261,6 +355,12 @@ impl Client {
             () = tokio::time::sleep_until(next.into()) => {}
         }
     }
+}
+
+/// A socket at an address of the loopback network.
+async fn socket_at(last: u8) -> UdpSocket {
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+    UdpSocket::bind((address, 0)).await.unwrap()
 }
 
 /// The port of QUIC of a process, for whoever looks at its parts.

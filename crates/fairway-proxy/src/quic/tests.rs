@@ -1,15 +1,15 @@
-//! Clients of QUIC at real sockets of a worker: handshakes, refusals, Retry, hand-over between workers, stateless resets.
+//! Clients of QUIC at real sockets of a worker: handshakes, refusals, Retry, hand-over between workers, clients that move, and hosts
+//! that are another listener's.
 
+use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use quinn_proto::crypto::HmacKey;
+use fairway_model::{AccessList, Config, Guard, Phases, VirtualHost};
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
-use tokio::net::UdpSocket;
 
-use super::ids::{ID_BYTES, IdKey};
-use super::serve::{MAX_UNVALIDATED_HANDSHAKES, RESET_INTERVAL};
-use super::testing::{Client, HANGS, Process, config, offering, quic_port, until};
+use super::testing::{Client, HANDED_OVER, Process, config, offering, until};
+use super::under_way::{MAX_OF_A_CLIENT, MAX_UNVALIDATED};
 use crate::testing::on_stage;
 use crate::worker::Phase;
 
@@ -156,11 +156,11 @@ async fn clients_show_their_address_first_while_many_handshakes_are_under_way() 
     on_stage(async {
         let process = Process::start(1, &config(&["a.test"], |_| {})).await;
         let mut absent = Client::new(offering(&["h3"])).await;
-        for _ in 0..MAX_UNVALIDATED_HANDSHAKES {
+        for _ in 0..MAX_UNVALIDATED {
             absent.connect(process.addresses[0], "a.test");
         }
         absent.send().await;
-        let open = MAX_UNVALIDATED_HANDSHAKES as u64;
+        let open = MAX_UNVALIDATED as u64;
         until(|| process.value(0, "fairway_connections_open") == open).await;
         assert_eq!(process.value(0, "fairway_quic_retries_total"), 0);
         let mut client = Client::new(offering(&["h3"])).await;
@@ -168,6 +168,35 @@ async fn clients_show_their_address_first_while_many_handshakes_are_under_way() 
         assert_eq!(client.finish(handle).await, None);
         // Each datagram of its hello is answered so.
         assert!(process.value(0, "fairway_quic_retries_total") > 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_begins_handshakes_and_ends_none_keeps_no_other_out() {
+    on_stage(async {
+        let patient = |listener: &mut fairway_model::Listener| {
+            listener.clients.handshake_timeout = Some(Duration::from_secs(600));
+        };
+        let process = Process::start(1, &config(&["a.test"], patient)).await;
+        let mut absent = Client::new(offering(&["h3"])).await;
+        absent.move_to(2).await;
+        absent.hears_only_retries = true;
+        for _ in 0..MAX_OF_A_CLIENT + 10 {
+            absent.connect(process.addresses[0], "a.test");
+            absent.send().await;
+            // The worker's turn, so that its socket is never full.
+            tokio::task::yield_now().await;
+        }
+        let refused = || process.value(0, "fairway_refused_connections_total{reason=\"overloaded\"}");
+        let has_its_share =
+            || process.value(0, "fairway_connections_open") == u64::from(MAX_OF_A_CLIENT) && refused() > 0;
+        absent.until(|_| has_its_share()).await;
+        assert!(process.value(0, "fairway_quic_retries_total") > 0, "it has shown its address");
+        let mut client = Client::new(offering(&["h3"])).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(handle).await, None);
+        client.until(|_| process.served("a.test") == 1).await;
     })
     .await;
 }
@@ -193,57 +222,6 @@ async fn datagrams_that_come_to_another_worker_are_handed_over() {
     .await;
 }
 
-const HANDED_OVER: &str = "fairway_quic_datagrams_handed_over_total";
-const RESETS: &str = "fairway_quic_stateless_resets_total";
-
-/// A packet with a short header for this id (RFC 9000 §17.3.1).
-fn short_packet(id: &[u8]) -> Vec<u8> {
-    [&[0x41], id, &[7; 60]].concat()
-}
-
-#[tokio::test]
-async fn a_packet_of_a_connection_that_is_gone_is_answered_with_a_stateless_reset() {
-    on_stage(async {
-        let process = Process::start(2, &config(&["a.test"], |_| {})).await;
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let gone = process.shared.ids().for_port(quic_port(&process.workers[0])).issue(0);
-        let mut token = [0; 32];
-        process.shared.resets().sign(&gone, &mut token);
-        // An id that this process never issued is none of its business, and comes first.
-        let foreign = IdKey::new().issue(0);
-        // Both workers know what is gone.
-        for to in &process.addresses {
-            socket.send_to(&short_packet(&foreign), to).await.unwrap();
-            socket.send_to(&short_packet(&gone), to).await.unwrap();
-            let mut answer = [0; 256];
-            let received = tokio::time::timeout(HANGS, socket.recv(&mut answer)).await;
-            let length = received.expect("an answer").unwrap();
-            assert!((ID_BYTES..short_packet(&gone).len()).contains(&length), "{length} bytes");
-            assert_eq!(answer[length - 16..length], token[..16]);
-            // Then the next one may be answered.
-            tokio::time::sleep(2 * RESET_INTERVAL).await;
-        }
-        assert_eq!((process.value(0, RESETS), process.value(1, RESETS)), (2, 0));
-        assert_eq!(process.value(1, HANDED_OVER), 1);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_another_worker_would_get_that_is_gone_is_answered_here() {
-    on_stage(async {
-        let process = Process::start(2, &config(&["a.test"], |_| {})).await;
-        process.shared.leave(quic_port(&process.workers[0]), 1);
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let gone = process.shared.ids().for_port(quic_port(&process.workers[0])).issue(1);
-        socket.send_to(&short_packet(&gone), process.addresses[0]).await.unwrap();
-        let mut answer = [0; 256];
-        tokio::time::timeout(HANGS, socket.recv(&mut answer)).await.expect("an answer").unwrap();
-        assert_eq!((process.value(0, RESETS), process.value(0, HANDED_OVER)), (1, 0));
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn a_worker_that_drains_serves_who_is_there_and_refuses_who_comes() {
     on_stage(async {
@@ -263,6 +241,66 @@ async fn a_worker_that_drains_serves_who_is_there_and_refuses_who_comes() {
         let task = process.tasks.remove(0);
         client.until(|_| task.is_finished()).await;
         assert_eq!(process.value(0, "fairway_connections_open"), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_host_of_a_listener_without_http3_is_misdirected() {
+    on_stage(async {
+        let of_a = |listener: &mut fairway_model::Listener| {
+            listener.clients.http3 = Some(&*listener.name == "a.test");
+        };
+        let process = Process::start(1, &config(&["a.test", "b.test"], of_a)).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(handle).await, None);
+        for (host, status) in [("a.test", 200), ("b.test", 421), ("B.test:443", 421), ("a.test", 200)] {
+            let number = client.ask(handle, host);
+            assert_eq!(client.answered(handle, number).await, status, "{host}");
+        }
+        // Whoever asks for it from the beginning learns that it has no HTTP/3.
+        let handle = client.connect(process.addresses[0], "b.test");
+        assert_eq!(code(client.finish(handle).await), 0x170);
+    })
+    .await;
+}
+
+/// The same configuration, with this for every request.
+fn guarded(mut config: Config, guard: Guard) -> Config {
+    let (key, host) = config.hosts.iter().next().expect("one host");
+    let (key, mut host) = (key.clone(), VirtualHost::clone(host));
+    let mut route = (*host.routes[0]).clone();
+    route.rules[0].phases = Phases { guards: vec![guard], ..Phases::default() }.kept();
+    host.routes = vec![route.into()];
+    config.hosts.insert(key, host.into());
+    config
+}
+
+#[tokio::test]
+async fn a_client_that_moves_is_judged_and_logged_by_its_new_address() {
+    on_stage(async {
+        let guard =
+            Guard::Access(AccessList { allow: Vec::new(), deny: vec!["127.0.0.2/32".parse().unwrap()] });
+        let process = Process::start(1, &guarded(config(&["a.test"], |_| {}), guard)).await;
+        let mut client = Client::new(offering(&["h3"])).await;
+        let handle = client.connect(process.addresses[0], "a.test");
+        assert_eq!(client.finish(handle).await, None);
+        for (last, status) in [(1, 200), (2, 403), (3, 200)] {
+            client.move_to(last).await;
+            let number = client.ask(handle, "a.test");
+            assert_eq!(client.answered(handle, number).await, status, "127.0.0.{last}");
+            let logged = RefCell::new(String::new());
+            client
+                .until(|_| {
+                    logged.borrow_mut().push_str(&process.logged());
+                    !logged.borrow().is_empty()
+                })
+                .await;
+            let line = logged.take();
+            assert!(line.starts_with(&format!("127.0.0.{last} ")), "{line}");
+        }
+        assert_eq!(process.value(0, "fairway_connections_accepted_total"), 1);
     })
     .await;
 }

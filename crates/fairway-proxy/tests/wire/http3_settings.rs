@@ -2,9 +2,10 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use fairway_model::{HostPattern, Listener, ListenerProtocol};
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::wait::{PATIENCE, free_address};
 use fairway_testkit::{Answer, Backend, Client, Request, eventually};
 
 use crate::spread::Browser;
@@ -76,4 +77,25 @@ async fn a_udp_port_that_is_taken_takes_nothing_from_http1_and_http2() {
         advertised(&proxy, "/").await.each_ref().map(Option::as_deref) == [None, ADVERTISED, ADVERTISED]
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_connection_over_tcp_serves_no_host_of_a_listener_that_differs_in_http3() {
+    let backend = endpoint().await;
+    let mut config = Setup::to(&[backend.address()]).config();
+    let address = free_address();
+    config.listeners.remove("https");
+    for (name, http3) in [("with.test", true), ("without.test", false)] {
+        let mut listener = Listener::new(name, ListenerProtocol::Https, 443, "ingress");
+        (listener.bind, listener.host) = (vec![address], HostPattern::Exact(name.into()));
+        listener.clients.http3 = Some(http3);
+        config.listeners.insert(name.into(), listener.into());
+    }
+    let _proxy = Setup::to(&[backend.address()]).start_by(&config);
+    for (name, other) in [("with.test", "without.test"), ("without.test", "with.test")] {
+        let mut browser = Browser::named(address, name).await;
+        for (host, status) in [(name, 200), (other, 421), (name, 200)] {
+            assert_eq!(browser.get_of(host, "/", &[]).await.0, status, "{host} on a connection for {name}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The phases of a rule as steps.
 
-use fairway_model::{AuthService, ExternalAuth, Template};
+use fairway_model::{AuthService, ExternalAuth, MirrorTarget, Template};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -161,4 +161,38 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
         ..Phases::default()
     };
     assert_eq!(of_share(Some(&own), &rule), expected);
+}
+
+#[test]
+fn rules_that_ask_something_of_the_client_or_show_its_requests_to_others_take_no_early_data() {
+    let takes = |phases: Phases| {
+        Steps::<()>::compiled(&phases, PathForm::Decoded, &mut |_| ()).unwrap().take_early_data()
+    };
+    let guarded = |guard: Guard| takes(Phases { guards: vec![Guard::OverTls, guard], ..Phases::default() });
+    let to = || RedirectTarget::Path("/".into());
+    assert!(takes(Phases::default()));
+    for harmless in [Guard::NeedsEndpoint, Guard::Redirect(Redirect { status: 302, target: to() })] {
+        assert!(guarded(harmless.clone()), "{harmless:?}");
+    }
+    let limit = ConcurrencyLimit { policy: "p".into(), most: 1, status: 503, exempt: Vec::new() };
+    for guard in [
+        Guard::Access(AccessList { deny: Vec::new(), allow: Vec::new() }),
+        Guard::ConcurrencyLimit(limit),
+        Guard::Deny(Deny { status: 403, when: vec![Match::default()] }),
+    ] {
+        assert!(!guarded(guard.clone()), "{guard:?}");
+    }
+    let pages = ErrorPages { statuses: vec![404], backend: None, fields: Vec::new() };
+    let answers = Answers { pages: Some(Box::new(pages)), ..Answers::default() };
+    assert!(!takes(Phases { answers, ..Phases::default() }));
+    let mirror = Mirror {
+        backend: "b".into(),
+        numerator: 1,
+        denominator: 1,
+        most_body: 0,
+        target: MirrorTarget::Forwarded,
+        host: None,
+    };
+    let forwarding = Forwarding { mirrors: vec![mirror], ..Forwarding::default() }.kept();
+    assert!(!takes(Phases { forwarding, ..Phases::default() }));
 }

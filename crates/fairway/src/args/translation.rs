@@ -185,6 +185,7 @@ impl TranslationArgs {
     fn http3(&self) -> Http3Settings {
         Http3Settings {
             offered: self.ports.http3,
+            early_data: false,
             behind_proxy_protocol: self.trust.expects_header_over_tls(),
         }
     }

@@ -47,7 +47,10 @@ fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     let spoken = match listener.protocol {
         _ if passes_through => "TLS is passed through as it comes".to_owned(),
         ListenerProtocol::Http | ListenerProtocol::Https => {
-            words::versions(config.settings.downstream.http2, has_http3(&served.snapshot, listener))
+            let settings = &config.settings.downstream;
+            let early_data = listener.clients.early_data.unwrap_or(settings.http3.early_data);
+            let early_data = has_http3(&served.snapshot, listener).then_some(early_data);
+            words::versions(settings.http2, early_data)
         }
         ListenerProtocol::Tls => "TLS ends here, and what is inside is forwarded as it comes".to_owned(),
         _ => "forwarded as it comes".to_owned(),

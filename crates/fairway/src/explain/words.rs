@@ -437,15 +437,19 @@ pub(super) fn session(it: &SessionKey) -> String {
     }
 }
 
-/// What clients may speak.
-pub(super) fn versions(http2: Http2Settings, has_http3: bool) -> String {
+/// What clients may speak; `early_data` says whether that is taken over HTTP/3, where there is HTTP/3.
+pub(super) fn versions(http2: Http2Settings, early_data: Option<bool>) -> String {
     let over_tcp = match http2 {
         Http2Settings { offered: true, streams } => {
             format!("HTTP/2 with at most {streams} streams, HTTP/1.1")
         }
         Http2Settings { offered: false, .. } => "HTTP/1.1".to_owned(),
     };
-    if has_http3 { format!("HTTP/3, {over_tcp}") } else { over_tcp }
+    match early_data {
+        None => over_tcp,
+        Some(false) => format!("HTTP/3, {over_tcp}"),
+        Some(true) => format!("HTTP/3 with early data, {over_tcp}"),
+    }
 }
 
 pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::UpstreamTls>) -> String {

@@ -112,6 +112,7 @@ impl Draft<'_> {
                 self.settings.downstream.http3.offered = flag(value)?;
                 Ok(())
             }
+            "ssl-early-data" => self.early_data(value),
             "disable-access-log"
             | "disable-http-access-log"
             | "access-log-off"
@@ -313,6 +314,19 @@ impl Draft<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// `ssl-early-data`.
+    fn early_data(&mut self, value: &str) -> Result<(), KeyProblem> {
+        let is_on = flag(value)?;
+        self.settings.downstream.http3.early_data = is_on;
+        if !is_on {
+            return Ok(());
+        }
+        Err(KeyProblem::Note(
+            "early data is taken over HTTP/3 only, for safe requests of rules that ask nothing of the client",
+            "all other requests wait for the handshake",
+        ))
     }
 
     /// `ssl-protocols`.

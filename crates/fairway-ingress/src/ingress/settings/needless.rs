@@ -257,7 +257,6 @@ const GROUPS: &[Group] = &[
     needless(&["syslog-*"], "the access log goes to standard output", NO_EFFECT),
     needless(&["geoip2-*", "ocsp-*"], "it configures something that is not here", NO_EFFECT),
     lost(&["use-geoip", "use-geoip2"], "there is no database of places", NO_EFFECT),
-    lost(&["ssl-early-data"], "requests in early data could be replayed, and are not taken", NO_EFFECT),
     lost(&["enable-ocsp"], "no OCSP responses are stapled", "clients that want to know ask the authority"),
     Group {
         names: &[

@@ -58,6 +58,11 @@ impl TicketKey {
         expand(&self.extracted, &[b"purpose", purpose])
     }
 
+    /// One byte of its name, for where a whole one is too long. Another key may have the same.
+    pub(super) fn short_name(&self) -> u8 {
+        self.name[0]
+    }
+
     /// Whether a ticket says that this key made it. Takes the same time whatever it says.
     pub(super) fn is_named_in(&self, ticket: &[u8]) -> bool {
         ticket.get(..NAME_BYTES).is_some_and(|name| verify_slices_are_equal(name, &self.name).is_ok())

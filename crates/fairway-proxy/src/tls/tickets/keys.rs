@@ -86,16 +86,16 @@ impl SessionTickets {
         self.0.read().longest()
     }
 
-    /// A key that all replicas derive for `purpose`; `None` where they share no secret.
-    pub(crate) fn derive_shared(&self, purpose: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+    /// The name of the secret that replicas share now, one byte; `None` where they share none.
+    pub(crate) fn shared_name(&self) -> Option<u8> {
         let now = Instant::now().into_std();
-        self.0.current(now).derive_shared(now, purpose)
+        self.0.current(now).shared_name(now)
     }
 
-    /// Whether replicas share a secret.
-    pub(crate) fn is_shared(&self) -> bool {
+    /// A key that all replicas derive for `purpose` from the secret of this name; `None` where they share none, or no more.
+    pub(crate) fn derive_shared(&self, name: u8, purpose: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
         let now = Instant::now().into_std();
-        self.0.current(now).is_shared(now)
+        self.0.current(now).derive_shared(now, name, purpose)
     }
 
     pub(crate) fn figures(&self) -> TicketFigures {

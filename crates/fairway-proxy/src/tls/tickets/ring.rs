@@ -206,19 +206,20 @@ impl Ring {
         (age <= 2 * self.rotation).then_some((opened.session, is_old))
     }
 
-    /// A key that all replicas derive for `purpose` from the secret that encrypts tickets; `None` where only this process has one.
-    pub(super) fn derive_shared(&self, now: Instant, purpose: &[u8]) -> Option<DerivedKey> {
-        let key = match self.encrypting(now) {
-            Encrypting::Fixed(fixed) => &fixed.key,
-            Encrypting::Shared(key) => &key.key,
-            Encrypting::Own(_) | Encrypting::None => return None,
-        };
-        Some(key.derive_for(purpose))
+    /// The name of the secret that replicas share and that encrypts tickets now; `None` where only this process has one.
+    pub(super) fn shared_name(&self, now: Instant) -> Option<u8> {
+        match self.encrypting(now) {
+            Encrypting::Fixed(fixed) => Some(fixed.key.short_name()),
+            Encrypting::Shared(key) => Some(key.key.short_name()),
+            Encrypting::Own(_) | Encrypting::None => None,
+        }
     }
 
-    /// Whether there is such a secret.
-    pub(super) fn is_shared(&self, now: Instant) -> bool {
-        matches!(self.encrypting(now), Encrypting::Fixed(_) | Encrypting::Shared(_))
+    /// A key that all replicas derive for `purpose` from the secret of this name, for as long as it opens tickets.
+    pub(super) fn derive_shared(&self, now: Instant, name: u8, purpose: &[u8]) -> Option<DerivedKey> {
+        let shared = self.shared.iter().filter(|key| now < key.expires).map(|key| &key.key);
+        let mut keys = self.fixed.iter().map(|fixed| &fixed.key).chain(shared);
+        keys.find(|key| key.short_name() == name).map(|key| key.derive_for(purpose))
     }
 
     fn encrypting(&self, now: Instant) -> Encrypting<'_> {
