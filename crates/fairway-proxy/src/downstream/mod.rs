@@ -21,6 +21,8 @@ mod http3_browser;
 #[cfg(test)]
 pub(crate) mod http3_client;
 #[cfg(test)]
+mod http3_closed_tests;
+#[cfg(test)]
 mod http3_tests;
 mod ledger;
 #[cfg(test)]
